@@ -1,0 +1,78 @@
+"""The contract of a recurrent cell: one step in time, written as its equations."""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+
+class Cell(nn.Module, ABC):
+    """One step of a recurrence. Subclasses write ``step``; direction, masks, gradients and speed are derived from it.
+
+    ``step`` is a pure function of its arguments and the cell's parameters: no randomness, no memory of its own.
+    """
+
+    gates: ClassVar[tuple[str, ...]]
+    """Names of the gate values that ``step`` returns, in their order."""
+
+    State: ClassVar[type[Any]]
+    """A NamedTuple of tensors (B, hidden_size); its first field is the output."""
+
+    input: nn.Module
+    """What ``project`` applies to the input; most often ``projection(...)``."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, found {size}")
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+
+    @abstractmethod
+    def step(
+        self,
+        projected: Tensor,  # (B, P)
+        state: Any,  # State of (B, hidden_size)
+    ) -> tuple[Any, tuple[Tensor, ...]]:
+        """The next state, and the gate values in the order of ``gates``."""
+
+    def project(
+        self,
+        x: Tensor,  # (T, B, input_size)
+    ) -> Tensor:  # (T, B, P)
+        """Everything in a step that does not depend on the state, for all steps at once."""
+        projected: Tensor = self.input(x)
+        return projected
+
+    def start(self, batch: int) -> Any:
+        """The state before the first step: zeros."""
+        like = next(self.parameters())
+        return self.State(*[like.new_zeros(batch, self.hidden_size) for _ in self.State._fields])
+
+    def forward(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        return self.step(projected, state)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+def projection(input_size: int, hidden_size: int, *, blocks: int, bias: bool = True) -> nn.Linear:
+    """W x + b for ``blocks`` gates at once: Glorot-uniform for each gate, biases zero."""
+    linear = nn.Linear(input_size, blocks * hidden_size, bias=bias)
+    bound = math.sqrt(6 / (input_size + hidden_size))
+    nn.init.uniform_(linear.weight, -bound, bound)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
+
+
+def recurrence(hidden_size: int, *, blocks: int = 1) -> nn.Linear:
+    """U h for ``blocks`` gates at once: one orthogonal matrix per gate (Saxe 2014), no bias."""
+    linear = nn.Linear(hidden_size, blocks * hidden_size, bias=False)
+    with torch.no_grad():
+        for block in linear.weight.chunk(blocks):
+            nn.init.orthogonal_(block)
+    return linear

@@ -1,0 +1,56 @@
+"""The contract of a layer: a sequence in, a sequence and a state out."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Layer(nn.Module, ABC):
+    """Sequence to sequence. Generation is ``forward`` with one time step and the state handed on."""
+
+    def __init__(self, input_size: int, output_size: int) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.output_size = output_size
+
+    @abstractmethod
+    def forward(
+        self,
+        x: Tensor,  # (B, T, input_size)
+        mask: Tensor | None = None,  # (B, T), True where real; right-padded, rows of length zero allowed
+        state: Any = None,  # as returned by an earlier call; None for the start
+    ) -> tuple[Tensor, Any]:  # (B, T, output_size), zero in the padding; the state after each row's last real element
+        """Run the layer over a batch of sequences."""
+
+
+def check_input(
+    x: Tensor,
+    mask: Tensor | None,
+    *,
+    size: int,
+    like: Tensor,  # a parameter: its dtype and device are the wanted ones
+) -> None:
+    """Raise an error that names the argument, what was found and what is wanted."""
+    if x.dim() != 3:
+        raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size})")
+    if x.shape[2] != size:
+        raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size}): its last dimension is not the layer's input_size")
+    if x.dtype != like.dtype:
+        advice = "cast x or the layer" if x.is_floating_point() else "embed or cast it first"
+        raise TypeError(f"x has dtype {x.dtype}, wanted {like.dtype} as the layer's parameters: {advice}")
+    if x.device != like.device:
+        raise ValueError(f"x is on {x.device}, wanted {like.device} as the layer's parameters")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask has dtype {mask.dtype}, wanted torch.bool (True where x is real)")
+    if mask.shape != x.shape[:2]:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}, wanted {tuple(x.shape[:2])} as (batch, time) of x")
+    if mask.device != x.device:
+        raise ValueError(f"mask is on {mask.device}, wanted {x.device} as x")
+    late = mask[:, 1:] & ~mask[:, :-1]
+    if late.any():
+        row = int(late.any(dim=1).nonzero()[0])
+        raise ValueError(f"mask row {row} is padded on the left or inside: wanted True values first, then False (right padding)")
