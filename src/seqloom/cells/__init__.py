@@ -1,0 +1,25 @@
+"""Recurrent cells, one file each: the file's name is the cell's name in a configuration."""
+
+from seqloom.cells.cell import Cell
+from seqloom.cells.coupled import Coupled
+from seqloom.cells.elman import Elman
+from seqloom.cells.gru import GRU
+from seqloom.cells.layer_norm_gru import LayerNormGRU
+from seqloom.cells.layer_norm_lstm import LayerNormLSTM
+from seqloom.cells.lstm import LSTM
+from seqloom.cells.peephole import Peephole
+from seqloom.cells.recurrent_dropout import RecurrentDropout
+from seqloom.cells.zoneout import Zoneout
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "Cell",
+    "Coupled",
+    "Elman",
+    "LayerNormGRU",
+    "LayerNormLSTM",
+    "Peephole",
+    "RecurrentDropout",
+    "Zoneout",
+]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Cell(nn.Module, ABC):
@@ -19,6 +20,9 @@ class Cell(nn.Module, ABC):
 
     State: ClassVar[type[Any]]
     """A NamedTuple of tensors (B, hidden_size); its first field is the output."""
+
+    carry: ClassVar[str | None] = None
+    """The gate by which the old output enters the new one directly (h' = gate ∘ h + …); None if it does not."""
 
     input: nn.Module
     """What ``project`` applies to the input; most often ``projection(...)``."""
@@ -69,10 +73,34 @@ def projection(input_size: int, hidden_size: int, *, blocks: int, bias: bool = T
     return linear
 
 
-def recurrence(hidden_size: int, *, blocks: int = 1) -> nn.Linear:
-    """U h for ``blocks`` gates at once: one orthogonal matrix per gate (Saxe 2014), no bias."""
-    linear = nn.Linear(hidden_size, blocks * hidden_size, bias=False)
+def recurrence(hidden_size: int, *, blocks: int = 1, bias: bool = False) -> nn.Linear:
+    """U h for ``blocks`` gates at once: one orthogonal matrix per gate (Saxe 2014), a bias of zeros if wanted."""
+    linear = nn.Linear(hidden_size, blocks * hidden_size, bias=bias)
     with torch.no_grad():
         for block in linear.weight.chunk(blocks):
             nn.init.orthogonal_(block)
+    if bias:
+        nn.init.zeros_(linear.bias)
     return linear
+
+
+class GateNorm(nn.Module):
+    """Layer normalisation (Ba, Kiros & Hinton 2016) of each gate's part by itself, with gain and optional bias."""
+
+    def __init__(self, hidden_size: int, *, blocks: int, bias: bool) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.blocks = blocks
+        self.weight = nn.Parameter(torch.ones(blocks * hidden_size))
+        self.bias = nn.Parameter(torch.zeros(blocks * hidden_size)) if bias else None
+
+    def forward(
+        self,
+        total: Tensor,  # (..., blocks * hidden_size)
+    ) -> Tensor:  # (..., blocks * hidden_size)
+        parts = [functional.layer_norm(part, (self.hidden_size,)) for part in total.chunk(self.blocks, dim=-1)]
+        scaled = torch.cat(parts, dim=-1) * self.weight
+        return scaled if self.bias is None else scaled + self.bias
+
+    def extra_repr(self) -> str:
+        return f"{self.hidden_size}, blocks={self.blocks}, bias={self.bias is not None}"

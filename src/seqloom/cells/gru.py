@@ -1,0 +1,50 @@
+"""The gated recurrent unit (Cho et al. 2014)."""
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from seqloom.cells.cell import Cell, projection, recurrence
+
+
+class GRU(Cell):
+    """Gated recurrent unit.
+
+    ::
+
+        r = σ(W_r x + U_r h + b_r)                      reset gate
+        z = σ(W_z x + U_z h + b_z)                      update gate
+        h̃ = tanh(W_h x + U_h (r ∘ h) + b_h)             candidate, reset="before"
+        h̃ = tanh(W_h x + r ∘ (U_h h + b_u) + b_h)       candidate, reset="after"
+        h' = z ∘ h + (1 - z) ∘ h̃
+
+    The reset gate acts before the recurrent product as in the paper, or after it as in cuDNN and ``nn.GRU``.
+
+    Parameters: 3(mn + n² + n) for input size m and hidden size n; n more (b_u) with reset="after".
+    """
+
+    class State(NamedTuple):
+        hidden: Tensor
+
+    gates: ClassVar[tuple[str, ...]] = ("reset", "update", "candidate")
+    carry: ClassVar[str | None] = "update"
+
+    def __init__(self, input_size: int, hidden_size: int, *, reset: str = "before", bias: bool = True) -> None:
+        super().__init__(input_size, hidden_size)
+        if reset not in ("before", "after"):
+            raise ValueError(f"reset is {reset!r}, wanted 'before' or 'after' (the recurrent product)")
+        self.reset = reset
+        self.input = projection(input_size, hidden_size, blocks=3, bias=bias)
+        self.recurrent = recurrence(hidden_size, blocks=2)
+        self.candidate = recurrence(hidden_size, bias=bias and reset == "after")
+
+    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+        opened, proposed = torch.split(projected, [2 * self.hidden_size, self.hidden_size], dim=-1)
+        r, z = (opened + self.recurrent(state.hidden)).sigmoid().chunk(2, dim=-1)
+        recalled = self.candidate(r * state.hidden) if self.reset == "before" else r * self.candidate(state.hidden)
+        candidate = torch.tanh(proposed + recalled)
+        return self.State(z * state.hidden + (1 - z) * candidate), (r, z, candidate)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, reset={self.reset}"
