@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from seqloom.cells.cell import Cell
+from seqloom.cells.wrapper import Wrapper
 
 
-class Zoneout(Cell):
+class Zoneout(Wrapper):
     """A cell whose state values each keep their old value with probability ``rate``, drawn anew at every step.
 
     ::
@@ -20,38 +19,15 @@ class Zoneout(Cell):
     Parameters: those of the cell inside.
     """
 
-    def __init__(self, cell: Cell, rate: float) -> None:
-        super().__init__(cell.input_size, cell.hidden_size)
-        if not 0 <= rate < 1:
-            raise ValueError(f"rate is {rate}, wanted at least 0 and below 1")
-        self.cell = cell
-        self.rate = rate
-        # Not class variables here: a wrapper has those of the cell inside. Its old output arrives by no single gate.
-        vars(self).update(gates=cell.gates, State=cell.State)
-
-    def project(self, x: Tensor) -> Tensor:
-        projected = self.cell.project(x)
-        if not self.training:
-            return projected
+    def draw(self, projected: Tensor) -> Tensor:
         width = len(self.State._fields) * self.hidden_size
-        kept = projected.new_empty(*projected.shape[:-1], width).bernoulli_(self.rate)
-        # Drawn here and not in the step, which is pure.
-        return torch.cat([projected, kept], dim=-1)
-
-    def start(self, batch: int) -> Any:
-        return self.cell.start(batch)
+        return projected.new_empty(*projected.shape[:-1], width).bernoulli_(self.rate)
 
     def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
-        if not self.training:
-            following, gates = self.cell.step(projected, state)
-            mixed = [self.rate * old + (1 - self.rate) * new for old, new in zip(state, following, strict=True)]
-            return self.State(*mixed), gates
-        width = len(state) * self.hidden_size
-        projected, kept = torch.split(projected, [projected.shape[-1] - width, width], dim=-1)
+        kept: tuple[Tensor | float, ...] = (self.rate,) * len(state)
+        if self.training:
+            projected, noise = self.divide(projected, len(state) * self.hidden_size)
+            kept = noise.chunk(len(state), dim=-1)
         following, gates = self.cell.step(projected, state)
-        parts = kept.detach().chunk(len(state), dim=-1)
-        mixed = [k * old + (1 - k) * new for k, old, new in zip(parts, state, following, strict=True)]
+        mixed = [k * old + (1 - k) * new for k, old, new in zip(kept, state, following, strict=True)]
         return self.State(*mixed), gates
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate}"

@@ -1,0 +1,69 @@
+"""Layers on top of each other."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor, nn
+
+from seqloom.layers.connection import CONNECTIONS, Plain
+from seqloom.layers.layer import Layer, check_input
+
+
+class Stack(Layer):
+    """Each layer reads the one below; ``connect`` says how a layer's output y meets what it read, x.
+
+    plain: y. residual: y + x. highway: t ∘ y + (1 - t) ∘ x with a learnt gate t. dense: x and y side by side, so that a
+    layer reads the input and all earlier outputs; the output is the last layer's alone.
+
+    Dropout acts between layers, on what a layer reads from those below, not on what skips it. The state is the tuple of
+    the layers' states.
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[Layer],
+        *,
+        connect: str = "plain",
+        dropout: float | nn.Module = 0.0,  # a rate, or a module such as Variational
+    ) -> None:
+        layers = list(layers)
+        if not layers:
+            raise ValueError("layers is empty, wanted at least one layer")
+        if connect not in CONNECTIONS:
+            raise ValueError(f"connect is {connect!r}, wanted one of {', '.join(CONNECTIONS)}")
+        size = layers[0].input_size
+        connections = []
+        for index, layer in enumerate(layers):
+            if layer.input_size != size:
+                raise ValueError(
+                    f"layer {index} has input_size {layer.input_size}, wanted {size}: what it reads is that wide"
+                )
+            kind = Plain if connect == "dense" and index == len(layers) - 1 else CONNECTIONS[connect]
+            connections.append(kind(layer.input_size, layer.output_size))
+            size = connections[-1].size
+        super().__init__(layers[0].input_size, size)
+        self.connect = connect
+        self.layers = nn.ModuleList(layers)
+        self.connections = nn.ModuleList(connections)
+        self.dropout = dropout if isinstance(dropout, nn.Module) else nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, tuple[Any, ...]]:
+        check_input(x, mask, size=self.input_size, like=next(self.parameters()))
+        if state is None:
+            state = (None,) * len(self.layers)
+        if not isinstance(state, tuple) or len(state) != len(self.layers):
+            raise TypeError(
+                f"state is {type(state).__name__}, wanted a tuple of the states of {len(self.layers)} layers"
+            )
+        if mask is not None:
+            # A skip connection must not carry what the padding holds.
+            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        states = []
+        for index, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
+            y, following = layer(self.dropout(x) if index else x, mask, state[index])
+            x = connection(x, y)
+            states.append(following)
+        return x, tuple(states)
+
+    def extra_repr(self) -> str:
+        return f"connect={self.connect}"
