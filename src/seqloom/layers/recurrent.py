@@ -1,13 +1,16 @@
 """A cell run over time: masks, direction, state in and state out, by the fused kernel or by the plain loop."""
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
+from seqloom.kernels.scan import Fused, Unfusable, fuse
 from seqloom.layers.layer import Layer, check_input
 
 
@@ -22,6 +25,9 @@ class Recurrent(Layer):
         super().__init__(cell.input_size, cell.hidden_size)
         self.cell = cell
         self.reverse = reverse
+        self.fused = True
+        """Set to False to run the plain loop, which can be differentiated twice."""
+        self._kernels: dict[tuple[object, ...], Fused | str] = {}
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
@@ -29,8 +35,60 @@ class Recurrent(Layer):
         state = start if state is None else check_state(state, start)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        projected = self.cell.project(x.transpose(0, 1))
-        return loop(self.cell, projected, mask, state, reverse=self.reverse)
+        # The kernel takes one time step after the other: (T, B, P).
+        projected = self.cell.project(x.transpose(0, 1).contiguous())
+        kernel = self._kernel(projected, state)
+        if isinstance(kernel, str):
+            return loop(self.cell, projected, mask, state, reverse=self.reverse)
+        return self._scan(kernel, projected, mask, state)
+
+    @torch.compiler.disable
+    def _scan(self, kernel: Fused, projected: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+        parameters = dict(self.cell.named_parameters())
+        lengths = None if mask is None else mask.sum(dim=1)
+        out, final = kernel(projected, tuple(state), parameters, lengths=lengths, reverse=self.reverse)
+        return out.transpose(0, 1), self.cell.State(*final)
+
+    @torch.compiler.disable
+    def _kernel(self, projected: Tensor, state: Any) -> Fused | str:
+        """The fused kernel for these arguments, or why there is none."""
+        if not self.fused:
+            return "switched off by layer.fused = False"
+        if projected.device.type != "cpu":
+            return f"x is on {projected.device}, and fused kernels run on the CPU"
+        if torch._C._functorch.maybe_current_level() is not None:
+            return "inside of a torch.func transformation"
+        key = projected.dtype, projected.shape[-1], self.cell.training
+        if key not in self._kernels:
+            try:
+                self._kernels[key] = self._fuse(projected, state)
+            except Unfusable as reason:
+                self._kernels[key] = str(reason)
+                name = type(self.cell).__name__
+                warnings.warn(f"{name} runs step by step, which is slow: {reason}", stacklevel=4)
+        return self._kernels[key]
+
+    def _fuse(self, projected: Tensor, state: Any) -> Fused:
+        def step(parameters: Mapping[str, Tensor], moment: Tensor, fields: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            following, _ = functional_call(self.cell, dict(parameters), (moment, self.cell.State(*fields)))
+            return tuple(following)
+
+        parameters = dict(self.cell.named_parameters())
+        if projected.dtype != next(iter(parameters.values())).dtype:
+            raise Unfusable(f"the projected input is {projected.dtype}")
+        return fuse(step, parameters, projected=projected.shape[-1], state=tuple(field.shape[1] for field in state))
+
+    @property
+    def path(self) -> str:
+        """``fused``, or ``loop: `` and the reason why the cell's steps run one by one in Python."""
+        with torch.no_grad():
+            x = next(self.cell.parameters()).new_zeros(1, 1, self.input_size)
+            kernel = self._kernel(self.cell.project(x), self.cell.start(1))
+        return f"loop: {kernel}" if isinstance(kernel, str) else "fused"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Compiled code is not part of a layer: it is made again where it is needed."""
+        return {**self.__dict__, "_kernels": {}}
 
 
 def loop(

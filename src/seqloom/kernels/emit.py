@@ -1,0 +1,172 @@
+"""Writing LLVM assembly: loops, pointers and vectors of one floating type."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from seqloom.kernels import machine
+
+INTEGER = ir.IntType(64)
+BIT = ir.IntType(1)
+POINTER = ir.PointerType()
+Value = ir.Value
+
+
+def integer(value: int) -> ir.Constant:
+    return ir.Constant(INTEGER, value)
+
+
+class Emitter:
+    """A builder of one function, for scalars and vectors of ``real``, "float" or "double"."""
+
+    def __init__(self, module: ir.Module, name: str, arguments: int, real: str) -> None:
+        self.module = module
+        self.real = real
+        self.bits = 32 if real == "float" else 64
+        self.scalar = ir.FloatType() if real == "float" else ir.DoubleType()
+        self.lanes = machine.vector_bytes() * 8 // self.bits
+        self.vector = ir.VectorType(self.scalar, self.lanes)
+        self.bytes = self.bits // 8
+        kind = ir.FunctionType(ir.VoidType(), [INTEGER] * arguments)
+        self.function = ir.Function(module, kind, name)
+        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self.arguments: tuple[Value, ...] = self.function.args
+
+    def finish(self) -> None:
+        self.builder.ret_void()
+
+    def address(self, base: Value, offset: Value | int) -> Value:
+        """A pointer ``offset`` elements after the integer address ``base``."""
+        position = integer(offset) if isinstance(offset, int) else offset
+        return self.builder.gep(self.builder.inttoptr(base, POINTER), [position], source_etype=self.scalar)
+
+    def advance(self, base: Value, offset: Value | int) -> Value:
+        """The integer address ``offset`` elements after ``base``."""
+        position = integer(offset) if isinstance(offset, int) else offset
+        return self.builder.add(base, self.builder.mul(position, integer(self.bytes)))
+
+    def load(self, pointer: Value) -> Value:
+        """A vector, unaligned."""
+        return self.builder.load(pointer, align=self.bytes, typ=self.vector)
+
+    def store(self, value: Value, pointer: Value) -> None:
+        self.builder.store(value, pointer, align=self.bytes)
+
+    def load_scalar(self, pointer: Value) -> Value:
+        return self.builder.load(pointer, align=self.bytes, typ=self.scalar)
+
+    def load_integer(self, base: Value, index: Value | int) -> Value:
+        position = integer(index) if isinstance(index, int) else index
+        pointer = self.builder.gep(self.builder.inttoptr(base, POINTER), [position], source_etype=INTEGER)
+        return self.builder.load(pointer, align=8, typ=INTEGER)
+
+    def splat(self, value: Value | float) -> Value:
+        """A vector with ``value`` in every lane."""
+        if isinstance(value, int | float):
+            return ir.Constant(self.vector, [ir.Constant(self.scalar, float(value))] * self.lanes)
+        lane = ir.IntType(32)
+        single = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), value, lane(0))
+        zeros = ir.Constant(ir.VectorType(lane, self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(single, ir.Constant(self.vector, ir.Undefined), zeros)
+
+    def mask(self, lanes: int) -> ir.Constant:
+        """True in the first ``lanes`` lanes."""
+        return ir.Constant(ir.VectorType(BIT, self.lanes), [lane < lanes for lane in range(self.lanes)])
+
+    def _suffix(self) -> str:
+        return f"v{self.lanes}f{self.bits}"
+
+    def intrinsic(self, name: str, *values: Value) -> Value:
+        """An LLVM operation on whole vectors, such as fma or sqrt."""
+        kind = ir.FunctionType(self.vector, [self.vector] * len(values))
+        return self.builder.call(self.declare(f"llvm.{name}.{self._suffix()}", kind), values)
+
+    def masked_load(self, pointer: Value, lanes: int) -> Value:
+        """The first ``lanes`` lanes from memory, zero in the others."""
+        mask = self.mask(lanes)
+        kind = ir.FunctionType(self.vector, [POINTER, ir.IntType(32), mask.type, self.vector])
+        load = self.declare(f"llvm.masked.load.{self._suffix()}.p0", kind)
+        return self.builder.call(load, [pointer, ir.IntType(32)(self.bytes), mask, self.splat(0.0)])
+
+    def masked_store(self, value: Value, pointer: Value, lanes: int) -> None:
+        mask = self.mask(lanes)
+        kind = ir.FunctionType(ir.VoidType(), [self.vector, POINTER, ir.IntType(32), mask.type])
+        store = self.declare(f"llvm.masked.store.{self._suffix()}.p0", kind)
+        self.builder.call(store, [value, pointer, ir.IntType(32)(self.bytes), mask])
+
+    def total(self, value: Value) -> Value:
+        """The sum of all lanes."""
+        kind = ir.FunctionType(self.scalar, [self.scalar, self.vector])
+        add = self.declare(f"llvm.vector.reduce.fadd.{self._suffix()}", kind)
+        return self.builder.call(add, [ir.Constant(self.scalar, 0.0), value], fastmath=("reassoc",))
+
+    def largest(self, value: Value) -> Value:
+        """The largest of all lanes."""
+        kind = ir.FunctionType(self.scalar, [self.vector])
+        return self.builder.call(self.declare(f"llvm.vector.reduce.fmaximum.{self._suffix()}", kind), [value])
+
+    def declare(self, name: str, kind: ir.FunctionType) -> ir.Function:
+        found = self.module.globals.get(name)
+        return found if found is not None else ir.Function(self.module, kind, name)
+
+    def call(self, name: str, *arguments: Value | int) -> None:
+        """Call a function of integer arguments without result, in this module or outside of it."""
+        kind = ir.FunctionType(ir.VoidType(), [INTEGER] * len(arguments))
+        values = [integer(value) if isinstance(value, int) else value for value in arguments]
+        self.builder.call(self.declare(name, kind), values)
+
+    @contextmanager
+    def loop(self, start: Value | int, stop: Value | int, step: int = 1) -> Iterator[Value]:
+        """``for index in range(start, stop, step)``, for a positive step."""
+        with self.carry(start, stop, step) as (index, _, _):
+            yield index
+
+    @contextmanager
+    def carry(
+        self, start: Value | int, stop: Value | int, step: int = 1, initial: tuple[Value, ...] = ()
+    ) -> Iterator[tuple[Value, tuple[Value, ...], Callable[..., list[Value]]]]:
+        """A loop that carries values: yields the index, the values, and a function to call with the next values.
+
+        That function returns a list which holds the last values once the loop is left.
+        """
+        builder = self.builder
+        first = integer(start) if isinstance(start, int) else start
+        last = integer(stop) if isinstance(stop, int) else stop
+        before = builder.block
+        body = self.function.append_basic_block("body")
+        after = self.function.append_basic_block("after")
+        builder.cbranch(builder.icmp_signed("<", first, last), body, after)
+        builder.position_at_end(body)
+        index = builder.phi(INTEGER)
+        index.add_incoming(first, before)
+        values = []
+        for value in initial:
+            phi = builder.phi(value.type)
+            phi.add_incoming(value, before)
+            values.append(phi)
+        following: list[Value] = list(values)
+        final: list[Value] = []
+
+        def advance(*updated: Value) -> list[Value]:
+            following[:] = updated
+            return final
+
+        yield index, tuple(values), advance
+        end = builder.block
+        next_index = builder.add(index, integer(step))
+        index.add_incoming(next_index, end)
+        for phi, value in zip(values, following, strict=True):
+            phi.add_incoming(value, end)
+        builder.cbranch(builder.icmp_signed("<", next_index, last), body, after)
+        builder.position_at_end(after)
+        for value, updated in zip(initial, following, strict=True):
+            phi = builder.phi(value.type)
+            phi.add_incoming(value, before)
+            phi.add_incoming(updated, end)
+            final.append(phi)
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        with self.builder.if_then(condition):
+            yield

@@ -1,0 +1,123 @@
+"""Functions of vectors, written as polynomials; a NaN stays a NaN.
+
+exp x = 2ⁿ exp r with n = round(x / ln 2) and |r| ≤ ½ ln 2, where the Taylor series is short.
+"""
+
+import math
+
+from llvmlite import ir
+
+from seqloom.kernels.emit import Emitter, Value
+
+
+def _limits(emit: Emitter) -> tuple[float, float]:
+    """Where exp is still a normal number."""
+    return (-87.0, 88.0) if emit.bits == 32 else (-708.0, 709.0)
+
+
+def at_most(emit: Emitter, x: Value, bound: Value) -> Value:
+    return emit.builder.select(emit.builder.fcmp_unordered("<", x, bound), x, bound)
+
+
+def at_least(emit: Emitter, x: Value, bound: Value) -> Value:
+    return emit.builder.select(emit.builder.fcmp_unordered(">", x, bound), x, bound)
+
+
+def maximum(emit: Emitter, x: Value, y: Value) -> Value:
+    return emit.intrinsic("maximum", x, y)
+
+
+def minimum(emit: Emitter, x: Value, y: Value) -> Value:
+    return emit.intrinsic("minimum", x, y)
+
+
+def _clamp(emit: Emitter, x: Value, low: float, high: float) -> Value:
+    return at_least(emit, at_most(emit, x, emit.splat(high)), emit.splat(low))
+
+
+def _reduce(emit: Emitter, x: Value) -> tuple[Value, Value]:
+    """(exp r − 1, 2ⁿ) of a clamped x."""
+    builder = emit.builder
+    single = emit.bits == 32
+    # Adding this constant leaves n in the low bits.
+    shift = emit.splat(1.5 * 2.0 ** (23 if single else 52))
+    shifted = emit.intrinsic("fma", x, emit.splat(1 / math.log(2)), shift)
+    n = builder.fsub(shifted, shift)
+    # ln 2 in two parts, the first with so few bits that its product with n is exact.
+    high = math.ldexp(round(math.ldexp(math.log(2), 15 if single else 32)), -15 if single else -32)
+    low = math.log(2) - high if single else 1.0 / math.log2(math.e) - high
+    r = emit.intrinsic("fma", n, emit.splat(-high), x)
+    r = emit.intrinsic("fma", n, emit.splat(-low), r)
+    degree = 7 if single else 13
+    series = emit.splat(1 / math.factorial(degree))
+    for power in range(degree - 1, 0, -1):
+        series = emit.intrinsic("fma", series, r, emit.splat(1 / math.factorial(power)))
+    whole = ir.VectorType(ir.IntType(emit.bits), emit.lanes)
+    bits = builder.bitcast(shifted, whole)
+    bias = ir.Constant(whole, [127 if single else 1023] * emit.lanes)
+    places = ir.Constant(whole, [23 if single else 52] * emit.lanes)
+    scale = builder.bitcast(builder.shl(builder.add(bits, bias), places), emit.vector)
+    return builder.fmul(series, r), scale
+
+
+def exp(emit: Emitter, x: Value) -> Value:
+    low, high = _limits(emit)
+    small, scale = _reduce(emit, _clamp(emit, x, low, high))
+    value = emit.intrinsic("fma", small, scale, scale)
+    builder = emit.builder
+    value = builder.select(builder.fcmp_ordered(">", x, emit.splat(high)), emit.splat(math.inf), value)
+    return builder.select(builder.fcmp_ordered("<", x, emit.splat(low)), emit.splat(0.0), value)
+
+
+def expm1(emit: Emitter, x: Value) -> Value:
+    builder = emit.builder
+    low, high = _limits(emit)
+    small, scale = _reduce(emit, _clamp(emit, x, low, high))
+    value = emit.intrinsic("fma", small, scale, builder.fsub(scale, emit.splat(1.0)))
+    return builder.select(builder.fcmp_ordered(">", x, emit.splat(high)), emit.splat(math.inf), value)
+
+
+def sigmoid(emit: Emitter, x: Value) -> Value:
+    """1 / (1 + exp −x)."""
+    low, high = _limits(emit)
+    one = emit.splat(1.0)
+    small, scale = _reduce(emit, _clamp(emit, emit.builder.fneg(x), low, high))
+    return emit.builder.fdiv(one, emit.builder.fadd(one, emit.intrinsic("fma", small, scale, scale)))
+
+
+def tanh(emit: Emitter, x: Value) -> Value:
+    """t / (t + 2) with t = exp 2x − 1, exact to the last places near zero too."""
+    builder = emit.builder
+    bound = 20.0 if emit.bits == 32 else 40.0
+    small, scale = _reduce(emit, _clamp(emit, builder.fadd(x, x), -bound, bound))
+    t = emit.intrinsic("fma", small, scale, builder.fsub(scale, emit.splat(1.0)))
+    return builder.fdiv(t, builder.fadd(t, emit.splat(2.0)))
+
+
+def log(emit: Emitter, x: Value) -> Value:
+    """log x = n ln 2 + 2 artanh((m − 1) / (m + 1)) with x = 2ⁿ m and √½ ≤ m < √2."""
+    builder = emit.builder
+    single = emit.bits == 32
+    mantissa = 23 if single else 52
+    whole = ir.VectorType(ir.IntType(emit.bits), emit.lanes)
+
+    def constant(value: int) -> ir.Constant:
+        return ir.Constant(whole, [value] * emit.lanes)
+
+    half = 0x3F3504F3 if single else 0x3FE6A09E667F3BCD  # bits of √½
+    bits = builder.bitcast(x, whole)
+    n = builder.ashr(builder.sub(bits, constant(half)), constant(mantissa))
+    rest = builder.sub(bits, builder.shl(n, constant(mantissa)))
+    m = builder.bitcast(rest, emit.vector)
+    s = builder.fdiv(builder.fsub(m, emit.splat(1.0)), builder.fadd(m, emit.splat(1.0)))
+    square = builder.fmul(s, s)
+    terms = 5 if single else 11
+    series = emit.splat(2.0 / (2 * terms - 1))
+    for index in range(terms - 2, -1, -1):
+        series = emit.intrinsic("fma", series, square, emit.splat(2.0 / (2 * index + 1)))
+    exponent = builder.sitofp(n, emit.vector)
+    value = emit.intrinsic("fma", exponent, emit.splat(math.log(2)), builder.fmul(s, series))
+    value = builder.select(builder.fcmp_ordered("==", x, emit.splat(0.0)), emit.splat(-math.inf), value)
+    value = builder.select(builder.fcmp_ordered("==", x, emit.splat(math.inf)), emit.splat(math.inf), value)
+    invalid = builder.fcmp_unordered("<", x, emit.splat(0.0))
+    return builder.select(invalid, emit.splat(math.nan), value)
