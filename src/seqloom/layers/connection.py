@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Connection(nn.Module, ABC):
-    """What follows a layer that read ``before``, of width ``input_size``, and gave ``after``, of width ``output_size``."""
+    """What follows a layer that read ``before`` (``input_size`` wide) and gave ``after`` (``output_size`` wide)."""
 
     def __init__(self, input_size: int, output_size: int) -> None:
         super().__init__()
