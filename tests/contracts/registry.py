@@ -73,7 +73,7 @@ def layers() -> dict[str, MakeLayer]:
         "stack-reverse": arranged(layers=2, reverse=True),
         "stack-bidirectional": arranged(layers=2, bidirectional=True, connect="residual"),
     }
-    return found | {f"stack-{connect}": arranged(layers=3, connect=connect) for connect in CONNECTIONS}
+    return found | {f"stack-{connect}": arranged(layers=2, connect=connect) for connect in CONNECTIONS}
 
 
 def label(value: type[Cell], options: dict[str, Any]) -> str:

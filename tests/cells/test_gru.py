@@ -1,0 +1,35 @@
+import pytest
+import torch
+from torch import nn
+
+from seqloom.cells import GRU
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 7)])
+@pytest.mark.parametrize("reset", ["before", "after"])
+def test_parameters(reset: str, m: int, n: int) -> None:
+    more = n if reset == "after" else 0
+    assert sum(parameter.numel() for parameter in GRU(m, n, reset=reset).parameters()) == 3 * (m * n + n * n + n) + more
+    cell = GRU(m, n, reset=reset, bias=False)
+    assert sum(parameter.numel() for parameter in cell.parameters()) == 3 * (m * n + n * n)
+
+
+def test_a_step_with_reset_after_the_product_equals_that_of_torch() -> None:
+    torch.manual_seed(0)
+    cell, theirs = GRU(3, 5, reset="after"), nn.GRUCell(3, 5)
+    with torch.no_grad():
+        theirs.weight_ih.copy_(cell.get_parameter("input.weight"))
+        theirs.weight_hh.copy_(
+            torch.cat([cell.get_parameter("recurrent.weight"), cell.get_parameter("candidate.weight")])
+        )
+        cell.get_parameter("input.bias").copy_(theirs.bias_ih)
+        cell.get_parameter("input.bias")[:10].add_(theirs.bias_hh[:10])
+        cell.get_parameter("candidate.bias").copy_(theirs.bias_hh[10:])
+    x, hidden = torch.randn(2, 3), torch.randn(2, 5)
+    state, _ = cell.step(cell.project(x), GRU.State(hidden))
+    torch.testing.assert_close(state.hidden, theirs(x, hidden), rtol=0, atol=1e-6)
+
+
+def test_another_reset_is_refused() -> None:
+    with pytest.raises(ValueError, match="reset is 'never', wanted 'before' or 'after'"):
+        GRU(3, 5, reset="never")
