@@ -1,0 +1,52 @@
+"""Small sequence models on the machine you have: a cell is its equations, everything else is derived."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqloom import cells
+    from seqloom.layers.bidirectional import Bidirectional
+    from seqloom.layers.build import recurrent
+    from seqloom.layers.dropout import Variational
+    from seqloom.layers.exchange import from_torch, to_torch
+    from seqloom.layers.recurrent import Recurrent
+    from seqloom.layers.stack import Stack
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bidirectional",
+    "Recurrent",
+    "Stack",
+    "Variational",
+    "__version__",
+    "cells",
+    "from_torch",
+    "recurrent",
+    "to_torch",
+]
+
+_HOMES = {
+    "Bidirectional": "seqloom.layers.bidirectional",
+    "Recurrent": "seqloom.layers.recurrent",
+    "Stack": "seqloom.layers.stack",
+    "Variational": "seqloom.layers.dropout",
+    "from_torch": "seqloom.layers.exchange",
+    "recurrent": "seqloom.layers.build",
+    "to_torch": "seqloom.layers.exchange",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: torch takes a second or two, and not everyone needs it."""
+    if name == "cells":
+        return import_module("seqloom.cells")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,46 @@
+"""What is installed, what the machine has, and which cells run fused here."""
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import seqloom
+
+
+@dataclass(frozen=True)
+class Info:
+    """The facts that a bug report or a benchmark needs."""
+
+    versions: dict[str, str]
+    threads: int
+    vector_bits: int  # of the processor's widest registers
+    cache_folder: str
+    cache_files: int
+    cache_bytes: int
+    cells: dict[str, str]  # fused, or why not
+
+
+def collect() -> Info:
+    """Look around. Compiles the kernels that are not in the cache yet."""
+    import torch
+
+    from seqloom.kernels import machine
+    from seqloom.layers.build import names
+    from seqloom.layers.recurrent import Recurrent
+
+    cells = {name: Recurrent(kind(8, 16)).path for name, kind in names().items()}
+    folder = machine.cache_folder()
+    sizes = [file.stat().st_size for file in folder.glob("*.o")]
+    return Info(
+        versions={
+            "seqloom": seqloom.__version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "llvmlite", "numpy")},
+        },
+        threads=torch.get_num_threads(),
+        vector_bits=8 * machine.vector_bytes(),
+        cache_folder=str(folder),
+        cache_files=len(sizes),
+        cache_bytes=sum(sizes),
+        cells=cells,
+    )

@@ -1,0 +1,199 @@
+"""How far back a recurrent network can remember (Hochreiter 1991; Bengio, Simard & Frasconi 1994).
+
+A symbol is shown at the first step, then come distractors, and at the end the network has to name the symbol. The
+gradient that has to teach it must travel the same way back.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqloom.cells import LSTM, Cell, Elman, Peephole
+from seqloom.layers.recurrent import Recurrent
+
+REMEMBERED = 0.9
+"""The accuracy from which on we say that a network remembers."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one network did at one length."""
+
+    network: str
+    length: int  # distractors between the symbol and the answer
+    accuracy: float  # of the best attempt, on new sequences after training
+    attempts: int  # from new random weights, until one remembered or all that were allowed
+    updates: int  # of the last attempt, until it was sure or all that were allowed
+    gradient: float  # norm of d loss / d first element, before training; mean over a batch
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The experiment: at every length, new networks of every kind are trained with the same budget."""
+
+    lengths: tuple[int, ...] = (10, 20, 40, 80, 160, 320)
+    symbols: int = 4  # to remember; chance is 1 / symbols
+    distractors: int = 4  # kinds of them
+    hidden: int = 32
+    batch: int = 64
+    attempts: int = 3  # at most
+    updates: int = 300  # at most, in one attempt
+    rate: float = 3e-3
+    forget_bias: float = 3.0  # gates that begin open: σ(3) = 0.95
+    seed: int = 1
+
+    @property
+    def networks(self) -> dict[str, Callable[[], Cell]]:
+        size = self.symbols + self.distractors
+        return {
+            "LSTM": lambda: LSTM(size, self.hidden, forget_bias=self.forget_bias),
+            "peephole LSTM": lambda: Peephole(size, self.hidden, forget_bias=self.forget_bias),
+            "Elman network": lambda: Elman(size, self.hidden),
+        }
+
+    @property
+    def chance(self) -> float:
+        return 1 / self.symbols
+
+    def cases(self) -> list[tuple[str, int]]:
+        """All pairs of a network and a length, the short lengths first."""
+        return [(network, length) for length in self.lengths for network in self.networks]
+
+    def measure(self, network: str, length: int) -> Outcome:
+        """Train one network at one length, again from other random weights if it does not learn to remember."""
+        started = time.perf_counter()
+        threads = torch.get_num_threads()
+        # The tensors are small; and so the result does not depend on the number of cores.
+        torch.set_num_threads(1)
+        try:
+            gradient = self._gradient(network, length)
+            best, attempts, updates = 0.0, 0, 0
+            while best < REMEMBERED and attempts < self.attempts:
+                accuracy, updates = self._train(network, length, self.seed + attempts)
+                best, attempts = max(best, accuracy), attempts + 1
+        finally:
+            torch.set_num_threads(threads)
+        return Outcome(network, length, best, attempts, updates, gradient, time.perf_counter() - started)
+
+    def _build(self, network: str, seed: int) -> tuple[Recurrent, nn.Linear]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return Recurrent(self.networks[network]()), nn.Linear(self.hidden, self.symbols)
+
+    def _train(self, network: str, length: int, seed: int) -> tuple[float, int]:
+        """Train until ten batches in a row are without a mistake; the accuracy on new sequences, and the updates."""
+        layer, answer = self._build(network, seed)
+        generator = torch.Generator().manual_seed(seed)
+        parameters = [*layer.parameters(), *answer.parameters()]
+        optimizer = torch.optim.Adam(parameters, lr=self.rate, betas=(0.9, 0.99))
+        flawless = updates = 0
+        while flawless < 10 and updates < self.updates:
+            x, symbol = self._draw(length, self.batch, generator)
+            logits = answer(layer(x)[0][:, -1])
+            optimizer.zero_grad()
+            torch.autograd.backward(functional.cross_entropy(logits, symbol))
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            flawless = flawless + 1 if torch.equal(logits.argmax(-1), symbol) else 0
+            updates += 1
+        with torch.no_grad():
+            x, symbol = self._draw(length, 512, generator)
+            accuracy = (answer(layer(x)[0][:, -1]).argmax(-1) == symbol).double().mean().item()
+        return accuracy, updates
+
+    def _gradient(self, network: str, length: int) -> float:
+        layer, answer = self._build(network, self.seed)
+        x, symbol = self._draw(length, self.batch, torch.Generator().manual_seed(self.seed))
+        x.requires_grad_()
+        loss = functional.cross_entropy(answer(layer(x)[0][:, -1]), symbol, reduction="sum")
+        (slope,) = torch.autograd.grad(loss, x)
+        return float(slope[:, 0].norm(dim=-1).mean())
+
+    def _draw(
+        self, length: int, batch: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:  # (B, 1 + length, symbols + distractors), (B,)
+        symbol = torch.randint(self.symbols, (batch, 1), generator=generator)
+        others = torch.randint(self.symbols, self.symbols + self.distractors, (batch, length), generator=generator)
+        x = functional.one_hot(torch.cat([symbol, others], dim=1), self.symbols + self.distractors)
+        return x.float(), symbol[:, 0]
+
+
+def reach(outcomes: Sequence[Outcome], network: str) -> int:
+    """The largest length up to which the network remembers at every length tried; 0 if at none."""
+    furthest = 0
+    for outcome in sorted((each for each in outcomes if each.network == network), key=lambda each: each.length):
+        if outcome.accuracy < REMEMBERED:
+            break
+        furthest = outcome.length
+    return furthest
+
+
+def verdict(outcomes: Sequence[Outcome]) -> str:
+    """What the outcomes say, in two sentences."""
+    longest = max(outcome.length for outcome in outcomes)
+    reaches = {outcome.network: reach(outcomes, outcome.network) for outcome in outcomes}
+    spans = [
+        f"the {network} over {'at least ' if steps == longest else ''}{steps} steps"
+        for network, steps in sorted(reaches.items(), key=lambda item: -item[1])
+    ]
+    gradients = {outcome.network: outcome.gradient for outcome in outcomes if outcome.length == longest}
+    weakest, strongest = min(gradients, key=gradients.__getitem__), max(gradients, key=gradients.__getitem__)
+    explained = all(reaches[weakest] < steps for network, steps in reaches.items() if network != weakest)
+    return (
+        f"The symbol is remembered by {', by '.join(spans)}. {'The reason: o' if explained else 'O'}ver {longest} steps, "
+        f"the gradient that reaches the symbol is {gradients[strongest]:.0e} in the {strongest}, "
+        f"{gradients[weakest]:.0e} in the {weakest}."
+    )
+
+
+def tabulate(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: for every length the accuracy and the gradient of every network."""
+    networks = list(dict.fromkeys(outcome.network for outcome in outcomes))
+    found = {(outcome.network, outcome.length): outcome for outcome in outcomes}
+    columns = ["steps", *networks, *(f"∇ {network}" for network in networks)]
+    rows = []
+    for length in sorted({outcome.length for outcome in outcomes}):
+        accuracies = [f"{found[network, length].accuracy:.0%}" for network in networks]
+        gradients = [f"{found[network, length].gradient:.0e}" for network in networks]
+        rows.append([str(length), *accuracies, *gradients])
+    return columns, rows
+
+
+def draw(outcomes: Sequence[Outcome], path: Path, *, chance: float) -> None:
+    """Two panels: accuracy against the length, and the gradient that reaches the first step. Needs matplotlib."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    remembered, reached = figure.subplots(1, 2)
+    lengths = sorted({outcome.length for outcome in outcomes})
+    networks = list(dict.fromkeys(outcome.network for outcome in outcomes))
+    for index, network in enumerate(networks):
+        mine = sorted((each for each in outcomes if each.network == network), key=lambda each: each.length)
+        at = [each.length for each in mine]
+        for panel, values in (
+            (remembered, [each.accuracy for each in mine]),
+            (reached, [each.gradient for each in mine]),
+        ):
+            # Curves may lie on each other: the later ones are thinner.
+            later = len(networks) - 1 - index
+            look = {"marker": "os^Dv"[index % 5], "markersize": 6 + 3 * later, "linewidth": 1.8 + 1.6 * later}
+            panel.plot(at, values, label=network, **look)
+    remembered.axhline(chance, color="gray", linestyle=":")
+    remembered.annotate("guessing", (lengths[0], chance), xytext=(0, 4), textcoords="offset points", color="gray")
+    remembered.set(ylim=(0, 1.05), ylabel="accuracy after training", title="Is the first symbol remembered?")
+    remembered.legend(loc="lower left", bbox_to_anchor=(0, 0.3), frameon=False, markerscale=0.7)
+    reached.set(yscale="log", ylabel="‖∂ loss / ∂ x₁‖ before training", title="How much gradient reaches it?")
+    for panel in (remembered, reached):
+        panel.set(xscale="log", xlabel="steps between symbol and answer")
+        panel.set_xticks(lengths, [str(length) for length in lengths], minor=False)
+        panel.set_xticks([], minor=True)
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
