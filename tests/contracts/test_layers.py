@@ -24,7 +24,7 @@ PRECISIONS = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e
 
 ANY_CELL = st.sampled_from(sorted(cells()))
 ANY_LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=4)
-PROPERTY = settings(derandomize=True, deadline=None, max_examples=20)
+PROPERTY = settings(max_examples=20)
 
 
 class Result(NamedTuple):

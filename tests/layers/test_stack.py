@@ -1,0 +1,128 @@
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.registry import masked, noise, shake
+from torch import Tensor, nn
+
+from seqloom.cells import GRU, LSTM
+from seqloom.layers import Bidirectional, Layer, Recurrent, Stack, Variational
+
+
+def lstms(*sizes: int) -> list[Layer]:
+    return [Recurrent(LSTM(size, 4)) for size in sizes]
+
+
+def output(layer: nn.Module, x: Tensor) -> Tensor:
+    found: Tensor = layer(x)[0]
+    return found
+
+
+def test_plain_is_one_layer_after_the_other() -> None:
+    layers = lstms(3, 4, 4)
+    stack = Stack(layers).double()
+    x = noise(2, 5, 3)
+    outputs, state = stack(x)
+    wanted = x
+    for layer, found in zip(layers, state, strict=True):
+        wanted, last = layer(wanted)
+        assert torch.equal(found.memory, last.memory)
+    assert torch.equal(outputs, wanted)
+
+
+def test_residual_adds_from_layer_to_layer() -> None:
+    stack = Stack(lstms(3, 4, 4), connect="residual").double()
+    x = noise(2, 5, 3)
+    first = output(stack.layers[0], x) + x @ stack.get_parameter("connections.0.carry.weight").T
+    second = output(stack.layers[1], first) + first
+    third = output(stack.layers[2], second) + second
+    torch.testing.assert_close(output(stack, x), third, rtol=0, atol=1e-14)
+
+
+def test_dense_reads_the_input_and_all_earlier_outputs() -> None:
+    stack = Stack(lstms(3, 7, 11), connect="dense").double()
+    x = noise(2, 5, 3)
+    first = output(stack.layers[0], x)
+    second = output(stack.layers[1], torch.cat([x, first], dim=-1))
+    third = output(stack.layers[2], torch.cat([x, first, second], dim=-1))
+    torch.testing.assert_close(output(stack, x), third, rtol=0, atol=1e-14)
+    assert stack.output_size == 4
+
+
+def test_highway_carries_what_its_gates_keep_out() -> None:
+    stack = Stack(lstms(3, 4), connect="highway")
+    shake(stack)
+    x = noise(2, 5, 3)
+    for layer, connection in zip(stack.layers, stack.connections, strict=True):
+        t = connection.get_submodule("gate")(x).sigmoid()
+        x, read = t * output(layer, x) + (1 - t) * connection.get_submodule("carry")(x), x
+        assert x.shape[2] == 4
+        assert read.shape[2] in (3, 4)
+    torch.testing.assert_close(output(stack, noise(2, 5, 3)), x, rtol=0, atol=1e-14)
+
+
+class Double(nn.Module):
+    """Stands for dropout, without chance."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x
+
+
+def test_dropout_is_on_what_later_layers_read_and_not_on_what_skips_them() -> None:
+    stack = Stack(lstms(3, 4, 4), connect="residual", dropout=Double()).double()
+    x = noise(2, 5, 3)
+    first = output(stack.layers[0], x) + x @ stack.get_parameter("connections.0.carry.weight").T
+    second = output(stack.layers[1], 2 * first) + first
+    third = output(stack.layers[2], 2 * second) + second
+    torch.testing.assert_close(output(stack, x), third, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("dropout", [0.5, Variational(0.5)])
+def test_dropout_acts_when_training_only(dropout: float | nn.Module) -> None:
+    torch.manual_seed(0)
+    stack = Stack(lstms(3, 4), dropout=dropout)
+    x = noise(2, 5, 3, dtype=torch.float32)
+    assert not torch.equal(output(stack, x), output(stack, x))
+    stack.eval()
+    wanted = output(stack.layers[1], output(stack.layers[0], x))
+    assert torch.equal(output(stack, x), wanted)
+
+
+@pytest.mark.parametrize("connect", ["plain", "residual", "highway"])
+def test_one_layer_has_no_dropout(connect: str) -> None:
+    stack = Stack(lstms(4), connect=connect, dropout=0.5)
+    x = noise(2, 5, 4, dtype=torch.float32)
+    assert torch.equal(output(stack, x), output(stack, x))
+
+
+def test_kinds_of_layers_may_be_mixed() -> None:
+    bidirectional = Bidirectional(Recurrent(GRU(3, 2)), Recurrent(GRU(3, 4), reverse=True))
+    stack = Stack([bidirectional, Recurrent(LSTM(6, 5)), Stack(lstms(5, 4))], connect="residual")
+    shake(stack)
+    x, mask = noise(2, 5, 3), masked([5, 2], 5)
+    outputs, state = stack(x, mask)
+    again, _ = stack(x[:, 4:], mask[:, 4:], state)
+    assert outputs.shape == (2, 5, 4)
+    assert torch.equal(again[1], torch.zeros(1, 4, dtype=torch.float64))
+    assert torch.equal(state[2][1].hidden.isfinite(), torch.ones(2, 4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "connect", "message"),
+    [
+        ((3, 5), "plain", "layer 1 has input_size 5, wanted 4"),
+        ((3, 4, 7), "residual", "layer 2 has input_size 7, wanted 4"),
+        ((3, 7, 4), "dense", "layer 2 has input_size 4, wanted 11"),
+        ((3, 4), "ladder", "connect is 'ladder', wanted one of plain, residual, dense, highway"),
+        ((), "plain", "layers is empty"),
+    ],
+)
+def test_layers_that_do_not_fit_are_refused(sizes: tuple[int, ...], connect: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Stack(lstms(*sizes), connect=connect)
+
+
+@pytest.mark.parametrize("state", [(), (None,), (None, None, None), [None, None]])
+def test_a_state_of_another_number_of_layers_is_refused(state: Any) -> None:
+    with pytest.raises(TypeError, match="wanted a tuple of the states of 2 layers"):
+        Stack(lstms(3, 4))(noise(2, 5, 3, dtype=torch.float32), None, state)
