@@ -89,10 +89,10 @@ def demo(
             {"outcomes": found, "verdict": memory.verdict(outcomes), "picture": str(picture) if picture else None}
         )
         return
+    print("A symbol is shown, then come steps with distractors, then the network has to name the symbol.")
     print(
-        f"The network is shown a symbol, then distractors, and has to name the symbol ({experiment.chance:.0%} by luck)."
+        f"Right answers ({experiment.chance:.0%} by luck), and ∇, the gradient that reaches the symbol before training:"
     )
-    print("Right answers, and the size of the gradient that reaches the symbol before training:")
     terminal.table(*memory.tabulate(outcomes))
     print(memory.verdict(outcomes))
     if picture:

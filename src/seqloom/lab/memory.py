@@ -146,7 +146,8 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
     weakest, strongest = min(gradients, key=gradients.__getitem__), max(gradients, key=gradients.__getitem__)
     explained = all(reaches[weakest] < steps for network, steps in reaches.items() if network != weakest)
     return (
-        f"The symbol is remembered by {', by '.join(spans)}. {'The reason: o' if explained else 'O'}ver {longest} steps, "
+        f"The symbol is remembered by {', by '.join(spans)}. "
+        f"{'The reason: o' if explained else 'O'}ver {longest} steps, "
         f"the gradient that reaches the symbol is {gradients[strongest]:.0e} in the {strongest}, "
         f"{gradients[weakest]:.0e} in the {weakest}."
     )
