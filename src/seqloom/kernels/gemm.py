@@ -1,14 +1,17 @@
-"""Products of a few rows with a matrix packed in panels: small register tiles, one per number of rows."""
+"""Products of rows with matrices: register tiles of vectors, one for each number of rows.
 
-import ctypes
-from collections.abc import Callable
+``multiply``   out = left · packed       a few rows with a matrix packed in panels of columns
+``contract``   out += leftᵀ · packed     sums over many rows, for gradients of matrices
+``dot``        out = left · matrixᵀ      with the matrix as it lies in memory, where packing does not pay
+"""
+
 from functools import cache
 from typing import NamedTuple
 
 from llvmlite import ir
 
 from seqloom.kernels import machine
-from seqloom.kernels.emit import INTEGER, Emitter, integer
+from seqloom.kernels.emit import INTEGER, Emitter, Value, integer
 
 COLUMNS = 2
 """Vectors in a panel."""
@@ -18,6 +21,8 @@ class Products(NamedTuple):
     """Addresses of the compiled functions."""
 
     multiply: int
+    contract: int
+    dot: int
     pack: int
 
 
@@ -26,38 +31,56 @@ def tile_rows() -> int:
     return (machine.vector_registers() - COLUMNS - 1) // COLUMNS
 
 
+def lanes(real: str) -> int:
+    """Elements in a vector."""
+    return machine.vector_bytes() // (4 if real == "float" else 8)
+
+
 def panel(real: str) -> int:
     """Columns in a panel."""
-    return COLUMNS * machine.vector_bytes() // (4 if real == "float" else 8)
+    return COLUMNS * lanes(real)
+
+
+def panels(real: str, columns: int) -> int:
+    """Panels that hold so many columns."""
+    return -(-columns // panel(real))
 
 
 @cache
 def products(real: str) -> Products:
     """The compiled functions for "float" or "double"."""
-    return Products(*machine.load(f"products {real}", lambda: _emit(real), ("multiply", "pack")))
+    return Products(*machine.load(f"products {real}", lambda: _emit(real), Products._fields))
 
 
 def _emit(real: str) -> str:
     module = ir.Module("products")
     for rows in range(1, tile_rows() + 1):
-        _tile(module, real, rows)
+        _tile(module, real, rows, across=False)
+        _tile(module, real, rows, across=True)
     _multiply(module, real)
+    _contract(module, real)
+    _dot(module, real)
     _pack(module, real)
     return str(module)
 
 
-def _tile(module: ir.Module, real: str, rows: int) -> None:
-    """left (rows, depth) times one panel (depth, width) into out (rows, width)."""
-    emit = Emitter(module, f"tile{rows}", 6, real)
+def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
+    """One tile of out (rows, panel): left has its rows ``stride`` apart; if ``across``, its depth is, and out is added to."""
+    emit = Emitter(module, f"{'across' if across else 'along'}{rows}", 6, real)
     emit.function.linkage = "internal"
-    left, left_stride, right, depth, out, out_stride = emit.arguments
+    left, stride, right, depth, out, out_stride = emit.arguments
     builder = emit.builder
     width = COLUMNS * emit.lanes
-    # Several sums per element where one row of tiles would wait for its own additions.
-    together = 4 if rows == 1 else 2 if rows == 2 else 1
-    starts = [emit.advance(left, builder.mul(left_stride, integer(row))) for row in range(rows)]
+    # Several sums per element where few of them would wait for their own additions.
+    together = 1 if across else 4 if rows == 1 else 2 if rows == 2 else 1
+    starts = [emit.advance(left, row if across else builder.mul(stride, integer(row))) for row in range(rows)]
+    targets = [
+        emit.address(emit.advance(out, builder.mul(out_stride, integer(row))), column * emit.lanes)
+        for row in range(rows)
+        for column in range(COLUMNS)
+    ]
 
-    def accumulate(index: ir.Value, sums: tuple[ir.Value, ...], unroll: int) -> list[ir.Value]:
+    def accumulate(index: Value, sums: tuple[Value, ...], unroll: int) -> list[Value]:
         updated = list(sums)
         for turn in range(unroll):
             position = builder.add(index, integer(turn))
@@ -66,29 +89,56 @@ def _tile(module: ir.Module, real: str, rows: int) -> None:
                 emit.load(emit.address(right, builder.add(place, integer(column * emit.lanes))))
                 for column in range(COLUMNS)
             ]
+            along = builder.mul(position, stride) if across else position
             for row in range(rows):
-                value = emit.splat(emit.load_scalar(emit.address(starts[row], position)))
+                value = emit.splat(emit.load_scalar(emit.address(starts[row], along)))
                 for column in range(COLUMNS):
                     slot = (turn * rows + row) * COLUMNS + column
                     updated[slot] = emit.intrinsic("fma", value, columns[column], updated[slot])
         return updated
 
-    zeros = (emit.splat(0.0),) * (rows * COLUMNS)
+    count = rows * COLUMNS
+    zeros = (emit.splat(0.0),) * (count * together)
+    initial = tuple(emit.load(target) for target in targets) if across else zeros
     even = builder.and_(depth, integer(-together))
-    with emit.carry(0, even, together, zeros * together) as (index, sums, advance):
+    with emit.carry(0, even, together, initial) as (index, sums, advance):
         final = advance(*accumulate(index, sums, together))
-    count = len(zeros)
     totals = final[:count]
     for turn in range(1, together):
         totals = [builder.fadd(a, b) for a, b in zip(totals, final[turn * count :][:count], strict=True)]
     if together > 1:
         with emit.carry(even, depth, 1, tuple(totals)) as (index, sums, advance):
             totals = advance(*accumulate(index, sums, 1))
-    for row in range(rows):
-        start = emit.advance(out, builder.mul(out_stride, integer(row)))
-        for column in range(COLUMNS):
-            emit.store(totals[row * COLUMNS + column], emit.address(start, column * emit.lanes))
+    for total, target in zip(totals, targets, strict=True):
+        emit.store(total, target)
     emit.finish()
+
+
+def _switch(emit: Emitter, name: str, rows: Value, *arguments: Value) -> None:
+    """Call the tile of so many rows."""
+    builder = emit.builder
+    done = emit.function.append_basic_block("done")
+    choice = builder.switch(rows, done)
+    for count in range(1, tile_rows() + 1):
+        block = emit.function.append_basic_block(f"rows{count}")
+        choice.add_case(ir.Constant(INTEGER, count), block)
+        builder.position_at_end(block)
+        emit.call(f"{name}{count}", *arguments)
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _tiles(emit: Emitter, rows: Value) -> Value:
+    """How many tiles cover the rows; they are cut as evenly as can be."""
+    tallest = tile_rows()
+    return emit.builder.udiv(emit.builder.add(rows, integer(tallest - 1)), integer(tallest))
+
+
+def _borders(emit: Emitter, rows: Value, tile: Value, tiles: Value) -> tuple[Value, Value]:
+    builder = emit.builder
+    low = builder.udiv(builder.mul(rows, tile), tiles)
+    high = builder.udiv(builder.mul(rows, builder.add(tile, integer(1))), tiles)
+    return low, builder.sub(high, low)
 
 
 def _multiply(module: ir.Module, real: str) -> None:
@@ -96,26 +146,77 @@ def _multiply(module: ir.Module, real: str) -> None:
     emit = Emitter(module, "multiply", 9, real)
     left, left_stride, right, depth, out, out_stride, rows, first, last = emit.arguments
     builder = emit.builder
-    width = COLUMNS * emit.lanes
-    tallest = tile_rows()
-    tiles = builder.udiv(builder.add(rows, integer(tallest - 1)), integer(tallest))
+    tiles = _tiles(emit, rows)
     with emit.loop(first, last) as number:
-        column = builder.mul(number, integer(width))
+        column = builder.mul(number, integer(COLUMNS * emit.lanes))
         start = emit.advance(right, builder.mul(column, depth))
         with emit.loop(0, tiles) as tile:
-            low = builder.udiv(builder.mul(rows, tile), tiles)
-            high = builder.udiv(builder.mul(rows, builder.add(tile, integer(1))), tiles)
+            low, count = _borders(emit, rows, tile, tiles)
             source = emit.advance(left, builder.mul(low, left_stride))
             target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
-            done = emit.function.append_basic_block("done")
-            choice = builder.switch(builder.sub(high, low), done)
-            for count in range(1, tallest + 1):
-                block = emit.function.append_basic_block(f"rows{count}")
-                choice.add_case(ir.Constant(INTEGER, count), block)
-                builder.position_at_end(block)
-                emit.call(f"tile{count}", source, left_stride, start, depth, target, out_stride)
-                builder.branch(done)
-            builder.position_at_end(done)
+            _switch(emit, "along", count, source, left_stride, start, depth, target, out_stride)
+    emit.finish()
+
+
+def _contract(module: ir.Module, real: str) -> None:
+    """left (depth, rows) transposed, times ``number`` panels of depth rows, added to out (rows, panels)."""
+    emit = Emitter(module, "contract", 8, real)
+    left, left_stride, right, depth, out, out_stride, rows, number = emit.arguments
+    builder = emit.builder
+    tiles = _tiles(emit, rows)
+    with emit.loop(0, tiles) as tile:
+        low, count = _borders(emit, rows, tile, tiles)
+        source = emit.advance(left, low)
+        with emit.loop(0, number) as index:
+            column = builder.mul(index, integer(COLUMNS * emit.lanes))
+            start = emit.advance(right, builder.mul(column, depth))
+            target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
+            _switch(emit, "across", count, source, left_stride, start, depth, target, out_stride)
+    emit.finish()
+
+
+def _dot(module: ir.Module, real: str) -> None:
+    """left (rows, depth) times matrix (columns, depth) transposed, into out."""
+    emit = Emitter(module, "dot", 8, real)
+    left, left_stride, matrix, depth, out, out_stride, rows, columns = emit.arguments
+    builder = emit.builder
+    together = 8
+    grouped = builder.and_(columns, integer(-together))
+
+    def some(start: Value, source: Value, target: Value, count: int) -> None:
+        """``count`` columns of one row."""
+        starts = [
+            emit.advance(matrix, builder.mul(builder.add(start, integer(column)), depth)) for column in range(count)
+        ]
+        whole = builder.and_(depth, integer(-emit.lanes))
+        zeros = (emit.splat(0.0),) * count
+        with emit.carry(0, whole, emit.lanes, zeros) as (index, sums, advance):
+            x = emit.load(emit.address(source, index))
+            final = advance(
+                *[
+                    emit.intrinsic("fma", x, emit.load(emit.address(base, index)), total)
+                    for base, total in zip(starts, sums, strict=True)
+                ]
+            )
+        totals = tuple(emit.total(total) for total in final)
+        with emit.carry(whole, depth, 1, totals) as (index, sums, advance):
+            x = emit.load_scalar(emit.address(source, index))
+            final = advance(
+                *[
+                    builder.fadd(total, builder.fmul(x, emit.load_scalar(emit.address(base, index))))
+                    for base, total in zip(starts, sums, strict=True)
+                ]
+            )
+        for column, total in enumerate(final):
+            builder.store(total, emit.address(target, builder.add(start, integer(column))))
+
+    with emit.loop(0, rows) as row:
+        source = emit.advance(left, builder.mul(row, left_stride))
+        target = emit.advance(out, builder.mul(row, out_stride))
+        with emit.loop(0, grouped, together) as column:
+            some(column, source, target, together)
+        with emit.loop(grouped, columns) as column:
+            some(column, source, target, 1)
     emit.finish()
 
 
@@ -129,22 +230,23 @@ def _pack(module: ir.Module, real: str) -> None:
     with emit.loop(first, last) as number:
         begin = builder.mul(number, integer(width))
         target = emit.advance(packed, builder.mul(begin, depth))
-        with emit.loop(0, width) as offset:
-            column = builder.add(begin, offset)
-            real_column = builder.icmp_signed("<", column, columns)
-            safe = builder.select(real_column, column, integer(0))
-            source = emit.advance(matrix, builder.mul(safe, column_stride))
-            with emit.loop(0, depth) as row:
-                value = emit.load_scalar(emit.address(source, builder.mul(row, row_stride)))
-                place = builder.add(builder.mul(row, integer(width)), offset)
-                builder.store(builder.select(real_column, value, zero), emit.address(target, place))
+        full = builder.icmp_signed("<=", builder.add(begin, integer(width)), columns)
+        easy = builder.and_(full, builder.icmp_signed("==", column_stride, integer(1)))
+        with builder.if_else(easy) as (then, otherwise):
+            with then:
+                with emit.loop(0, depth) as row:
+                    source = emit.advance(matrix, builder.add(builder.mul(row, row_stride), begin))
+                    place = emit.advance(target, builder.mul(row, integer(width)))
+                    for offset in range(0, width, emit.lanes):
+                        emit.store(emit.load(emit.address(source, offset)), emit.address(place, offset))
+            with otherwise:
+                with emit.loop(0, width) as offset:
+                    column = builder.add(begin, offset)
+                    there = builder.icmp_signed("<", column, columns)
+                    safe = builder.select(there, column, integer(0))
+                    source = emit.advance(matrix, builder.mul(safe, column_stride))
+                    with emit.loop(0, depth) as row:
+                        value = emit.load_scalar(emit.address(source, builder.mul(row, row_stride)))
+                        place = builder.add(builder.mul(row, integer(width)), offset)
+                        builder.store(builder.select(there, value, zero), emit.address(target, place))
     emit.finish()
-
-
-def multiply(real: str) -> Callable[..., None]:
-    """The compiled product, for tests."""
-    return machine.function(products(real).multiply, *[ctypes.c_int64] * 9)
-
-
-def pack(real: str) -> Callable[..., None]:
-    return machine.function(products(real).pack, *[ctypes.c_int64] * 8)

@@ -48,13 +48,21 @@ class Schedule:
     moments: dict[Node, Moment]
 
 
+class Factor(NamedTuple):
+    """One side of a product that is put off: some columns of a block with one row for each row and step."""
+
+    block: str | int
+    offset: int
+    size: int
+
+
 class Deferred(NamedTuple):
-    """One term of a matrix gradient, multiplied after the loop; each side is a place that holds it for all steps."""
+    """One term of a matrix gradient, leftᵀ right over all rows of some steps; ``swapped`` if its transpose is computed."""
 
     parameter: str
-    left: Place
-    right: Place
-    sizes: tuple[int, int]
+    left: Factor
+    right: Factor
+    swapped: bool
 
 
 @dataclass
@@ -66,17 +74,24 @@ class Plan:
     training: Schedule
     backward: Schedule
     saved_width: int
+    factors: list[int]  # widths; the first one is the gradient of the projected input
     deferred: list[Deferred]
-    sequences: list[int]  # widths of the factors that the backward schedule writes out for the deferred products
-    columns: list[tuple[str, Place, int]]  # vector gradients: parameter, place, width
+    columns: list[tuple[str, int, int]]  # vector gradients: parameter, offset, width
     column_width: int
     forward_products: list[int]
     backward_products: list[int]
+    operands: dict[int, Factor]  # backward products whose operand is a factor already
+    linear: str | None  # the matrix that projects the input, if the kernel does that
+    input: int  # width of the input, if so
+    bias: str | None  # the vector that is added to it
 
     def describe(self) -> str:
         """A text that two plans share only if they lead to the same code."""
         program = self.program
-        text = [f"{program.projected} {program.state} {self.saved_width} {self.sequences} {self.column_width}"]
+        text = [
+            f"{program.projected} {program.state} {self.saved_width} {self.factors} {self.column_width}",
+            f"{self.deferred} {self.operands} {self.linear} {self.input} {self.bias}",
+        ]
         text += [f"{product.matrix} {product.transposed} {product.size}" for product in program.products]
         text += [f"{name}" for name in program.parameter_gradient]
         nodes: set[Node] = set()
@@ -98,33 +113,32 @@ class Plan:
         return "\n".join(text)
 
 
-def plan(program: Program) -> Plan:
-    """Decide what is kept and what is put off, and order both directions."""
+def plan(program: Program, *, linear: str | None = None, input_size: int = 0, narrow: int = 0) -> Plan:
+    """Decide what is kept and what is put off, and order both directions.
+
+    With ``linear``, the kernel projects an input of ``input_size`` by that matrix parameter. Factors of fewer than
+    ``narrow`` columns stand on the left of a product that is put off.
+    """
     graph = program.graph
-    moments = _Moments(program)
-    forward_roots = [segment.node for row in program.following for segment in row]
-    forward_products = _reached(program, forward_roots)
+    forward_products = _reached(program, [segment.node for row in program.following for segment in row])
     results = [
         (Place("next", index, offset), segment)
         for index, row in enumerate(program.following)
         for offset, segment in _offsets(row)
     ]
-    kept = _kept(program, set(forward_products))
     outputs = [(Place("following", 0, place.offset), segment) for place, segment in results if place.name == 0]
     saved = [(Place("following", place.name, place.offset), segment) for place, segment in results]
+    replaced = {
+        segment.node: graph.leaf("following", place.name, width=segment.width, offset=place.offset)
+        for place, segment in results
+        if segment.node.width == segment.width and segment.node.operation not in LEAVES
+    }
     saved_width = 0
-    for node in kept:
+    for node in _kept(program, set(forward_products)):
         saved.append((Place("saved", "", saved_width), Segment(node, node.width)))
+        replaced[node] = graph.leaf("saved", "", width=node.width, offset=saved_width)
         saved_width += node.width
     operands = _operands(program, forward_products)
-
-    replaced: dict[Node, Node] = {}
-    for place, segment in results:
-        if segment.node.width == segment.width and segment.node.operation not in LEAVES:
-            replaced[segment.node] = graph.leaf("following", place.name, width=segment.width, offset=place.offset)
-    for place, segment in saved:
-        if place.kind == "saved":
-            replaced[segment.node] = graph.leaf("saved", "", width=segment.width, offset=place.offset)
 
     def later(row: Row) -> Row:
         return tuple(Segment(_substitute(graph, segment.node, replaced), segment.width) for segment in row)
@@ -134,61 +148,89 @@ def plan(program: Program) -> Plan:
         product = program.products[index]
         program.products[index] = product._replace(operand=later(product.operand))
     zero = graph.constant(0)
-    projected_gradient = later(program.projected_gradient or (Segment(zero, program.projected),))
-    outcome = [
-        (Place("projected_gradient", "", offset), segment) for offset, segment in _offsets(projected_gradient)
-    ]
+    factors = _Factors(graph, later(program.projected_gradient or (Segment(zero, program.projected),)))
+    outcome: list[tuple[Place, Segment]] = []
     for index, gradient in enumerate(program.state_gradient):
         row = later(gradient or (Segment(zero, program.state[index]),))
         outcome += [(Place("state_gradient", index, offset), segment) for offset, segment in _offsets(row)]
 
-    sequences: list[int] = []
     deferred: list[Deferred] = []
-    columns: list[tuple[str, Place, int]] = []
+    columns: list[tuple[str, int, int]] = []
     column_width = 0
-    held: dict[Row, Place] = {}
-
-    def whole(row: Row) -> Place:
-        """A place where this row can be found for all steps; a new sequence if there is none."""
-        size = width(row)
-        if len(row) == 1 and row[0].node.operation == "state" and row[0].node.width == size:
-            name, offset = row[0].node.data
-            return Place("state", name, int(offset))
-        for offset in range(0, program.projected - size + 1):
-            if offset in borders and graph.cut(projected_gradient, offset, size) == row:
-                return Place("projected_gradient", "", offset)
-        if row not in held:
-            held[row] = Place("factor", len(sequences), 0)
-            outcome.extend((Place("factor", len(sequences), offset), segment) for offset, segment in _offsets(row))
-            sequences.append(size)
-        return held[row]
-
-    borders = {offset for offset, _ in _offsets(projected_gradient)}
+    bias: str | None = None
     for name, symbol in program.parameter_gradient.items():
         if isinstance(symbol, Outer):
             for left, right in symbol.terms:
-                rows = later(left), later(right)
-                deferred.append(Deferred(name, whole(rows[0]), whole(rows[1]), (width(left), width(right))))
+                sides = factors.find(later(left)), factors.find(later(right))
+                deferred.append(_put_off(name, *sides, narrow))
         elif isinstance(symbol, Column):
             row = later(symbol.row)
-            columns.append((name, Place("column", "", column_width), width(row)))
+            if linear and bias is None and row == factors.rows[0]:
+                bias = name
+                continue
+            columns.append((name, column_width, width(row)))
             outcome += [(Place("column", "", column_width + offset), segment) for offset, segment in _offsets(row)]
             column_width += width(row)
-
+    if linear:
+        size = input_size + (bias is not None)
+        deferred.append(_put_off(linear, Factor(0, 0, program.projected), Factor("input", 0, size), narrow))
+    known = {index: factors.held(program.products[index].operand) for index in backward_products}
+    taken = {index: factor for index, factor in known.items() if factor is not None}
+    computed = [index for index in backward_products if index not in taken]
+    for index, row in enumerate(factors.rows):
+        outcome += [(Place("factor", index, offset), segment) for offset, segment in _offsets(row)]
+    if not linear:
+        first = _offsets(factors.rows[0])
+        outcome += [(Place("projected_gradient", "", offset), segment) for offset, segment in first]
     moments = _Moments(program)
     return Plan(
         program=program,
         forward=_schedule(moments, forward_products, operands + results + outputs),
         training=_schedule(moments, forward_products, operands + results + saved),
-        backward=_schedule(moments, backward_products, _operands(program, backward_products) + outcome),
+        backward=_schedule(moments, backward_products, _operands(program, computed) + outcome),
         saved_width=saved_width,
+        factors=[width(row) for row in factors.rows],
         deferred=deferred,
-        sequences=sequences,
         columns=columns,
         column_width=column_width,
         forward_products=forward_products,
         backward_products=backward_products,
+        operands=taken,
+        linear=linear,
+        input=input_size,
+        bias=bias,
     )
+
+
+def _put_off(parameter: str, left: Factor, right: Factor, narrow: int) -> Deferred:
+    if right.size < narrow and right.size < left.size:
+        return Deferred(parameter, right, left, swapped=True)
+    return Deferred(parameter, left, right, swapped=False)
+
+
+class _Factors:
+    """Rows that are written out for all steps; the first one is the gradient of the projected input."""
+
+    def __init__(self, graph: Graph, first: Row) -> None:
+        self._graph = graph
+        self.rows = [first]
+
+    def held(self, row: Row) -> Factor | None:
+        """Where this row stands already."""
+        size = width(row)
+        for index, whole in enumerate(self.rows):
+            for offset, _ in _offsets(whole):
+                if offset + size <= width(whole) and self._graph.cut(whole, offset, size) == row:
+                    return Factor(index, offset, size)
+        return None
+
+    def find(self, row: Row) -> Factor:
+        """Where this row stands, written out anew if nowhere."""
+        found = self.held(row)
+        if found is None:
+            self.rows.append(row)
+            found = Factor(len(self.rows) - 1, 0, width(row))
+        return found
 
 
 def direct(program: Program, index: int) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from seqloom import state as states
@@ -33,57 +33,70 @@ class Recurrent(Layer):
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
         start = self.cell.start(x.shape[0])
         state = start if state is None else check_state(state, start)
+        kernel = self._kernel(x)
+        if isinstance(kernel, Fused) and kernel.plan.linear:
+            return self._scan(kernel, x, mask, state)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        # The kernel takes one time step after the other: (T, B, P).
-        projected = self.cell.project(x.transpose(0, 1).contiguous())
-        kernel = self._kernel(projected, state)
-        if isinstance(kernel, str):
-            return loop(self.cell, projected, mask, state, reverse=self.reverse)
-        return self._scan(kernel, projected, mask, state)
+        projected = self.cell.project(x.transpose(0, 1))
+        if isinstance(kernel, Fused):
+            return self._scan(kernel, projected.transpose(0, 1), mask, state)
+        return loop(self.cell, projected, mask, state, reverse=self.reverse)
 
     @torch.compiler.disable
-    def _scan(self, kernel: Fused, projected: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+    def _scan(self, kernel: Fused, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         parameters = dict(self.cell.named_parameters())
         lengths = None if mask is None else mask.sum(dim=1)
-        out, final = kernel(projected, tuple(state), parameters, lengths=lengths, reverse=self.reverse)
+        out, final = kernel(x.transpose(0, 1), tuple(state), parameters, lengths=lengths, reverse=self.reverse)
         return out.transpose(0, 1), self.cell.State(*final)
 
     @torch.compiler.disable
-    def _kernel(self, projected: Tensor, state: Any) -> Fused | str:
-        """The fused kernel for these arguments, or why there is none."""
+    def _kernel(self, x: Tensor) -> Fused | str:
+        """The fused kernel for this kind of input, or why there is none."""
         if not self.fused:
             return "switched off by layer.fused = False"
-        if projected.device.type != "cpu":
-            return f"x is on {projected.device}, and fused kernels run on the CPU"
+        if x.device.type != "cpu":
+            return f"x is on {x.device}, and fused kernels run on the CPU"
+        if torch.is_autocast_enabled("cpu"):
+            return "inside of torch.autocast"
         if torch._C._functorch.maybe_current_level() is not None:
             return "inside of a torch.func transformation"
-        key = projected.dtype, projected.shape[-1], self.cell.training
+        key = x.dtype, self.cell.training
         if key not in self._kernels:
             try:
-                self._kernels[key] = self._fuse(projected, state)
+                self._kernels[key] = self._fuse(x)
             except Unfusable as reason:
                 self._kernels[key] = str(reason)
                 name = type(self.cell).__name__
                 warnings.warn(f"{name} runs step by step, which is slow: {reason}", stacklevel=4)
         return self._kernels[key]
 
-    def _fuse(self, projected: Tensor, state: Any) -> Fused:
+    def _fuse(self, x: Tensor) -> Fused:
+        cell = self.cell
+        parameters = dict(cell.named_parameters())
+        linear = cell.input if type(cell).project is Cell.project else None
+        bias = getattr(linear, "bias", None)
+
         def step(parameters: Mapping[str, Tensor], moment: Tensor, fields: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            following, _ = functional_call(self.cell, dict(parameters), (moment, self.cell.State(*fields)))
+            if type(linear) is nn.Linear and bias is not None:
+                moment = moment + parameters["input.bias"]
+            following, _ = functional_call(cell, dict(parameters), (moment, cell.State(*fields)))
             return tuple(following)
 
-        parameters = dict(self.cell.named_parameters())
-        if projected.dtype != next(iter(parameters.values())).dtype:
-            raise Unfusable(f"the projected input is {projected.dtype}")
-        return fuse(step, parameters, projected=projected.shape[-1], state=tuple(field.shape[1] for field in state))
+        with torch.no_grad():
+            projected = cell.project(x.new_zeros(1, 1, self.input_size)).shape[-1]
+        return fuse(
+            step,
+            parameters,
+            projected=projected,
+            state=tuple(field.shape[1] for field in cell.start(1)),
+            linear="input.weight" if type(linear) is nn.Linear else None,
+        )
 
     @property
     def path(self) -> str:
         """``fused``, or ``loop: `` and the reason why the cell's steps run one by one in Python."""
-        with torch.no_grad():
-            x = next(self.cell.parameters()).new_zeros(1, 1, self.input_size)
-            kernel = self._kernel(self.cell.project(x), self.cell.start(1))
+        kernel = self._kernel(next(self.cell.parameters()))
         return f"loop: {kernel}" if isinstance(kernel, str) else "fused"
 
     def __getstate__(self) -> dict[str, Any]:
