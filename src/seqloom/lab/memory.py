@@ -97,7 +97,7 @@ class Memory:
             x, symbol = self._draw(length, self.batch, generator)
             logits = answer(layer(x)[0][:, -1])
             optimizer.zero_grad()
-            torch.autograd.backward(functional.cross_entropy(logits, symbol))
+            functional.cross_entropy(logits, symbol).backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             flawless = flawless + 1 if torch.equal(logits.argmax(-1), symbol) else 0
