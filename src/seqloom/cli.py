@@ -59,7 +59,7 @@ def demo(
     *,
     output: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same result.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="Short lengths only: seconds instead of a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Short lengths only: a few seconds.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """See how far back three recurrent networks remember."""
