@@ -1,9 +1,10 @@
 """The loop over time of a planned step, as LLVM assembly.
 
-A thread carries its rows of the batch through the whole sequence. Rows are sorted by length, longest first, so that
-the rows which still run at a step are always the first ones, and padding costs nothing. Products that do not wait for
-the step before (the projection of the input, the gradients of matrices) are done for a chunk of steps at once, while
-what they read is still in the cache.
+A part of the batch is carried through the whole sequence by a thread of its own, or, where there are fewer rows than
+threads, by a team of threads that share the columns of each product and the elements of each row, and wait for each
+other in between. Rows are sorted by length, longest first, so that the rows which still run at a step are always the
+first ones, and padding costs nothing. Products that do not wait for the step before (the projection of the input, the
+gradients of matrices) are done for a chunk of steps at once, while what they read is still in the cache.
 """
 
 from llvmlite import ir
@@ -16,7 +17,7 @@ from seqloom.kernels.plan import Plan, Schedule, direct
 
 
 def emit(plan: Plan, kind: str, real: str) -> str:
-    """The module of one kernel, a function "scan" of the address of its arguments and the number of its thread."""
+    """The module of one kernel: scan(address of its arguments, number of the part, member of its team, members)."""
     module = ir.Module("scan")
     Scan(module, plan, kind, real).emit()
     return str(module)
@@ -30,18 +31,48 @@ class Scan:
         self.kind = kind
         self.schedule: Schedule = getattr(plan, kind)
         self.layout = Layout(plan, kind, real)
-        self.emitter = Emitter(module, "scan", 2, real)
+        self.emitter = Emitter(module, "scan", 4, real)
         self.builder = self.emitter.builder
-        table, thread = self.emitter.arguments
+        table, part, self.member, self.members = self.emitter.arguments
         self.values = {
             name: self.emitter.load_integer(table, index) for index, name in enumerate(arguments(plan, kind))
         }
-        self.scratch = self.builder.add(self.values["scratch"], self.builder.mul(thread, self.values["scratch_bytes"]))
-        self.slot = self.emitter.load_integer(self.values["slots"], thread)
-        line = self.builder.mul(thread, self.builder.add(self.values["steps"], integer(1)))
+        self.scratch = self.builder.add(self.values["scratch"], self.builder.mul(part, self.values["scratch_bytes"]))
+        self.slot = self.emitter.load_integer(self.values["slots"], part)
+        line = self.builder.mul(part, self.builder.add(self.values["steps"], integer(1)))
         self._active = self._integers("active", line)
         self._before = self._integers("before", line)
         self._chunk_row: Value = integer(0)  # rows run before the chunk
+        self._shares: dict[int, tuple[Value, Value]] = {}
+        for size in self._sizes():
+            self._shares[size] = self.emitter.share(size, self.member, self.members)
+        self._alone = self.builder.icmp_signed("==", self.members, integer(1))
+        self._first = self.builder.icmp_signed("==", self.member, integer(0))
+        self.last = self.builder.icmp_signed("==", self.builder.add(self.member, integer(1)), self.members)
+
+    # -- sharing
+
+    def _sizes(self) -> set[int]:
+        """Numbers of vectors, panels and columns that a team shares out."""
+        lanes, real = self.layout.lanes, self.emitter.real
+        sizes = {self.layout.fixed // lanes, gemm.panels(real, self.plan.program.projected)}
+        sizes |= {gemm.panels(real, self.plan.input), self.plan.program.projected}
+        for stage in self.schedule.stages:
+            sizes |= {loop.width // lanes for _, loop in stage.loops}
+        for product in self.plan.program.products:
+            sizes |= {product.size, gemm.panels(real, product.size)}
+        for deferred in self.plan.deferred:
+            sizes |= {deferred.left.size, gemm.panels(real, deferred.right.size)}
+        return sizes
+
+    def share(self, size: int) -> tuple[Value, Value]:
+        """This member's part of so many things."""
+        return self._shares[size]
+
+    def _wait(self) -> None:
+        """Until all members of the team are here."""
+        with self.builder.if_then(self.builder.not_(self._alone)):
+            self.emitter.call("barrier", self.values["barrier"], self.members)
 
     # -- addresses
 
@@ -115,14 +146,14 @@ class Scan:
             if self.plan.linear:
                 self._gather(start, stop)
             if self.plan.linear and not backward:
-                self._multiply_input(rows)
+                self._multiply("input", ("input", ""), self.plan.input, ("projected", ""), self.plan.program.projected, rows)
             with emitter.loop(start, stop) as index:
                 self._step(builder.sub(builder.sub(builder.add(start, stop), integer(1)), index) if backward else index)
             if backward:
                 self._multiply_gradients(rows, start, stop)
         if backward:
             self._parity = builder.and_(steps, integer(1))
-            with emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
+            with emitter.when(self._first), emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
                 for index, size in enumerate(self.plan.program.state):
                     target = self.at(f"initial_gradient {index}", self.order(row), size)
                     self.copy(self.state(index, row, written=False), target, size)
@@ -131,17 +162,20 @@ class Scan:
     def _begin(self) -> None:
         emitter = self.emitter
         if self.kind == "backward":
-            with emitter.loop(0, self.layout.fixed, emitter.lanes) as index:
+            low, high = self.share(self.layout.fixed // emitter.lanes)
+            with emitter.loop(self._mul(low, emitter.lanes), self._mul(high, emitter.lanes), emitter.lanes) as index:
                 emitter.store(emitter.splat(0.0), emitter.address(self.scratch, index))
-            return
-        with emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
-            for index, size in enumerate(self.plan.program.state):
-                source = self.at(f"initial {index}", self.order(row), size)
-                self.copy(source, self.block(("state0", index), row), size)
+        else:
+            with emitter.when(self._first), emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
+                for index, size in enumerate(self.plan.program.state):
+                    source = self.at(f"initial {index}", self.order(row), size)
+                    self.copy(source, self.block(("state0", index), row), size)
+        self._wait()
 
     def _each(self, start: Value, stop: Value, name: str, block: str, *, out: bool) -> None:
         """Copy rows of a chunk from an argument, or to it."""
-        with self.emitter.loop(start, stop) as step:
+        low, high = self.emitter.share(self.builder.sub(stop, start), self.member, self.members)
+        with self.emitter.loop(self.builder.add(start, low), self.builder.add(start, high)) as step:
             self.step = step
             with self.emitter.loop(0, self.emitter.load_integer(self._active, step)) as row:
                 time = self.builder.mul(self.time(row, step), self.values[f"{name}_time"])
@@ -153,14 +187,11 @@ class Scan:
                 if self.kind == "backward" and not out:
                     one = ir.Constant(self.emitter.scalar, 1.0)
                     self.builder.store(one, self.emitter.address(inside, self.plan.input))
+        self._wait()
 
     def _gather(self, start: Value, stop: Value) -> None:
         """The input of a chunk, row by row, with a one after it whose product is the gradient of the bias."""
         self._each(start, stop, "x", "input", out=False)
-
-    def _multiply_input(self, rows: Value) -> None:
-        name, out = ("input", ""), ("projected", "")
-        self._multiply("input", name, self.plan.input, out, self.plan.program.projected, rows)
 
     def _multiply(self, matrix: str, left: Block, depth: int, out: Block, size: int, rows: Value) -> None:
         nothing = integer(0)
@@ -178,19 +209,28 @@ class Scan:
     ) -> None:
         """left times a matrix: packed, or as it lies in memory if the caller says so."""
         packed = self.values[f"packed {matrix}"]
-        panels = gemm.panels(self.emitter.real, size)
-        if self.kind == "backward":
-            if size < gemm.lanes(self.emitter.real):
-                self.emitter.call("dot", *left, packed, depth, *out, rows, size)
-            else:
-                self.emitter.call("multiply", *left, packed, depth, *out, rows, 0, panels)
-            return
-        plain = self.values[f"matrix {matrix}"]
-        with self.builder.if_else(self.builder.icmp_signed("!=", self.values["dot"], integer(0))) as (then, otherwise):
-            with then:
-                self.emitter.call("dot", *left, plain, depth, *out, rows, size)
-            with otherwise:
-                self.emitter.call("multiply", *left, packed, depth, *out, rows, 0, panels)
+        first, last = self.share(gemm.panels(self.emitter.real, size))
+        if self.kind == "backward" and size < gemm.lanes(self.emitter.real):
+            low, high = self.emitter.share(rows, self.member, self.members)
+            (source, stride), (target, target_stride) = left, out
+            source = self.emitter.advance(source, self._mul(low, stride))
+            target = self.emitter.advance(target, self._mul(low, target_stride))
+            count = self.builder.sub(high, low)
+            self.emitter.call("dot", source, stride, packed, depth, target, target_stride, count, size)
+        elif self.kind != "forward":
+            self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
+        else:
+            few = self.builder.icmp_signed("!=", self.values["dot"], integer(0))
+            with self.builder.if_else(few) as (then, otherwise):
+                with then:
+                    low, high = self.share(size)
+                    plain = self.emitter.advance(self.values[f"matrix {matrix}"], self._mul(low, depth))
+                    target = self.emitter.advance(out[0], low)
+                    count = self.builder.sub(high, low)
+                    self.emitter.call("dot", *left, plain, depth, target, out[1], rows, count)
+                with otherwise:
+                    self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
+        self._wait()
 
     def _multiply_gradients(self, rows: Value, start: Value, stop: Value) -> None:
         """What was put off: gradients of matrices, and of the input."""
@@ -207,10 +247,14 @@ class Scan:
                 sides.append((address, layout.strides[name], factor.size))
             (left, left_stride, count), (right, right_stride, columns) = sides
             panels = gemm.panels(emitter.real, columns)
-            emitter.call("pack", right, right_stride, 1, rows, columns, packed, 0, panels)
-            out = emitter.advance(self.scratch, total)
+            emitter.call("pack", right, right_stride, 1, rows, columns, packed, *self.share(panels))
+            self._wait()
             width = panels * gemm.panel(emitter.real)
-            emitter.call("contract", left, left_stride, packed, rows, out, width, count, panels)
+            low, high = self.share(count)
+            left = emitter.advance(left, low)
+            out = emitter.advance(self.scratch, builder.add(integer(total), self._mul(low, width)))
+            emitter.call("contract", left, left_stride, packed, rows, out, width, builder.sub(high, low), panels)
+            self._wait()
         if self.plan.linear:
             with emitter.when(builder.icmp_signed("!=", self.values["x_gradient"], integer(0))):
                 block: Block = ("input_gradient", "")
@@ -228,10 +272,12 @@ class Scan:
         self._parity = builder.and_(builder.sub(last, step) if backward else step, integer(1))
         if backward:
             after = emitter.load_integer(self._active, builder.add(step, integer(1)))
-            with emitter.loop(after, active) as row:
-                for index, size in enumerate(self.plan.program.state):
-                    source = self.at(f"final_gradient {index}", self.order(row), size)
-                    self.copy(source, self.state(index, row, written=False), size)
+            with emitter.when(builder.icmp_signed("<", after, active)):
+                with emitter.when(self._first), emitter.loop(after, active) as row:
+                    for index, size in enumerate(self.plan.program.state):
+                        source = self.at(f"final_gradient {index}", self.order(row), size)
+                        self.copy(source, self.state(index, row, written=False), size)
+                self._wait()
         for number in range(len(self.schedule.stages)):
             self._stage(number, active)
 
@@ -245,9 +291,16 @@ class Scan:
             self._product(str(index), self._operand(index), depth, target, product.size, active)
         if not stage.loops:
             return
+        ends = number == len(self.schedule.stages) - 1 and self.kind != "backward"
         with self.emitter.loop(0, active) as row:
             Elements(self, number, row).emit()
-            if number == len(self.schedule.stages) - 1 and self.kind != "backward":
+            if ends:
+                with self.emitter.when(self._alone):
+                    self._end(row)
+        self._wait()
+        if ends:
+            team = self.builder.and_(self._first, self.builder.not_(self._alone))
+            with self.emitter.when(team), self.emitter.loop(0, active) as row:
                 self._end(row)
 
     def _operand(self, index: int) -> tuple[Value, int]:

@@ -35,20 +35,26 @@ class Elements:
             self.size = loop.width
             self._prepare(nodes)
             if loop.width == 1:
-                for node, place in loop.stores:
-                    self._store(self.single[node], place, 0, 1, loop.width)
+                with self.emitter.when(self.scan.last):
+                    for node, place in loop.stores:
+                        self._store(self.single[node], place, 0, 1, loop.width)
                 continue
             lanes = self.emitter.lanes
             whole = loop.width - loop.width % lanes
+            low, high = (self.builder.mul(end, integer(lanes)) for end in self.scan.share(loop.width // lanes))
             sums = tuple(self._neutral(node) for node in loop.reductions)
             totals = list(sums)
             bases = self._bases(nodes, [place for _, place in loop.stores])
             if whole:
-                with self.emitter.carry(0, whole, lanes, sums) as (index, values, advance):
+                with self.emitter.carry(low, high, lanes, sums) as (index, values, advance):
                     updated = self._body(loop.stores, loop.reductions, bases, index, None, values)
                     totals = advance(*updated)
-            if loop.width > whole:
-                totals = self._body(loop.stores, loop.reductions, bases, whole, loop.width - whole, totals)
+            rest = loop.width - whole
+            if rest and loop.reductions:
+                totals = self._body(loop.stores, loop.reductions, bases, whole, rest, totals)
+            elif rest:
+                with self.emitter.when(self.scan.last):
+                    self._body(loop.stores, [], bases, whole, rest, [])
             for node, total in zip(loop.reductions, totals, strict=True):
                 self.single[node] = self.emitter.splat(self._collapse(node, total))
 

@@ -166,6 +166,15 @@ class Emitter:
             phi.add_incoming(updated, end)
             final.append(phi)
 
+    def share(self, size: Value | int, member: Value, members: Value) -> tuple[Value, Value]:
+        """Where a member's part of ``size`` things begins and ends."""
+        whole = integer(size) if isinstance(size, int) else size
+        after = self.builder.add(member, integer(1))
+        return (
+            self.builder.udiv(self.builder.mul(whole, member), members),
+            self.builder.udiv(self.builder.mul(whole, after), members),
+        )
+
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
         with self.builder.if_then(condition):

@@ -240,13 +240,19 @@ def _pack(module: ir.Module, real: str) -> None:
                     for offset in range(0, width, emit.lanes):
                         emit.store(emit.load(emit.address(source, offset)), emit.address(place, offset))
             with otherwise:
-                with emit.loop(0, width) as offset:
-                    column = builder.add(begin, offset)
-                    there = builder.icmp_signed("<", column, columns)
-                    safe = builder.select(there, column, integer(0))
-                    source = emit.advance(matrix, builder.mul(safe, column_stride))
+                # Eight columns at a time: more would evict each other where rows are a power of two apart.
+                with emit.loop(0, width, 8) as offset:
+                    columns_here = [builder.add(builder.add(begin, offset), integer(extra)) for extra in range(8)]
+                    there = [builder.icmp_signed("<", column, columns) for column in columns_here]
+                    sources = [
+                        emit.advance(matrix, builder.mul(builder.select(real, column, integer(0)), column_stride))
+                        for column, real in zip(columns_here, there, strict=True)
+                    ]
                     with emit.loop(0, depth) as row:
-                        value = emit.load_scalar(emit.address(source, builder.mul(row, row_stride)))
+                        along = builder.mul(row, row_stride)
                         place = builder.add(builder.mul(row, integer(width)), offset)
-                        builder.store(builder.select(there, value, zero), emit.address(target, place))
+                        for extra in range(8):
+                            value = emit.load_scalar(emit.address(sources[extra], along))
+                            value = builder.select(there[extra], value, zero)
+                            builder.store(value, emit.address(target, builder.add(place, integer(extra))))
     emit.finish()

@@ -1,4 +1,4 @@
-"""What a kernel gets: its table of arguments, and the layout of each thread's own memory."""
+"""What a kernel gets: its table of arguments, and the layout of each part's own memory."""
 
 from seqloom.kernels import gemm
 from seqloom.kernels.plan import Plan, Schedule, direct
@@ -7,16 +7,17 @@ COMMON = (
     "batch",
     "direction",  # 1 or −1 in time
     "steps",
-    "rows",  # the most that a thread has
+    "rows",  # the most that a part has
     "chunk",  # steps whose input is projected, or whose gradients are multiplied, at once
     "order",  # of each slot its row in the batch
     "first",  # the time of its first step
     "lengths",  # and its number of steps
-    "slots",  # where each thread's slots begin
-    "active",  # (threads, steps + 1) how many rows of a thread still run at a step; at last 0
-    "before",  # (threads, steps + 1) how many it has run before that step
+    "slots",  # where each part's slots begin
+    "active",  # (parts, steps + 1) how many of its rows still run at a step; at last 0
+    "before",  # (parts, steps + 1) how many it has run before that step
     "scratch",
-    "scratch_bytes",  # of one thread
+    "scratch_bytes",  # of one part
+    "barrier",  # a counter where a team meets
 )
 
 INPUT = ("x", "x_time", "x_row")
@@ -49,9 +50,9 @@ Block = tuple[str, str | int]
 
 
 class Layout:
-    """A thread's own memory, in elements.
+    """A part's own memory, in elements.
 
-    First sums for vector gradients and for matrix gradients, then blocks of a row for each row of the thread, then
+    First sums for vector gradients and for matrix gradients, then blocks of a row for each row of the part, then
     blocks of a row for each row and step of a chunk, then a chunk's packed factor.
     """
 
@@ -102,5 +103,5 @@ class Layout:
         self.step += self.strides[name]
 
     def size(self, rows: int, chunk: int) -> int:
-        """Elements of one thread with so many rows and steps at once."""
+        """Elements of one part with so many rows and steps at once."""
         return self.fixed + rows * (self.row + chunk * (self.step + self.packed)) + self.lanes

@@ -85,6 +85,12 @@ class Plan:
     input: int  # width of the input, if so
     bias: str | None  # the vector that is added to it
 
+    @property
+    def shareable(self) -> bool:
+        """Whether several threads may share the elements of a row: no sum runs over all of them."""
+        schedules = (self.forward, self.training, self.backward)
+        return not any(loop.reductions for schedule in schedules for stage in schedule.stages for _, loop in stage.loops)
+
     def describe(self) -> str:
         """A text that two plans share only if they lead to the same code."""
         program = self.program

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqloom.kernels import code, gemm, machine, threads
+from seqloom.kernels.buffers import borrow, fresh
 from seqloom.kernels.memory import Layout, arguments, products
 from seqloom.kernels.plan import Plan, plan
 from seqloom.kernels.trace import StepFunction, Unfusable, trace
@@ -21,6 +23,9 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 SMALL = 500_000
 """Multiplications below which a second thread costs more than it brings."""
+
+CHUNK = {"forward": 128, "training": 128, "backward": 256}
+"""Rows whose input is projected, or whose gradients are multiplied, at once: enough for the products, few for the cache."""
 
 FEW = 4
 """Rows times steps below which packing a matrix costs more than it brings."""
@@ -71,6 +76,7 @@ class Fused:
                 lambda: code.emit(self.plan, kind, self.real),
                 ("scan",),
                 **gemm.products(self.real)._asdict(),
+                barrier=threads.assembly().barrier,
             )
             self._addresses[kind] = address
         return self._addresses[kind]
@@ -88,8 +94,10 @@ class Fused:
         steps, batch = x.shape[:2]
         size = sum(self.plan.program.products[index].size for index in self.plan.forward_products)
         amount = steps * batch * size * max(self.plan.program.state)
-        parts = 1 if amount < SMALL else max(1, min(threads.count(), batch))
-        work = Work.share(steps, batch, lengths, reverse=reverse, parts=parts)
+        workers = 1 if amount < SMALL else threads.count()
+        team = batch < workers and self.plan.shareable and threads.can_team()
+        parts = 1 if team else max(1, min(workers, batch))
+        work = Work.share(steps, batch, lengths, reverse=reverse, parts=parts, members=workers if team else 1)
         weights = [parameters[name] for name in self.names]
         if x.stride(-1) != 1 or not self.plan.linear:
             x = x.contiguous()
@@ -107,11 +115,10 @@ class Fused:
         shape = work.steps, work.batch
         initial = [tensor.detach().contiguous() for tensor in state]
         final = [tensor.clone() for tensor in initial]
-        create = x.new_zeros if work.padded else x.new_empty
-        out = create(*shape, program.state[0])
+        out = _sequence(x, work, program.state[0])
         kept = []
         if kind == "training":
-            kept = [x.new_empty(*shape, size) for size in (*program.state[1:], self.plan.saved_width)]
+            kept = [fresh(x, *shape, size) for size in (*program.state[1:], self.plan.saved_width)]
         tensors = {"sequence 0": out, "saved": kept[-1]} if kept else {"sequence 0": out}
         tensors |= _numbered("sequence", kept[:-1], start=1)
         tensors |= _numbered("initial", initial) | _numbered("final", final)
@@ -135,21 +142,22 @@ class Fused:
         x_gradient = None
         tensors = {"saved": saved, "out_gradient": out_gradient}
         if wanted or not self.plan.linear:
-            x_gradient = torch.zeros_like(x) if work.padded else torch.empty_like(x)
+            x_gradient = _sequence(x, work, x.shape[2])
             tensors["x_gradient" if self.plan.linear else "projected_gradient"] = x_gradient
         tensors |= _numbered("initial", initial) | _numbered("sequence", sequences)
         tensors |= _numbered("final_gradient", final_gradient) | _numbered("initial_gradient", initial_gradient)
-        sums = self._run("backward", work, x, tensors, weights)
-        found = self._parameter_gradients(sums)
+        found = self._run("backward", work, x, tensors, weights)
         return x_gradient, initial_gradient, [
             found[name].reshape(weight.shape) if name in found else None
             for name, weight in zip(self.names, weights, strict=True)
         ]
 
-    def _parameter_gradients(self, sums: Tensor) -> dict[str, Tensor]:
-        """Gradients from what the parts have summed up."""
-        plan, layout = self.plan, self._layout("backward")
-        total = sums[:, : layout.fixed].sum(dim=0) if len(sums) > 1 else sums[0]
+    def _parameter_gradients(self, sums: Tensor, layout: Layout) -> dict[str, Tensor]:
+        """Gradients from what the parts have summed up: (parts, at least layout.fixed)."""
+        plan = self.plan
+        total = sums[0, : layout.fixed]
+        for other in sums[1:]:
+            total += other[: layout.fixed]
         found = {name: total[offset : offset + size].clone() for name, offset, size in plan.columns}
         for deferred, start in zip(plan.deferred, layout.sums, strict=True):
             rows, columns = deferred.left.size, deferred.right.size
@@ -163,38 +171,45 @@ class Fused:
             found[deferred.parameter] = value.clone() if earlier is None else earlier + value
         return found
 
-    def _layout(self, kind: str) -> Layout:
-        return Layout(self.plan, kind, self.real)
-
     def _run(
         self, kind: str, work: Work, x: Tensor, tensors: dict[str, Tensor], weights: list[Tensor]
-    ) -> Tensor:  # (parts, scratch)
-        """Call a kernel; what comes back begins with the sums of each part."""
-        layout = self._layout(kind)
-        chunk = work.chunk(256 if kind == "backward" else 128)
-        scratch = x.new_empty(work.parts, layout.size(work.rows, chunk))
-        if work.steps == 0 or work.batch == 0:
-            return scratch.zero_()
+    ) -> dict[str, Tensor]:
+        """Call a kernel; the gradients of the parameters come back if it is the backward one."""
+        layout = Layout(self.plan, kind, self.real)
+        chunk = work.chunk(CHUNK[kind])
+        size = layout.size(work.rows, chunk)
         named = {name: weight.detach().contiguous() for name, weight in zip(self.names, weights, strict=True)}
         table = _Table(work.arguments())
-        table["chunk"] = chunk
-        table["scratch"], table["scratch_bytes"] = scratch.data_ptr(), scratch.stride(0) * scratch.element_size()
-        table.tensors(tensors)
-        table.tensors({f"parameter {name}": tensor for name, tensor in named.items()})
-        if self.plan.linear:
-            table["x"], table["x_time"], table["x_row"] = x.data_ptr(), x.stride(0), x.stride(1)
-            gradient = tensors.get("x_gradient")
-            if gradient is not None:
-                table["x_gradient_time"], table["x_gradient_row"] = gradient.stride(0), gradient.stride(1)
-        elif kind != "backward":
-            table["projected"] = x.data_ptr()
-        self._matrices(kind, work, table, named)
-        names = arguments(self.plan, kind)
-        values = (ctypes.c_int64 * len(names))(*[table.get(name, 0) for name in names])
-        threads.run(self.address(kind), ctypes.addressof(values), work.parts)
-        return scratch
+        with ExitStack() as stack:
+            scratch = stack.enter_context(borrow(work.parts * size, x))[: work.parts * size].view(work.parts, size)
+            meeting = ctypes.c_int64(0)
+            table["barrier"] = ctypes.addressof(meeting)
+            table["chunk"] = chunk
+            table["scratch"], table["scratch_bytes"] = scratch.data_ptr(), scratch.stride(0) * scratch.element_size()
+            table.tensors(tensors)
+            table.tensors({f"parameter {name}": tensor for name, tensor in named.items()})
+            if self.plan.linear:
+                table["x"], table["x_time"], table["x_row"] = x.data_ptr(), x.stride(0), x.stride(1)
+                gradient = tensors.get("x_gradient")
+                if gradient is not None:
+                    table["x_gradient_time"], table["x_gradient_row"] = gradient.stride(0), gradient.stride(1)
+            elif kind != "backward":
+                table["projected"] = x.data_ptr()
+            self._matrices(kind, work, table, named, stack)
+            if work.steps and work.batch:
+                names = arguments(self.plan, kind)
+                values = (ctypes.c_int64 * len(names))(*[table.get(name, 0) for name in names])
+                if work.members > 1:
+                    threads.run_team(self.address(kind), ctypes.addressof(values), work.members)
+                else:
+                    threads.run(self.address(kind), ctypes.addressof(values), work.parts)
+            else:
+                scratch.zero_()
+            return self._parameter_gradients(scratch, layout) if kind == "backward" else {}
 
-    def _matrices(self, kind: str, work: Work, table: "_Table", weights: dict[str, Tensor]) -> None:
+    def _matrices(
+        self, kind: str, work: Work, table: "_Table", weights: dict[str, Tensor], stack: ExitStack
+    ) -> None:
         """Matrices as the kernel wants them: packed in panels, or as they are where that takes longer than it saves."""
         program = self.plan.program
         matrices = {}
@@ -212,18 +227,27 @@ class Fused:
             return
         for name, matrix in matrices.items():
             narrow = kind == "backward" and matrix.shape[1] < gemm.lanes(self.real)
-            packed = matrix.t().contiguous() if narrow else pack(matrix, self.real)
+            if narrow:
+                table.tensors({f"packed {name}": matrix.t().contiguous()})
+                continue
+            size = matrix.shape[0] * gemm.panels(self.real, matrix.shape[1]) * gemm.panel(self.real)
+            packed = stack.enter_context(borrow(size, matrix))
+            pack(matrix, packed, self.real)
             table.tensors({f"packed {name}": packed})
 
 
-def pack(matrix: Tensor, real: str) -> Tensor:
-    """The matrix (depth, columns) in panels of columns."""
+def pack(matrix: Tensor, packed: Tensor, real: str) -> None:
+    """Write the matrix (depth, columns) in panels of columns."""
     depth, columns = matrix.shape
     panels = gemm.panels(real, columns)
-    packed = matrix.new_empty(panels * depth * gemm.panel(real))
     function = machine.function(gemm.products(real).pack, *[ctypes.c_int64] * 8)
     function(matrix.data_ptr(), *matrix.stride(), depth, columns, packed.data_ptr(), 0, panels)
-    return packed
+
+
+def _sequence(like: Tensor, work: Work, size: int) -> Tensor:
+    """(T, B, size), zero where a row has ended."""
+    tensor = fresh(like, work.steps, work.batch, size)
+    return tensor.zero_() if work.padded else tensor
 
 
 class _Table(dict[str, int]):

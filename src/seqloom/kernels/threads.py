@@ -9,16 +9,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from seqloom.kernels import machine
 
-Function = Callable[[int, int], None]
-"""(address of the arguments, number of the part)."""
+Function = Callable[[int, int, int, int], None]
+"""(address of the arguments, number of the part, member of the part's team, members)."""
 
-# Takes parts of the work until none is left, however many threads there really are.
-_ENTER = """
+# enter: takes parts of the work until none is left, however many threads there really are.
+# join: all threads that there really are form one team.
+# barrier: the counter only grows, so that it needs no reset; whoever waits long gives way to other processes.
+_ASSEMBLY = """
+declare i32 @omp_get_thread_num()
+declare i32 @omp_get_num_threads()
+declare i32 @sched_yield()
+
 define void @enter(ptr %job) {
 entry:
   %function = load ptr, ptr %job
@@ -33,8 +40,47 @@ more:
   %left = icmp slt i64 %part, %parts
   br i1 %left, label %work, label %done
 work:
-  call void %function(i64 %table, i64 %part)
+  call void %function(i64 %table, i64 %part, i64 0, i64 1)
   br label %more
+done:
+  ret void
+}
+
+define void @join(ptr %job) {
+entry:
+  %function = load ptr, ptr %job
+  %table_at = getelementptr i64, ptr %job, i64 1
+  %table = load i64, ptr %table_at
+  %number = call i32 @omp_get_thread_num()
+  %count = call i32 @omp_get_num_threads()
+  %member = zext i32 %number to i64
+  %members = zext i32 %count to i64
+  call void %function(i64 %table, i64 0, i64 %member, i64 %members)
+  ret void
+}
+
+define void @barrier(i64 %address, i64 %members) {
+entry:
+  %counter = inttoptr i64 %address to ptr
+  %ticket = atomicrmw add ptr %counter, i64 1 seq_cst
+  %round = udiv i64 %ticket, %members
+  %next = add i64 %round, 1
+  %wanted = mul i64 %next, %members
+  br label %look
+look:
+  %turn = phi i64 [ 0, %entry ], [ %following, %again ]
+  %now = load atomic i64, ptr %counter acquire, align 8
+  %open = icmp uge i64 %now, %wanted
+  br i1 %open, label %done, label %wait
+wait:
+  %following = add i64 %turn, 1
+  %long = icmp ugt i64 %following, 20000
+  br i1 %long, label %give, label %again
+give:
+  %ignored = call i32 @sched_yield()
+  br label %again
+again:
+  br label %look
 done:
   ret void
 }
@@ -49,42 +95,81 @@ def count() -> int:
 _home = os.getpid()
 
 
+def can_team() -> bool:
+    """Whether several threads are sure to run at the same time, so that they may wait for each other."""
+    return count() > 1 and _openmp() is not None
+
+
 def run(address: int, table: int, parts: int) -> None:
-    """Call the function at ``address`` for every part; returns when all are done."""
+    """Call the kernel at ``address`` for every part, each with a thread of its own; returns when all are done."""
+    launch = _openmp()
     if parts == 1:
-        _call(address)(table, 0)
-        return
+        _call(address)(table, 0, 0, 1)
+    elif launch is None:
+        list(_pool(os.getpid()).map(lambda part: _call(address)(table, part, 0, 1), range(parts)))
+    else:
+        job = (ctypes.c_int64 * 4)(address, table, parts, 0)
+        launch(assembly().enter, ctypes.addressof(job), parts, 0)
+
+
+def run_team(address: int, table: int, members: int) -> None:
+    """Call the kernel once, with several threads that share its work."""
     launch = _openmp()
     if launch is None:
-        list(_pool(os.getpid()).map(_call(address), [table] * parts, range(parts)))
-        return
-    job = (ctypes.c_int64 * 4)(address, table, parts, 0)
-    launch(_enter(), ctypes.addressof(job), parts, 0)
+        raise RuntimeError("a team of threads needs torch's OpenMP library")
+    job = (ctypes.c_int64 * 2)(address, table)
+    launch(assembly().join, ctypes.addressof(job), members, 0)
 
 
 @cache
 def _call(address: int) -> Function:
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(address)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(address)
+
+
+class Assembly(NamedTuple):
+    """Addresses of the compiled functions."""
+
+    enter: int
+    join: int
+    barrier: int
 
 
 @cache
-def _enter() -> int:
-    return machine.load("enter", lambda: _ENTER, ("enter",))[0]
+def assembly() -> Assembly:
+    symbols = {name: _address(name) for name in ("omp_get_thread_num", "omp_get_num_threads", "sched_yield")}
+    return Assembly(*machine.load("threads", lambda: _ASSEMBLY, Assembly._fields, **symbols))
+
+
+def _address(name: str) -> int:
+    """The address of a C function in torch's OpenMP library or in the C library; 0 if there is none."""
+    for library in (_library(), ctypes.CDLL(None)):
+        if library is not None and hasattr(library, name):
+            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    return 0
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """GNU OpenMP as torch brings it."""
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:
+            continue
+    return None
 
 
 @cache
 def _openmp() -> Callable[[int, int, int, int], None] | None:
-    """GNU OpenMP's entry for a parallel region."""
-    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
-        try:
-            entry = ctypes.CDLL(str(path)).GOMP_parallel
-        except (OSError, AttributeError):
-            continue
-        entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-        entry.restype = None
-        found: Callable[[int, int, int, int], None] = entry
-        return found
-    return None
+    """OpenMP's entry for a parallel region: function, argument, threads, flags."""
+    library = _library()
+    if library is None or not hasattr(library, "GOMP_parallel"):
+        return None
+    entry = library.GOMP_parallel
+    entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+    entry.restype = None
+    found: Callable[[int, int, int, int], None] = entry
+    return found
 
 
 @cache

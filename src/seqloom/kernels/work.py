@@ -16,6 +16,7 @@ class Work:
     steps: int
     batch: int
     parts: int
+    members: int  # threads that share a part
     direction: int
     padded: bool
     order: Integers  # (B,) row of each slot
@@ -27,7 +28,9 @@ class Work:
     rows: int  # the most that a part has
 
     @classmethod
-    def share(cls, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool, parts: int) -> "Work":
+    def share(
+        cls, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool, parts: int, members: int = 1
+    ) -> "Work":
         """Deal rows round-robin in order of length, so that all parts have about the same to do."""
         counts = [len(range(part, batch, parts)) for part in range(parts)]
         slots = np.cumsum([0, *counts[:-1]], dtype=np.int64)
@@ -50,6 +53,7 @@ class Work:
             steps=steps,
             batch=batch,
             parts=parts,
+            members=members,
             direction=-1 if reverse else 1,
             padded=lengths is not None and bool((sizes < steps).any()),
             order=order,
