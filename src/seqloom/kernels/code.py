@@ -13,7 +13,8 @@ from seqloom.kernels import gemm
 from seqloom.kernels.elements import Elements
 from seqloom.kernels.emit import Emitter, Value, integer
 from seqloom.kernels.memory import Block, Layout, arguments
-from seqloom.kernels.plan import Plan, Schedule, direct
+from seqloom.kernels.plan import Plan
+from seqloom.kernels.schedule import Schedule, direct
 
 
 def emit(plan: Plan, kind: str, real: str) -> str:
@@ -38,6 +39,7 @@ class Scan:
             name: self.emitter.load_integer(table, index) for index, name in enumerate(arguments(plan, kind))
         }
         self.scratch = self.builder.add(self.values["scratch"], self.builder.mul(part, self.values["scratch_bytes"]))
+        self.sums = self.builder.add(self.values["sums"], self.builder.mul(part, self.values["sums_bytes"]))
         self.slot = self.emitter.load_integer(self.values["slots"], part)
         line = self.builder.mul(part, self.builder.add(self.values["steps"], integer(1)))
         self._active = self._integers("active", line)
@@ -55,7 +57,7 @@ class Scan:
     def _sizes(self) -> set[int]:
         """Numbers of vectors, panels and columns that a team shares out."""
         lanes, real = self.layout.lanes, self.emitter.real
-        sizes = {self.layout.fixed // lanes, gemm.panels(real, self.plan.program.projected)}
+        sizes = {self.layout.sum // lanes, gemm.panels(real, self.plan.program.projected)}
         sizes |= {gemm.panels(real, self.plan.input), self.plan.program.projected}
         for stage in self.schedule.stages:
             sizes |= {loop.width // lanes for _, loop in stage.loops}
@@ -66,7 +68,7 @@ class Scan:
         return sizes
 
     def share(self, size: int) -> tuple[Value, Value]:
-        """This member's part of so many things."""
+        """Where the member's part of so many things begins and ends."""
         return self._shares[size]
 
     def _wait(self) -> None:
@@ -86,11 +88,10 @@ class Scan:
         """The address of a row of this thread's own memory."""
         layout, builder = self.layout, self.builder
         rows = self.values["rows"]
-        start = builder.add(integer(layout.fixed), self._mul(rows, layout.starts[name]))
+        start = self._mul(rows, layout.starts[name])
         if name[0] in ("input", "projected", "input_gradient", "factor"):
             capacity = builder.mul(rows, self.values["chunk"])
-            start = builder.add(integer(layout.fixed), self._mul(rows, layout.row))
-            start = builder.add(start, self._mul(capacity, layout.starts[name]))
+            start = builder.add(self._mul(rows, layout.row), self._mul(capacity, layout.starts[name]))
         return self.emitter.advance(self.scratch, builder.add(start, self._mul(row, layout.strides[name])))
 
     def at(self, name: str, position: Value, size: int) -> Value:
@@ -146,7 +147,9 @@ class Scan:
             if self.plan.linear:
                 self._gather(start, stop)
             if self.plan.linear and not backward:
-                self._multiply("input", ("input", ""), self.plan.input, ("projected", ""), self.plan.program.projected, rows)
+                self._multiply(
+                    "input", ("input", ""), self.plan.input, ("projected", ""), self.plan.program.projected, rows
+                )
             with emitter.loop(start, stop) as index:
                 self._step(builder.sub(builder.sub(builder.add(start, stop), integer(1)), index) if backward else index)
             if backward:
@@ -162,9 +165,9 @@ class Scan:
     def _begin(self) -> None:
         emitter = self.emitter
         if self.kind == "backward":
-            low, high = self.share(self.layout.fixed // emitter.lanes)
+            low, high = self.share(self.layout.sum // emitter.lanes)
             with emitter.loop(self._mul(low, emitter.lanes), self._mul(high, emitter.lanes), emitter.lanes) as index:
-                emitter.store(emitter.splat(0.0), emitter.address(self.scratch, index))
+                emitter.store(emitter.splat(0.0), emitter.address(self.sums, index))
         else:
             with emitter.when(self._first), emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
                 for index, size in enumerate(self.plan.program.state):
@@ -184,13 +187,10 @@ class Scan:
                 inside = self.block((block, ""), self.chunk_row(row))
                 source, target = (inside, outside) if out else (outside, inside)
                 self.copy(source, target, self.plan.input)
-                if self.kind == "backward" and not out:
-                    one = ir.Constant(self.emitter.scalar, 1.0)
-                    self.builder.store(one, self.emitter.address(inside, self.plan.input))
         self._wait()
 
     def _gather(self, start: Value, stop: Value) -> None:
-        """The input of a chunk, row by row, with a one after it whose product is the gradient of the bias."""
+        """The input of a chunk, row by row."""
         self._each(start, stop, "x", "input", out=False)
 
     def _multiply(self, matrix: str, left: Block, depth: int, out: Block, size: int, rows: Value) -> None:
@@ -238,7 +238,7 @@ class Scan:
         nothing = integer(0)
         capacity = builder.mul(self.values["rows"], self.values["chunk"])
         place = builder.add(self._mul(self.values["rows"], layout.row), self._mul(capacity, layout.step))
-        packed = emitter.advance(self.scratch, builder.add(integer(layout.fixed), place))
+        packed = emitter.advance(self.scratch, place)
         for deferred, total in zip(self.plan.deferred, layout.sums, strict=True):
             sides = []
             for factor in (deferred.left, deferred.right):
@@ -252,7 +252,7 @@ class Scan:
             width = panels * gemm.panel(emitter.real)
             low, high = self.share(count)
             left = emitter.advance(left, low)
-            out = emitter.advance(self.scratch, builder.add(integer(total), self._mul(low, width)))
+            out = emitter.advance(self.sums, builder.add(integer(total), self._mul(low, width)))
             emitter.call("contract", left, left_stride, packed, rows, out, width, builder.sub(high, low), panels)
             self._wait()
         if self.plan.linear:

@@ -8,7 +8,7 @@ from seqloom.kernels import mathematics
 from seqloom.kernels.emit import Value, integer
 from seqloom.kernels.expression import REDUCTIONS, Node, visit
 from seqloom.kernels.memory import Block
-from seqloom.kernels.plan import Loop, Place
+from seqloom.kernels.schedule import Place
 
 if TYPE_CHECKING:
     from seqloom.kernels.code import Scan
@@ -73,7 +73,7 @@ class Elements:
                 place = Place("temporary", "", self.scan.schedule.temporaries[node])
                 self.single[node] = self._spread(self._base(place), 0)
             elif node.operation == "constant":
-                self.single[node] = self.emitter.splat(float(node.data[0]))
+                self.single[node] = self.emitter.splat(node.constant)
             elif not node.arguments:
                 self.single[node] = self._read(node, self._base(_place(node)), None, 1)
             elif all(argument in self.single for argument in node.arguments) and node.operation not in REDUCTIONS:
@@ -139,7 +139,7 @@ class Elements:
             case "parameter":
                 return scan.values[f"parameter {name}"]
             case "column":
-                return scan.scratch
+                return scan.sums
             case "cotangent":
                 return scan.state(int(name), self.row, written=False)
             case "state_gradient" | "next":
@@ -159,13 +159,10 @@ class Elements:
         return scan.at("saved", self.position, scan.plan.saved_width)
 
     def _read(self, node: Node, base: Value, index: Value | int | None, lanes: int | None) -> Value:
-        """Elements of a leaf: a vector at ``index``, only its first ``lanes`` if given; one for all if index is None."""
-        offset = int(node.data[1])
-        if index is None:
-            value = self._spread(base, offset)
-        else:
-            value = self._vector(base, offset, index, lanes)
-        if node.operation == "cotangent" and node.data[0] == 0:
+        """Elements of a leaf: a vector at ``index``, its first ``lanes`` if given; one for all if index is None."""
+        name, offset = node.source
+        value = self._spread(base, offset) if index is None else self._vector(base, offset, index, lanes)
+        if node.operation == "cotangent" and name == 0:
             other = self._base(Place("out_gradient", 0, 0))
             extra = self._spread(other, offset) if index is None else self._vector(other, offset, index, lanes)
             return self.builder.fadd(value, extra)
@@ -228,7 +225,9 @@ class Elements:
             if lanes is not None:
                 value = self.builder.select(self.emitter.mask(lanes), value, self._neutral(node))
             both = (total, value)
-            updated.append(self.builder.fadd(*both) if node.operation == "sum" else mathematics.at_least(self.emitter, *both))
+            updated.append(
+                self.builder.fadd(*both) if node.operation == "sum" else mathematics.at_least(self.emitter, *both)
+            )
         return updated
 
     def _value(self, known: dict[Node, Value], node: Node) -> Value:
@@ -266,5 +265,4 @@ class Elements:
 
 def _place(leaf: Node) -> Place:
     """Where a leaf is read from."""
-    name, offset = leaf.data
-    return Place(leaf.operation, name, int(offset))
+    return Place(leaf.operation, *leaf.source)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from llvmlite import ir
 
@@ -10,7 +11,7 @@ from seqloom.kernels import machine
 INTEGER = ir.IntType(64)
 BIT = ir.IntType(1)
 POINTER = ir.PointerType()
-Value = ir.Value
+Value = Any  # llvmlite has no types
 
 
 def integer(value: int) -> ir.Constant:
@@ -69,6 +70,11 @@ class Emitter:
         single = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), value, lane(0))
         zeros = ir.Constant(ir.VectorType(lane, self.lanes), [0] * self.lanes)
         return self.builder.shuffle_vector(single, ir.Constant(self.vector, ir.Undefined), zeros)
+
+    def shuffle(self, left: Value, right: Value, lanes: list[int]) -> Value:
+        """A vector of the given lanes of two vectors, the right one's counted after the left one's."""
+        kind = ir.VectorType(ir.IntType(32), self.lanes)
+        return self.builder.shuffle_vector(left, right, ir.Constant(kind, lanes))
 
     def mask(self, lanes: int) -> ir.Constant:
         """True in the first ``lanes`` lanes."""

@@ -1,12 +1,16 @@
 """Expressions of one step for one row of a batch: what each element of a row is computed from."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 LEAVES = ("constant", "parameter", "projected", "state", "following", "saved", "product", "cotangent")
 HEAVY = ("exp", "expm1", "log", "tanh", "sigmoid", "sqrt", "div")
 COMPARISONS = ("less", "equal")
 REDUCTIONS = ("sum", "largest")
+
+
+Data = tuple[()] | tuple[float] | tuple[str | int, int]
 
 
 class Node:
@@ -18,13 +22,32 @@ class Node:
     __slots__ = ("arguments", "data", "number", "operation", "width")
 
     def __init__(
-        self, operation: str, arguments: tuple["Node", ...], data: tuple[str | int | float, ...], width: int, number: int
+        self,
+        operation: str,
+        arguments: tuple["Node", ...],
+        data: Data,
+        width: int,
+        number: int,
     ) -> None:
         self.operation = operation
         self.arguments = arguments
         self.data = data
         self.width = width
         self.number = number  # arguments have smaller numbers
+
+    @property
+    def source(self) -> tuple[str | int, int]:
+        """Where a leaf is read from: a name and an offset."""
+        if len(self.data) != 2:
+            raise ValueError(f"{self.operation} is not read from anywhere")
+        return self.data
+
+    @property
+    def constant(self) -> float:
+        """The number that a constant is."""
+        if len(self.data) != 1:
+            raise ValueError(f"{self.operation} is not a constant")
+        return self.data[0]
 
     @property
     def heavy(self) -> bool:
@@ -52,7 +75,7 @@ class Graph:
     def __init__(self) -> None:
         self._nodes: dict[tuple[object, ...], Node] = {}
 
-    def _make(self, operation: str, arguments: tuple[Node, ...], data: tuple[str | int | float, ...], width: int) -> Node:
+    def _make(self, operation: str, arguments: tuple[Node, ...], data: Data, width: int) -> Node:
         key = (operation, *[argument.number for argument in arguments], data, width)
         if key not in self._nodes:
             self._nodes[key] = Node(operation, arguments, data, width, len(self._nodes))
@@ -85,8 +108,8 @@ class Graph:
         if node.width == 1 or (offset == 0 and width == node.width):
             return node
         if node.operation in LEAVES:
-            name, start = node.data
-            return self.leaf(node.operation, name, width=width, offset=int(start) + offset)
+            name, start = node.source
+            return self.leaf(node.operation, name, width=width, offset=start + offset)
         parts = [self.narrow(argument, offset, width) for argument in node.arguments]
         return self._make(node.operation, tuple(parts), (), width)
 
@@ -104,17 +127,23 @@ class Graph:
         """Neighbouring pieces of one leaf become one again, so that equal rows are equal tuples."""
         joined: list[Segment] = []
         for part in parts:
-            if joined and part.node.operation in LEAVES and part.node.width == part.width > 0:
-                last = joined[-1].node
-                adjoins = last.operation == part.node.operation and last.data[0] == part.node.data[0]
-                if adjoins and last.width == joined[-1].width and last.operation != "constant":
-                    if int(last.data[1]) + last.width == part.node.data[1]:
-                        whole = last.width + part.width
-                        node = self.leaf(last.operation, last.data[0], width=whole, offset=int(last.data[1]))
-                        joined[-1] = Segment(node, whole)
-                        continue
-            joined.append(part)
+            whole = self._merge(joined[-1], part) if joined else None
+            if whole is None:
+                joined.append(part)
+            else:
+                joined[-1] = whole
         return tuple(joined)
+
+    def _merge(self, left: Segment, right: Segment) -> Segment | None:
+        """Two pieces as one, if they are neighbours in one place."""
+        for node, size in (left, right):
+            if node.operation not in LEAVES or node.operation == "constant" or node.width != size:
+                return None
+        (name, start), (other, after) = left.node.source, right.node.source
+        if left.node.operation != right.node.operation or name != other or start + left.width != after:
+            return None
+        whole = left.width + right.width
+        return Segment(self.leaf(left.node.operation, name, width=whole, offset=start), whole)
 
     def elementwise(self, operation: str, *rows: Row) -> Row:
         """The operation on rows of one width, or of width 1 that is spread."""
@@ -128,7 +157,7 @@ class Graph:
                     borders.add(end)
         ordered = sorted(borders)
         parts = []
-        for low, high in zip(ordered, ordered[1:], strict=False):
+        for low, high in pairwise(ordered):
             pieces = [row if width(row) == 1 else self.cut(row, low, high - low) for row in rows]
             parts.append(Segment(self.apply(operation, *[piece[0].node for piece in pieces]), high - low))
         return tuple(parts)

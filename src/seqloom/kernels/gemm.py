@@ -65,7 +65,7 @@ def _emit(real: str) -> str:
 
 
 def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
-    """One tile of out (rows, panel): left has its rows ``stride`` apart; if ``across``, its depth is, and out is added to."""
+    """One tile of out (rows, panel). The rows of left are ``stride`` apart; if ``across``, its columns are rows of out."""
     emit = Emitter(module, f"{'across' if across else 'along'}{rows}", 6, real)
     emit.function.linkage = "internal"
     left, stride, right, depth, out, out_stride = emit.arguments
@@ -226,33 +226,56 @@ def _pack(module: ir.Module, real: str) -> None:
     matrix, row_stride, column_stride, depth, columns, packed, first, last = emit.arguments
     builder = emit.builder
     width = COLUMNS * emit.lanes
-    zero = ir.Constant(emit.scalar, 0.0)
+    one = integer(1)
     with emit.loop(first, last) as number:
         begin = builder.mul(number, integer(width))
         target = emit.advance(packed, builder.mul(begin, depth))
         full = builder.icmp_signed("<=", builder.add(begin, integer(width)), columns)
-        easy = builder.and_(full, builder.icmp_signed("==", column_stride, integer(1)))
-        with builder.if_else(easy) as (then, otherwise):
-            with then:
-                with emit.loop(0, depth) as row:
-                    source = emit.advance(matrix, builder.add(builder.mul(row, row_stride), begin))
-                    place = emit.advance(target, builder.mul(row, integer(width)))
-                    for offset in range(0, width, emit.lanes):
-                        emit.store(emit.load(emit.address(source, offset)), emit.address(place, offset))
-            with otherwise:
-                # Eight columns at a time: more would evict each other where rows are a power of two apart.
-                with emit.loop(0, width, 8) as offset:
-                    columns_here = [builder.add(builder.add(begin, offset), integer(extra)) for extra in range(8)]
-                    there = [builder.icmp_signed("<", column, columns) for column in columns_here]
-                    sources = [
-                        emit.advance(matrix, builder.mul(builder.select(real, column, integer(0)), column_stride))
-                        for column, real in zip(columns_here, there, strict=True)
-                    ]
-                    with emit.loop(0, depth) as row:
-                        along = builder.mul(row, row_stride)
-                        place = builder.add(builder.mul(row, integer(width)), offset)
-                        for extra in range(8):
-                            value = emit.load_scalar(emit.address(sources[extra], along))
-                            value = builder.select(there[extra], value, zero)
-                            builder.store(value, emit.address(target, builder.add(place, integer(extra))))
+        along = builder.and_(full, builder.icmp_signed("==", column_stride, one))
+        across = builder.and_(full, builder.icmp_signed("==", row_stride, one))
+        tiled = builder.select(across, builder.and_(depth, integer(-emit.lanes)), integer(0))
+        with emit.when(along), emit.loop(0, depth) as row:
+            source = emit.advance(matrix, builder.add(builder.mul(row, row_stride), begin))
+            place = emit.advance(target, builder.mul(row, integer(width)))
+            for offset in range(0, width, emit.lanes):
+                emit.store(emit.load(emit.address(source, offset)), emit.address(place, offset))
+        with emit.loop(0, tiled, emit.lanes) as row:
+            for offset in range(0, width, emit.lanes):
+                _turn(emit, matrix, column_stride, builder.add(begin, integer(offset)), row, (target, width, offset))
+        left = builder.select(along, depth, tiled)
+        with emit.loop(0, width) as offset:
+            column = builder.add(begin, offset)
+            there = builder.icmp_signed("<", column, columns)
+            source = emit.advance(matrix, builder.mul(builder.select(there, column, integer(0)), column_stride))
+            with emit.loop(left, depth) as row:
+                value = emit.load_scalar(emit.address(source, builder.mul(row, row_stride)))
+                place = builder.add(builder.mul(row, integer(width)), offset)
+                value = builder.select(there, value, ir.Constant(emit.scalar, 0.0))
+                builder.store(value, emit.address(target, place))
     emit.finish()
+
+
+def _turn(
+    emit: Emitter, matrix: Value, stride: Value, column: Value, row: Value, target: tuple[Value, int, int]
+) -> None:
+    """Transpose a square of vectors in registers: swap ever larger blocks across the diagonal."""
+    builder = emit.builder
+    count = emit.lanes
+    vectors = []
+    for index in range(count):
+        start = builder.add(builder.mul(builder.add(column, integer(index)), stride), row)
+        vectors.append(emit.load(emit.address(matrix, start)))
+    distance = 1
+    while distance < count:
+        low = [lane if not lane & distance else count + lane - distance for lane in range(count)]
+        high = [lane + distance if not lane & distance else count + lane for lane in range(count)]
+        for index in range(count):
+            if not index & distance:
+                pair = vectors[index], vectors[index + distance]
+                vectors[index] = emit.shuffle(*pair, low)
+                vectors[index + distance] = emit.shuffle(*pair, high)
+        distance *= 2
+    address, width, offset = target
+    for index, vector in enumerate(vectors):
+        place = builder.mul(builder.add(row, integer(index)), integer(width))
+        emit.store(vector, emit.address(address, builder.add(place, integer(offset))))

@@ -97,7 +97,7 @@ def _keep(path: Path, code: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(hashlib.sha256(code).digest() + code)
-        os.replace(file.name, path)
+        Path(file.name).replace(path)
     except OSError:
         return
 

@@ -1,7 +1,8 @@
 """What a kernel gets: its table of arguments, and the layout of each part's own memory."""
 
 from seqloom.kernels import gemm
-from seqloom.kernels.plan import Plan, Schedule, direct
+from seqloom.kernels.plan import Plan
+from seqloom.kernels.schedule import Schedule, direct
 
 COMMON = (
     "batch",
@@ -17,6 +18,8 @@ COMMON = (
     "before",  # (parts, steps + 1) how many it has run before that step
     "scratch",
     "scratch_bytes",  # of one part
+    "sums",
+    "sums_bytes",  # of one part
     "barrier",  # a counter where a team meets
 )
 
@@ -52,8 +55,8 @@ Block = tuple[str, str | int]
 class Layout:
     """A part's own memory, in elements.
 
-    First sums for vector gradients and for matrix gradients, then blocks of a row for each row of the part, then
-    blocks of a row for each row and step of a chunk, then a chunk's packed factor.
+    Blocks of a row for each row of the part, then blocks of a row for each row and step of a chunk, then a chunk's
+    packed factor. Elsewhere, sums for vector gradients and then for matrix gradients.
     """
 
     def __init__(self, plan: Plan, kind: str, real: str) -> None:
@@ -63,13 +66,13 @@ class Layout:
         self.strides: dict[Block, int] = {}
         self.starts: dict[Block, int] = {}
         self.sums: list[int] = []  # where each matrix gradient begins
-        self.fixed = self.row = self.step = self.packed = 0
+        self.sum = self.row = self.step = self.packed = 0
         if kind == "backward":
-            self.fixed = self._round(plan.column_width)
+            self.sum = self._round(plan.column_width)
             for deferred in plan.deferred:
                 stride = gemm.panel(real) * gemm.panels(real, deferred.right.size)
-                self.sums.append(self.fixed)
-                self.fixed += stride * deferred.left.size
+                self.sums.append(self.sum)
+                self.sum += stride * deferred.left.size
                 self.packed = max(self.packed, stride)
         for turn in (0, 1):
             for index, size in enumerate(program.state):
@@ -80,7 +83,7 @@ class Layout:
             self._add_row(("product", index), gemm.panel(real) * gemm.panels(real, program.products[index].size))
         self._add_row(("temporary", ""), schedule.temporary_width)
         if plan.linear:
-            self._add_step(("input", ""), plan.input + 1)
+            self._add_step(("input", ""), plan.input)
             padded = program.projected if kind != "backward" else plan.input
             name = "projected" if kind != "backward" else "input_gradient"
             self._add_step((name, ""), gemm.panel(real) * gemm.panels(real, padded))
@@ -104,4 +107,4 @@ class Layout:
 
     def size(self, rows: int, chunk: int) -> int:
         """Elements of one part with so many rows and steps at once."""
-        return self.fixed + rows * (self.row + chunk * (self.step + self.packed)) + self.lanes
+        return rows * (self.row + chunk * (self.step + self.packed)) + self.lanes

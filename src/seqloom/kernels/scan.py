@@ -14,7 +14,8 @@ from seqloom.kernels import code, gemm, machine, threads
 from seqloom.kernels.buffers import borrow, fresh
 from seqloom.kernels.memory import Layout, arguments, products
 from seqloom.kernels.plan import Plan, plan
-from seqloom.kernels.trace import StepFunction, Unfusable, trace
+from seqloom.kernels.symbols import Unfusable
+from seqloom.kernels.trace import StepFunction, trace
 from seqloom.kernels.work import Work
 
 __all__ = ["Fused", "Unfusable", "fuse"]
@@ -24,8 +25,8 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 SMALL = 500_000
 """Multiplications below which a second thread costs more than it brings."""
 
-CHUNK = {"forward": 128, "training": 128, "backward": 256}
-"""Rows whose input is projected, or whose gradients are multiplied, at once: enough for the products, few for the cache."""
+CHUNK = {"forward": 128, "training": 128, "backward": 512}
+"""Rows whose input is projected, or whose gradients are multiplied, at once: they should fit into the cache."""
 
 FEW = 4
 """Rows times steps below which packing a matrix costs more than it brings."""
@@ -147,28 +148,26 @@ class Fused:
         tensors |= _numbered("initial", initial) | _numbered("sequence", sequences)
         tensors |= _numbered("final_gradient", final_gradient) | _numbered("initial_gradient", initial_gradient)
         found = self._run("backward", work, x, tensors, weights)
-        return x_gradient, initial_gradient, [
-            found[name].reshape(weight.shape) if name in found else None
-            for name, weight in zip(self.names, weights, strict=True)
-        ]
+        return (
+            x_gradient,
+            initial_gradient,
+            [
+                found[name].reshape(weight.shape) if name in found else None
+                for name, weight in zip(self.names, weights, strict=True)
+            ],
+        )
 
     def _parameter_gradients(self, sums: Tensor, layout: Layout) -> dict[str, Tensor]:
-        """Gradients from what the parts have summed up: (parts, at least layout.fixed)."""
-        plan = self.plan
-        total = sums[0, : layout.fixed]
-        for other in sums[1:]:
-            total += other[: layout.fixed]
-        found = {name: total[offset : offset + size].clone() for name, offset, size in plan.columns}
-        for deferred, start in zip(plan.deferred, layout.sums, strict=True):
+        """Gradients from what the parts have summed up: (parts, layout.sum)."""
+        total = sums.sum(dim=0) if len(sums) > 1 else sums[0]
+        found = {name: total[offset : offset + size] for name, offset, size in self.plan.columns}
+        for deferred, start in zip(self.plan.deferred, layout.sums, strict=True):
             rows, columns = deferred.left.size, deferred.right.size
             width = gemm.panel(self.real) * gemm.panels(self.real, columns)
             value = total[start : start + rows * width].view(rows, width)[:, :columns]
             value = value.t() if deferred.swapped else value
-            if deferred.parameter == plan.linear and plan.bias:
-                found[plan.bias] = value[:, -1].clone()
-                value = value[:, :-1]
             earlier = found.get(deferred.parameter)
-            found[deferred.parameter] = value.clone() if earlier is None else earlier + value
+            found[deferred.parameter] = value.contiguous() if earlier is None else earlier + value
         return found
 
     def _run(
@@ -181,11 +180,13 @@ class Fused:
         named = {name: weight.detach().contiguous() for name, weight in zip(self.names, weights, strict=True)}
         table = _Table(work.arguments())
         with ExitStack() as stack:
-            scratch = stack.enter_context(borrow(work.parts * size, x))[: work.parts * size].view(work.parts, size)
+            scratch = stack.enter_context(borrow(work.parts * size, x))
+            sums = fresh(x, work.parts, layout.sum)
             meeting = ctypes.c_int64(0)
             table["barrier"] = ctypes.addressof(meeting)
             table["chunk"] = chunk
-            table["scratch"], table["scratch_bytes"] = scratch.data_ptr(), scratch.stride(0) * scratch.element_size()
+            table["scratch"], table["scratch_bytes"] = scratch.data_ptr(), size * x.element_size()
+            table["sums"], table["sums_bytes"] = sums.data_ptr(), layout.sum * x.element_size()
             table.tensors(tensors)
             table.tensors({f"parameter {name}": tensor for name, tensor in named.items()})
             if self.plan.linear:
@@ -204,12 +205,10 @@ class Fused:
                 else:
                     threads.run(self.address(kind), ctypes.addressof(values), work.parts)
             else:
-                scratch.zero_()
-            return self._parameter_gradients(scratch, layout) if kind == "backward" else {}
+                sums.zero_()
+            return self._parameter_gradients(sums, layout) if kind == "backward" else {}
 
-    def _matrices(
-        self, kind: str, work: Work, table: "_Table", weights: dict[str, Tensor], stack: ExitStack
-    ) -> None:
+    def _matrices(self, kind: str, work: Work, table: "_Table", weights: dict[str, Tensor], stack: ExitStack) -> None:
         """Matrices as the kernel wants them: packed in panels, or as they are where that takes longer than it saves."""
         program = self.plan.program
         matrices = {}
@@ -278,7 +277,7 @@ class _Scan(torch.autograd.Function):
         return out, *final
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         fused: Fused = ctx.fused
         x, *rest = ctx.saved_tensors

@@ -6,86 +6,20 @@ replayed on symbols. What has no symbolic counterpart raises ``Unfusable`` with 
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqloom.kernels.expression import Graph, Row, Segment, width
+from seqloom.kernels.rules import RULES, Call
+from seqloom.kernels.symbols import Column, Matrix, Outer, Program, Rows, Symbol, Unfusable
 
 ROWS = 3
 
 StepFunction = Callable[[Mapping[str, Tensor], Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
 """(parameters, projected (B, P), state of (B, n)) → next state."""
-
-
-class Unfusable(Exception):
-    """Why a step cannot be fused."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A tensor with one row for each row of the batch, or, if ``uniform``, a vector that is the same for all of them."""
-
-    row: Row
-    uniform: bool = False
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix parameter."""
-
-    name: str
-    transposed: bool = False
-
-
-@dataclass(frozen=True)
-class Turned:
-    """Rows, transposed."""
-
-    rows: Rows
-
-
-@dataclass(frozen=True)
-class Outer:
-    """A sum of products leftᵀ right over the batch: the gradient of a matrix."""
-
-    terms: tuple[tuple[Row, Row], ...]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A sum of rows over the batch: the gradient of a vector."""
-
-    row: Row
-
-
-Symbol = Rows | Matrix | Turned | Outer | Column
-
-
-class Product(NamedTuple):
-    """operand (B, depth) times a matrix parameter, transposed or not: (B, size)."""
-
-    operand: Row
-    matrix: str
-    transposed: bool
-    size: int
-
-
-@dataclass
-class Program:
-    """A step and its gradient, as expressions over leaves and products."""
-
-    graph: Graph
-    projected: int
-    state: tuple[int, ...]
-    products: list[Product] = field(default_factory=list)
-    following: tuple[Row, ...] = ()
-    projected_gradient: Row | None = None
-    state_gradient: tuple[Row | None, ...] = ()
-    parameter_gradient: dict[str, Outer | Column | None] = field(default_factory=dict)
 
 
 def trace(
@@ -103,7 +37,7 @@ def trace(
 
     random = torch.random.get_rng_state()
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(mode=False), torch.enable_grad():
             inputs = sample(projected)
             states = tuple(sample(size) for size in state)
             copies = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
@@ -140,11 +74,15 @@ def _differentiate(
 ) -> None:
     program = recorder.program
     sources = (inputs, *states, *parameters.values())
-    pairs = [(tensor, cotangent) for tensor, cotangent in zip(following, cotangents, strict=True) if tensor.requires_grad]
+    pairs = [
+        (tensor, cotangent) for tensor, cotangent in zip(following, cotangents, strict=True) if tensor.requires_grad
+    ]
     if not pairs:
         raise Unfusable("the next state does not depend on the input, the state or the parameters")
     outputs, weights = zip(*pairs, strict=True)
-    gradients = torch.autograd.grad(outputs, sources, weights, allow_unused=True, create_graph=True)
+    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
+        outputs, sources, weights, allow_unused=True, create_graph=True
+    )
     count = len(states)
     program.projected_gradient = recorder.optional(gradients[0])
     program.state_gradient = tuple(recorder.optional(gradient) for gradient in gradients[1 : 1 + count])
@@ -179,15 +117,13 @@ class _Recorder(TorchDispatchMode):
         return False  # skipping imports torch._dynamo, which takes more than a second
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        from seqloom.kernels import rules
-
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
         in_place = func._schema.is_mutable
-        rule = rules.RULES.get(name.removesuffix("_") if in_place else name)
+        rule = RULES.get(name.removesuffix("_") if in_place else name)
         if rule is None or func.namespace != "aten":
             raise Unfusable(f"{func} has no place in a fused kernel")
-        symbols = rule(rules.Context(self, result), *args, **(kwargs or {}))
+        symbols = rule(Call(self.program, self.symbol, result), *args, **(kwargs or {}))
         if in_place and len(self._views[result.untyped_storage().data_ptr()]) > 1:
             raise Unfusable(f"{func} changes a tensor that is also seen as another one")
         if isinstance(result, Tensor):
@@ -211,7 +147,9 @@ class _Recorder(TorchDispatchMode):
     def symbol(self, tensor: Tensor) -> Symbol:
         symbol = self._symbols.get(self._key(tensor))
         if symbol is None:
-            raise Unfusable(f"step uses a tensor of shape {tuple(tensor.shape)} that is neither a parameter nor its input")
+            raise Unfusable(
+                f"step uses a tensor of shape {tuple(tensor.shape)} that is neither a parameter nor its input"
+            )
         return symbol
 
     def row(self, tensor: Tensor) -> Row:

@@ -36,7 +36,7 @@ def check_input(
     if x.dim() != 3:
         raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size})")
     if x.shape[2] != size:
-        raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size}): its last dimension is not the layer's input_size")
+        raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size}) for input_size {size}")
     if x.dtype != like.dtype:
         advice = "cast x or the layer" if x.is_floating_point() else "embed or cast it first"
         raise TypeError(f"x has dtype {x.dtype}, wanted {like.dtype} as the layer's parameters: {advice}")
@@ -53,4 +53,6 @@ def check_input(
     late = mask[:, 1:] & ~mask[:, :-1]
     if late.any():
         row = int(late.any(dim=1).nonzero()[0])
-        raise ValueError(f"mask row {row} is padded on the left or inside: wanted True values first, then False (right padding)")
+        raise ValueError(
+            f"mask row {row} is padded on the left or inside: wanted True values first, then False (right padding)"
+        )

@@ -17,8 +17,8 @@ from seqloom.layers.layer import Layer, check_input
 class Recurrent(Layer):
     """Runs a cell along the time axis, backwards in time if ``reverse``.
 
-    The state that comes back is the one after each row's last real element (after the first one if ``reverse``). To run a
-    sequence in pieces, hand the state on; with ``reverse``, begin with the last piece.
+    The state that comes back is the one after each row's last real element (after the first one if ``reverse``). To
+    run a sequence in pieces, hand the state on; with ``reverse``, begin with the last piece.
     """
 
     def __init__(self, cell: Cell, *, reverse: bool = False) -> None:
@@ -35,12 +35,15 @@ class Recurrent(Layer):
         state = start if state is None else check_state(state, start)
         kernel = self._kernel(x)
         if isinstance(kernel, Fused) and kernel.plan.linear:
-            return self._scan(kernel, x, mask, state)
+            # The kernel projects its input itself and never looks at the padding.
+            out, state = self._scan(kernel, x, mask, state)
+            return out, state
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         projected = self.cell.project(x.transpose(0, 1))
         if isinstance(kernel, Fused):
-            return self._scan(kernel, projected.transpose(0, 1), mask, state)
+            out, state = self._scan(kernel, projected.transpose(0, 1), mask, state)
+            return out, state
         return loop(self.cell, projected, mask, state, reverse=self.reverse)
 
     @torch.compiler.disable
@@ -132,9 +135,11 @@ def steps(
     *,
     reverse: bool,
 ) -> Iterator[tuple[Any, tuple[Tensor, ...]]]:
-    """The state after each step, in the order of computation, with the step's gates; the padding leaves a state as it is."""
+    """The state after each step, in the order of computation, and the step's gates; padding leaves a state as it is."""
     # unbind, not indexing: the gradient of an index fills a tensor of the whole sequence at every step.
-    moments = list(zip(projected.unbind(0), mask.unbind(1) if mask is not None else [None] * len(projected), strict=True))
+    moments = list(
+        zip(projected.unbind(0), mask.unbind(1) if mask is not None else [None] * len(projected), strict=True)
+    )
     for moment, real in reversed(moments) if reverse else moments:
         following, gates = cell.step(moment, state)
         state = following if real is None else states.where(real, following, state)
@@ -149,5 +154,7 @@ def check_state(state: Any, like: Any) -> Any:
         if found.shape != wanted.shape:
             raise ValueError(f"state.{name} has shape {tuple(found.shape)}, wanted {tuple(wanted.shape)}")
         if found.dtype != wanted.dtype or found.device != wanted.device:
-            raise TypeError(f"state.{name} is {found.dtype} on {found.device}, wanted {wanted.dtype} on {wanted.device}")
+            raise TypeError(
+                f"state.{name} is {found.dtype} on {found.device}, wanted {wanted.dtype} on {wanted.device}"
+            )
     return type(like)(*state)
