@@ -8,6 +8,8 @@ from torch import Tensor
 from seqloom.kernels.rules import RULES, Call, columns, rule
 from seqloom.kernels.symbols import Column, Symbol, Unfusable
 
+__all__ = ["RULES"]  # all of them, those of rules.py too
+
 
 def _elements(name: str, *operations: str) -> None:
     def function(call: Call, *values: Any) -> Symbol:

@@ -65,7 +65,7 @@ def _emit(real: str) -> str:
 
 
 def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
-    """One tile of out (rows, panel). The rows of left are ``stride`` apart; if ``across``, its columns are rows of out."""
+    """One tile of out (rows, panel); left has its rows ``stride`` apart, or lies ``across``: its columns are summed up."""
     emit = Emitter(module, f"{'across' if across else 'along'}{rows}", 6, real)
     emit.function.linkage = "internal"
     left, stride, right, depth, out, out_stride = emit.arguments

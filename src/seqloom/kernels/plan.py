@@ -17,7 +17,7 @@ class Factor(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """One term of a matrix gradient, leftᵀ right over the rows of some steps; ``swapped`` if its transpose is computed."""
+    """One term of a matrix gradient: leftᵀ right over the rows of some steps, or its transpose if ``swapped``."""
 
     parameter: str
     left: Factor

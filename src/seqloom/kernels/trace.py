@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from seqloom.kernels.activations import RULES
 from seqloom.kernels.expression import Graph, Row, Segment, width
-from seqloom.kernels.rules import RULES, Call
+from seqloom.kernels.rules import Call
 from seqloom.kernels.symbols import Column, Matrix, Outer, Program, Rows, Symbol, Unfusable
 
 ROWS = 3
