@@ -5,6 +5,8 @@
 ``dot``        out = left · matrixᵀ      with the matrix as it lies in memory, where packing does not pay
 """
 
+import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -52,6 +54,12 @@ def products(real: str) -> Products:
     return Products(*machine.load(f"products {real}", lambda: _emit(real), Products._fields))
 
 
+def call(real: str, name: str) -> Callable[..., None]:
+    """One of the functions, to be called from Python with addresses and numbers."""
+    arguments = {"multiply": 9, "contract": 8, "dot": 8, "pack": 8}
+    return machine.function(getattr(products(real), name), *[ctypes.c_int64] * arguments[name])
+
+
 def _emit(real: str) -> str:
     module = ir.Module("products")
     for rows in range(1, tile_rows() + 1):
@@ -65,7 +73,7 @@ def _emit(real: str) -> str:
 
 
 def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
-    """One tile of out (rows, panel); left has its rows ``stride`` apart, or lies ``across``: its columns are summed up."""
+    """One tile of out (rows, panel). The rows of left are ``stride`` apart, or, if ``across``, its columns are."""
     emit = Emitter(module, f"{'across' if across else 'along'}{rows}", 6, real)
     emit.function.linkage = "internal"
     left, stride, right, depth, out, out_stride = emit.arguments

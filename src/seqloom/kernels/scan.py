@@ -239,8 +239,7 @@ def pack(matrix: Tensor, packed: Tensor, real: str) -> None:
     """Write the matrix (depth, columns) in panels of columns."""
     depth, columns = matrix.shape
     panels = gemm.panels(real, columns)
-    function = machine.function(gemm.products(real).pack, *[ctypes.c_int64] * 8)
-    function(matrix.data_ptr(), *matrix.stride(), depth, columns, packed.data_ptr(), 0, panels)
+    gemm.call(real, "pack")(matrix.data_ptr(), *matrix.stride(), depth, columns, packed.data_ptr(), 0, panels)
 
 
 def _sequence(like: Tensor, work: Work, size: int) -> Tensor:

@@ -1,0 +1,1 @@
+"""Ours side by side with others, in one run."""

@@ -1,0 +1,389 @@
+"""Recurrent layers beside torch.nn, a plain Python loop, and the bare matrix products."""
+
+import json as encoder
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom import cells, terminal
+from seqloom.bench.measure import Contestant, Result, Timing, compare_times, summarise, take_turns
+from seqloom.cells.cell import Cell, projection, recurrence
+from seqloom.info import collect
+from seqloom.kernels import gemm
+from seqloom.layers.recurrent import Recurrent
+
+Shape = tuple[int, int, int, int]
+"""Time, batch, input size, hidden size."""
+
+SHAPES: tuple[Shape, ...] = (
+    (35, 20, 650, 650),
+    (100, 32, 256, 256),
+    (25, 32, 100, 256),
+    (784, 32, 1, 128),
+    (200, 64, 64, 128),
+    (50, 64, 512, 512),
+    (300, 1, 256, 256),
+)
+QUICK: tuple[Shape, ...] = ((100, 32, 256, 256), (25, 32, 100, 256), (300, 1, 256, 256))
+LONG: Shape = (784, 32, 1, 128)
+
+PEERS = {"LSTM": ("nn.LSTM", 1.5, 4), "GRU": ("nn.GRU", 2.0, 3), "Elman": ("nn.RNN", 1.5, 1)}
+"""Of each cell: who does the same, how much faster we want to be in training, and its number of gates."""
+
+INFERENCE_GOAL = 1.3
+VARIANTS = {"Peephole": 0.9, "Coupled": 0.9, "LayerNormLSTM": 0.7, "user-written": 0.9}
+"""How fast they should be, relative to our own LSTM."""
+
+
+class UserWritten(Cell):
+    """A cell that the library does not know: an LSTM whose gates also see each other's past through the output."""
+
+    gates, State = ("input", "forget", "candidate", "output"), cells.LSTM.State
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = projection(input_size, hidden_size, blocks=4)
+        self.recurrent = recurrence(hidden_size, blocks=4)
+
+    def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        i, f, z, o = (projected + self.recurrent(state.hidden)).chunk(4, dim=-1)
+        i, f, z, o = i.sigmoid(), f.sigmoid(), nn.functional.silu(z), (o + state.memory).sigmoid()
+        memory = f * state.memory + (1 - f) * i * z
+        return self.State(o * torch.tanh(memory), memory), (i, f, z, o)
+
+
+class PeepholeLoop(nn.Module):
+    """A peephole LSTM as one writes it in plain torch: a Python loop over time."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(input_size, 4 * hidden_size)
+        self.recurrent = nn.Linear(hidden_size, 4 * hidden_size, bias=False)
+        self.peepholes = nn.Parameter(torch.zeros(3, hidden_size))
+
+    def forward(self, x: Tensor) -> Tensor:  # (T, B, D)
+        hidden = memory = x.new_zeros(x.shape[1], self.peepholes.shape[1])
+        outputs = []
+        for moment in self.input(x).unbind(0):
+            i, f, z, o = (moment + self.recurrent(hidden)).chunk(4, dim=-1)
+            i, f = (i + self.peepholes[0] * memory).sigmoid(), (f + self.peepholes[1] * memory).sigmoid()
+            memory = f * memory + i * z.tanh()
+            hidden = (o + self.peepholes[2] * memory).sigmoid() * memory.tanh()
+            outputs.append(hidden)
+        return torch.stack(outputs)
+
+
+def main(*, quick: bool, json: bool) -> None:
+    """Measure, and print a table or JSON."""
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for result in measure(quick=quick):
+            results.append(result)
+            if not json:
+                print(describe(result), flush=True)
+    finally:
+        torch.set_num_threads(threads)
+    if json:
+        print(encoder.dumps([asdict(result) for result in results], indent=1))
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in collect().versions.items())
+    print(f"\nMedians of interleaved calls; ratio > 1: ours is better. {versions}")
+    named = [result for result in results if result.goal is not None]
+    rows = [(describe_case(result), f"{result.ratio:.2f}", f"{result.goal:.2f}", _verdict(result)) for result in named]
+    terminal.table(("case", "ratio", "goal", ""), rows)
+
+
+def describe_case(result: Result) -> str:
+    return f"{result.case}, {result.threads} thread{'s' * (result.threads > 1)}, against {result.peer_name}"
+
+
+def describe(result: Result) -> str:
+    limit = "" if result.limit is None else f", limit {result.limit:.4g}"
+    return (
+        f"{describe_case(result)}: {result.ratio:.2f} "
+        f"({result.ours:.4g} against {result.peer:.4g} {result.unit}{limit})"
+    )
+
+
+def _verdict(result: Result) -> str:
+    return "reached" if result.goal is not None and result.ratio >= result.goal else "missed"
+
+
+def measure(*, quick: bool) -> Iterator[Result]:
+    """All comparisons, as they are measured."""
+    shapes = QUICK if quick else SHAPES
+    repetitions = 5 if quick else 11
+    counts = [count for count in (1, 2) if count <= (os.cpu_count() or 1)]
+    for count in counts:
+        torch.set_num_threads(count)
+        for training in (True, False):
+            found: list[Result] = []
+            for shape in shapes:
+                for result in _layers(shape, count, training=training, repetitions=repetitions):
+                    found.append(result)
+                    yield result
+            yield from _means(found, training=training)
+        if not quick:
+            yield _loop(count)
+        yield _single_steps(count, repetitions)
+    if not quick:
+        for shape in (SHAPES[1], LONG):
+            yield _memory(shape)
+    yield from _first_use()
+
+
+# -- layers
+
+
+def _layers(shape: Shape, threads: int, *, training: bool, repetitions: int) -> Iterator[Result]:
+    time, batch, input_size, hidden_size = shape
+    ours: dict[str, Cell] = {
+        "LSTM": cells.LSTM(input_size, hidden_size),
+        "GRU": cells.GRU(input_size, hidden_size, reset="after"),
+        "Elman": cells.Elman(input_size, hidden_size),
+    }
+    if training:
+        ours |= {
+            "Peephole": cells.Peephole(input_size, hidden_size),
+            "Coupled": cells.Coupled(input_size, hidden_size),
+            "LayerNormLSTM": cells.LayerNormLSTM(input_size, hidden_size),
+            "user-written": UserWritten(input_size, hidden_size),
+        }
+    peers = {
+        "nn.LSTM": nn.LSTM(input_size, hidden_size),
+        "nn.GRU": nn.GRU(input_size, hidden_size),
+        "nn.RNN": nn.RNN(input_size, hidden_size),
+    }
+    # Each in the layout that it likes best.
+    batch_first, time_first = (batch, time), (time, batch)
+    contestants = {name: _run(Recurrent(cell), batch_first, input_size, training) for name, cell in ours.items()}
+    contestants |= {name: _run(peer, time_first, input_size, training) for name, peer in peers.items()}
+    contestants["bare products in torch"] = _products(shape, training=training)
+    timings = take_turns(contestants, repetitions=repetitions)
+    kind = "training" if training else "inference"
+    for name, (peer_name, _, gates) in PEERS.items():
+        limit = _operations(shape, gates, training=training) / peak(threads)
+        goal = 0.95 if training else None
+        yield compare_times(
+            f"{name} {kind} {shape}", threads, timings[name], timings[peer_name], peer_name, goal=goal, limit=limit
+        )
+    if training:
+        for name, goal in VARIANTS.items():
+            yield compare_times(
+                f"{name} {kind} {shape}", threads, timings[name], timings["LSTM"], "our LSTM", goal=None
+            )
+    yield compare_times(
+        f"LSTM {kind} {shape}", threads, timings["LSTM"], timings["bare products in torch"], "bare products in torch"
+    )
+
+
+def _run(layer: nn.Module, shape: tuple[int, int], input_size: int, training: bool) -> Contestant:  # noqa: FBT001
+    x = torch.randn(*shape, input_size, requires_grad=training)
+    if not training:
+
+        def infer() -> None:
+            with torch.no_grad():
+                layer(x)
+
+        return infer
+    weight = torch.randn_like(layer(x)[0])
+
+    def train() -> None:
+        layer(x)[0].backward(weight)
+
+    return train
+
+
+def _operations(shape: Shape, gates: int, *, training: bool) -> int:
+    time, batch, input_size, hidden_size = shape
+    forward = 2 * time * batch * gates * hidden_size * (input_size + hidden_size)
+    return 3 * forward if training else forward
+
+
+def _products(shape: Shape, *, training: bool) -> Contestant:
+    """The products of an LSTM, all steps at once."""
+    time, batch, input_size, hidden_size = shape
+    x, hidden = torch.randn(time * batch, input_size), torch.randn(time * batch, hidden_size)
+    w, u = torch.randn(4 * hidden_size, input_size), torch.randn(4 * hidden_size, hidden_size)
+    gradient = torch.randn(time * batch, 4 * hidden_size)
+
+    def forward() -> None:
+        torch.mm(x, w.t())
+        torch.mm(hidden, u.t())
+
+    def both() -> None:
+        forward()
+        for left, right in ((gradient, w), (gradient, u), (gradient.t(), x), (gradient.t(), hidden)):
+            torch.mm(left, right)
+
+    return both if training else forward
+
+
+@cache
+def peak(threads: int) -> float:
+    """Operations in a second, of the better of torch's product and ours on each thread."""
+    torch.set_num_threads(threads)
+    size = 1024
+    left, right = torch.randn(size, size), torch.randn(size, size)
+    rows = 64
+    packed = torch.empty(gemm.panels("float", size) * gemm.panel("float") * size)
+    out = torch.empty(rows, size + gemm.panel("float"))
+    multiply = gemm.call("float", "multiply")
+    panels = gemm.panels("float", size)
+
+    def ours() -> None:
+        multiply(left.data_ptr(), size, packed.data_ptr(), size, out.data_ptr(), out.stride(0), rows, 0, panels)
+
+    packed.zero_()
+    timings = take_turns({"torch": lambda: torch.mm(left, right), "ours": ours}, repetitions=21)
+    return max(2 * size**3 / timings["torch"].minimum, threads * 2 * rows * size**2 / timings["ours"].minimum)
+
+
+def _means(results: list[Result], *, training: bool) -> Iterator[Result]:
+    kind = "training" if training else "inference"
+    for name, (peer_name, goal, _) in PEERS.items():
+        chosen = [r for r in results if r.case.startswith(f"{name} {kind}") and r.peer_name == peer_name]
+        yield summarise(f"{name} {kind}", chosen, goal=goal if training else INFERENCE_GOAL)
+    if training:
+        for name, goal in VARIANTS.items():
+            chosen = [r for r in results if r.case.startswith(name) and r.peer_name == "our LSTM"]
+            yield summarise(f"{name} {kind}", chosen, goal=goal)
+
+
+def _loop(threads: int) -> Result:
+    """Ours against what one would write without us, where it hurts most."""
+    time, batch, input_size, hidden_size = LONG
+    ours = _run(Recurrent(cells.Peephole(input_size, hidden_size)), (batch, time), input_size, training=True)
+    loop = PeepholeLoop(input_size, hidden_size)
+    x = torch.randn(time, batch, input_size, requires_grad=True)
+    weight = torch.randn(time, batch, hidden_size)
+    timings = take_turns({"ours": ours, "loop": lambda: loop(x).backward(weight)}, repetitions=7, warm_up=1)
+    return compare_times(
+        f"Peephole training {LONG}", threads, timings["ours"], timings["loop"], "a Python loop", goal=10.0
+    )
+
+
+def _single_steps(threads: int, repetitions: int) -> Result:
+    """Generation: one row, one step at a time, the state handed on."""
+    size, steps = 256, 50
+    layer, peer = Recurrent(cells.LSTM(size, size)), nn.LSTM(size, size)
+    x = torch.randn(1, 1, size)
+
+    def generate(module: nn.Module) -> Contestant:
+        def run() -> None:
+            state = None
+            with torch.no_grad():
+                for _ in range(steps):
+                    _, state = module(x, state=state) if module is layer else module(x, state)
+
+        return run
+
+    timings = take_turns({"ours": generate(layer), "peer": generate(peer)}, repetitions=repetitions)
+    rates = {name: Timing(steps / timing.median, steps / timing.minimum) for name, timing in timings.items()}
+    ratio = rates["ours"].median / rates["peer"].median
+    return Result(
+        case=f"LSTM one step at a time {(1, 1, size, size)}",
+        unit="steps/s",
+        threads=threads,
+        ours=rates["ours"].median,
+        peer=rates["peer"].median,
+        peer_name="nn.LSTM",
+        ratio=ratio,
+        goal=3.0,
+        limit=None,
+        ours_best=rates["ours"].minimum,
+        peer_best=rates["peer"].minimum,
+    )
+
+
+# -- in processes of their own
+
+MEMORY = """
+import resource, sys, torch
+from torch import nn
+torch.set_num_threads(2)
+time, batch, input_size, hidden_size = map(int, sys.argv[2:])
+if sys.argv[1] == "ours":
+    from seqloom.cells import LSTM
+    from seqloom.layers.recurrent import Recurrent
+    layer, shape = Recurrent(LSTM(input_size, hidden_size)), (batch, time)
+else:
+    layer, shape = nn.LSTM(input_size, hidden_size), (time, batch)
+x = torch.randn(*shape, input_size, requires_grad=True)
+weight = torch.randn(*shape, hidden_size)
+layer(x[:2, :2])[0].sum().backward()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for _ in range(5):
+    layer(x)[0].backward(weight)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+FIRST_USE = """
+import sys, time, torch
+from torch import nn
+torch.set_num_threads(1)
+x = torch.randn(8, 10, 32)
+nn.LSTM(32, 64)(x)[0].sum().backward()
+start = time.perf_counter()
+from seqloom import cells
+from seqloom.layers.recurrent import Recurrent
+Recurrent(getattr(cells, sys.argv[1])(32, 64))(x)[0].sum().backward()
+print(time.perf_counter() - start)
+"""
+
+
+def _child(program: str, *arguments: object, cache_folder: str | None = None) -> float:
+    """The number that a program prints, run in a process of its own."""
+    environment = dict(os.environ) | ({"SEQLOOM_CACHE": cache_folder} if cache_folder else {})
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
+    return float(done.stdout)
+
+
+def _memory(shape: Shape) -> Result:
+    """How much memory training adds at its peak."""
+    ours, peer = _child(MEMORY, "ours", *shape), _child(MEMORY, "nn.LSTM", *shape)
+    return Result(
+        case=f"LSTM training memory {shape}",
+        unit="MB",
+        threads=2,
+        ours=ours,
+        peer=peer,
+        peer_name="nn.LSTM",
+        ratio=peer / ours,
+        goal=1 / 1.1,
+        limit=None,
+        ours_best=ours,
+        peer_best=peer,
+    )
+
+
+def _first_use() -> Iterator[Result]:
+    """Seconds from the import of the library to the first gradient: all kernels compiled, or found on disk."""
+    for name in ("LSTM", "LayerNormLSTM"):
+        with tempfile.TemporaryDirectory() as folder:
+            for kind, goal in (("empty", 5.0), ("warm", 0.3)):
+                runs = [_child(FIRST_USE, name, cache_folder=folder) for _ in range(1 if kind == "empty" else 5)]
+                found = sorted(runs)[len(runs) // 2]
+                yield Result(
+                    case=f"{name} first use, {kind} cache",
+                    unit="s",
+                    threads=1,
+                    ours=found,
+                    peer=goal,
+                    peer_name="the goal",
+                    ratio=goal / found,
+                    goal=1.0,
+                    limit=None,
+                    ours_best=min(runs),
+                    peer_best=goal,
+                )
