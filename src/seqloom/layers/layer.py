@@ -1,7 +1,10 @@
 """The contract of a layer: a sequence in, a sequence and a state out."""
 
+import sys
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +26,25 @@ class Layer(nn.Module, ABC):
         state: Any = None,  # as returned by an earlier call; None for the start
     ) -> tuple[Tensor, Any]:  # (B, T, output_size), zero in the padding; the state after each row's last real element
         """Run the layer over a batch of sequences."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def untraced(method: Method) -> Method:
+    """Keep ``torch.compile`` out of a method, without importing the compiler (over a second) where nobody uses it."""
+    disabled: list[Callable[..., Any]] = []
+
+    @wraps(method)
+    def call(*arguments: Any, **options: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return method(*arguments, **options)
+        if not disabled:
+            disabled.append(torch.compiler.disable(method))
+        return disabled[0](*arguments, **options)
+
+    vars(call)["_torchdynamo_disable"] = True  # the compiler looks for this mark
+    return call  # type: ignore[return-value]
 
 
 def check_input(

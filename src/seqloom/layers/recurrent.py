@@ -11,7 +11,7 @@ from torch.func import functional_call
 from seqloom import state as states
 from seqloom.cells.cell import Cell
 from seqloom.kernels.scan import Fused, Unfusable, fuse
-from seqloom.layers.layer import Layer, check_input
+from seqloom.layers.layer import Layer, check_input, untraced
 
 
 class Recurrent(Layer):
@@ -29,6 +29,7 @@ class Recurrent(Layer):
         """Set to False to run the plain loop, which can be differentiated twice."""
         self._kernels: dict[tuple[object, ...], Fused | str] = {}
 
+    @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
         start = self.cell.start(x.shape[0])
@@ -46,14 +47,12 @@ class Recurrent(Layer):
             return out, state
         return loop(self.cell, projected, mask, state, reverse=self.reverse)
 
-    @torch.compiler.disable
     def _scan(self, kernel: Fused, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         parameters = dict(self.cell.named_parameters())
         lengths = None if mask is None else mask.sum(dim=1)
         out, final = kernel(x.transpose(0, 1), tuple(state), parameters, lengths=lengths, reverse=self.reverse)
         return out.transpose(0, 1), self.cell.State(*final)
 
-    @torch.compiler.disable
     def _kernel(self, x: Tensor) -> Fused | str:
         """The fused kernel for this kind of input, or why there is none."""
         if not self.fused:
