@@ -177,10 +177,8 @@ def _layers(shape: Shape, threads: int, *, training: bool, repetitions: int) -> 
             f"{name} {kind} {shape}", threads, timings[name], timings[peer_name], peer_name, goal=goal, limit=limit
         )
     if training:
-        for name, goal in VARIANTS.items():
-            yield compare_times(
-                f"{name} {kind} {shape}", threads, timings[name], timings["LSTM"], "our LSTM", goal=None
-            )
+        for name in VARIANTS:
+            yield compare_times(f"{name} {kind} {shape}", threads, timings[name], timings["LSTM"], "our LSTM")
     yield compare_times(
         f"LSTM {kind} {shape}", threads, timings["LSTM"], timings["bare products in torch"], "bare products in torch"
     )

@@ -54,6 +54,7 @@ def products(real: str) -> Products:
     return Products(*machine.load(f"products {real}", lambda: _emit(real), Products._fields))
 
 
+@cache
 def call(real: str, name: str) -> Callable[..., None]:
     """One of the functions, to be called from Python with addresses and numbers."""
     arguments = {"multiply": 9, "contract": 8, "dot": 8, "pack": 8}

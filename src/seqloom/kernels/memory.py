@@ -88,7 +88,7 @@ class Layout:
             name = "projected" if kind != "backward" else "input_gradient"
             self._add_step((name, ""), gemm.panel(real) * gemm.panels(real, padded))
         if kind == "backward":
-            for index, size in enumerate(plan.factors):
+            for index, size in plan.factors.items():
                 self._add_step(("factor", index), size)
 
     def _round(self, size: int) -> int:

@@ -34,7 +34,7 @@ class Plan:
     training: Schedule
     backward: Schedule
     saved_width: int
-    factors: list[int]  # widths; the first one is the gradient of the projected input
+    factors: dict[int, int]  # widths; number 0 is the gradient of the projected input
     deferred: list[Deferred]
     columns: list[tuple[str, int, int]]  # vector gradients: parameter, offset, width
     column_width: int
@@ -140,8 +140,11 @@ def plan(program: Program, *, linear: str | None = None, input_size: int = 0, na
     known = {index: factors.held(program.products[index].operand) for index in backward_products}
     taken = {index: factor for index, factor in known.items() if factor is not None}
     computed = [index for index in backward_products if index not in taken]
+    used = {factor.block for term in deferred for factor in (term.left, term.right)}
+    used |= {factor.block for factor in taken.values()}
     for index, row in enumerate(factors.rows):
-        outcome += [(Place("factor", index, offset), segment) for offset, segment in offsets(row)]
+        if index in used:
+            outcome += [(Place("factor", index, offset), segment) for offset, segment in offsets(row)]
     if not linear:
         first = offsets(factors.rows[0])
         outcome += [(Place("projected_gradient", "", offset), segment) for offset, segment in first]
@@ -152,7 +155,7 @@ def plan(program: Program, *, linear: str | None = None, input_size: int = 0, na
         training=schedule(moments, forward_products, operands + results + saved),
         backward=schedule(moments, backward_products, _operands(program, computed) + outcome),
         saved_width=saved_width,
-        factors=[width(row) for row in factors.rows],
+        factors={index: width(row) for index, row in enumerate(factors.rows) if index in used},
         deferred=deferred,
         columns=columns,
         column_width=column_width,

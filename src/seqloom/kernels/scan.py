@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +57,16 @@ def fuse(
     return Fused(plan(program, linear=linear, input_size=size, narrow=gemm.lanes(real)), real)
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """Compiled code, and what it wants."""
+
+    address: int
+    arguments: tuple[str, ...]
+    layout: Layout
+    products: list[int]
+
+
 class Fused:
     """The kernels of one step function for one floating type."""
 
@@ -63,15 +74,17 @@ class Fused:
         self.plan = plan
         self.real = real
         self.names = tuple(plan.program.parameter_gradient)
-        self._addresses: dict[str, int] = {}
+        sizes = sum(plan.program.products[index].size for index in plan.forward_products)
+        self._multiplications = sizes * max(plan.program.state)  # of one row at one step
+        self._kernels: dict[str, Kernel] = {}
 
     @cached_property
     def _key(self) -> str:
         return f"{self.real} {self.plan.describe()}"
 
-    def address(self, kind: str) -> int:
-        """The compiled kernel: forward, training or backward."""
-        if kind not in self._addresses:
+    def kernel(self, kind: str) -> Kernel:
+        """The forward, training or backward kernel, compiled if that was never done before."""
+        if kind not in self._kernels:
             (address,) = machine.load(
                 f"{kind} {self._key}",
                 lambda: code.emit(self.plan, kind, self.real),
@@ -79,8 +92,10 @@ class Fused:
                 **gemm.products(self.real)._asdict(),
                 barrier=threads.assembly().barrier,
             )
-            self._addresses[kind] = address
-        return self._addresses[kind]
+            self._kernels[kind] = Kernel(
+                address, arguments(self.plan, kind), Layout(self.plan, kind, self.real), products(self.plan, kind)
+            )
+        return self._kernels[kind]
 
     def __call__(
         self,
@@ -93,9 +108,7 @@ class Fused:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:  # (T, B, n) of the first field, zero in the padding; the last state
         """Run the step over time."""
         steps, batch = x.shape[:2]
-        size = sum(self.plan.program.products[index].size for index in self.plan.forward_products)
-        amount = steps * batch * size * max(self.plan.program.state)
-        workers = 1 if amount < SMALL else threads.count()
+        workers = 1 if steps * batch * self._multiplications < SMALL else threads.count()
         team = batch < workers and self.plan.shareable and threads.can_team()
         parts = 1 if team else max(1, min(workers, batch))
         work = Work.share(steps, batch, lengths, reverse=reverse, parts=parts, members=workers if team else 1)
@@ -114,8 +127,8 @@ class Fused:
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # out, final state, and what the gradient needs
         program = self.plan.program
         shape = work.steps, work.batch
-        initial = [tensor.detach().contiguous() for tensor in state]
-        final = [tensor.clone() for tensor in initial]
+        initial = [tensor.contiguous() for tensor in state]
+        final = [tensor.clone() for tensor in initial]  # rows without any step keep it
         out = _sequence(x, work, program.state[0])
         kept = []
         if kind == "training":
@@ -174,11 +187,12 @@ class Fused:
         self, kind: str, work: Work, x: Tensor, tensors: dict[str, Tensor], weights: list[Tensor]
     ) -> dict[str, Tensor]:
         """Call a kernel; the gradients of the parameters come back if it is the backward one."""
-        layout = Layout(self.plan, kind, self.real)
+        kernel = self.kernel(kind)
+        layout = kernel.layout
         chunk = work.chunk(CHUNK[kind])
         size = layout.size(work.rows, chunk)
-        named = {name: weight.detach().contiguous() for name, weight in zip(self.names, weights, strict=True)}
-        table = _Table(work.arguments())
+        named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
+        table = _Table(work.arguments)
         with ExitStack() as stack:
             scratch = stack.enter_context(borrow(work.parts * size, x))
             sums = fresh(x, work.parts, layout.sum)
@@ -198,12 +212,12 @@ class Fused:
                 table["projected"] = x.data_ptr()
             self._matrices(kind, work, table, named, stack)
             if work.steps and work.batch:
-                names = arguments(self.plan, kind)
+                names = kernel.arguments
                 values = (ctypes.c_int64 * len(names))(*[table.get(name, 0) for name in names])
                 if work.members > 1:
-                    threads.run_team(self.address(kind), ctypes.addressof(values), work.members)
+                    threads.run_team(kernel.address, ctypes.addressof(values), work.members)
                 else:
-                    threads.run(self.address(kind), ctypes.addressof(values), work.parts)
+                    threads.run(kernel.address, ctypes.addressof(values), work.parts)
             else:
                 sums.zero_()
             return self._parameter_gradients(sums, layout) if kind == "backward" else {}
@@ -212,7 +226,7 @@ class Fused:
         """Matrices as the kernel wants them: packed in panels, or as they are where that takes longer than it saves."""
         program = self.plan.program
         matrices = {}
-        for index in products(self.plan, kind):
+        for index in self.kernel(kind).products:
             product = program.products[index]
             weight = weights[product.matrix]
             matrices[str(index)] = weight.t() if product.transposed else weight

@@ -1,6 +1,7 @@
 """The rows of a batch dealt out to threads."""
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ class Work:
         cls, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool, parts: int, members: int = 1
     ) -> "Work":
         """Deal rows round-robin in order of length, so that all parts have about the same to do."""
+        if lengths is None:
+            return _even(steps, batch, reverse, parts, members)
+        return cls.deal(steps, batch, lengths, reverse=reverse, parts=parts, members=members)
+
+    @classmethod
+    def deal(cls, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool, parts: int, members: int) -> "Work":
+        """Deal rows without looking whether that was done before."""
         counts = [len(range(part, batch, parts)) for part in range(parts)]
         slots = np.cumsum([0, *counts[:-1]], dtype=np.int64)
         active = np.zeros((parts, steps + 1), dtype=np.int64)
@@ -69,6 +77,7 @@ class Work:
         """Steps that together have about so many rows."""
         return max(1, min(self.steps, rows // max(1, self.rows)))
 
+    @cached_property
     def arguments(self) -> dict[str, int]:
         """What every kernel is told about the work."""
         arrays = ("order", "first", "lengths", "slots", "active", "before")
@@ -76,3 +85,9 @@ class Work:
         return {name: getattr(self, name) for name in numbers} | {
             name: getattr(self, name).ctypes.data for name in arrays
         }
+
+
+@lru_cache(maxsize=256)
+def _even(steps: int, batch: int, reverse: bool, parts: int, members: int) -> Work:  # noqa: FBT001
+    """Rows of one length are dealt in the same way every time."""
+    return Work.deal(steps, batch, None, reverse=reverse, parts=parts, members=members)

@@ -27,28 +27,30 @@ class Recurrent(Layer):
         self.reverse = reverse
         self.fused = True
         """Set to False to run the plain loop, which can be differentiated twice."""
+        self._sizes = tuple(field.shape[1] for field in cell.start(1))
         self._kernels: dict[tuple[object, ...], Fused | str] = {}
+        self._owners: dict[str, tuple[nn.Module, str]] = {}  # of each parameter its module, and its name there
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
-        start = self.cell.start(x.shape[0])
-        state = start if state is None else check_state(state, start)
+        if state is None:
+            state = self.cell.start(x.shape[0])
+        else:
+            check_state(state, self.cell.State, self._sizes, x)
         kernel = self._kernel(x)
         if isinstance(kernel, Fused) and kernel.plan.linear:
             # The kernel projects its input itself and never looks at the padding.
-            out, state = self._scan(kernel, x, mask, state)
-            return out, state
+            return self._scan(kernel, x, mask, state)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         projected = self.cell.project(x.transpose(0, 1))
         if isinstance(kernel, Fused):
-            out, state = self._scan(kernel, projected.transpose(0, 1), mask, state)
-            return out, state
+            return self._scan(kernel, projected.transpose(0, 1), mask, state)
         return loop(self.cell, projected, mask, state, reverse=self.reverse)
 
     def _scan(self, kernel: Fused, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        parameters = dict(self.cell.named_parameters())
+        parameters = {name: getattr(owner, own) for name, (owner, own) in self._owners.items()}
         lengths = None if mask is None else mask.sum(dim=1)
         out, final = kernel(x.transpose(0, 1), tuple(state), parameters, lengths=lengths, reverse=self.reverse)
         return out.transpose(0, 1), self.cell.State(*final)
@@ -70,12 +72,14 @@ class Recurrent(Layer):
             except Unfusable as reason:
                 self._kernels[key] = str(reason)
                 name = type(self.cell).__name__
-                warnings.warn(f"{name} runs step by step, which is slow: {reason}", stacklevel=4)
+                warnings.warn(f"{name} runs step by step, which is slow: {reason}", stacklevel=5)
         return self._kernels[key]
 
     def _fuse(self, x: Tensor) -> Fused:
         cell = self.cell
         parameters = dict(cell.named_parameters())
+        paths = {name: name.rpartition(".") for name in parameters}
+        self._owners = {name: (cell.get_submodule(path), own) for name, (path, _, own) in paths.items()}
         linear = cell.input if type(cell).project is Cell.project else None
         bias = getattr(linear, "bias", None)
 
@@ -91,7 +95,7 @@ class Recurrent(Layer):
             step,
             parameters,
             projected=projected,
-            state=tuple(field.shape[1] for field in cell.start(1)),
+            state=self._sizes,
             linear="input.weight" if type(linear) is nn.Linear else None,
         )
 
@@ -103,7 +107,7 @@ class Recurrent(Layer):
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled code is not part of a layer: it is made again where it is needed."""
-        return {**self.__dict__, "_kernels": {}}
+        return {**self.__dict__, "_kernels": {}, "_owners": {}}
 
 
 def loop(
@@ -145,15 +149,13 @@ def steps(
         yield state, gates
 
 
-def check_state(state: Any, like: Any) -> Any:
+def check_state(state: Any, kind: type[Any], sizes: tuple[int, ...], x: Tensor) -> None:
     """Raise an error that names the field of a state whose shape or type does not fit."""
-    if not isinstance(state, tuple) or len(state) != len(like):
-        raise TypeError(f"state is {type(state).__name__}, wanted {type(like).__qualname__} with fields {like._fields}")
-    for name, found, wanted in zip(like._fields, state, like, strict=True):
-        if found.shape != wanted.shape:
-            raise ValueError(f"state.{name} has shape {tuple(found.shape)}, wanted {tuple(wanted.shape)}")
-        if found.dtype != wanted.dtype or found.device != wanted.device:
-            raise TypeError(
-                f"state.{name} is {found.dtype} on {found.device}, wanted {wanted.dtype} on {wanted.device}"
-            )
-    return type(like)(*state)
+    fields = kind._fields
+    if not isinstance(state, tuple) or len(state) != len(fields):
+        raise TypeError(f"state is {type(state).__name__}, wanted {kind.__qualname__} with fields {fields}")
+    for name, found, size in zip(fields, state, sizes, strict=True):
+        if found.shape != (len(x), size):
+            raise ValueError(f"state.{name} has shape {tuple(found.shape)}, wanted {(len(x), size)}")
+        if found.dtype != x.dtype or found.device != x.device:
+            raise TypeError(f"state.{name} is {found.dtype} on {found.device}, wanted {x.dtype} on {x.device}")
