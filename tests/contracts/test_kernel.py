@@ -106,10 +106,20 @@ def test_sizes_beside_the_vector(name: str, input_size: int, hidden_size: int, d
 
 
 def test_many_steps_and_rows_are_run_in_chunks() -> None:
-    layer = made("LSTM()")
     rows = 40
     assert rows * 30 > 2 * scan.CHUNK["backward"]
-    check(layer, rows, 30, [30 - row // 2 for row in range(rows)])
+    check(made("LSTM()"), rows, 30, [30 - row // 2 for row in range(rows)])
+
+
+@pytest.mark.parametrize("lengths", [[11], [11, 2, 0, 7]], ids=str)
+@pytest.mark.parametrize("name", ["LSTM()", "GRU(reset=before)", "LayerNormGRU()", "Zoneout(LSTM)"])
+def test_chunks_are_seamless(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "CHUNK", dict.fromkeys(scan.CHUNK, 6))
+    monkeypatch.setattr(scan, "SMALL", 0)
+    for direction in ("forward", "reverse"):
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            check(made(name, direction), len(lengths), 11, lengths)
 
 
 # No more than three rows and steps: matrices as they lie. Otherwise packed. Without gradients nothing is kept.

@@ -1,0 +1,48 @@
+"""Kernels for processors with narrower vectors than this one has."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from tests.contracts.registry import cells, shake
+from tests.contracts.test_kernel import check
+from tests.kernels import test_gemm
+
+from seqloom.kernels import gemm, machine, scan
+from seqloom.layers.recurrent import Recurrent
+
+
+@pytest.fixture(params=[(32, 16), (16, 16), (16, 32)], ids=["AVX2", "SSE", "NEON"])
+def narrow(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Vectors of so many bytes and registers; compiled anew, since the caches do not expect them to change."""
+    size, registers = request.param
+    monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))
+    monkeypatch.setattr(machine, "vector_bytes", lambda: size)
+    monkeypatch.setattr(machine, "vector_registers", lambda: registers)
+    monkeypatch.setattr(machine, "_linked", {})
+    monkeypatch.setattr(machine, "_linker", cache(machine._linker.__wrapped__))
+    monkeypatch.setattr(gemm, "products", cache(gemm.products.__wrapped__))
+    yield
+    assert len(list((tmp_path / "kernels").iterdir())) > 1
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize(("real", "dtype"), [("float", torch.float32), ("double", torch.float64)])
+def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gemm.lanes(real) <= 8
+    for rows, depth, columns in [(1, 1, 1), (13, 17, 31), (15, 9, 65)]:
+        for layout in ("rows", "columns", "neither"):
+            test_gemm.test_pack_cuts_columns_into_panels(real, rows, depth, columns, layout)
+        test_gemm.test_multiply(real, rows, depth, columns)
+        test_gemm.test_contract_adds_to_what_is_there(real, rows, depth, columns)
+        test_gemm.test_dot_reads_the_matrix_as_it_lies(real, rows, depth, columns)
+    monkeypatch.setattr(scan, "SMALL", 0)
+    for name in ("GRU(reset=before)", "LayerNormLSTM()"):
+        layer = Recurrent(cells()[name](3, 13).to(dtype))
+        shake(layer, dtype=dtype)
+        check(layer, 4, 5, [5, 0, 3, 1])
+        torch.set_num_threads(2)
+        check(layer, 1, 5)
+        torch.set_num_threads(1)
