@@ -98,8 +98,8 @@ class GateNorm(nn.Module):
         self,
         total: Tensor,  # (..., blocks * hidden_size)
     ) -> Tensor:  # (..., blocks * hidden_size)
-        parts = [functional.layer_norm(part, (self.hidden_size,)) for part in total.chunk(self.blocks, dim=-1)]
-        scaled = torch.cat(parts, dim=-1) * self.weight
+        parts = total.unflatten(-1, (self.blocks, self.hidden_size))
+        scaled = functional.layer_norm(parts, (self.hidden_size,)).flatten(-2) * self.weight
         return scaled if self.bias is None else scaled + self.bias
 
     def extra_repr(self) -> str:

@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
+from seqloom.kernels.expression import width
 from seqloom.kernels.rules import RULES, Call, columns, rule
-from seqloom.kernels.symbols import Column, Symbol, Unfusable
+from seqloom.kernels.symbols import Column, Rows, Symbol, Unfusable
 
 __all__ = ["RULES"]  # all of them, those of rules.py too
 
@@ -210,17 +211,32 @@ def _softplus_backward(call: Call, gradient: Any, x: Any, beta: float, threshold
     return call.on("select", call.on("less", threshold, scaled), gradient, slope)
 
 
+def _blocks(call: Call, value: Tensor, count: int) -> list[Rows]:
+    """A row in so many equal pieces, which a norm treats alike."""
+    symbol = call.rows(value)
+    size = width(symbol.row) // count
+    return [Rows(call.graph.cut(symbol.row, index * size, size), symbol.uniform) for index in range(count)]
+
+
+def _join(call: Call, parts: Sequence[Symbol]) -> Rows:
+    return Rows(call.graph.join(segment for part in parts for segment in call.rows(part).row))
+
+
 @rule("native_layer_norm")
 def _layer_norm(call: Call, x: Tensor, shape: Sequence[int], weight: Any, bias: Any, epsilon: float) -> list[Symbol]:
     size = shape[-1]
-    mean = call.on("mul", call.total(x), 1 / size)
-    centred = call.on("sub", x, mean)
-    variance = call.on("mul", call.total(call.on("mul", centred, centred)), 1 / size)
-    scale = call.on("div", 1.0, call.on("sqrt", call.on("add", variance, epsilon)))
-    out = call.on("mul", centred, scale)
-    out = out if weight is None else call.on("mul", out, weight)
-    out = out if bias is None else call.on("add", out, bias)
-    return [out, mean, scale]
+    outs, means, scales = [], [], []
+    for part in _blocks(call, x, x.numel() // len(x) // size):
+        mean = call.on("mul", call.total(part), 1 / size)
+        centred = call.on("sub", part, mean)
+        variance = call.on("mul", call.total(call.on("mul", centred, centred)), 1 / size)
+        scale = call.on("div", 1.0, call.on("sqrt", call.on("add", variance, epsilon)))
+        out = call.on("mul", centred, scale)
+        out = out if weight is None else call.on("mul", out, weight)
+        outs.append(out if bias is None else call.on("add", out, bias))
+        means.append(mean)
+        scales.append(scale)
+    return [_join(call, outs), _join(call, means), _join(call, scales)]
 
 
 @rule("native_layer_norm_backward")
@@ -236,13 +252,26 @@ def _layer_norm_backward(
     wanted: Sequence[bool],
 ) -> list[Symbol | None]:
     size = shape[-1]
-    normal = call.on("mul", call.on("sub", x, mean), scale)
-    inner = gradient if weight is None else call.on("mul", gradient, weight)
-    along = call.on("mul", call.total(call.on("mul", inner, normal)), 1 / size)
-    level = call.on("mul", call.total(inner), 1 / size)
-    out = call.on("mul", call.on("sub", call.on("sub", inner, level), call.on("mul", normal, along)), scale)
-    steep = Column(call.rows(call.on("mul", gradient, normal)).row) if wanted[1] else None
-    return [out, steep, Column(call.rows(gradient).row) if wanted[2] else None]
+    count = x.numel() // len(x) // size
+    outs: list[Symbol] = []
+    steep: Symbol | None = None
+    level_sum: Symbol | None = None
+    for part, slope, middle, spread in zip(
+        *[_blocks(call, value, count) for value in (x, gradient, mean, scale)], strict=True
+    ):
+        normal = call.on("mul", call.on("sub", part, middle), spread)
+        inner: Symbol = slope if weight is None else call.on("mul", slope, weight)
+        along = call.on("mul", call.total(call.on("mul", inner, normal)), 1 / size)
+        level = call.on("mul", call.total(inner), 1 / size)
+        outs.append(call.on("mul", call.on("sub", call.on("sub", inner, level), call.on("mul", normal, along)), spread))
+        both = call.on("mul", slope, normal)
+        steep = both if steep is None else call.on("add", steep, both)
+        level_sum = slope if level_sum is None else call.on("add", level_sum, slope)
+    return [
+        _join(call, outs),
+        Column(call.rows(steep).row) if wanted[1] else None,
+        Column(call.rows(level_sum).row) if wanted[2] else None,
+    ]
 
 
 @rule("_softmax")

@@ -40,6 +40,9 @@ class Call:
         if len(rows) != len(symbols):
             raise Unfusable(f"{operation} of a whole matrix inside of a step")
         uniform = all(symbol.uniform for symbol in rows)
+        widths = {width(symbol.row) for symbol in rows} - {1}
+        if len(widths) > 1:
+            raise Unfusable(f"{operation} of rows of different widths: {sorted(widths)}")
         return Rows(self.graph.elementwise(operation, *[symbol.row for symbol in rows]), uniform=uniform)
 
     def _linear(self, operation: str, symbols: Sequence[Symbol]) -> Symbol:
@@ -147,7 +150,8 @@ def _split(call: Call, x: Tensor, _size: Any, dimension: int = 0) -> list[Symbol
 
 
 def columns(x: Tensor, dimension: int) -> None:
-    if dimension % x.dim() != x.dim() - 1:
+    """Only the elements of a row may be taken apart."""
+    if dimension % x.dim() != x.dim() - 1 or x.dim() > 2:
         raise Unfusable(f"dimension {dimension} of a tensor of shape {tuple(x.shape)} is taken apart")
 
 
@@ -192,21 +196,24 @@ def _cat(call: Call, tensors: Sequence[Tensor], dimension: int = 0) -> Symbol:
 
 @rule("unsqueeze", "squeeze", "view", "_unsafe_view", "reshape")
 def _view(call: Call, x: Tensor, *_: Any) -> Symbol:
-    if [size for size in x.shape if size > 1] != [size for size in call.result.shape if size > 1]:
+    symbol = call.symbol(x)
+    inside = isinstance(symbol, Rows) and not symbol.uniform and x.shape[:1] == call.result.shape[:1]
+    if not inside and [size for size in x.shape if size > 1] != [size for size in call.result.shape if size > 1]:
         raise Unfusable(f"a tensor of shape {tuple(x.shape)} seen as {tuple(call.result.shape)}")
-    if call.result.dim() > 2:
-        raise Unfusable(f"a tensor of {call.result.dim()} dimensions")
-    return call.symbol(x)
+    return symbol
 
 
 @rule("expand")
 def _expand(call: Call, x: Tensor, *_: Any, **__: Any) -> Symbol:
     symbol = call.rows(x)
+    columns(call.result, -1)
     return Rows(call.spread(symbol, call.result.shape[-1]), uniform=symbol.uniform)
 
 
 def _sum(call: Call, x: Tensor, dimensions: Any, *, operation: str = "sum") -> Symbol:
     symbol = call.symbol(x)
+    if x.dim() > 2:
+        raise Unfusable(f"a sum in a tensor of shape {tuple(x.shape)}")
     wanted = range(x.dim()) if dimensions is None else [dimensions] if isinstance(dimensions, int) else dimensions
     axes = {dimension % x.dim() for dimension in wanted}
     if isinstance(symbol, Column):
