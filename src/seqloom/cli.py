@@ -113,6 +113,7 @@ def info(*, as_json: AsJson = False) -> None:
         ("what", "found"),
         [
             *found.versions.items(),
+            ("processor", f"{found.processor}, {found.cores} cores"),
             ("threads", str(found.threads)),
             ("vector registers", f"{found.vector_bits} bits"),
             ("kernel cache", f"{found.cache_folder} ({found.cache_files} files, {found.cache_bytes / 1e6:.1f} MB)"),

@@ -1,8 +1,10 @@
 """What is installed, what the machine has, and which cells run fused here."""
 
+import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import seqloom
 
@@ -12,6 +14,8 @@ class Info:
     """The facts that a bug report or a benchmark needs."""
 
     versions: dict[str, str]
+    processor: str
+    cores: int
     threads: int
     vector_bits: int  # of the processor's widest registers
     cache_folder: str
@@ -20,8 +24,18 @@ class Info:
     cells: dict[str, str]  # fused, or why not
 
 
+def processor() -> str:
+    """The processor's name as the system knows it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
 def collect() -> Info:
-    """Look around. Compiles the kernels that are not in the cache yet."""
+    """Look around."""
     import torch
 
     from seqloom.kernels import machine
@@ -37,6 +51,8 @@ def collect() -> Info:
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "llvmlite", "numpy")},
         },
+        processor=processor(),
+        cores=os.cpu_count() or 1,
         threads=torch.get_num_threads(),
         vector_bits=8 * machine.vector_bytes(),
         cache_folder=str(folder),

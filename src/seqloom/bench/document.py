@@ -1,0 +1,81 @@
+"""docs/benchmarks.md, drawn from what ``seqloom bench … --json`` and ``seqloom info --json`` have printed."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+Rows = list[dict[str, Any]]
+
+TITLES = {"recurrent": "Recurrent layers"}
+
+
+def draw(folder: Path) -> str:
+    """The page for a folder that holds ``environment.json`` and one file for each benchmark."""
+    environment = json.loads((folder / "environment.json").read_text())
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    machine = f"{environment['processor']}, {environment['cores']} cores, vectors of {environment['vector_bits']} bits"
+    text = [
+        "# Benchmarks",
+        "",
+        "Drawn by `scripts/benchmarks` from the files in `docs/benchmarks/`. Contestants take turns in one process",
+        "with the same number of threads; figures are medians, a ratio above 1 means that ours is better. Absolute",
+        "figures move from machine to machine and from hour to hour: only the ratios mean something. The limit is the",
+        "time of the matrix products alone at the highest rate that was seen for any product in the run.",
+        "",
+        f"{versions}; {machine}.",
+    ]
+    for path in sorted(folder.glob("*.json")):
+        if path.stem in TITLES:
+            text += ["", f"## {TITLES[path.stem]}", "", f"    seqloom bench {path.stem}", ""]
+            text += _benchmark(json.loads(path.read_text()))
+    return "\n".join(text) + "\n"
+
+
+def _benchmark(results: Rows) -> list[str]:
+    goals = [result for result in results if result["goal"] is not None and result["goal"] != 0.95]
+    shapes = [result for result in results if result["goal"] == 0.95]
+    worst = min(shapes, key=lambda result: result["ratio"]) if shapes else None
+    text = ["| goal | threads | against | ratio | wanted | |", "|---|---|---|---|---|---|"]
+    for result in goals:
+        reached = "reached" if result["ratio"] >= result["goal"] else "missed"
+        text.append(
+            f"| {result['case']} | {result['threads']} | {result['peer_name']} "
+            f"| {result['ratio']:.2f}{_best(result)} | {result['goal']:.2f} | {reached} |"
+        )
+    if worst is not None:
+        reached = "reached" if worst["ratio"] >= worst["goal"] else "missed"
+        text.append(
+            f"| slowest shape in training: {worst['case']} | {worst['threads']} | {worst['peer_name']} "
+            f"| {worst['ratio']:.2f} | {worst['goal']:.2f} | {reached} |"
+        )
+    groups: dict[tuple[int, str], Rows] = defaultdict(list)
+    for result in results:
+        if result["unit"] == "ms":
+            groups[(result["threads"], result["peer_name"])].append(result)
+    for (threads, peer), members in groups.items():
+        text += ["", f"### Against {peer}, {threads} thread{'s' * (threads > 1)}", ""]
+        text += [
+            "| case (time, batch, input, hidden) | ours, ms | theirs, ms | ratio | limit, ms |",
+            "|---|---|---|---|---|",
+        ]
+        for result in members:
+            limit = "" if result["limit"] is None else f"{result['limit']:.1f}"
+            text.append(
+                f"| {result['case']} | {result['ours']:.2f} | {result['peer']:.2f} | {result['ratio']:.2f} | {limit} |"
+            )
+    return text
+
+
+def _best(result: dict[str, Any]) -> str:
+    return f" (of at most {result['limit']:.2f})" if result["unit"] == "times as fast" and result["limit"] else ""
+
+
+def main(folder: Path, page: Path) -> None:
+    """Write the page."""
+    page.write_text(draw(folder))
+
+
+if __name__ == "__main__":
+    docs = Path(__file__).parents[3] / "docs"
+    main(docs / "benchmarks", docs / "benchmarks.md")
