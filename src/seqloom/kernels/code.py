@@ -39,7 +39,7 @@ class Scan:
             name: self.emitter.load_integer(table, index) for index, name in enumerate(arguments(plan, kind))
         }
         self.scratch = self.builder.add(self.values["scratch"], self.builder.mul(part, self.values["scratch_bytes"]))
-        self.sums = self.builder.add(self.values["sums"], self.builder.mul(part, self.values["sums_bytes"]))
+        self.sums = self.emitter.load_integer(self.values["sums"], part)
         self.slot = self.emitter.load_integer(self.values["slots"], part)
         line = self.builder.mul(part, self.builder.add(self.values["steps"], integer(1)))
         self._active = self._integers("active", line)

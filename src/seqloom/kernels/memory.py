@@ -18,8 +18,7 @@ COMMON = (
     "before",  # (parts, steps + 1) how many it has run before that step
     "scratch",
     "scratch_bytes",  # of one part
-    "sums",
-    "sums_bytes",  # of one part
+    "sums",  # addresses of each part's
     "barrier",  # a counter where a team meets
 )
 

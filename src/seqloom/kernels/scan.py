@@ -170,9 +170,11 @@ class Fused:
             ],
         )
 
-    def _parameter_gradients(self, sums: Tensor, layout: Layout) -> dict[str, Tensor]:
-        """Gradients from what the parts have summed up: (parts, layout.sum)."""
-        total = sums.sum(dim=0) if len(sums) > 1 else sums[0]
+    def _parameter_gradients(self, sums: list[Tensor], layout: Layout) -> dict[str, Tensor]:
+        """Gradients from what the parts have summed up, which becomes their memory."""
+        total = sums[0]
+        for other in sums[1:]:
+            total += other[: layout.sum]
         found = {name: total[offset : offset + size] for name, offset, size in self.plan.columns}
         for deferred, start in zip(self.plan.deferred, layout.sums, strict=True):
             rows, columns = deferred.left.size, deferred.right.size
@@ -195,12 +197,14 @@ class Fused:
         table = _Table(work.arguments)
         with ExitStack() as stack:
             scratch = stack.enter_context(borrow(work.parts * size, x))
-            sums = fresh(x, work.parts, layout.sum)
+            sums = [fresh(x, layout.sum)]
+            sums += [stack.enter_context(borrow(layout.sum, x)) for _ in range(work.parts - 1)]
+            places = (ctypes.c_int64 * work.parts)(*[tensor.data_ptr() for tensor in sums])
             meeting = ctypes.c_int64(0)
             table["barrier"] = ctypes.addressof(meeting)
             table["chunk"] = chunk
             table["scratch"], table["scratch_bytes"] = scratch.data_ptr(), size * x.element_size()
-            table["sums"], table["sums_bytes"] = sums.data_ptr(), layout.sum * x.element_size()
+            table["sums"] = ctypes.addressof(places)
             table.tensors(tensors)
             table.tensors({f"parameter {name}": tensor for name, tensor in named.items()})
             if self.plan.linear:
@@ -219,7 +223,8 @@ class Fused:
                 else:
                     threads.run(kernel.address, ctypes.addressof(values), work.parts)
             else:
-                sums.zero_()
+                for tensor in sums:
+                    tensor.zero_()
             return self._parameter_gradients(sums, layout) if kind == "backward" else {}
 
     def _matrices(self, kind: str, work: Work, table: "_Table", weights: dict[str, Tensor], stack: ExitStack) -> None:
