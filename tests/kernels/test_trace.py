@@ -103,7 +103,7 @@ REASONS: dict[Step, str] = {
     reads_a_value: "_local_scalar_dense",
     branches: "aten.all|_local_scalar_dense|is_nonzero",
     views_three_dimensions: "shape|dimensions",
-    adds_a_dimension: "3 dimensions",
+    adds_a_dimension: r"3 dimensions|shape \(3, 4, 4\)",
     draws: "rand_like",
     drops: "empty_like|native_dropout|bernoulli",
     changes_a_view: "seen as another",

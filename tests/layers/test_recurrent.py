@@ -4,7 +4,7 @@ import copy
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -274,6 +274,21 @@ def test_double_precision_is_double() -> None:
     wanted, _ = layer(x)
     assert found.dtype == state.memory.dtype == torch.float64
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-13)
+
+
+def test_making_a_kernel_leaves_the_parameters_that_other_threads_use() -> None:
+    seen: list[object] = []
+
+    class Watched(LSTM):
+        def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+            seen.append(layer.cell.get_submodule("recurrent").weight)
+            return super().step(projected, state)
+
+    layer = Recurrent(Watched(INPUT, HIDDEN))
+    original = layer.get_parameter("cell.recurrent.weight")
+    assert layer.path == "fused"
+    assert seen
+    assert all(weight is original for weight in seen)
 
 
 def test_a_layer_works_in_a_second_thread() -> None:
