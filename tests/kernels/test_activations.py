@@ -64,6 +64,7 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "less": lambda z, x: torch.where(z < 0.5, z, x),
     "not less": lambda z, x: torch.where(z >= x, z, 2 * x),
     "not greater": lambda z, x: torch.where(z <= 0.5, z, x),
+    "times a condition": lambda z, x: z * (x > 0),
     "equal": lambda z, x: torch.where(x == 0.5, z, x),
     "either": lambda z, x: torch.where((z > 1) | (x < 0), z, x),
     "both": lambda z, x: torch.where((z > -1) & (x < 0), z, x),

@@ -3,7 +3,7 @@
 import copy
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -264,6 +264,70 @@ def test_a_parameter_that_is_replaced_is_seen() -> None:
     found, _ = layer(x)
     layer.fused = False
     torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+
+
+def double(module: nn.Module, arguments: object, result: Tensor) -> Tensor:
+    return 2 * result
+
+
+def change_the_rate(cell: Zoneout) -> None:
+    cell.rate = 0.9
+
+
+def replace_a_part(cell: Zoneout) -> None:
+    cell.cell.input = projection(INPUT, HIDDEN, blocks=4).double()
+
+
+def replace_the_cell_inside(cell: Zoneout) -> None:
+    cell.cell = LSTM(INPUT, HIDDEN).double()
+
+
+def hook_the_projection(cell: Zoneout) -> None:
+    cell.cell.input.register_forward_hook(double)
+
+
+def hook_the_product(cell: Zoneout) -> None:
+    cell.cell.get_submodule("recurrent").register_forward_hook(double)
+
+
+@pytest.mark.parametrize(
+    "change", [change_the_rate, replace_a_part, replace_the_cell_inside, hook_the_projection, hook_the_product]
+)
+def test_what_changes_after_the_first_call_is_seen(change: Callable[[Zoneout], None]) -> None:
+    cell = Zoneout(LSTM(INPUT, HIDDEN), 0.3)
+    layer = Recurrent(cell).eval()
+    shake(layer)
+    x = noise(2, 4, INPUT)
+    before, _ = layer(x)
+    change(cell)
+    found, _ = layer(x)
+    layer.fused = False
+    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+    assert not torch.allclose(found, before)
+
+
+def test_hooks_of_the_projection_are_called() -> None:
+    layer = made()
+    hook_the_projection(Zoneout(layer.cell, 0.3))
+    x = noise(2, 4, INPUT)
+    found, _ = layer(x)
+    layer.fused = False
+    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+
+
+def test_parts_that_do_not_train_draw_no_noise() -> None:
+    inside = RecurrentDropout(GRU(INPUT, HIDDEN), 0.4)
+    layer = Recurrent(Zoneout(inside, 0.3)).train()
+    shake(layer)
+    x = noise(2, 4, INPUT)
+    for training in (True, False, True):
+        inside.train(training)
+        torch.manual_seed(1)
+        found, _ = layer(x)
+        layer.fused = False
+        torch.manual_seed(1)
+        torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+        layer.fused = True
 
 
 def test_double_precision_is_double() -> None:
