@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 
-from seqloom.bench import recurrent
+from seqloom import cells
+from seqloom.bench import process, recurrent
 from seqloom.bench.measure import Result
+from seqloom.layers.recurrent import Recurrent
 
 KEYS = {"case", "unit", "threads", "ours", "peer", "peer_name", "ratio", "goal", "limit"}
 
@@ -15,7 +17,7 @@ KEYS = {"case", "unit", "threads", "ours", "peer", "peer_name", "ratio", "goal",
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "QUICK", ((3, 2, 4, 5), (2, 1, 4, 5)))
     monkeypatch.setattr(recurrent, "peak", lambda threads: 1e9 * threads)
-    monkeypatch.setattr(recurrent, "_child", lambda *_, **__: 0.25)
+    monkeypatch.setattr(process, "child", lambda *_, **__: 0.25)
 
 
 @pytest.mark.usefixtures("small")
@@ -23,15 +25,15 @@ def test_json_has_the_agreed_keys_and_every_comparison(capsys: pytest.CaptureFix
     recurrent.main(quick=True, json=True)
     results = json.loads(capsys.readouterr().out)
     assert all(result.keys() >= KEYS for result in results)
-    cases = {(result["case"], result["peer_name"], result["threads"]) for result in results}
+    found = {(result["case"], result["peer_name"], result["threads"]) for result in results}
     for threads in (1, 2):
         for cell, peer in (("LSTM", "nn.LSTM"), ("GRU", "nn.GRU"), ("Elman", "nn.RNN")):
             for kind in ("training", "inference"):
-                assert (f"{cell} {kind} (3, 2, 4, 5)", peer, threads) in cases
-                assert (f"geometric mean: {cell} {kind}", peer, threads) in cases
+                assert (f"{cell} {kind} (3, 2, 4, 5)", peer, threads) in found
+                assert (f"geometric mean: {cell} {kind}", peer, threads) in found
         for cell in recurrent.VARIANTS:
-            assert (f"geometric mean: {cell} training", "our LSTM", threads) in cases
-    assert ("LSTM first use, warm cache", "the goal", 1) in cases
+            assert (f"geometric mean: {cell} training", "our LSTM", threads) in found
+    assert ("LSTM first use, warm cache", "the goal", 1) in found
     for result in results:
         better = result["ours"] / result["peer"] if result["unit"] in ("steps/s", "times as fast") else None
         expected = better if better is not None else result["peer"] / result["ours"]
@@ -58,7 +60,7 @@ def test_limit_counts_all_products() -> None:
 
 def test_python_loop_equals_our_peephole_lstm() -> None:
     loop = recurrent.PeepholeLoop(3, 5)
-    layer = recurrent.Recurrent(recurrent.cells.Peephole(3, 5))
+    layer = Recurrent(cells.Peephole(3, 5))
     with torch.no_grad():
         loop.peepholes.normal_()
         cell = layer.cell
@@ -72,7 +74,7 @@ def test_python_loop_equals_our_peephole_lstm() -> None:
 
 
 def test_user_written_cell_is_fused() -> None:
-    assert recurrent.Recurrent(recurrent.UserWritten(3, 5)).path == "fused"
+    assert Recurrent(recurrent.UserWritten(3, 5)).path == "fused"
 
 
 def test_description_names_case_ratio_and_limit() -> None:

@@ -116,8 +116,8 @@ def test_without_a_wish_it_is_where_the_system_wants_it(monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert machine.cache_folder() == Path("/elsewhere/seqloom/kernels")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
-    monkeypatch.setenv("HOME", "/home/someone")
-    assert machine.cache_folder() == Path("/home/someone/.cache/seqloom/kernels")
+    monkeypatch.setenv("HOME", "/someone")
+    assert machine.cache_folder() == Path("/someone/.cache/seqloom/kernels")
 
 
 def test_code_may_call_functions_by_address(folder: Path) -> None:

@@ -2,9 +2,6 @@
 
 import json as encoder
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
@@ -14,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import cells, terminal
+from seqloom.bench import process
 from seqloom.bench.measure import Contestant, Result, Timing, compare_times, summarise, take_turns
 from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.info import collect
@@ -137,8 +135,8 @@ def measure(*, quick: bool) -> Iterator[Result]:
         yield _single_steps(count, repetitions)
     if not quick:
         for shape in (SHAPES[1], LONG):
-            yield _memory(shape)
-    yield from _first_use()
+            yield process.memory(shape)
+    yield from process.first_use()
 
 
 # -- layers
@@ -301,87 +299,3 @@ def _single_steps(threads: int, repetitions: int) -> Result:
         ours_best=rates["ours"].minimum,
         peer_best=rates["peer"].minimum,
     )
-
-
-# -- in processes of their own
-
-MEMORY = """
-import resource, sys, torch
-from torch import nn
-torch.set_num_threads(2)
-time, batch, input_size, hidden_size = map(int, sys.argv[2:])
-if sys.argv[1] == "ours":
-    from seqloom.cells import LSTM
-    from seqloom.layers.recurrent import Recurrent
-    layer, shape = Recurrent(LSTM(input_size, hidden_size)), (batch, time)
-else:
-    layer, shape = nn.LSTM(input_size, hidden_size), (time, batch)
-x = torch.randn(*shape, input_size, requires_grad=True)
-weight = torch.randn(*shape, hidden_size)
-layer(x[:2, :2])[0].sum().backward()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for _ in range(5):
-    layer(x)[0].backward(weight)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
-"""
-
-FIRST_USE = """
-import sys, time, torch
-from torch import nn
-torch.set_num_threads(1)
-x = torch.randn(8, 10, 32)
-nn.LSTM(32, 64)(x)[0].sum().backward()
-start = time.perf_counter()
-from seqloom import cells
-from seqloom.layers.recurrent import Recurrent
-Recurrent(getattr(cells, sys.argv[1])(32, 64))(x)[0].sum().backward()
-print(time.perf_counter() - start)
-"""
-
-
-def _child(program: str, *arguments: object, cache_folder: str | None = None) -> float:
-    """The number that a program prints, run in a process of its own."""
-    environment = dict(os.environ) | ({"SEQLOOM_CACHE": cache_folder} if cache_folder else {})
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
-    return float(done.stdout)
-
-
-def _memory(shape: Shape) -> Result:
-    """How much memory training adds at its peak."""
-    ours, peer = _child(MEMORY, "ours", *shape), _child(MEMORY, "nn.LSTM", *shape)
-    return Result(
-        case=f"LSTM training memory {shape}",
-        unit="MB",
-        threads=2,
-        ours=ours,
-        peer=peer,
-        peer_name="nn.LSTM",
-        ratio=peer / ours,
-        goal=1 / 1.1,
-        limit=None,
-        ours_best=ours,
-        peer_best=peer,
-    )
-
-
-def _first_use() -> Iterator[Result]:
-    """Seconds from the import of the library to the first gradient: all kernels compiled, or found on disk."""
-    for name in ("LSTM", "LayerNormLSTM"):
-        with tempfile.TemporaryDirectory() as folder:
-            for kind, goal in (("empty", 5.0), ("warm", 0.3)):
-                runs = [_child(FIRST_USE, name, cache_folder=folder) for _ in range(1 if kind == "empty" else 5)]
-                found = sorted(runs)[len(runs) // 2]
-                yield Result(
-                    case=f"{name} first use, {kind} cache",
-                    unit="s",
-                    threads=1,
-                    ours=found,
-                    peer=goal,
-                    peer_name="the goal",
-                    ratio=goal / found,
-                    goal=1.0,
-                    limit=None,
-                    ours_best=min(runs),
-                    peer_best=goal,
-                )

@@ -62,6 +62,11 @@ class Cell(nn.Module, ABC):
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name != "training":
+            vars(self)["changes"] = vars(self).get("changes", 0) + 1
+
 
 def projection(input_size: int, hidden_size: int, *, blocks: int, bias: bool = True) -> nn.Linear:
     """W x + b for ``blocks`` gates at once: Glorot-uniform for each gate, biases zero."""

@@ -66,14 +66,25 @@ def _log1p(call: Call, x: Any) -> Symbol:
 
 @rule("pow")
 def _pow(call: Call, x: Any, exponent: Any) -> Symbol:
-    if exponent == 0.5:
-        return call.on("sqrt", x)
-    if not isinstance(exponent, int | float) or exponent != int(exponent) or not 1 <= abs(exponent) <= 8:
+    if not isinstance(exponent, int | float) or exponent * 2 != int(exponent * 2) or abs(exponent) > 8:
         raise Unfusable(f"power {exponent}")
-    result: Any = x
-    for _ in range(int(abs(exponent)) - 1):
+    result = call.symbol(1.0)
+    for _ in range(int(abs(exponent))):
         result = call.on("mul", result, x)
-    return call.on("div", 1.0, result) if exponent < 0 else call.on("add", result, 0.0)
+    if exponent != int(exponent):
+        result = call.on("mul", result, call.on("sqrt", x))
+    return call.on("div", 1.0, result) if exponent < 0 else result
+
+
+@rule("lerp")
+def _lerp(call: Call, start: Any, end: Any, weight: Any) -> Symbol:
+    return call.on("add", start, call.on("mul", weight, call.on("sub", end, start)))
+
+
+@rule("addcmul")
+def _addcmul(call: Call, x: Any, left: Any, right: Any, *, value: float = 1) -> Symbol:
+    product = call.on("mul", left, right)
+    return call.on("add", x, product if value == 1 else call.on("mul", product, value))
 
 
 @rule("sgn", "sign")
@@ -124,10 +135,20 @@ def _or(call: Call, x: Any, y: Any) -> Symbol:
 
 @rule("logical_and", "bitwise_and")
 def _and(call: Call, x: Any, y: Any) -> Symbol:
-    return call.on("select", x, y, x)
+    return call.on("and", x, y)
 
 
-@rule("clamp", "clamp_min", "hardtanh")
+@rule("logical_not", "bitwise_not")
+def _not(call: Call, x: Any) -> Symbol:
+    return call.on("not", x)
+
+
+@rule("ne")
+def _ne(call: Call, x: Any, y: Any) -> Symbol:
+    return call.on("not", call.on("equal", x, y))
+
+
+@rule("clamp", "clamp_min")
 def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Symbol:
     bounded = call.symbol(x) if low is None else call.on("max", x, low)
     return bounded if high is None else call.on("min", bounded, high)
@@ -136,6 +157,17 @@ def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Symbol:
 @rule("clamp_max")
 def _clamp_max(call: Call, x: Any, high: Any) -> Symbol:
     return call.on("min", x, high)
+
+
+@rule("hardtanh")
+def _hardtanh(call: Call, x: Any, low: float = -1, high: float = 1) -> Symbol:
+    return call.on("min", call.on("max", x, low), high)
+
+
+@rule("hardtanh_backward")
+def _hardtanh_backward(call: Call, gradient: Any, x: Any, low: float, high: float) -> Symbol:
+    inside = call.on("and", call.on("less", low, x), call.on("less", x, high))
+    return call.on("select", inside, gradient, 0.0)
 
 
 @rule("relu")

@@ -226,7 +226,7 @@ class Elements:
                 value = self.builder.select(self.emitter.mask(lanes), value, self._neutral(node))
             both = (total, value)
             updated.append(
-                self.builder.fadd(*both) if node.operation == "sum" else mathematics.at_least(self.emitter, *both)
+                self.builder.fadd(*both) if node.operation == "sum" else mathematics.maximum(self.emitter, *both)
             )
         return updated
 
@@ -250,6 +250,10 @@ class Elements:
                 return builder.fcmp_ordered("==", *operands)
             case "or":
                 return builder.or_(*operands)
+            case "and":
+                return builder.and_(*operands)
+            case "not":
+                return builder.not_(*operands)
             case "select":
                 return builder.select(*operands)
             case "max":

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 LEAVES = ("constant", "parameter", "projected", "state", "following", "saved", "product", "cotangent")
 HEAVY = ("exp", "expm1", "log", "tanh", "sigmoid", "sqrt", "div")
-COMPARISONS = ("less", "equal")
+CONDITIONS = ("less", "equal", "and", "or", "not")
 REDUCTIONS = ("sum", "largest")
 
 

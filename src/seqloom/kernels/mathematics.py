@@ -9,6 +9,9 @@ from llvmlite import ir
 
 from seqloom.kernels.emit import Emitter, Value
 
+LOG_2_REST = 2.3190468138462996e-17
+"""ln 2 less the double that is nearest to it."""
+
 
 def _limits(emit: Emitter) -> tuple[float, float]:
     """Where exp is still a normal number."""
@@ -36,7 +39,7 @@ def _clamp(emit: Emitter, x: Value, low: float, high: float) -> Value:
 
 
 def _reduce(emit: Emitter, x: Value) -> tuple[Value, Value]:
-    """(exp r − 1, 2ⁿ) of a clamped x."""
+    """(exp r − 1, n) of a clamped x."""
     builder = emit.builder
     single = emit.bits == 32
     # Adding this constant leaves n in the low bits.
@@ -45,7 +48,7 @@ def _reduce(emit: Emitter, x: Value) -> tuple[Value, Value]:
     n = builder.fsub(shifted, shift)
     # ln 2 in two parts, the first with so few bits that its product with n is exact.
     high = math.ldexp(round(math.ldexp(math.log(2), 15 if single else 32)), -15 if single else -32)
-    low = math.log(2) - high if single else 1.0 / math.log2(math.e) - high
+    low = math.log(2) - high + (0.0 if single else LOG_2_REST)
     r = emit.intrinsic("fma", n, emit.splat(-high), x)
     r = emit.intrinsic("fma", n, emit.splat(-low), r)
     degree = 7 if single else 13
@@ -54,34 +57,43 @@ def _reduce(emit: Emitter, x: Value) -> tuple[Value, Value]:
         series = emit.intrinsic("fma", series, r, emit.splat(1 / math.factorial(power)))
     whole = ir.VectorType(ir.IntType(emit.bits), emit.lanes)
     bits = builder.bitcast(shifted, whole)
-    bias = ir.Constant(whole, [127 if single else 1023] * emit.lanes)
-    places = ir.Constant(whole, [23 if single else 52] * emit.lanes)
-    scale = builder.bitcast(builder.shl(builder.add(bits, bias), places), emit.vector)
-    return builder.fmul(series, r), scale
+    return builder.fmul(series, r), builder.sub(bits, builder.bitcast(shift, whole))
+
+
+def _power(emit: Emitter, n: Value) -> Value:
+    """2ⁿ of whole numbers, by their place in the bits of the result."""
+    single = emit.bits == 32
+    bias = ir.Constant(n.type, [127 if single else 1023] * emit.lanes)
+    places = ir.Constant(n.type, [23 if single else 52] * emit.lanes)
+    return emit.builder.bitcast(emit.builder.shl(emit.builder.add(n, bias), places), emit.vector)
 
 
 def exp(emit: Emitter, x: Value) -> Value:
-    low, high = _limits(emit)
-    small, scale = _reduce(emit, _clamp(emit, x, low, high))
-    value = emit.intrinsic("fma", small, scale, scale)
+    """2ⁿ exp r, with 2ⁿ in two factors, so that it runs over to infinity and out to zero as it should."""
     builder = emit.builder
-    value = builder.select(builder.fcmp_ordered(">", x, emit.splat(high)), emit.splat(math.inf), value)
-    return builder.select(builder.fcmp_ordered("<", x, emit.splat(low)), emit.splat(0.0), value)
+    low, high = (-104.0, 89.0) if emit.bits == 32 else (-746.0, 710.0)
+    small, n = _reduce(emit, _clamp(emit, x, low, high))
+    half = builder.ashr(n, ir.Constant(n.type, [1] * emit.lanes))
+    value = builder.fmul(builder.fadd(small, emit.splat(1.0)), _power(emit, half))
+    return builder.fmul(value, _power(emit, builder.sub(n, half)))
 
 
 def expm1(emit: Emitter, x: Value) -> Value:
     builder = emit.builder
-    low, high = _limits(emit)
-    small, scale = _reduce(emit, _clamp(emit, x, low, high))
-    value = emit.intrinsic("fma", small, scale, builder.fsub(scale, emit.splat(1.0)))
-    return builder.select(builder.fcmp_ordered(">", x, emit.splat(high)), emit.splat(math.inf), value)
+    one = emit.splat(1.0)
+    small, n = _reduce(emit, _clamp(emit, x, _limits(emit)[0], 2.0))
+    scale = _power(emit, n)
+    near = emit.intrinsic("fma", small, scale, builder.fsub(scale, one))
+    far = builder.fsub(exp(emit, x), one)
+    return builder.select(builder.fcmp_ordered(">", x, one), far, near)
 
 
 def sigmoid(emit: Emitter, x: Value) -> Value:
     """1 / (1 + exp −x)."""
     low, high = _limits(emit)
     one = emit.splat(1.0)
-    small, scale = _reduce(emit, _clamp(emit, emit.builder.fneg(x), low, high))
+    small, n = _reduce(emit, _clamp(emit, emit.builder.fneg(x), low, high))
+    scale = _power(emit, n)
     return emit.builder.fdiv(one, emit.builder.fadd(one, emit.intrinsic("fma", small, scale, scale)))
 
 
@@ -89,7 +101,8 @@ def tanh(emit: Emitter, x: Value) -> Value:
     """t / (t + 2) with t = exp 2x − 1, exact to the last places near zero too."""
     builder = emit.builder
     bound = 20.0 if emit.bits == 32 else 40.0
-    small, scale = _reduce(emit, _clamp(emit, builder.fadd(x, x), -bound, bound))
+    small, n = _reduce(emit, _clamp(emit, builder.fadd(x, x), -bound, bound))
+    scale = _power(emit, n)
     t = emit.intrinsic("fma", small, scale, builder.fsub(scale, emit.splat(1.0)))
     return builder.fdiv(t, builder.fadd(t, emit.splat(2.0)))
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seqloom.kernels.expression import COMPARISONS, LEAVES, REDUCTIONS, Graph, Node, Row, Segment, visit, width
+from seqloom.kernels.expression import CONDITIONS, LEAVES, REDUCTIONS, Graph, Node, Row, Segment, visit, width
 from seqloom.kernels.schedule import Moments, Place, Schedule, direct, offsets, schedule
 from seqloom.kernels.symbols import Column, Outer, Program
 
@@ -268,7 +268,7 @@ def _kept(program: Program, forward_products: set[int]) -> list[Node]:
     def provide(node: Node) -> None:
         if cheap(node):
             return
-        if node.operation in (*COMPARISONS, "or"):
+        if node.operation in CONDITIONS:
             for argument in node.arguments:
                 provide(argument)
             return

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.kernels.expression import Graph, Row, Segment, width
+from seqloom.kernels.expression import CONDITIONS, Graph, Row, Segment, width
 from seqloom.kernels.symbols import Column, Matrix, Outer, Product, Program, Rows, Symbol, Turned, Unfusable
 
 RULES: dict[str, Callable[..., Any]] = {}
@@ -32,6 +32,9 @@ class Call:
     def on(self, operation: str, *values: Any) -> Symbol:
         """An operation on elements. Sums over the batch stay sums: linear operations move inside of them."""
         symbols = [value if isinstance(value, Symbol) else self.symbol(value) for value in values]
+        if operation not in CONDITIONS:
+            first = int(operation == "select")  # a condition by itself
+            symbols[first:] = [self._numbers(symbol) for symbol in symbols[first:]]
         if any(isinstance(symbol, Column) for symbol in symbols):
             return self._linear(operation, symbols)
         if operation == "add" and all(isinstance(symbol, Outer) for symbol in symbols):
@@ -44,6 +47,17 @@ class Call:
         if len(widths) > 1:
             raise Unfusable(f"{operation} of rows of different widths: {sorted(widths)}")
         return Rows(self.graph.elementwise(operation, *[symbol.row for symbol in rows]), uniform=uniform)
+
+    def _numbers(self, symbol: Symbol) -> Symbol:
+        """Conditions as ones and zeros."""
+        if not isinstance(symbol, Rows) or not any(node.operation in CONDITIONS for node, _ in symbol.row):
+            return symbol
+        one, zero = self.graph.constant(1), self.graph.constant(0)
+        row = []
+        for node, size in symbol.row:
+            condition = node.operation in CONDITIONS
+            row.append(Segment(self.graph.apply("select", node, one, zero) if condition else node, size))
+        return Rows(tuple(row), symbol.uniform)
 
     def _linear(self, operation: str, symbols: Sequence[Symbol]) -> Symbol:
         sums = [isinstance(symbol, Column) for symbol in symbols]
@@ -70,7 +84,7 @@ class Call:
 
     def total(self, value: Any, operation: str = "sum") -> Rows:
         """Reduce each row to one number."""
-        symbol = self.rows(value)
+        symbol = self.rows(self._numbers(self.rows(value)))
         parts = []
         for node, size in symbol.row:
             whole = node if node.width == size else self.graph.apply("mul", node, self.graph.constant(size))
@@ -93,6 +107,13 @@ def rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return function
 
     return register
+
+
+@rule("_to_copy")
+def _to(call: Call, x: Tensor, **_: Any) -> Symbol:
+    if not call.result.is_floating_point():
+        raise Unfusable(f"numbers of {call.result.dtype}")
+    return call.on("add", x, 0.0)
 
 
 @rule("detach", "alias", "clone", "contiguous", "lift_fresh")

@@ -1,5 +1,6 @@
 """A cell run over time: masks, direction, state in and state out, by the fused kernel or by the plain loop."""
 
+import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,6 +13,9 @@ from seqloom import state as states
 from seqloom.cells.cell import Cell
 from seqloom.kernels.scan import Fused, Unfusable, fuse
 from seqloom.layers.layer import Layer, check_input, untraced
+
+KEPT = 8
+"""Kernels of one layer: one for each floating type and mode, and some more while its cell is being changed."""
 
 
 class Recurrent(Layer):
@@ -65,10 +69,14 @@ class Recurrent(Layer):
             return "inside of torch.autocast"
         if torch._C._functorch.maybe_current_level() is not None:
             return "inside of a torch.func transformation"
-        key = x.dtype, self.cell.training
+        key = x.dtype, _fingerprint(self.cell)
         if key not in self._kernels:
+            if len(self._kernels) >= KEPT:
+                self._kernels.clear()
             try:
-                self._kernels[key] = self._fuse(x)
+                # To look at a cell draws no random numbers.
+                with torch.random.fork_rng(devices=[]):
+                    self._kernels[key] = self._fuse(x)
             except Unfusable as reason:
                 self._kernels[key] = str(reason)
                 name = type(self.cell).__name__
@@ -80,13 +88,14 @@ class Recurrent(Layer):
         parameters = dict(cell.named_parameters())
         paths = {name: name.rpartition(".") for name in parameters}
         self._owners = {name: (cell.get_submodule(path), own) for name, (path, _, own) in paths.items()}
-        linear = cell.input if type(cell).project is Cell.project else None
-        bias = getattr(linear, "bias", None)
+        linear = type(cell).project is Cell.project and type(cell.input) is nn.Linear and not _hooks(cell.input)
+        # While a copy's parameters are replaced by tracked ones, other threads may go on with the cell itself.
+        copied = copy.deepcopy(cell)
 
         def step(parameters: Mapping[str, Tensor], moment: Tensor, fields: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            if type(linear) is nn.Linear and bias is not None:
+            if linear and "input.bias" in parameters:
                 moment = moment + parameters["input.bias"]
-            following, _ = functional_call(cell, dict(parameters), (moment, cell.State(*fields)))
+            following, _ = functional_call(copied, dict(parameters), (moment, cell.State(*fields)))
             return tuple(following)
 
         with torch.no_grad():
@@ -96,18 +105,39 @@ class Recurrent(Layer):
             parameters,
             projected=projected,
             state=self._sizes,
-            linear="input.weight" if type(linear) is nn.Linear else None,
+            linear="input.weight" if linear else None,
         )
 
     @property
     def path(self) -> str:
         """``fused``, or ``loop: `` and the reason why the cell's steps run one by one in Python."""
-        kernel = self._kernel(next(self.cell.parameters()))
+        try:
+            kernel = self._kernel(next(self.cell.parameters()))
+        except AttributeError as error:  # which a property must not raise: torch would say that there is no `path`
+            raise RuntimeError(f"{type(self.cell).__name__}.step failed: {error}") from error
         return f"loop: {kernel}" if isinstance(kernel, str) else "fused"
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled code is not part of a layer: it is made again where it is needed."""
         return {**self.__dict__, "_kernels": {}, "_owners": {}}
+
+
+def _hooks(module: nn.Module) -> int:
+    return sum(len(vars(module)[name]) for name in ("_forward_hooks", "_forward_pre_hooks"))
+
+
+def _fingerprint(cell: Cell) -> tuple[object, ...]:
+    """What a kernel depends on besides the values of parameters: it changes whenever a part of the cell is changed."""
+    return tuple(
+        (
+            id(module),
+            module.training,
+            _hooks(module),
+            vars(module).get("changes"),
+            sum(parameter is not None for parameter in vars(module)["_parameters"].values()),
+        )
+        for module in cell.modules()
+    )
 
 
 def loop(
