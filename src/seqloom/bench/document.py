@@ -1,9 +1,13 @@
-"""docs/benchmarks.md, drawn from what ``seqloom bench … --json`` and ``seqloom info --json`` have printed."""
+"""docs/benchmarks.md, drawn from what ``seqloom bench … --json`` has printed."""
 
 import json
+import sys
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from seqloom.info import collect
 
 Rows = list[dict[str, Any]]
 
@@ -71,11 +75,16 @@ def _best(result: dict[str, Any]) -> str:
     return f" (of at most {result['limit']:.2f})" if result["unit"] == "times as fast" and result["limit"] else ""
 
 
-def main(folder: Path, page: Path) -> None:
-    """Write the page."""
-    page.write_text(draw(folder))
+def remember(folder: Path) -> None:
+    """Note on what machine, and with which versions, the figures of a folder are measured."""
+    found = asdict(collect())
+    wanted = {name: found[name] for name in ("versions", "processor", "cores", "vector_bits")}
+    (folder / "environment.json").write_text(json.dumps(wanted, indent=1) + "\n")
 
 
 if __name__ == "__main__":
     docs = Path(__file__).parents[3] / "docs"
-    main(docs / "benchmarks", docs / "benchmarks.md")
+    if sys.argv[1:] == ["remember"]:
+        remember(docs / "benchmarks")
+    else:
+        (docs / "benchmarks.md").write_text(draw(docs / "benchmarks"))

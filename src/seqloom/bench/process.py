@@ -9,8 +9,17 @@ from collections.abc import Iterator
 from seqloom.bench.measure import Result
 
 MEMORY = """
-import resource, sys, torch
+import re, resource, sys, torch
+from pathlib import Path
 from torch import nn
+
+def peak():
+    # What getrusage says of a process may still be its parent's peak.
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
 torch.set_num_threads(2)
 time, batch, input_size, hidden_size = map(int, sys.argv[2:])
 if sys.argv[1] == "ours":
@@ -22,10 +31,10 @@ else:
 x = torch.randn(*shape, input_size, requires_grad=True)
 weight = torch.randn(*shape, hidden_size)
 layer(x[:2, :2])[0].sum().backward()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 for _ in range(5):
     layer(x)[0].backward(weight)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(peak() - before)
 """
 
 FIRST_USE = """
