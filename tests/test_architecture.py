@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "terminal": set(),
     "cells": {"state"},
     "layers": {"cells", "kernels", "state"},
+    "insight": {"layers"},
     "lab": {"layers", "cells"},
     "info": {"layers", "kernels", "seqloom"},
     "bench": {"layers", "cells", "kernels", "info", "terminal", "seqloom"},

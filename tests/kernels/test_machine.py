@@ -1,5 +1,6 @@
 import ctypes
 import hashlib
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -137,3 +138,16 @@ define void @answer(i64 %number) {
     (function,) = machine.load("machine: calls", lambda: text, ("answer",), outside=address)
     machine.function(function, ctypes.c_int64)(21)
     assert called == [42]
+
+
+def test_files_that_were_not_used_for_longest_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "LIMIT", 4)
+    for number in range(4):
+        answer(f"machine: file {number}", Source())
+    oldest, *_ = files = sorted(folder.iterdir())
+    for age, file in enumerate(files):
+        os.utime(file, (1000 - age, 1000 - age))
+    os.utime(oldest, (2000, 2000))
+    answer("machine: one more", Source())
+    assert len(list(folder.iterdir())) == 2
+    assert oldest.exists()

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -91,6 +92,10 @@ def _compile(text: str) -> bytes:
     return code
 
 
+LIMIT = 2000
+"""Files in the cache; those that were not used for longest are removed."""
+
+
 def _keep(path: Path, code: bytes) -> None:
     """Write the file whole or not at all; a cache that cannot be written costs time, not correctness."""
     try:
@@ -102,8 +107,17 @@ def _keep(path: Path, code: bytes) -> None:
                 Path(file.name).replace(path)
             except OSError:
                 Path(file.name).unlink()
+        _prune(path.parent)
     except OSError:
         return
+
+
+def _prune(folder: Path) -> None:
+    files = list(folder.glob("*.o"))
+    if len(files) > LIMIT:
+        files.sort(key=lambda file: file.stat().st_mtime)
+        for file in files[: -LIMIT // 2]:
+            file.unlink(missing_ok=True)
 
 
 def _kept(path: Path) -> bytes | None:
@@ -112,6 +126,8 @@ def _kept(path: Path) -> bytes | None:
         content = path.read_bytes()
     except OSError:
         return None
+    with suppress(OSError):
+        os.utime(path)  # used just now
     return content[32:] if hashlib.sha256(content[32:]).digest() == content[:32] else None
 
 

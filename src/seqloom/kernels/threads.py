@@ -5,6 +5,7 @@ The threads are those of torch's own OpenMP library where it has one, so that th
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -142,7 +143,7 @@ def assembly() -> Assembly:
 
 def _address(name: str) -> int:
     """The address of a C function in torch's OpenMP library or in the C library; 0 if there is none."""
-    for library in (_library(), ctypes.CDLL(None)):
+    for library in (_library(), None if sys.platform == "win32" else ctypes.CDLL(None)):
         if library is not None and hasattr(library, name):
             return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     return 0

@@ -1,0 +1,89 @@
+"""Traces say what the layer computed, and looking changes nothing (law 7)."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import seqloom
+from seqloom import cells
+from seqloom.insight import trace
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = seqloom.recurrent("gru", 3, 5, layers=2, bidirectional=True)
+        self.head = nn.Linear(10, 2)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.encoder(x, mask=mask)[0])
+        return out
+
+
+def masked(*lengths: int) -> torch.Tensor:
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_states_are_the_outputs_and_gates_follow_the_equations(reverse: bool) -> None:
+    torch.manual_seed(1)
+    layer = seqloom.Recurrent(cells.LSTM(3, 5), reverse=reverse).double()
+    x, mask = torch.randn(3, 6, 3, dtype=torch.float64), masked(6, 2, 0)
+    (out, state), (found,) = trace(layer, x, mask)
+    # The kernel computes the output, the plain steps the trace: they agree to the last places.
+    torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-12)
+    i, f, z, o = (found.gates[name] for name in ("input", "forget", "candidate", "output"))
+    memory = found.states["memory"]
+    if reverse:
+        before = torch.cat([memory[:, 1:], torch.zeros_like(memory[:, :1])], dim=1)
+    else:
+        before = torch.cat([torch.zeros_like(memory[:, :1]), memory[:, :-1]], dim=1)
+    torch.testing.assert_close(memory, f * before + i * z, rtol=0, atol=1e-12)
+    torch.testing.assert_close(out, o * memory.tanh(), rtol=0, atol=1e-12)
+    assert found.gates["forget"][1, 2:].count_nonzero() == 0
+    torch.testing.assert_close(state.hidden[0], out[0, 0 if reverse else 5], rtol=0, atol=1e-12)
+
+
+def test_every_recurrent_layer_of_a_model_is_seen_in_order() -> None:
+    torch.manual_seed(2)
+    model, x, mask = Model(), torch.randn(2, 4, 3), masked(4, 3)
+    result, traces = trace(model, x, mask)
+    assert torch.equal(result, model(x, mask))
+    assert [each.name for each in traces] == [
+        f"encoder.layers.{index}.{way}" for index in (0, 1) for way in ("ahead", "back")
+    ]
+    assert list(traces[0].gates) == ["reset", "update", "candidate"]
+
+
+def test_looking_changes_nothing() -> None:
+    torch.manual_seed(3)
+    model = seqloom.recurrent("lstm", 3, 5, layers=2, dropout=0.3, zoneout=0.2, recurrent_dropout=0.2)
+    twin = copy.deepcopy(model)
+    x = torch.randn(2, 7, 3)
+    results = []
+    for each, look in ((model, True), (twin, False)):
+        torch.manual_seed(4)
+        outputs = [(trace(each, x)[0] if look else each(x))[0] for _ in range(3)]
+        outputs[-1].sum().backward()
+        results.append([*outputs, *[parameter.grad for parameter in each.parameters()], torch.rand(1)])
+    for seen, unseen in zip(*results, strict=True):
+        assert torch.equal(seen, unseen)
+
+
+def test_dropout_is_seen_as_it_was_drawn() -> None:
+    torch.manual_seed(5)
+    layer = seqloom.Recurrent(cells.Zoneout(cells.Elman(3, 5), 0.5))
+    (out, _), (found,) = trace(layer, torch.randn(2, 20, 3))
+    # Half of the values are carried over: another draw would not give the same output.
+    torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-6)
+
+
+def test_state_and_empty_sequences() -> None:
+    layer = seqloom.Recurrent(cells.GRU(3, 5))
+    _, state = layer(torch.randn(2, 4, 3))
+    (out, _), (found,) = trace(layer, torch.randn(2, 1, 3), state=state)
+    torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-6)
+    _, (found,) = trace(layer, torch.randn(2, 0, 3))
+    assert found.gates["reset"].shape == (2, 0, 5)
