@@ -58,8 +58,9 @@ def test_limit_counts_all_products() -> None:
     assert recurrent._operations(shape, 4, training=True) == 3 * one
 
 
-def test_python_loop_equals_our_peephole_lstm() -> None:
-    loop = recurrent.PeepholeLoop(3, 5)
+@pytest.mark.parametrize("careful", [False, True])
+def test_python_loop_equals_our_peephole_lstm(careful: bool) -> None:
+    loop = recurrent.PeepholeLoop(3, 5, careful=careful)
     layer = Recurrent(cells.Peephole(3, 5))
     with torch.no_grad():
         loop.peepholes.normal_()

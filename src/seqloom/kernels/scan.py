@@ -61,10 +61,20 @@ def fuse(
 class Kernel:
     """Compiled code, and what it wants."""
 
+    kind: str  # forward, training or backward
     address: int
-    arguments: tuple[str, ...]
+    positions: dict[str, int]  # of its arguments
     layout: Layout
     products: list[int]
+
+    def run(self, table: "_Table", work: Work) -> None:
+        """Do the work, with as many threads as it was shared out to."""
+        if not work.steps or not work.batch:
+            return
+        if work.members > 1:
+            threads.run_team(self.address, table.address, work.members)
+        else:
+            threads.run(self.address, table.address, work.parts)
 
 
 class Fused:
@@ -93,7 +103,11 @@ class Fused:
                 barrier=threads.assembly().barrier,
             )
             self._kernels[kind] = Kernel(
-                address, arguments(self.plan, kind), Layout(self.plan, kind, self.real), products(self.plan, kind)
+                kind=kind,
+                address=address,
+                positions={name: index for index, name in enumerate(arguments(self.plan, kind))},
+                layout=Layout(self.plan, kind, self.real),
+                products=products(self.plan, kind),
             )
         return self._kernels[kind]
 
@@ -128,7 +142,8 @@ class Fused:
         program = self.plan.program
         shape = work.steps, work.batch
         initial = [tensor.contiguous() for tensor in state]
-        final = [tensor.clone() for tensor in initial]  # rows without any step keep it
+        # Rows without any step keep their state.
+        final = [tensor.clone() if work.padded or not work.steps else torch.empty_like(tensor) for tensor in initial]
         out = _sequence(x, work, program.state[0])
         kept = []
         if kind == "training":
@@ -193,65 +208,58 @@ class Fused:
         layout = kernel.layout
         chunk = work.chunk(CHUNK[kind])
         size = layout.size(work.rows, chunk)
-        named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
-        table = _Table(work.arguments)
+        meeting = ctypes.c_int64(0)
+        table = _Table(kernel.positions)
+        table.update(work.arguments, chunk=chunk, barrier=ctypes.addressof(meeting))
         with ExitStack() as stack:
             scratch = stack.enter_context(borrow(work.parts * size, x))
+            table.update(scratch=scratch.data_ptr(), scratch_bytes=size * x.element_size())
+            named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
+            table.point(tensors)
+            table.point({f"parameter {name}": tensor for name, tensor in named.items()})
+            if self.plan.linear:
+                table.update(x=x.data_ptr(), x_time=x.stride(0), x_row=x.stride(1))
+            else:
+                table.point({"projected": x})
+            self._matrices(kernel, work, table, named, stack)
+            if kind != "backward":
+                kernel.run(table, work)
+                return {}
+            if "x_gradient" in tensors:
+                time, row, _ = tensors["x_gradient"].stride()
+                table.update(x_gradient_time=time, x_gradient_row=row)
             sums = [fresh(x, layout.sum)]
             sums += [stack.enter_context(borrow(layout.sum, x)) for _ in range(work.parts - 1)]
             places = (ctypes.c_int64 * work.parts)(*[tensor.data_ptr() for tensor in sums])
-            meeting = ctypes.c_int64(0)
-            table["barrier"] = ctypes.addressof(meeting)
-            table["chunk"] = chunk
-            table["scratch"], table["scratch_bytes"] = scratch.data_ptr(), size * x.element_size()
-            table["sums"] = ctypes.addressof(places)
-            table.tensors(tensors)
-            table.tensors({f"parameter {name}": tensor for name, tensor in named.items()})
-            if self.plan.linear:
-                table["x"], table["x_time"], table["x_row"] = x.data_ptr(), x.stride(0), x.stride(1)
-                gradient = tensors.get("x_gradient")
-                if gradient is not None:
-                    table["x_gradient_time"], table["x_gradient_row"] = gradient.stride(0), gradient.stride(1)
-            elif kind != "backward":
-                table["projected"] = x.data_ptr()
-            self._matrices(kind, work, table, named, stack)
+            table.update(sums=ctypes.addressof(places))
             if work.steps and work.batch:
-                names = kernel.arguments
-                values = (ctypes.c_int64 * len(names))(*[table.get(name, 0) for name in names])
-                if work.members > 1:
-                    threads.run_team(kernel.address, ctypes.addressof(values), work.members)
-                else:
-                    threads.run(kernel.address, ctypes.addressof(values), work.parts)
+                kernel.run(table, work)
             else:
-                for tensor in sums:
-                    tensor.zero_()
-            return self._parameter_gradients(sums, layout) if kind == "backward" else {}
+                sums = [tensor.zero_() for tensor in sums]
+            return self._parameter_gradients(sums, layout)
 
-    def _matrices(self, kind: str, work: Work, table: "_Table", weights: dict[str, Tensor], stack: ExitStack) -> None:
+    def _matrices(
+        self, kernel: Kernel, work: Work, table: "_Table", weights: dict[str, Tensor], stack: ExitStack
+    ) -> None:
         """Matrices as the kernel wants them: packed in panels, or as they are where that takes longer than it saves."""
-        program = self.plan.program
-        matrices = {}
-        for index in self.kernel(kind).products:
-            product = program.products[index]
-            weight = weights[product.matrix]
-            matrices[str(index)] = weight.t() if product.transposed else weight
+        chosen = [(str(index), self.plan.program.products[index]) for index in kernel.products]
+        matrices = {name: (weights[product.matrix], product.transposed) for name, product in chosen}
         if self.plan.linear:
-            weight = weights[self.plan.linear]
-            matrices["input"] = weight if kind == "backward" else weight.t()
-        few = kind == "forward" and work.steps * work.rows < FEW
-        if few and all(matrix.t().is_contiguous() for matrix in matrices.values()):
-            table["dot"] = 1
-            table.tensors({f"matrix {name}": matrix for name, matrix in matrices.items()})
+            matrices["input"] = weights[self.plan.linear], kernel.kind != "backward"
+        few = kernel.kind == "forward" and work.steps * work.rows < FEW
+        if few and all(transposed for _, transposed in matrices.values()):
+            table.update(dot=1)
+            table.point({f"matrix {name}": weight for name, (weight, _) in matrices.items()})
             return
-        for name, matrix in matrices.items():
-            narrow = kind == "backward" and matrix.shape[1] < gemm.lanes(self.real)
-            if narrow:
-                table.tensors({f"packed {name}": matrix.t().contiguous()})
+        for name, (weight, transposed) in matrices.items():
+            matrix = weight.t() if transposed else weight
+            if kernel.kind == "backward" and matrix.shape[1] < gemm.lanes(self.real):
+                table.point({f"packed {name}": matrix.t().contiguous()})
                 continue
             size = matrix.shape[0] * gemm.panels(self.real, matrix.shape[1]) * gemm.panel(self.real)
             packed = stack.enter_context(borrow(size, matrix))
             pack(matrix, packed, self.real)
-            table.tensors({f"packed {name}": packed})
+            table.point({f"packed {name}": packed})
 
 
 def pack(matrix: Tensor, packed: Tensor, real: str) -> None:
@@ -267,17 +275,30 @@ def _sequence(like: Tensor, work: Work, size: int) -> Tensor:
     return tensor.zero_() if work.padded else tensor
 
 
-class _Table(dict[str, int]):
-    """Arguments of a kernel by name. It keeps alive what it points to."""
+class _Table:
+    """The arguments of one call of a kernel. It keeps alive what it points to."""
 
-    def __init__(self, values: dict[str, int]) -> None:
-        super().__init__(values)
+    def __init__(self, positions: dict[str, int]) -> None:
+        self._positions = positions
+        self._values = (ctypes.c_int64 * len(positions))()
         self._alive: list[Tensor] = []
 
-    def tensors(self, named: dict[str, Tensor]) -> None:
-        for name, tensor in named.items():
-            self[name] = tensor.data_ptr()
-            self._alive.append(tensor)
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._values)
+
+    def update(self, known: Mapping[str, int] | None = None, **more: int) -> None:
+        """Set arguments by name."""
+        for name, value in (*(known or {}).items(), *more.items()):
+            self._values[self._positions[name]] = value
+
+    def point(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set arguments to the addresses of tensors; those that the kernel does not want are left out."""
+        for name, tensor in tensors.items():
+            position = self._positions.get(name)
+            if position is not None:
+                self._values[position] = tensor.data_ptr()
+                self._alive.append(tensor)
 
 
 def _numbered(name: str, tensors: list[Tensor], start: int = 0) -> dict[str, Tensor]:

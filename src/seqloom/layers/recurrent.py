@@ -34,6 +34,7 @@ class Recurrent(Layer):
         self._sizes = tuple(field.shape[1] for field in cell.start(1))
         self._kernels: dict[tuple[object, ...], Fused | str] = {}
         self._owners: dict[str, tuple[nn.Module, str]] = {}  # of each parameter its module, and its name there
+        self._parts: tuple[nn.Module, ...] = ()  # of the cell, with itself
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
@@ -69,7 +70,10 @@ class Recurrent(Layer):
             return "inside of torch.autocast"
         if torch._C._functorch.maybe_current_level() is not None:
             return "inside of a torch.func transformation"
-        key = x.dtype, _fingerprint(self.cell)
+        key: tuple[object, ...] = (x.dtype, *map(_mark, self._parts))
+        if key not in self._kernels:
+            self._parts = tuple(self.cell.modules())
+            key = (x.dtype, *map(_mark, self._parts))
         if key not in self._kernels:
             if len(self._kernels) >= KEPT:
                 self._kernels.clear()
@@ -88,24 +92,28 @@ class Recurrent(Layer):
         parameters = dict(cell.named_parameters())
         paths = {name: name.rpartition(".") for name in parameters}
         self._owners = {name: (cell.get_submodule(path), own) for name, (path, _, own) in paths.items()}
-        linear = type(cell).project is Cell.project and type(cell.input) is nn.Linear and not _hooks(cell.input)
+        linear, rest = _first_map(cell)
         # While a copy's parameters are replaced by tracked ones, other threads may go on with the cell itself.
-        copied = copy.deepcopy(cell)
+        whole = _FromProduct(copy.deepcopy(cell), rest)
 
         def step(parameters: Mapping[str, Tensor], moment: Tensor, fields: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            if linear and "input.bias" in parameters:
-                moment = moment + parameters["input.bias"]
-            following, _ = functional_call(copied, dict(parameters), (moment, cell.State(*fields)))
-            return tuple(following)
+            if linear and f"{linear}.bias" in parameters:
+                moment = moment + parameters[f"{linear}.bias"]
+            inside = {f"cell.{name}": parameter for name, parameter in parameters.items()}
+            following: tuple[Tensor, ...] = functional_call(whole, inside, (moment, cell.State(*fields)))
+            return following
 
-        with torch.no_grad():
-            projected = cell.project(x.new_zeros(1, 1, self.input_size)).shape[-1]
+        if linear:
+            projected = parameters[f"{linear}.weight"].shape[0]
+        else:
+            with torch.no_grad():
+                projected = cell.project(x.new_zeros(1, 1, self.input_size)).shape[-1]
         return fuse(
             step,
             parameters,
             projected=projected,
             state=self._sizes,
-            linear="input.weight" if linear else None,
+            linear=f"{linear}.weight" if linear else None,
         )
 
     @property
@@ -119,24 +127,50 @@ class Recurrent(Layer):
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled code is not part of a layer: it is made again where it is needed."""
-        return {**self.__dict__, "_kernels": {}, "_owners": {}}
+        return {**self.__dict__, "_kernels": {}, "_owners": {}, "_parts": ()}
+
+
+class _FromProduct(nn.Module):
+    """A step of a cell from the product of its input on: what follows the product in its projection belongs to it."""
+
+    def __init__(self, cell: Cell, rest: int | None) -> None:
+        super().__init__()
+        self.cell = cell
+        self.rest = rest  # parts of cell.input from this one on are applied here
+
+    def forward(self, moment: Tensor, state: Any) -> tuple[Tensor, ...]:
+        if self.rest is not None:
+            for part in list(self.cell.input.children())[self.rest :]:
+                moment = part(moment)
+        following, _ = self.cell.step(moment, state)
+        return tuple(following)
+
+
+def _first_map(cell: Cell) -> tuple[str | None, int | None]:
+    """The linear map that a cell's projection begins with, by name, and which part of a sequence comes after it."""
+    if type(cell).project is not Cell.project or _hooks(cell.input):
+        return None, None
+    if type(cell.input) is nn.Linear:
+        return "input", None
+    if type(cell.input) is nn.Sequential and type(cell.input[0]) is nn.Linear and not _hooks(cell.input[0]):
+        return "input.0", 1
+    return None, None
 
 
 def _hooks(module: nn.Module) -> int:
     return sum(len(vars(module)[name]) for name in ("_forward_hooks", "_forward_pre_hooks"))
 
 
-def _fingerprint(cell: Cell) -> tuple[object, ...]:
-    """What a kernel depends on besides the values of parameters: it changes whenever a part of the cell is changed."""
-    return tuple(
-        (
-            id(module),
-            module.training,
-            _hooks(module),
-            vars(module).get("changes"),
-            sum(parameter is not None for parameter in vars(module)["_parameters"].values()),
-        )
-        for module in cell.modules()
+def _mark(module: nn.Module) -> tuple[object, ...]:
+    """What a kernel depends on besides the values of parameters: it changes whenever the module is changed."""
+    own = vars(module)
+    return (
+        own["training"],
+        len(own["_forward_hooks"]),
+        len(own["_forward_pre_hooks"]),
+        own.get("changes"),
+        *[id(child) for child in own["_modules"].values()],
+        *[parameter is None for parameter in own["_parameters"].values()],
     )
 
 
