@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from seqloom.kernels import mathematics
 from seqloom.kernels.emit import Value, integer
-from seqloom.kernels.expression import REDUCTIONS, Node, visit
+from seqloom.kernels.expression import REDUCTIONS, Node
 from seqloom.kernels.memory import Block
 from seqloom.kernels.schedule import Place
 
@@ -66,8 +66,8 @@ class Elements:
 
     def _prepare(self, roots: Iterable[Node]) -> None:
         """Compute, before a loop, what is the same for all its elements."""
-        for node in visit(roots):
-            if node.width > 1 or node in self.single or not self._wanted(node, roots):
+        for node in self._needed(roots):
+            if node.width > 1 or node in self.single:
                 continue
             if node in self.scan.schedule.temporaries and self.scan.schedule.moments[node][0] != self.number:
                 place = Place("temporary", "", self.scan.schedule.temporaries[node])
@@ -79,11 +79,8 @@ class Elements:
             elif all(argument in self.single for argument in node.arguments) and node.operation not in REDUCTIONS:
                 self.single[node] = self._operate(node, [self.single[argument] for argument in node.arguments])
 
-    def _wanted(self, node: Node, roots: Iterable[Node]) -> bool:
-        """Not hidden behind a value that is loaded rather than computed."""
-        return node in self._needed(roots)
-
-    def _needed(self, roots: Iterable[Node]) -> set[Node]:
+    def _needed(self, roots: Iterable[Node]) -> list[Node]:
+        """What the roots are made of, arguments first, without what is hidden behind a value that is there already."""
         found: set[Node] = set()
         waiting = list(roots)
         while waiting:
@@ -93,7 +90,7 @@ class Elements:
             found.add(node)
             if not self._loaded(node) and not (node.width == 1 and node in self.single):
                 waiting.extend(node.arguments)
-        return found
+        return sorted(found, key=lambda node: node.number)
 
     def _loaded(self, node: Node) -> bool:
         schedule = self.scan.schedule
@@ -206,7 +203,7 @@ class Elements:
         self.bases = bases
         known: dict[Node, Value] = {}
         roots = [node for node, _ in stores] + [node.arguments[0] for node in reductions]
-        for node in sorted(self._needed(roots), key=lambda node: node.number):
+        for node in self._needed(roots):
             if node.width == 1:
                 continue
             if self._loaded(node):
