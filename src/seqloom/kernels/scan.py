@@ -23,7 +23,7 @@ __all__ = ["Fused", "Unfusable", "fuse"]
 
 REALS = {torch.float32: "float", torch.float64: "double"}
 
-SMALL = 500_000
+SMALL = 2_000_000
 """Multiplications below which a second thread costs more than it brings."""
 
 CHUNK = {"forward": 128, "training": 128, "backward": 512}
