@@ -90,6 +90,7 @@ def demo(
         )
         return
     print("A symbol is shown, then come steps with distractors, then the network has to name the symbol.")
+    print(f"The LSTMs begin with their forget gates open (bias {experiment.forget_bias:g}).")
     print(
         f"Right answers ({experiment.chance:.0%} by luck), and ∇, the gradient that reaches the symbol before training:"
     )
@@ -131,4 +132,4 @@ def bench_recurrent(
     """Recurrent layers against torch.nn and a plain loop."""
     from seqloom.bench import recurrent
 
-    recurrent.main(quick=quick, json=as_json)
+    recurrent.main(quick=quick, as_json=as_json)

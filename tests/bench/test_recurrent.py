@@ -22,7 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_json_has_the_agreed_keys_and_every_comparison(capsys: pytest.CaptureFixture[str]) -> None:
-    recurrent.main(quick=True, json=True)
+    recurrent.main(quick=True, as_json=True)
     results = json.loads(capsys.readouterr().out)
     assert all(result.keys() >= KEYS for result in results)
     found = {(result["case"], result["peer_name"], result["threads"]) for result in results}
@@ -43,7 +43,7 @@ def test_json_has_the_agreed_keys_and_every_comparison(capsys: pytest.CaptureFix
 @pytest.mark.usefixtures("small")
 def test_table_says_which_goals_were_reached(capsys: pytest.CaptureFixture[str]) -> None:
     torch.set_num_threads(2)
-    recurrent.main(quick=True, json=False)
+    recurrent.main(quick=True, as_json=False)
     assert torch.get_num_threads() == 2
     out = capsys.readouterr().out
     assert "LSTM first use, warm cache, 1 thread, against the goal: 1.20 (0.25 against 0.3 s)" in out

@@ -24,3 +24,12 @@ def test_cells_without_gates_show_their_state(tmp_path: Path) -> None:
     _, (found,) = trace(seqloom.Recurrent(cells.Elman(3, 8)), torch.randn(1, 5, 3))
     draw_gates(found, tmp_path / "states.png")
     assert (tmp_path / "states.png").is_file()
+
+
+def test_rows_that_cannot_be_drawn_are_named(tmp_path: Path) -> None:
+    mask = torch.arange(3) < torch.tensor([[3], [0]])
+    _, (found,) = trace(seqloom.Recurrent(cells.Elman(3, 8)), torch.randn(2, 3, 3), mask)
+    with pytest.raises(ValueError, match="row 1 has no time steps"):
+        draw_gates(found, tmp_path / "gates.png", row=1)
+    with pytest.raises(ValueError, match="row is 2, wanted one of 2 rows"):
+        draw_gates(found, tmp_path / "gates.png", row=2)

@@ -227,3 +227,16 @@ def test_what_has_no_counterpart_here_is_refused() -> None:
 def test_what_has_no_counterpart_there_is_refused(layer: Layer, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         to_torch(layer)
+
+
+def test_subclasses_may_compute_something_else_and_are_refused() -> None:
+    class Mine(LSTM):
+        pass
+
+    class Other(nn.LSTM):
+        pass
+
+    with pytest.raises(TypeError, match="has a Mine cell, which has no counterpart"):
+        to_torch(Recurrent(Mine(3, 5)))
+    with pytest.raises(TypeError, match="module is Other, wanted"):
+        from_torch(Other(3, 5))

@@ -24,8 +24,9 @@ def draw(folder: Path) -> str:
         "",
         "Drawn by `scripts/benchmarks` from the files in `docs/benchmarks/`. Contestants take turns in one process",
         "with the same number of threads; figures are medians, a ratio above 1 means that ours is better. Absolute",
-        "figures move from machine to machine and from hour to hour: only the ratios mean something. The limit is the",
-        "time of the matrix products alone at the highest rate that was seen for any product in the run.",
+        "figures move from machine to machine and from hour to hour: only the ratios mean something. Times are in",
+        "milliseconds. The limit is the time of the matrix products alone at the highest rate that one product reached",
+        "before the run: the processor's clock moves, so that it can be off by a few per cent.",
         "",
         f"{versions}; {machine}.",
     ]
@@ -33,12 +34,15 @@ def draw(folder: Path) -> str:
         if path.stem in TITLES:
             text += ["", f"## {TITLES[path.stem]}", "", f"    seqloom bench {path.stem}", ""]
             text += _benchmark(json.loads(path.read_text()))
+            remarks = path.with_suffix(".md")
+            text += ["", remarks.read_text().rstrip()] if remarks.exists() else []
     return "\n".join(text) + "\n"
 
 
 def _benchmark(results: Rows) -> list[str]:
-    goals = [result for result in results if result["goal"] is not None and result["goal"] != 0.95]
-    shapes = [result for result in results if result["goal"] == 0.95]
+    named = [result for result in results if result["goal"] is not None]
+    shapes = [result for result in named if result["unit"] == "ms" and result["peer_name"].startswith("nn.")]
+    goals = [result for result in named if result not in shapes]
     worst = min(shapes, key=lambda result: result["ratio"]) if shapes else None
     text = ["| goal | threads | against | ratio | wanted | |", "|---|---|---|---|---|---|"]
     for result in goals:
@@ -60,19 +64,20 @@ def _benchmark(results: Rows) -> list[str]:
     for (threads, peer), members in groups.items():
         text += ["", f"### Against {peer}, {threads} thread{'s' * (threads > 1)}", ""]
         text += [
-            "| case (time, batch, input, hidden) | ours, ms | theirs, ms | ratio | limit, ms |",
-            "|---|---|---|---|---|",
+            "| case (time, batch, input, hidden) | ours | best | theirs | best | ratio | limit |",
+            "|---|---|---|---|---|---|---|",
         ]
         for result in members:
             limit = "" if result["limit"] is None else f"{result['limit']:.1f}"
             text.append(
-                f"| {result['case']} | {result['ours']:.2f} | {result['peer']:.2f} | {result['ratio']:.2f} | {limit} |"
+                f"| {result['case']} | {result['ours']:.2f} | {result['ours_best']:.2f} "
+                f"| {result['peer']:.2f} | {result['peer_best']:.2f} | {result['ratio']:.2f} | {limit} |"
             )
     return text
 
 
 def _best(result: dict[str, Any]) -> str:
-    return f" (of at most {result['limit']:.2f})" if result["unit"] == "times as fast" and result["limit"] else ""
+    return f" (limit {result['limit']:.2f})" if result["unit"] == "times as fast" and result["limit"] else ""
 
 
 def remember(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Recurrent layers beside torch.nn, a plain Python loop, and the bare matrix products."""
 
-import json as encoder
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -86,19 +86,19 @@ class PeepholeLoop(nn.Module):
         return torch.stack(outputs)
 
 
-def main(*, quick: bool, json: bool) -> None:
+def main(*, quick: bool, as_json: bool) -> None:
     """Measure, and print a table or JSON."""
     threads = torch.get_num_threads()
     results = []
     try:
         for result in measure(quick=quick):
             results.append(result)
-            if not json:
+            if not as_json:
                 print(describe(result), flush=True)
     finally:
         torch.set_num_threads(threads)
-    if json:
-        print(encoder.dumps([asdict(result) for result in results], indent=1))
+    if as_json:
+        print(json.dumps([asdict(result) for result in results], indent=1))
         return
     versions = ", ".join(f"{name} {version}" for name, version in collect().versions.items())
     print(f"\nMedians of interleaved calls; ratio > 1: ours is better. {versions}")
@@ -144,9 +144,6 @@ def measure(*, quick: bool) -> Iterator[Result]:
         for shape in (SHAPES[1], LONG):
             yield process.memory(shape)
     yield from process.first_use()
-
-
-# -- layers
 
 
 def _layers(shape: Shape, threads: int, *, training: bool, repetitions: int) -> Iterator[Result]:
@@ -244,7 +241,7 @@ def peak(threads: int) -> float:
     multiply = gemm.call("float", "multiply")
     arguments = few.data_ptr(), few.stride(0), packed.data_ptr(), depth, out.data_ptr(), out.stride(0), rows, 0, panels
     contestants = {"torch": lambda: torch.mm(left, right), "ours": lambda: multiply(*arguments)}
-    timings = take_turns(contestants, repetitions=41)
+    timings = take_turns(contestants, repetitions=101)
     ours = 2 * rows * depth * panels * width / timings["ours"].minimum
     return max(2 * large**3 / timings["torch"].minimum, threads * ours)
 
@@ -266,16 +263,16 @@ def _loops(threads: int) -> Iterator[Result]:
     ours = _run(Recurrent(cells.Peephole(input_size, hidden_size)), (batch, time), input_size, training=True)
     x = torch.randn(time, batch, input_size, requires_grad=True)
     weight = torch.randn(time, batch, hidden_size)
-    for careful, name, goal in (
-        (False, "a Python loop over projected[t]", 10.0),
-        (True, "a Python loop over projected.unbind()", None),
+    for careful, name in (
+        (False, "a Python loop over projected[t]"),
+        (True, "a Python loop over projected.unbind()"),
     ):
         loop = PeepholeLoop(input_size, hidden_size, careful=careful)
         contestants: dict[str, Contestant] = {"ours": ours, "loop": partial(_backward, loop, x, weight)}
         ours()
         # The careless loop takes half a minute.
         timings = take_turns(contestants, repetitions=7 if careful else 1, warm_up=int(careful))
-        yield compare_times(f"Peephole training {LONG}", threads, timings["ours"], timings["loop"], name, goal=goal)
+        yield compare_times(f"Peephole training {LONG}", threads, timings["ours"], timings["loop"], name, goal=10.0)
 
 
 def _backward(module: nn.Module, x: Tensor, weight: Tensor) -> None:

@@ -53,7 +53,9 @@ class Cell(nn.Module, ABC):
 
     def start(self, batch: int) -> Any:
         """The state before the first step: zeros."""
-        like = next(self.parameters())
+        like = next(self.parameters(), None)
+        if like is None:
+            raise TypeError(f"{type(self).__qualname__} has no parameters, wanted at least one")
         return self.State(*[like.new_zeros(batch, self.hidden_size) for _ in self.State._fields])
 
     def forward(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
@@ -61,11 +63,6 @@ class Cell(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name != "training":
-            vars(self)["changes"] = vars(self).get("changes", 0) + 1
 
 
 def projection(input_size: int, hidden_size: int, *, blocks: int, bias: bool = True) -> nn.Linear:

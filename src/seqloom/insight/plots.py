@@ -20,6 +20,8 @@ def draw_gates(
 
     panels = {**trace.gates, **{f"{name} (state)": values for name, values in trace.states.items()}}
     length = _length(trace, row)
+    if not length:
+        raise ValueError(f"row {row} has no time steps to draw")
     if labels is not None and len(labels) < length:
         raise ValueError(f"labels has {len(labels)} entries, wanted {length}, one for each time step of row {row}")
     figure = Figure(figsize=(max(6.0, min(16.0, 0.3 * length + 2)), 1.4 * len(panels) + 0.8), layout="constrained")
@@ -45,7 +47,7 @@ def draw_gates(
 
 
 def _length(trace: Trace, row: int) -> int:
-    if trace.mask is not None:
-        return int(trace.mask[row].sum())
     values: Tensor = next(iter(trace.states.values()))
-    return values.shape[1]
+    if not 0 <= row < len(values):
+        raise ValueError(f"row is {row}, wanted one of {len(values)} rows, counted from 0")
+    return values.shape[1] if trace.mask is None else int(trace.mask[row].sum())

@@ -56,7 +56,7 @@ def _note(calls: list[_Call], name: str) -> Any:
 def _replay(call: _Call) -> Trace:
     cell, mask = call.layer.cell, call.mask
     x = call.x if mask is None else call.x.masked_fill(~mask.unsqueeze(-1), 0)
-    state = cell.start(len(x)) if call.state is None else call.state
+    state = cell.start(len(x)) if call.state is None else cell.State(*call.state)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.set_rng_state(call.random)
         projected = cell.project(x.transpose(0, 1))

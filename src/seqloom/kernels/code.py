@@ -52,8 +52,6 @@ class Scan:
         self._first = self.builder.icmp_signed("==", self.member, integer(0))
         self.last = self.builder.icmp_signed("==", self.builder.add(self.member, integer(1)), self.members)
 
-    # -- sharing
-
     def _sizes(self) -> set[int]:
         """Numbers of vectors, panels and columns that a team shares out."""
         lanes, real = self.layout.lanes, self.emitter.real
@@ -75,8 +73,6 @@ class Scan:
         """Until all members of the team are here."""
         with self.builder.if_then(self.builder.not_(self._alone)):
             self.emitter.call("barrier", self.values["barrier"], self.members)
-
-    # -- addresses
 
     def _integers(self, name: str, index: Value) -> Value:
         return self.builder.add(self.values[name], self.builder.mul(index, integer(8)))
@@ -128,8 +124,6 @@ class Scan:
         if size > whole:
             value = emitter.masked_load(emitter.address(source, whole), size - whole)
             emitter.masked_store(value, emitter.address(target, whole), size - whole)
-
-    # -- the loop over time
 
     def emit(self) -> None:
         builder, emitter = self.builder, self.emitter
@@ -260,8 +254,6 @@ class Scan:
                 block: Block = ("input_gradient", "")
                 self._multiply("input", ("factor", 0), self.plan.program.projected, block, self.plan.input, rows)
                 self._each(start, stop, "x_gradient", "input_gradient", out=True)
-
-    # -- one step
 
     def _step(self, step: Value) -> None:
         builder, emitter = self.builder, self.emitter

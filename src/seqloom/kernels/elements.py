@@ -101,8 +101,6 @@ class Elements:
             return own[0] != self.number
         return (own, node.width) != (self.moment, self.size)
 
-    # -- memory
-
     def _bases(self, roots: list[Node], targets: list[Place]) -> dict[Block, Value]:
         """Addresses of all rows that a loop touches, found before it."""
         places = list(targets)
@@ -187,8 +185,6 @@ class Elements:
                 self.emitter.store(value, pointer)
             else:
                 self.emitter.masked_store(value, pointer, lanes)
-
-    # -- elements
 
     def _body(
         self,

@@ -85,5 +85,5 @@ def find(name: str) -> type[Cell]:
     known = names()
     if name in known:
         return known[name]
-    near = get_close_matches(name.lower(), known, n=1, cutoff=0)
-    raise ValueError(f"cell is {name!r}: did you mean {near[0]!r}? Wanted one of {', '.join(known)}, or a cell class")
+    near = [f"did you mean {found!r}? " for found in get_close_matches(name.lower(), known, n=1, cutoff=0.5)]
+    raise ValueError(f"cell is {name!r}: {''.join(near)}Wanted one of {', '.join(known)}, or a cell class")

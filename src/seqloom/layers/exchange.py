@@ -16,12 +16,12 @@ from seqloom.layers.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 
 
-def from_torch(module: nn.RNNBase) -> Layer:
+def from_torch(module: nn.LSTM | nn.GRU | nn.RNN) -> Layer:
     """Our layer with the weights of an ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``.
 
     Their two biases are added up where the equations add them. Our layers are batch first, whatever the module is.
     """
-    if not isinstance(module, nn.LSTM | nn.GRU | nn.RNN):
+    if type(module) not in (nn.LSTM, nn.GRU, nn.RNN):
         raise TypeError(f"module is {type(module).__name__}, wanted nn.LSTM, nn.GRU or nn.RNN")
     if module.proj_size:
         raise ValueError(f"module has proj_size {module.proj_size}, wanted 0: a projected output has no counterpart")
@@ -86,13 +86,13 @@ class Kind(NamedTuple):
 
 def kind_of(cell: Cell, *, where: str) -> Kind:
     """The counterpart of a cell, or an error that says why there is none."""
-    if isinstance(cell, LSTM):
+    if type(cell) is LSTM:
         return Kind(nn.LSTM, None, cell.hidden_size, cell.input.bias is not None)
-    if isinstance(cell, GRU):
+    if type(cell) is GRU:
         if cell.reset != "after":
             raise ValueError(f"{where} is a GRU with reset={cell.reset!r}, wanted 'after': nn.GRU has no other")
         return Kind(nn.GRU, None, cell.hidden_size, cell.input.bias is not None)
-    if isinstance(cell, Elman):
+    if type(cell) is Elman:
         if cell.activation not in ("tanh", "relu"):
             raise ValueError(
                 f"{where} has activation={cell.activation!r}, wanted 'tanh' or 'relu': nn.RNN has no other"

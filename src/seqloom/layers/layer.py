@@ -55,6 +55,9 @@ def check_input(
     like: Tensor,  # a parameter: its dtype and device are the wanted ones
 ) -> None:
     """Raise an error that names the argument, what was found and what is wanted."""
+    for name, value in (("x", x), ("mask", mask)):
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(f"{name} is {type(value).__qualname__}, wanted a tensor")
     if x.dim() != 3:
         raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size})")
     if x.shape[2] != size:

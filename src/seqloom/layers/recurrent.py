@@ -26,6 +26,8 @@ class Recurrent(Layer):
     """
 
     def __init__(self, cell: Cell, *, reverse: bool = False) -> None:
+        if not isinstance(cell, Cell):
+            raise TypeError(f"cell is {type(cell).__qualname__}, wanted a Cell; for layers of torch.nn see from_torch")
         super().__init__(cell.input_size, cell.hidden_size)
         self.cell = cell
         self.reverse = reverse
@@ -39,10 +41,8 @@ class Recurrent(Layer):
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
-        if state is None:
-            state = self.cell.start(x.shape[0])
-        else:
-            check_state(state, self.cell.State, self._sizes, x)
+        start = state is None
+        state = self.cell.start(x.shape[0]) if start else check_state(state, self.cell.State, self._sizes, x)
         kernel = self._kernel(x)
         if isinstance(kernel, Fused) and kernel.plan.linear:
             # The kernel projects its input itself and never looks at the padding.
@@ -70,10 +70,12 @@ class Recurrent(Layer):
             return "inside of torch.autocast"
         if torch._C._functorch.maybe_current_level() is not None:
             return "inside of a torch.func transformation"
-        key: tuple[object, ...] = (x.dtype, *map(_mark, self._parts))
+        key: tuple[object, ...] = (x.dtype, type(self.cell).step, *map(_mark, self._parts))
         if key not in self._kernels:
             self._parts = tuple(self.cell.modules())
-            key = (x.dtype, *map(_mark, self._parts))
+            key = (x.dtype, type(self.cell).step, *map(_mark, self._parts))
+        if _hooked(self._parts):
+            return "a part of the cell has hooks, which are to see every step"
         if key not in self._kernels:
             if len(self._kernels) >= KEPT:
                 self._kernels.clear()
@@ -84,7 +86,7 @@ class Recurrent(Layer):
             except Unfusable as reason:
                 self._kernels[key] = str(reason)
                 name = type(self.cell).__name__
-                warnings.warn(f"{name} runs step by step, which is slow: {reason}", stacklevel=5)
+                warnings.warn(f"{name} runs step by step, which is slow: {reason}", stacklevel=6)
         return self._kernels[key]
 
     def _fuse(self, x: Tensor) -> Fused:
@@ -94,7 +96,10 @@ class Recurrent(Layer):
         self._owners = {name: (cell.get_submodule(path), own) for name, (path, _, own) in paths.items()}
         linear, rest = _first_map(cell)
         # While a copy's parameters are replaced by tracked ones, other threads may go on with the cell itself.
-        whole = _FromProduct(copy.deepcopy(cell), rest)
+        try:
+            whole = _FromProduct(copy.deepcopy(cell), rest)
+        except (RuntimeError, TypeError) as error:
+            raise Unfusable(f"the cell cannot be copied: {error}") from error
 
         def step(parameters: Mapping[str, Tensor], moment: Tensor, fields: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             if linear and f"{linear}.bias" in parameters:
@@ -142,36 +147,46 @@ class _FromProduct(nn.Module):
         if self.rest is not None:
             for part in list(self.cell.input.children())[self.rest :]:
                 moment = part(moment)
-        following, _ = self.cell.step(moment, state)
+        following, _ = take_step(self.cell, moment, state)
         return tuple(following)
 
 
 def _first_map(cell: Cell) -> tuple[str | None, int | None]:
     """The linear map that a cell's projection begins with, by name, and which part of a sequence comes after it."""
-    if type(cell).project is not Cell.project or _hooks(cell.input):
+    if type(cell).project is not Cell.project:
         return None, None
     if type(cell.input) is nn.Linear:
         return "input", None
-    if type(cell.input) is nn.Sequential and type(cell.input[0]) is nn.Linear and not _hooks(cell.input[0]):
+    if type(cell.input) is nn.Sequential and type(cell.input[0]) is nn.Linear:
         return "input.0", 1
     return None, None
 
 
-def _hooks(module: nn.Module) -> int:
-    return sum(len(vars(module)[name]) for name in ("_forward_hooks", "_forward_pre_hooks"))
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def _mark(module: nn.Module) -> tuple[object, ...]:
-    """What a kernel depends on besides the values of parameters: it changes whenever the module is changed."""
-    own = vars(module)
+def _hooked(parts: tuple[nn.Module, ...]) -> bool:
+    return any(vars(part)[name] for part in parts for name in HOOKS)
+
+
+def _mark(part: nn.Module) -> tuple[object, ...]:
+    """What a kernel depends on besides the values of parameters: it changes whenever the part of a cell is changed."""
+    own = vars(part)
     return (
-        own["training"],
-        len(own["_forward_hooks"]),
-        len(own["_forward_pre_hooks"]),
-        own.get("changes"),
-        *[id(child) for child in own["_modules"].values()],
+        type(part),
+        *[(name, _comparable(value)) for name, value in own.items() if name[0] != "_"],
+        *own["_modules"].values(),
         *[parameter is None for parameter in own["_parameters"].values()],
     )
+
+
+def _comparable(value: object) -> object:
+    """Something that is equal as long as the value is the same; what cannot be hashed may be changed in place."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
 
 
 def loop(
@@ -190,7 +205,7 @@ def loop(
         state = following
     if reverse:
         outputs.reverse()
-    empty = projected.new_zeros(projected.shape[1], 0, cell.hidden_size)
+    empty = projected.transpose(0, 1)[..., :1].expand(-1, -1, cell.hidden_size)  # of length zero
     return torch.stack(outputs, dim=1) if outputs else empty, state
 
 
@@ -208,18 +223,33 @@ def steps(
         zip(projected.unbind(0), mask.unbind(1) if mask is not None else [None] * len(projected), strict=True)
     )
     for moment, real in reversed(moments) if reverse else moments:
-        following, gates = cell.step(moment, state)
+        following, gates = take_step(cell, moment, state)
         state = following if real is None else states.where(real, following, state)
         yield state, gates
 
 
-def check_state(state: Any, kind: type[Any], sizes: tuple[int, ...], x: Tensor) -> None:
-    """Raise an error that names the field of a state whose shape or type does not fit."""
+def take_step(cell: Cell, moment: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+    """A cell's step, or an error that says what it should have returned."""
+    result: Any = cell.step(moment, state)  # of a cell that users write, it may be anything
+    name, gates = type(cell).__qualname__, len(cell.gates)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], cell.State):
+        raise TypeError(f"{name}.step returned {type(result).__qualname__}, wanted (State, gates)")
+    if len(result[1]) != gates:
+        raise ValueError(f"{name}.step returned {len(result[1])} gates, wanted {gates}: {cell.gates}")
+    following, values = result
+    return following, values
+
+
+def check_state(state: Any, kind: type[Any], sizes: tuple[int, ...], x: Tensor) -> Any:
+    """The state as the cell's own kind, or an error that names the field whose shape or type does not fit."""
     fields = kind._fields
     if not isinstance(state, tuple) or len(state) != len(fields):
         raise TypeError(f"state is {type(state).__name__}, wanted {kind.__qualname__} with fields {fields}")
     for name, found, size in zip(fields, state, sizes, strict=True):
+        if not isinstance(found, Tensor):
+            raise TypeError(f"state.{name} is {type(found).__name__}, wanted a tensor of shape {(len(x), size)}")
         if found.shape != (len(x), size):
             raise ValueError(f"state.{name} has shape {tuple(found.shape)}, wanted {(len(x), size)}")
         if found.dtype != x.dtype or found.device != x.device:
             raise TypeError(f"state.{name} is {found.dtype} on {found.device}, wanted {x.dtype} on {x.device}")
+    return kind(*state)

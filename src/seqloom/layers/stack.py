@@ -31,6 +31,9 @@ class Stack(Layer):
             raise ValueError("layers is empty, wanted at least one layer")
         if connect not in CONNECTIONS:
             raise ValueError(f"connect is {connect!r}, wanted one of {', '.join(CONNECTIONS)}")
+        for index, layer in enumerate(layers):
+            if not isinstance(layer, Layer):
+                raise TypeError(f"layer {index} is {type(layer).__qualname__}, wanted a Layer of this library")
         size = layers[0].input_size
         connections = []
         for index, layer in enumerate(layers):
@@ -52,9 +55,7 @@ class Stack(Layer):
         if state is None:
             state = (None,) * len(self.layers)
         if not isinstance(state, tuple) or len(state) != len(self.layers):
-            raise TypeError(
-                f"state is {type(state).__name__}, wanted a tuple of the states of {len(self.layers)} layers"
-            )
+            raise TypeError(f"state is {describe(state)}, wanted a tuple of the states of {len(self.layers)} layers")
         if mask is not None:
             # A skip connection must not carry what the padding holds.
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
@@ -67,3 +68,7 @@ class Stack(Layer):
 
     def extra_repr(self) -> str:
         return f"connect={self.connect}"
+
+
+def describe(state: object) -> str:
+    return f"a tuple of {len(state)}" if isinstance(state, tuple) else type(state).__name__

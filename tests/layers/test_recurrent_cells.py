@@ -1,0 +1,125 @@
+"""What users do with the cell of a recurrent layer: change it, hook it, prune it, or write it wrongly."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import prune
+
+from seqloom.cells import GRU, LSTM, Elman
+from seqloom.cells.cell import Cell
+from seqloom.layers.recurrent import Recurrent
+
+
+class Parts(Cell):
+    """A cell with an ordinary module, a container and a number that its step depends on."""
+
+    gates, State = (), Elman.State
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = nn.Linear(input_size, hidden_size)
+        self.recurrent = nn.Linear(hidden_size, hidden_size)
+        self.bend = nn.LeakyReLU(0.01)
+        self.options = {"scale": 1.0}
+
+    def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        total = self.bend(projected + self.recurrent(state.hidden))
+        return self.State((total * self.options["scale"]).tanh()), ()
+
+
+def differ(layer: Recurrent, x: Tensor) -> float:
+    """How far the layer is from its plain loop."""
+    out = layer(x)[0]
+    layer.fused = False
+    plain = layer(x)[0]
+    layer.fused = True
+    return float((out - plain).detach().abs().max())
+
+
+def test_changes_of_parts_and_containers_are_seen() -> None:
+    torch.manual_seed(0)
+    layer, x = Recurrent(Parts(3, 5)), torch.randn(2, 4, 3)
+    assert differ(layer, x) < 1e-6
+    cell = layer.cell
+    assert isinstance(cell, Parts)
+    cell.bend.negative_slope = 0.5
+    assert differ(layer, x) < 1e-6
+    cell.options["scale"] = 3.0
+    assert differ(layer, x) < 1e-6
+    assert layer.path == "fused"
+
+
+def test_hooks_see_every_step() -> None:
+    layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 7, 3)
+    layer(x)
+    calls: list[int] = []
+    handle = layer.cell.get_submodule("recurrent").register_forward_hook(lambda *_: calls.append(1))
+    assert layer.path.startswith("loop: a part of the cell has hooks")
+    layer(x)
+    assert len(calls) == 7
+    handle.remove()
+    assert layer.path == "fused"
+
+
+def test_pruned_weights_run_in_the_loop() -> None:
+    layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 4, 3)
+    layer(x)
+    prune.l1_unstructured(layer.cell.get_submodule("recurrent"), "weight", 0.5)
+    assert differ(layer, x) == 0.0
+    assert layer.path.startswith("loop: ")
+
+
+def test_an_empty_sequence_has_gradients_on_both_paths() -> None:
+    for fused in (True, False):
+        layer = Recurrent(GRU(3, 5))
+        layer.fused = fused
+        x = torch.randn(2, 0, 3, requires_grad=True)
+        out, state = layer(x)
+        (out.sum() + state.hidden.sum()).backward()
+        assert out.shape == (2, 0, 5)
+        assert x.grad is not None
+
+
+def test_a_plain_tuple_is_a_state_on_both_paths() -> None:
+    layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 4, 3)
+    assert isinstance(layer(x, state=(torch.zeros(2, 5), torch.zeros(2, 5)))[1], LSTM.State)
+    layer.fused = False
+    assert isinstance(layer(x, state=(torch.zeros(2, 5), torch.zeros(2, 5)))[1], LSTM.State)
+
+
+class Wrong(Elman):
+    """A cell whose step returns what it is told to."""
+
+    returned: Any = None
+
+    def step(self, projected: Tensor, state: Any) -> Any:
+        return self.returned if self.returned is not None else super().step(projected, state)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (Elman.State(torch.zeros(3, 5)), "Wrong.step returned .*State, wanted"),
+        (torch.zeros(2, 5), "Wrong.step returned Tensor, wanted"),
+        ((Elman.State(torch.zeros(3, 5)), (torch.zeros(3, 5),)), "Wrong.step returned 1 gates, wanted 0"),
+    ],
+)
+def test_what_a_step_should_return_is_said(returned: Any, message: str) -> None:
+    cell = Wrong(3, 5)
+    cell.returned = returned
+    with pytest.raises((TypeError, ValueError), match=message):
+        Recurrent(cell)(torch.randn(2, 4, 3))
+
+
+def test_arguments_of_the_wrong_kind_are_named() -> None:
+    layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 4, 3)
+    with pytest.raises(TypeError, match=r"x is list, wanted a tensor"):
+        layer([[1.0]])
+    with pytest.raises(TypeError, match=r"mask is list, wanted a tensor"):
+        layer(x, [[True]])
+    with pytest.raises(TypeError, match=r"state.hidden is NoneType, wanted a tensor of shape \(2, 5\)"):
+        layer(x, state=(None, None))
+    with pytest.raises(TypeError, match="cell is LSTM, wanted a Cell"):
+        Recurrent(nn.LSTM(3, 5))  # type: ignore[arg-type]
