@@ -261,8 +261,6 @@ def _kept(program: Program, forward_products: set[int]) -> list[Node]:
             return True
         if node.operation in LEAVES or node.operation in REDUCTIONS:
             return False
-        if node.heavy:
-            return all(argument in available for argument in node.arguments)
         return all(cheap(argument) for argument in node.arguments)
 
     def provide(node: Node) -> None:
