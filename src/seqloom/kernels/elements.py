@@ -71,7 +71,7 @@ class Elements:
                 continue
             if node in self.scan.schedule.temporaries and self.scan.schedule.moments[node][0] != self.number:
                 place = Place("temporary", "", self.scan.schedule.temporaries[node])
-                self.single[node] = self._spread(self._base(place), 0)
+                self.single[node] = self._spread(self._base(place), place.offset)
             elif node.operation == "constant":
                 self.single[node] = self.emitter.splat(node.constant)
             elif not node.arguments:
