@@ -167,8 +167,10 @@ def _layers(shape: Shape, threads: int, *, training: bool, repetitions: int) -> 
     }
     # Each in the layout that it likes best.
     batch_first, time_first = (batch, time), (time, batch)
-    contestants = {name: _run(Recurrent(cell), batch_first, input_size, training) for name, cell in ours.items()}
-    contestants |= {name: _run(peer, time_first, input_size, training) for name, peer in peers.items()}
+    contestants = {
+        name: _run(Recurrent(cell), batch_first, input_size, training=training) for name, cell in ours.items()
+    }
+    contestants |= {name: _run(peer, time_first, input_size, training=training) for name, peer in peers.items()}
     contestants["bare products in torch"] = _products(shape, training=training)
     timings = take_turns(contestants, repetitions=repetitions)
     kind = "training" if training else "inference"
@@ -186,7 +188,7 @@ def _layers(shape: Shape, threads: int, *, training: bool, repetitions: int) -> 
     )
 
 
-def _run(layer: nn.Module, shape: tuple[int, int], input_size: int, training: bool) -> Contestant:  # noqa: FBT001
+def _run(layer: nn.Module, shape: tuple[int, int], input_size: int, *, training: bool) -> Contestant:
     x = torch.randn(*shape, input_size, requires_grad=training)
     if not training:
 

@@ -1,7 +1,6 @@
 """Memory that is used again: a fresh page of memory costs more than the work that is done on it."""
 
 import ctypes
-import ctypes.util
 import mmap
 import sys
 import threading

@@ -139,7 +139,7 @@ class Scan:
             self._chunk_row = emitter.load_integer(self._before, start)
             rows = builder.sub(emitter.load_integer(self._before, stop), self._chunk_row)
             if self.plan.linear:
-                self._gather(start, stop)
+                self._each(start, stop, "x", "input", out=False)
             if self.plan.linear and not backward:
                 self._multiply(
                     "input", ("input", ""), self.plan.input, ("projected", ""), self.plan.program.projected, rows
@@ -182,10 +182,6 @@ class Scan:
                 source, target = (inside, outside) if out else (outside, inside)
                 self.copy(source, target, self.plan.input)
         self._wait()
-
-    def _gather(self, start: Value, stop: Value) -> None:
-        """The input of a chunk, row by row."""
-        self._each(start, stop, "x", "input", out=False)
 
     def _multiply(self, matrix: str, left: Block, depth: int, out: Block, size: int, rows: Value) -> None:
         nothing = integer(0)

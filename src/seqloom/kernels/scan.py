@@ -69,7 +69,7 @@ class Kernel:
 
     def run(self, table: "_Table", work: Work) -> None:
         """Do the work, with as many threads as it was shared out to."""
-        if not work.steps or not work.batch:
+        if work.empty:
             return
         if work.members > 1:
             threads.run_team(self.address, table.address, work.members)
@@ -232,9 +232,8 @@ class Fused:
             sums += [stack.enter_context(borrow(layout.sum, x)) for _ in range(work.parts - 1)]
             places = (ctypes.c_int64 * work.parts)(*[tensor.data_ptr() for tensor in sums])
             table.update(sums=ctypes.addressof(places))
-            if work.steps and work.batch:
-                kernel.run(table, work)
-            else:
+            kernel.run(table, work)
+            if work.empty:
                 sums = [tensor.zero_() for tensor in sums]
             return self._parameter_gradients(sums, layout)
 

@@ -124,7 +124,7 @@ def run_team(address: int, table: int, members: int) -> None:
 
 @cache
 def _call(address: int) -> Function:
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(address)
+    return machine.function(address, *[ctypes.c_int64] * 4)
 
 
 class Assembly(NamedTuple):

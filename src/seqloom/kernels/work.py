@@ -34,7 +34,7 @@ class Work:
     ) -> "Work":
         """Deal rows round-robin in order of length, so that all parts have about the same to do."""
         if lengths is None:
-            return _even(steps, batch, reverse, parts, members)
+            return _even(steps, batch, reverse=reverse, parts=parts, members=members)
         return cls.deal(steps, batch, lengths, reverse=reverse, parts=parts, members=members)
 
     @classmethod
@@ -73,6 +73,11 @@ class Work:
             rows=max(counts, default=0),
         )
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is no step or no row."""
+        return not self.steps or not self.batch
+
     def chunk(self, rows: int) -> int:
         """Steps that together have about so many rows."""
         return max(1, min(self.steps, rows // max(1, self.rows)))
@@ -88,6 +93,6 @@ class Work:
 
 
 @lru_cache(maxsize=256)
-def _even(steps: int, batch: int, reverse: bool, parts: int, members: int) -> Work:  # noqa: FBT001
+def _even(steps: int, batch: int, *, reverse: bool, parts: int, members: int) -> Work:
     """Rows of one length are dealt in the same way every time."""
     return Work.deal(steps, batch, None, reverse=reverse, parts=parts, members=members)
