@@ -1,0 +1,1 @@
+"""From a step function to sequences; knows no model."""

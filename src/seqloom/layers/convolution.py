@@ -1,0 +1,69 @@
+"""Feed-forward layers along a sequence: each output sees a window of the input (one element: a plain layer)."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.layers.layer import Layer, check_input
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "leaky_relu": nn.LeakyReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "none": nn.Identity,
+}
+
+
+class Convolution(Layer):
+    """y_t = f(W [x_{t-a}; …; x_{t+b}] + b), where a + b + 1 is the window.
+
+    ``causal`` windows end at t: the state is the last elements before the next piece. Others are centred at t, and need
+    the whole sequence at once. Before the start, after the end and in the padding there are zeros.
+    """
+
+    class State(NamedTuple):
+        past: Tensor  # (B, window - 1, input_size), the last elements read
+
+    def __init__(
+        self, input_size: int, output_size: int, *, window: int = 1, activation: str = "relu", causal: bool = False
+    ) -> None:
+        if window < 1:
+            raise ValueError(f"window must be at least 1, found {window}")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation is {activation!r}, wanted one of {', '.join(ACTIVATIONS)}")
+        super().__init__(input_size, output_size)
+        self.window = window
+        self.causal = causal
+        self.linear = nn.Linear(window * input_size, output_size)
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, "Convolution.State"]:
+        check_input(x, mask, size=self.input_size, like=self.linear.weight)
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        before = self.window - 1 if self.causal else (self.window - 1) // 2
+        past = x.new_zeros(x.shape[0], self.window - 1, x.shape[2]) if state is None else state.past
+        read = torch.cat([past[:, self.window - 1 - before :], x], dim=1)
+        if not self.causal:
+            read = nn.functional.pad(read, (0, 0, 0, self.window - 1 - before))
+        if self.window > 1:
+            read = read.unfold(1, self.window, 1).transpose(2, 3).flatten(2)  # (B, T, window × D)
+        y = self.activation(self.linear(read))
+        if mask is not None:
+            y = y.masked_fill(~mask.unsqueeze(-1), 0)
+        return y, self.State(self._remember(past, x, mask))
+
+    def _remember(self, past: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+        """The last elements of each row, counted from its own end."""
+        seen = torch.cat([past, x], dim=1)
+        if mask is None:
+            return seen[:, seen.shape[1] - (self.window - 1) :]
+        steps = mask.sum(dim=1).unsqueeze(1) + torch.arange(self.window - 1, device=x.device)  # (B, window - 1)
+        return seen.gather(1, steps.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+
+    def extra_repr(self) -> str:
+        return f"window={self.window}, causal={self.causal}"

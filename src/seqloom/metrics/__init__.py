@@ -1,0 +1,1 @@
+"""Metrics as the fields that use them define them."""

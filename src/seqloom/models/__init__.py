@@ -1,0 +1,1 @@
+"""Whole models: layers put together for a task."""

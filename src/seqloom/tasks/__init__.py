@@ -1,0 +1,1 @@
+"""Tasks: the file's name is the name in the configuration."""

@@ -1,0 +1,72 @@
+"""The contract of a task: seven methods, one for each arrow from a file to a score."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch
+
+
+class Loss(NamedTuple):
+    """A sum and the count it is divided by, so that parts of a batch can be added up."""
+
+    total: Tensor  # (), the sum over all items
+    items: int  # how many items were summed
+    state: Any = None  # of the model after this batch, for the batch that continues it
+
+
+class Predictions(NamedTuple):
+    """The answers to a batch, one for each row in order."""
+
+    answers: list[Any]  # dataclasses of strings, numbers and lists: str() is what a person reads, asdict() is JSON
+    state: Any = None  # of the model after this batch, for the batch that continues it
+
+
+class Task(Part, ABC):
+    """What is learnt from which files. Owns no loop, no device, no file output, no optimiser.
+
+    An example has a length (``len``, for buckets) and a ``place`` (file and line, for errors).
+    """
+
+    metric: ClassVar[str]  # the name in ``score`` by which the best model is chosen
+    higher_is_better: ClassVar[bool] = True
+    sequential: ClassVar[bool] = False  # the order of the examples matters: a share held out is the last part
+
+    train: str = Field(description="File to learn from; $NAME is replaced by the environment variable.")
+    dev: str = Field("", description="File to choose the best model by; empty: a share of the training file.")
+    dev_share: float = Field(0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file.")
+
+    learned: Part | None = Field(None, exclude=True)  # vocabularies, scales: what `fit` found; each task narrows the type
+
+    @abstractmethod
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
+        """The examples of a file (``-`` is standard input) or of Python values, one by one."""
+
+    @abstractmethod
+    def fit(self, examples: Iterable[Any]) -> Self:
+        """The same task with what is learnt from the training examples before any gradient: vocabularies, scales."""
+
+    @abstractmethod
+    def collate(self, examples: Sequence[Any]) -> Batch:
+        """Examples as tensors. Each tensor is (B, T, ...), so that sequences can be joined and cut along time."""
+
+    @abstractmethod
+    def model(self) -> nn.Module:
+        """A fresh model of the fitted task."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        """The loss that training makes small."""
+
+    @abstractmethod
+    def predict(self, model: nn.Module, batch: Batch) -> Predictions:
+        """The answers for each row; needs no target."""
+
+    @abstractmethod
+    def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
+        """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""

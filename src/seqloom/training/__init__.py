@@ -1,0 +1,1 @@
+"""The loop that makes a loss small; knows neither tasks nor models."""
