@@ -1,0 +1,329 @@
+"""Text files of the field, read line by line; whatever is wrong in them is named by file and line."""
+
+import csv
+import difflib
+import gzip
+import io
+import itertools
+import json
+import os
+import re
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Never, cast
+
+LONGEST_LINE = 1 << 30  # bytes; a small .gz may hold a line that fills the memory
+LONGEST_BLOCK = 100_000  # rows; a file that lacks its blank lines would be one sentence
+
+
+class Place(NamedTuple):
+    """Where something stands in a file."""
+
+    file: str
+    line: int  # the first is 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class BadData(ValueError):
+    """What is wrong with the data, and where."""
+
+    def __init__(self, place: Place | str, message: str) -> None:
+        super().__init__(place, message)
+        self.place = place
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+Source = Path | Sequence[Any]
+"""A file (``-`` is standard input) or a list of lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rows between two blank lines: a sentence."""
+
+    place: Place  # of the first row
+    rows: list[list[str]]
+    lines: Sequence[int] = ()  # of the rows, where they do not follow each other
+
+    def at(self, row: int) -> Place:
+        return self.place._replace(line=self.lines[row] if self.lines else self.place.line + row)
+
+
+def resolve(text: str) -> Path:
+    """The existing file that a text names; ``$NAME`` is an environment variable, ``-`` standard input."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if name not in os.environ:
+            raise BadData(text, f"the environment variable {name} is not set")
+        return os.environ[name]
+
+    path = Path(re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, text)).expanduser()
+    if not text or "\0" in text:
+        raise BadData(repr(text), "is not the name of a file")
+    if path != Path("-") and not os.path.lexists(path):
+        raise missing(path)
+    return path
+
+
+def missing(path: Path) -> BadData:
+    folder = path.parent
+    if not folder.is_dir():
+        return BadData(str(path), f"there is no folder {folder}")
+    try:
+        near = difflib.get_close_matches(path.name, sorted(entry.name for entry in folder.iterdir()), n=1)
+    except OSError:
+        near = []
+    return BadData(str(path), "there is no such file" + "".join(f"; did you mean {folder / name}?" for name in near))
+
+
+def lines(source: Source) -> Iterator[tuple[Place, str]]:
+    """Each line without its end (line feed, carriage return before it or not); gzip and byte order mark are undone."""
+    if isinstance(source, Path):
+        yield from decoded(source)
+        return
+    if isinstance(source, str):
+        raise BadData("input", "found one text; a list of texts, or a Path, is wanted")
+    for number, text in enumerate(source, start=1):
+        place = Place("input", number)
+        if not isinstance(text, str):
+            raise BadData(place, f"found {type(text).__name__}; a text is wanted")
+        checked(place, text)
+        yield place, text
+
+
+def checked(place: Place, text: str) -> None:
+    """Refuse what could not be in a file."""
+    if "\0" in text:
+        raise BadData(place, "found a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadData(place, f"found half of a surrogate pair at character {error.start + 1}") from None
+
+
+def decoded(path: Path) -> Iterator[tuple[Place, str]]:
+    name = "standard input" if path == Path("-") else str(path)
+    number = 0
+    with opened(path, name) as stream:
+        while True:
+            place = Place(name, number + 1)
+            try:
+                raw = stream.readline(LONGEST_LINE)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise BadData(place, f"the gzip data are damaged or cut off here ({error})") from None
+            except OSError as error:
+                raise BadData(place, f"cannot be read: {error.strerror or error}") from None
+            if not raw:
+                return
+            number += 1
+            yield place, decode(place, raw)
+
+
+def decode(place: Place, raw: bytes) -> str:
+    if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+        raise BadData(place, f"the line is longer than {LONGEST_LINE} bytes")
+    if place.line == 1:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise BadData(place, "found UTF-16; UTF-8 is wanted")
+        raw = raw.removeprefix(b"\xef\xbb\xbf")
+    if b"\0" in raw:
+        raise BadData(place, f"found a NUL byte at byte {raw.index(0) + 1} of the line; text is wanted")
+    try:
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        message = f"found byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line; UTF-8 is wanted"
+        raise BadData(place, message) from None
+
+
+@contextmanager
+def opened(path: Path, name: str) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked; standard input stays open."""
+    if name == "standard input":
+        yield unpacked(sys.stdin.buffer)
+        return
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        raise missing(path) from None
+    except IsADirectoryError:
+        raise BadData(name, "found a folder; a file is wanted") from None
+    except (OSError, ValueError) as error:
+        raise BadData(name, f"cannot be opened: {getattr(error, 'strerror', None) or error}") from None
+    with stream:
+        yield unpacked(stream)
+
+
+def unpacked(stream: BinaryIO) -> BinaryIO:
+    ahead = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
+    try:
+        packed = ahead.peek(2)[:2] == b"\x1f\x8b"
+    except OSError:  # told with its place by the read that follows
+        packed = False
+    return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=ahead, mode="rb")) if packed else ahead)
+
+
+def tsv(source: Source, *, separator: str = "\t", columns: int | None = None) -> Iterator[tuple[Place, list[str]]]:
+    """The columns of each line that is not empty; ``columns`` is how many there have to be."""
+    for place, line in lines(source):
+        if line:
+            fields = line.split(separator)
+            if columns is not None and len(fields) != columns:
+                raise BadData(
+                    place, f"found {counted(len(fields), 'column')} separated by {separator!r}; {columns} wanted"
+                )
+            yield place, fields
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def delimited(source: Source, *, separator: str = ",", header: bool) -> Iterator[tuple[Place, list[str]]]:
+    """The records of a CSV file, all of one width; with ``header`` the first one is distinct names of the columns."""
+    csv.field_size_limit(LONGEST_LINE)
+    place = Place("input", 1)
+
+    def feed() -> Iterator[str]:
+        nonlocal place
+        for place, line in lines(source):  # noqa: B007
+            yield line + "\n"
+
+    records = csv.reader(feed(), delimiter=separator, strict=True)
+    width = 0
+    while True:
+        begin = records.line_num + 1
+        try:
+            fields = next(records, None)
+        except csv.Error as error:
+            raise BadData(place._replace(line=begin), f"not a record of a CSV file ({error})") from None
+        if fields is None:
+            return
+        if not fields:
+            continue
+        start = place._replace(line=begin)
+        if not width and header and len(set(fields)) < len(fields):
+            raise BadData(start, "the names of the columns are not distinct")
+        if len(fields) != (width := width or len(fields)):
+            raise BadData(start, f"found {counted(len(fields), 'field')}; the first record has {width}")
+        yield start, fields
+
+
+def conll(source: Source, *, separator: str | None = None) -> Iterator[Block]:
+    """Sentences with a blank line between them; columns by tabs, or by blanks in a line without a tab."""
+    rows: list[list[str]] = []
+    start = Place("", 0)
+    width = 0
+    for place, line in lines(source):
+        fields = columns_of(line, separator)
+        if not line.strip(" \t") or fields[0] == "-DOCSTART-":
+            if rows:
+                yield Block(start, rows)
+                rows = []
+            continue
+        if len(fields) != (width := width or len(fields)):
+            raise BadData(place, f"found {counted(len(fields), 'column')}; the rows before have {width}")
+        if "" in fields:
+            raise BadData(place, f"column {fields.index('') + 1} is empty")
+        start = start if rows else place
+        rows.append(fields)
+        bounded(start, rows)
+    if rows:
+        yield Block(start, rows)
+
+
+def columns_of(line: str, separator: str | None) -> list[str]:
+    separator = separator or ("\t" if "\t" in line else " ")
+    return [field for field in line.split(" ") if field] or [""] if separator == " " else line.split(separator)
+
+
+def bounded(start: Place, rows: list[list[str]]) -> None:
+    if len(rows) > LONGEST_BLOCK:
+        raise BadData(start, f"found more than {LONGEST_BLOCK} rows without a blank line; one ends each sentence")
+
+
+def conllu(source: Source) -> Iterator[Block]:
+    """Sentences of Universal Dependencies: ten columns; comments, multiword ranges and empty nodes are left out."""
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    start = Place("", 0)
+    for place, line in itertools.chain(lines(source), [(start, "")]):
+        if not line.strip(" \t"):
+            if rows:
+                yield Block(start, rows, numbers)
+                rows, numbers = [], []
+            continue
+        if line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        if len(fields) != 10:
+            raise BadData(place, f"found {counted(len(fields), 'column')} separated by tabs; CoNLL-U has 10")
+        if "" in fields:
+            raise BadData(place, f"column {fields.index('') + 1} is empty")
+        if re.fullmatch(r"[0-9]+[-.][0-9]+", fields[0]):
+            continue
+        if not re.fullmatch(r"[0-9]+", fields[0]):
+            raise BadData(place, f"found {fields[0][:20]!r} in column 1; the number of the word is wanted")
+        start = start if rows else place
+        rows.append(fields)
+        numbers.append(place.line)
+        bounded(start, rows)
+
+
+def jsonl(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """One JSON object in each line that is not empty."""
+    for place, line in lines(source):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line, parse_constant=refuse)
+        except json.JSONDecodeError as error:
+            raise BadData(place, f"not JSON: {error.msg} at character {error.colno}") from None
+        except (ValueError, RecursionError) as error:
+            raise BadData(place, f"not usable JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise BadData(place, f"found {type(value).__name__}; an object {{...}} is wanted")
+        if "\\u" in line:
+            checked(place, json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
+        yield place, value
+
+
+def refuse(constant: str) -> Never:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def labelled(source: Source) -> Iterator[tuple[Place, str, str]]:
+    """Label and text of each line ``label text``; fastText's ``__label__`` before the label is dropped."""
+    for place, line in lines(source):
+        label, _, text = line.strip(" \t").replace("\t", " ", 1 if "\t" in line.split(" ", 1)[0] else 0).partition(" ")
+        text = text.strip(" \t")
+        if not label:
+            continue
+        if not text:
+            raise BadData(place, f"found only {label[:40]!r}; a label, a blank and a text are wanted")
+        if label.startswith("__label__") and text.startswith("__label__"):
+            raise BadData(place, "found several labels; one is wanted")
+        yield place, label.removeprefix("__label__"), text
+
+
+def parallel(source: Source, target: Source) -> Iterator[tuple[Place, str, str]]:
+    """The lines of two files side by side; the place is that of the first."""
+    first, second = lines(source), lines(target)
+    for number, (left, right) in enumerate(itertools.zip_longest(first, second)):
+        if left is None or right is None:
+            counts = (
+                number + (left is not None) + sum(1 for _ in first),
+                number + (right is not None) + sum(1 for _ in second),
+            )
+            names = [str(one) if isinstance(one, Path) else "input" for one in (source, target)]
+            raise BadData(names[0], f"has {counts[0]} lines, and {names[1]} has {counts[1]}; as many are wanted")
+        yield left[0], left[1], right[1]

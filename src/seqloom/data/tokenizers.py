@@ -1,0 +1,129 @@
+"""Text ↔ numbers: characters, words, or subwords learnt from the text (Sennrich et al. 2016, Kudo 2018)."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import Field
+
+from seqloom.config import Part
+from seqloom.data.vocabulary import PAD, UNKNOWN, Vocabulary, ranked
+
+# The library's threads do not survive a fork, and give sums of another order each time.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+SUBWORDS = 8000  # the size where none is asked for
+Unit = Literal["characters", "words", "subwords"]
+
+
+class Text(Part):
+    """How text is cut into symbols."""
+
+    unit: Unit = Field("words", description="What a symbol is: one of characters, words (between blanks), subwords.")
+    lower: bool = Field(default=False, description="Whether capital letters are made small.")
+    size: int = Field(0, ge=0, description="Largest number of symbols; 0: all, or 8000 subwords.")
+    minimum: int = Field(1, ge=1, description="How often a symbol occurs at least; rarer ones are <unk>.")
+    algorithm: Literal["bpe", "unigram"] = Field("bpe", description="How subwords are found: bpe (bytes) or unigram.")
+
+    def fit(self, texts: Iterable[str], *, specials: Sequence[str] = ()) -> "Encoding":
+        """Learn the symbols from texts, which are read once."""
+        if self.lower:
+            texts = (text.lower() for text in texts)
+        if self.unit == "subwords":
+            tokenizer = self.train(texts, (self.size or SUBWORDS) - 2 - len(specials))
+            pieces = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
+            first = (PAD, UNKNOWN, *specials)
+            vocabulary = Vocabulary(symbols=(*first, *(piece for piece in pieces if piece not in first)))
+            learnt = tokenizer.to_str()
+        else:
+            counts: Counter[str] = Counter()
+            for text in texts:
+                counts.update(text.split() if self.unit == "words" else text)
+            vocabulary = ranked(counts, size=self.size, minimum=self.minimum, specials=specials)
+            learnt = ""
+        return Encoding(
+            unit=self.unit, lower=self.lower, vocabulary=vocabulary, specials=tuple(specials), tokenizer=learnt
+        )
+
+    def train(self, texts: Iterable[str], size: int) -> Any:
+        """A tokenizer of the library with at most ``size`` pieces."""
+        from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+        trainer: Any
+        if self.algorithm == "bpe":
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            if size < len(alphabet):
+                raise ValueError(f"size leaves {size} subwords; bpe needs one for each of {len(alphabet)} bytes")
+            tokenizer = Tokenizer(models.BPE())
+            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            tokenizer.decoder = decoders.ByteLevel()
+            trainer = trainers.BpeTrainer(
+                vocab_size=size, min_frequency=self.minimum, initial_alphabet=sorted(alphabet), show_progress=False
+            )
+        else:
+            tokenizer = Tokenizer(models.Unigram())
+            tokenizer.normalizer = normalizers.NFKC()
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+            tokenizer.decoder = decoders.Metaspace()
+            trainer = trainers.UnigramTrainer(
+                vocab_size=size, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
+            )
+        tokenizer.train_from_iterator(texts, trainer=trainer)
+        return tokenizer
+
+
+class Encoding(Part):
+    """The symbols that were learnt: text → numbers → text."""
+
+    unit: Unit
+    lower: bool
+    vocabulary: Vocabulary
+    specials: tuple[str, ...] = ()  # of the vocabulary, after <pad> and <unk>
+    tokenizer: str = ""  # of the library, as JSON; of subwords only
+
+    @cached_property
+    def library(self) -> Any:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_str(self.tokenizer)
+
+    @cached_property
+    def ours(self) -> list[int]:
+        """Our number for each number of the library."""
+        return self.vocabulary.encode(map(self.library.id_to_token, range(self.library.get_vocab_size())))
+
+    @cached_property
+    def theirs(self) -> dict[int, int]:
+        return {ours: theirs for theirs, ours in enumerate(self.ours)}
+
+    def tokens(self, text: str) -> list[str]:
+        """The symbols of a text as they are written in it, known or not."""
+        if self.lower:
+            text = text.lower()
+        if self.unit == "subwords":
+            pieces: list[str] = self.library.encode(text).tokens
+            return pieces
+        return text.split() if self.unit == "words" else list(text)
+
+    def encode(self, text: str) -> list[int]:
+        if self.unit == "subwords":
+            ours = self.ours
+            return [ours[number] for number in self.library.encode(text.lower() if self.lower else text).ids]
+        return self.vocabulary.encode(self.tokens(text))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text without padding and specials; an unknown character is the replacement character."""
+        kept = self.kept(ids)
+        if self.unit == "subwords":
+            text: str = self.library.decode([self.theirs[number] for number in kept], skip_special_tokens=False)
+            return text
+        symbols = self.vocabulary.decode(kept)
+        if self.unit == "words":
+            return " ".join(symbols)
+        return "".join("\ufffd" if symbol == UNKNOWN else symbol for symbol in symbols)
+
+    def kept(self, ids: Iterable[int]) -> Iterator[int]:
+        last = 1 + len(self.specials)
+        return (number for number in ids if number == 1 or number > last)
