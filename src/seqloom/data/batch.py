@@ -28,10 +28,11 @@ class Batch(NamedTuple):
     inputs: Any  # what the model reads
     target: Any  # what it should answer; None where that is not known
     items: int  # how many things are counted: sequences or elements, as the loss counts them
-    state: Any = None  # of the model after the batch that this one continues; None at the start
+    continues: bool = False  # the sequences of the batch before go on in this one
+    state: Any = None  # of the model after that batch; None at the start
 
     def to(self, device: torch.device | str) -> "Batch":
-        move = (lambda part: None if part is None else apply(lambda tensor: tensor.to(device), part))  # noqa: E731
+        move = lambda part: None if part is None else apply(lambda tensor: tensor.to(device), part)  # noqa: E731
         return self._replace(inputs=move(self.inputs), target=move(self.target), state=move(self.state))
 
 

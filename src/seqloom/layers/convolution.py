@@ -46,16 +46,25 @@ class Convolution(Layer):
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         before = self.window - 1 if self.causal else (self.window - 1) // 2
-        past = x.new_zeros(x.shape[0], self.window - 1, x.shape[2]) if state is None else state.past
+        (past,) = (x.new_zeros(x.shape[0], self.window - 1, x.shape[2]),) if state is None else state
         read = torch.cat([past[:, self.window - 1 - before :], x], dim=1)
         if not self.causal:
             read = nn.functional.pad(read, (0, 0, 0, self.window - 1 - before))
-        if self.window > 1:
-            read = read.unfold(1, self.window, 1).transpose(2, 3).flatten(2)  # (B, T, window × D)
-        y = self.activation(self.linear(read))
+        windows = torch.cat([read[:, step : step + x.shape[1]] for step in range(self.window)], dim=2)
+        y = self.activation(self.linear(windows))  # (B, T, window × D) → (B, T, output_size)
         if mask is not None:
             y = y.masked_fill(~mask.unsqueeze(-1), 0)
         return y, self.State(self._remember(past, x, mask))
+
+    def _check(self, state: Any, x: Tensor) -> Tensor:
+        if not isinstance(state, tuple) or len(state) != 1 or not isinstance(state[0], Tensor):
+            raise TypeError(f"state is {type(state).__name__}, wanted Convolution.State with the field past")
+        past, wanted = state[0], (x.shape[0], self.window - 1, x.shape[2])
+        if past.shape != wanted:
+            raise ValueError(f"state.past has shape {tuple(past.shape)}, wanted {wanted}")
+        if past.dtype != x.dtype or past.device != x.device:
+            raise TypeError(f"state.past is {past.dtype} on {past.device}, wanted {x.dtype} on {x.device}")
+        return past
 
     def _remember(self, past: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
         """The last elements of each row, counted from its own end."""

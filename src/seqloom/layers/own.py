@@ -1,5 +1,6 @@
 """A user's module in the place of a layer."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -16,11 +17,13 @@ class Own(Layer):
     """
 
     def __init__(self, module: nn.Module, input_size: int) -> None:
-        x = torch.zeros(2, 3, input_size)
-        training = module.training
+        like = next(module.parameters(), torch.empty(0))
+        x = torch.zeros(2, 3, input_size, dtype=like.dtype, device=like.device)
+        modes = {part: part.training for part in module.modules()}
         with torch.no_grad():
             y, stateless = _try(module.eval(), x)
-        module.train(training)
+        for part, training in modes.items():
+            part.training = training
         name = type(module).__name__
         if not isinstance(y, Tensor) or y.dim() != 3 or y.shape[:2] != x.shape[:2]:
             found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
@@ -40,11 +43,12 @@ class Own(Layer):
 
 
 def _try(module: nn.Module, x: Tensor) -> tuple[Any, bool]:
-    mask = torch.ones(x.shape[:2], dtype=torch.bool)
+    mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     try:
-        answer = module(x, mask, None)
+        inspect.signature(module.forward).bind(x, mask, None)
     except TypeError:
         return module(x), True
+    answer = module(x, mask, None)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise TypeError(f"{type(module).__name__} gives {type(answer).__name__}, wanted a pair of output and state")
     return answer[0], False

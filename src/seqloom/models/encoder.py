@@ -42,7 +42,7 @@ class Recurrence(Part):
     variational: bool = Field(False, description="The same dropout mask at every step.")
     zoneout: float = Field(0.0, ge=0, lt=1, description="Share of the state that stays as it was.")
     recurrent_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
-    options: dict[str, Any] = Field(default_factory=dict, description="Of the cell, such as { activation = \"relu\" }.")
+    options: dict[str, Any] = Field(default_factory=dict, description='Of the cell, such as { activation = "relu" }.')
     own: str = Field("", description="Name of a layer or cell of your own that is given with --layer; for information.")
     given: Any = Field(None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
 

@@ -1,0 +1,90 @@
+"""Symbols out, one after the other: what a language model is."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.layers.dropout import Variational
+from seqloom.layers.embedding import Embedding
+from seqloom.layers.layer import Layer
+from seqloom.layers.softmax import cross_entropy, log_probabilities
+
+
+class Decoder(nn.Module):
+    """An embedding, a layer that looks back only, and a softmax over the vocabulary.
+
+    ``tied``: the vectors of the symbols are also the rows of the output's matrix (Press and Wolf 2017); where the layer
+    is wider or narrower than the vectors, a linear map stands between.
+    """
+
+    def __init__(
+        self,
+        embed: Embedding,
+        layer: Layer,
+        *,
+        tied: bool = False,
+        dropout: float = 0.0,  # on what the layer gives
+        variational: bool = False,
+    ) -> None:
+        super().__init__()
+        self.embed = embed
+        self.layer = layer
+        self.dropout: nn.Module = Variational(dropout) if variational else nn.Dropout(dropout)
+        narrow = tied and layer.output_size != embed.embedding_dim
+        self.bridge = nn.Linear(layer.output_size, embed.embedding_dim) if narrow else nn.Identity()
+        size = embed.embedding_dim if tied else layer.output_size
+        self.output = nn.Linear(size, embed.num_embeddings)
+        nn.init.uniform_(self.output.weight, -0.1, 0.1)
+        nn.init.zeros_(self.output.bias)
+        if tied:
+            self.output.weight = embed.weight
+
+    def start(self, memory: None, batch: int) -> Any:  # noqa: ARG002  there is none without an encoder
+        """The state before the first symbol of each of ``batch`` sequences."""
+        nothing = self.embed.weight.new_zeros(batch, 0, self.embed.embedding_dim)
+        return self.layer(nothing, None, None)[1]
+
+    def features(
+        self,
+        tokens: Tensor,  # (B, T)
+        state: Any = None,
+        *,
+        mask: Tensor | None = None,  # (B, T)
+    ) -> tuple[Tensor, Any]:  # (B, T, D), state
+        """What the softmax is computed from."""
+        values, state = self.layer(self.embed(tokens), mask, state)
+        return self.bridge(self.dropout(values)), state
+
+    def forward(
+        self,
+        tokens: Tensor,  # (B, T)
+        state: Any = None,
+        *,
+        mask: Tensor | None = None,  # (B, T)
+    ) -> tuple[Tensor, Any]:  # logits (B, T, V), state
+        values, state = self.features(tokens, state, mask=mask)
+        return self.output(values), state
+
+    def loss(
+        self,
+        features: Tensor,  # (N, D)
+        target: Tensor,  # (N,)
+        *,
+        smoothing: float = 0.0,
+    ) -> Tensor:  # ()
+        """The sum of the targets' negative log-probabilities."""
+        return cross_entropy(features, self.output.weight, self.output.bias, target, smoothing=smoothing)
+
+    def log_probabilities(
+        self,
+        features: Tensor,  # (N, D)
+        target: Tensor,  # (N,)
+    ) -> Tensor:  # (N,)
+        return log_probabilities(features, self.output.weight, self.output.bias, target)
+
+
+def step(decoder: nn.Module, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:  # (B,) → (B, V), state
+    """One step of any decoder: the last symbols → log-probabilities of the next ones."""
+    logits, state = decoder(tokens.unsqueeze(1), state)
+    return torch.log_softmax(logits[:, -1], dim=-1), state

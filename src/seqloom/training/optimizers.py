@@ -1,0 +1,34 @@
+"""Optimisers, and a gradient's norm."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+Name = Literal["adam", "adamw", "sgd"]
+
+
+def build(
+    name: Name,
+    model: nn.Module,
+    *,
+    rate: float,
+    weight_decay: float,
+    momentum: float,  # of sgd; for the others the share of the past in their running mean is as usual
+) -> Optimizer:
+    """An optimiser of all parameters that are trained; weight decay spares vectors, that is, biases and norms."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in trained if parameter.dim() <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if name == "sgd":
+        return SGD(groups, lr=rate, momentum=momentum, fused=True)
+    return (Adam if name == "adam" else AdamW)(groups, lr=rate, fused=True)
+
+
+def norm(gradients: Iterable[Tensor]) -> float:
+    """The Euclidean norm of all gradients together."""
+    return float(nn.utils.get_total_norm(gradients))
