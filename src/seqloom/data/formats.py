@@ -189,13 +189,16 @@ def counted(number: int, noun: str) -> str:
 
 
 def delimited(source: Source, *, separator: str = ",", header: bool) -> Iterator[tuple[Place, list[str]]]:
-    """The records of a CSV file, all of one width; with ``header`` the first one is distinct names of the columns."""
+    """The records of a CSV file, all of one width; with ``header`` the first one is the names of the columns."""
+    if len(separator) != 1:
+        raise ValueError(f"separator is {separator!r}; one character is wanted")
     csv.field_size_limit(LONGEST_LINE)
-    place = Place("input", 1)
+    place = Place("", 0)
 
     def feed() -> Iterator[str]:
         nonlocal place
-        for place, line in lines(source):  # noqa: B007
+        for found, line in lines(source):
+            place = found
             yield line + "\n"
 
     records = csv.reader(feed(), delimiter=separator, strict=True)
@@ -224,31 +227,39 @@ def conll(source: Source, *, separator: str | None = None) -> Iterator[Block]:
     start = Place("", 0)
     width = 0
     for place, line in lines(source):
-        fields = columns_of(line, separator)
-        if not line.strip(" \t") or fields[0] == "-DOCSTART-":
+        fields = split(line, separator)
+        if not fields or fields[0] == "-DOCSTART-":
             if rows:
                 yield Block(start, rows)
                 rows = []
             continue
-        if len(fields) != (width := width or len(fields)):
-            raise BadData(place, f"found {counted(len(fields), 'column')}; the rows before have {width}")
-        if "" in fields:
-            raise BadData(place, f"column {fields.index('') + 1} is empty")
-        start = start if rows else place
-        rows.append(fields)
-        bounded(start, rows)
+        if len(fields) != width:
+            if width:
+                raise BadData(place, f"found {counted(len(fields), 'column')}; the rows before have {width}")
+            width = len(fields)
+        if not rows:
+            start = place
+        rows.append(filled(place, fields, before=len(rows)))
     if rows:
         yield Block(start, rows)
 
 
-def columns_of(line: str, separator: str | None) -> list[str]:
-    separator = separator or ("\t" if "\t" in line else " ")
-    return [field for field in line.split(" ") if field] or [""] if separator == " " else line.split(separator)
+def split(line: str, separator: str | None) -> list[str]:
+    """The columns of a row; none in a blank line."""
+    if separator is None:
+        separator = "\t" if "\t" in line else " "
+    if separator == " ":
+        return [field for field in line.split(" ") if field]
+    return line.split(separator) if line.strip(" \t") else []
 
 
-def bounded(start: Place, rows: list[list[str]]) -> None:
-    if len(rows) > LONGEST_BLOCK:
-        raise BadData(start, f"found more than {LONGEST_BLOCK} rows without a blank line; one ends each sentence")
+def filled(place: Place, fields: list[str], *, before: int) -> list[str]:
+    """A row without empty columns that is not one too many."""
+    if "" in fields:
+        raise BadData(place, f"column {fields.index('') + 1} is empty")
+    if before == LONGEST_BLOCK:
+        raise BadData(place, f"there are {LONGEST_BLOCK} rows before without a blank line, which ends each sentence")
+    return fields
 
 
 def conllu(source: Source) -> Iterator[Block]:
@@ -257,26 +268,24 @@ def conllu(source: Source) -> Iterator[Block]:
     numbers: list[int] = []
     start = Place("", 0)
     for place, line in itertools.chain(lines(source), [(start, "")]):
-        if not line.strip(" \t"):
+        if line.startswith("#"):
+            continue
+        fields = split(line, "\t")
+        if not fields:
             if rows:
                 yield Block(start, rows, numbers)
                 rows, numbers = [], []
             continue
-        if line.startswith("#"):
-            continue
-        fields = line.split("\t")
         if len(fields) != 10:
             raise BadData(place, f"found {counted(len(fields), 'column')} separated by tabs; CoNLL-U has 10")
-        if "" in fields:
-            raise BadData(place, f"column {fields.index('') + 1} is empty")
-        if re.fullmatch(r"[0-9]+[-.][0-9]+", fields[0]):
-            continue
-        if not re.fullmatch(r"[0-9]+", fields[0]):
+        if not (fields[0].isascii() and fields[0].isdecimal()):
+            if re.fullmatch(r"[0-9]+[-.][0-9]+", fields[0]):
+                continue
             raise BadData(place, f"found {fields[0][:20]!r} in column 1; the number of the word is wanted")
-        start = start if rows else place
-        rows.append(fields)
+        if not rows:
+            start = place
+        rows.append(filled(place, fields, before=len(rows)))
         numbers.append(place.line)
-        bounded(start, rows)
 
 
 def jsonl(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
@@ -304,8 +313,8 @@ def refuse(constant: str) -> Never:
 def labelled(source: Source) -> Iterator[tuple[Place, str, str]]:
     """Label and text of each line ``label text``; fastText's ``__label__`` before the label is dropped."""
     for place, line in lines(source):
-        label, _, text = line.strip(" \t").replace("\t", " ", 1 if "\t" in line.split(" ", 1)[0] else 0).partition(" ")
-        text = text.strip(" \t")
+        label, _, text = line.replace("\t", " ").strip(" ").partition(" ")
+        text = line.strip(" \t")[len(label) :].strip(" \t")
         if not label:
             continue
         if not text:
