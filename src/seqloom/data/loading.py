@@ -44,7 +44,7 @@ class Batches:
     workers: int = 0  # threads that prepare batches ahead
     parts: int = 1
     own: range = range(1)
-    _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[list[Batch]]:
         """The own parts of each batch of an epoch, but for the first ``skip`` batches; empty parts are left out."""
@@ -55,9 +55,15 @@ class Batches:
         """How many batches an epoch has, where that is known without reading files again."""
         if not self._whole():
             return None
+        pool = self._kept["pool"]
         if self.steps:
-            return -(-self._track(self._kept["pool"])[1] // self.steps)
-        return len(self._plan(self._kept["pool"], number, 0))
+            return -(-self._track(pool)[1] // self.steps)
+        if not self.tokens:
+            return -(-len(pool) // self.rows)
+        if ("count", number) not in self._kept:
+            self._kept["count", number] = len(self._plan(pool, number, 0))
+        counted: int = self._kept["count", number]
+        return counted
 
     def _whole(self) -> bool:
         """Read the data if they fit into one pool."""

@@ -3,13 +3,11 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch
@@ -90,7 +88,7 @@ class Diverged(RuntimeError):
 
 @dataclass(frozen=True)
 class Progress:
-    """What one update, and the evaluation behind it, brought."""
+    """What one update brought, or one evaluation."""
 
     update: int  # done so far
     updates: int | None  # in all, where known
@@ -99,14 +97,15 @@ class Progress:
     rate: float
     norm: float  # of this update's gradient, before clipping
     clipped: float  # share of the updates since the last entry whose gradient was clipped
-    items: int  # in this update
+    items: int  # in this update; 0 for an evaluation
     skipped: int  # updates without a finite gradient so far
     logged: bool  # an entry of the log ends here
+    pending: bool  # an evaluation comes next
     evaluation: Evaluation | None
     best: bool  # the evaluation is the best so far
     finished: str  # why the training ends here; empty: it goes on
-    snapshot: Callable[[], Snapshot]  # all that is needed to go on from here
-    weights: Callable[[], dict[str, Tensor]]  # of the model as it is evaluated
+    snapshot: Callable[[], Snapshot]  # all that is needed to go on from here; for now only
+    weights: Callable[[], dict[str, Tensor]]  # of the model as it is evaluated; for now only
 
 
 def train(
@@ -120,105 +119,154 @@ def train(
     start: Snapshot | None = None,  # go on from there
     team: Team = Team(),  # noqa: B008  a named tuple
 ) -> Iterator[Progress]:
-    """Train until the end, or until the caller leaves the loop; every update is handed out."""
-    updater = optimizers.build(
-        settings.optimizer,
-        model,
-        rate=settings.rate,
-        weight_decay=settings.weight_decay,
-        momentum=settings.momentum,
-    )
-    position, past = Position(), Past()
+    """Train until the end, or until the caller leaves the loop; every update and evaluation is handed out."""
+    training = Training(model, batches, loss, settings, evaluate=evaluate, stop=stop, team=team)
     if start is not None:
-        position, past = snapshots.restore(start, model, updater, team)
-    shape = schedules.Shape(settings.warmup, settings.decay, settings.decay_after, settings.decay_wait)
-    updates = _updates(batches, settings)
-    while not position.finished:
+        training.position, training.past = snapshots.restore(start, model, training.optimizer, team)
+    if training.position.pending:
+        yield training.assess()
+    while not training.over():
         model.train()
-        length = batches.count(position.epoch)
-        for parts, final in _marked(batches.epoch(position.epoch, position.batch)):
-            epoch = position.epoch + position.batch / length if length else float(position.epoch)
-            moment = schedules.Moment(position.update, updates or 0, epoch, position.scores)
-            rate = settings.rate * schedules.factor(settings.schedule, moment, shape)
-            position, past, norm = _update(model, updater, parts, loss, settings, position, past, rate=rate, team=team)
-            if position.skipped_in_a_row == PATIENCE:
-                raise Diverged(position.update, parts)
-            items = sum(part.items for part in parts)
-            if final:
-                position = position._replace(epoch=position.epoch + 1, batch=0)
-            finished = _finished(position, settings, time_is_up=team.agree(stop=stop()) if settings.minutes else False)
-            every = settings.evaluate_every
-            found = None
-            if evaluate is not None and (finished or (position.update % every == 0 if every else final)):
-                if settings.average > 1:
-                    past = past._replace(weights=(*past.weights, _copy(model))[-settings.average :])
-                found = _evaluate(model, evaluate, past.weights)
-                position = position._replace(scores=(*position.scores, found.score))
-                if settings.patience and position.waited() >= settings.patience:
-                    finished = f"no better score in {settings.patience} evaluations"
-            logged = bool(found) or bool(finished) or position.update % settings.log_every == 0
-            position = position._replace(finished=finished)
-            entry = position
-            if logged:
-                position = position._replace(summed=0.0, items=0.0, clipped=0, counted=0)
-            yield Progress(
-                update=position.update,
-                updates=updates,
-                epoch=position.epoch + (position.batch / length if length else 0.0),
-                loss=entry.summed / entry.items if entry.items else math.nan,
-                rate=rate,
-                norm=norm,
-                clipped=entry.clipped / entry.counted,
-                items=items,
-                skipped=position.skipped,
-                logged=logged,
-                evaluation=found,
-                best=found is not None and position.waited() == 0,
-                finished=finished,
-                snapshot=partial(snapshots.capture, model, updater, position, past, team),
-                weights=partial(_mean, past.weights) if past.weights else partial(_copy, model),
-            )
-            if finished:
+        for parts, final in _marked(batches.epoch(training.position.epoch, training.position.batch)):
+            yield training.update(parts, final=final)
+            if training.position.pending:
+                yield training.assess()
+                model.train()
+            if training.over():
                 return
-            model.train()
 
 
-def _update(
-    model: nn.Module,
-    updater: Optimizer,
-    parts: list[Batch],
-    loss: Callable[[nn.Module, Any], Counted],
-    settings: Train,
-    position: Position,
-    past: Past,
-    *,
-    rate: float,
-    team: Team,
-) -> tuple[Position, Past, float]:
-    """One step of the optimiser with the gradient of all parts, or none if that is not finite."""
-    summed, items, carried = 0.0, 0, []
-    for slot, part in enumerate(parts):
-        state = past.carried[slot] if part.continues and slot < len(past.carried) else None
-        found = loss(model, part._replace(state=state).to(settings.device))
-        found.total.backward()
-        summed += float(found.total.detach())
-        items += found.items
-        carried.append(None if found.state is None else apply(Tensor.detach, found.state))
-    summed, counted = team.total(summed, items)
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    team.add(gradients)
-    norm = optimizers.norm(gradients) / max(counted, 1)
-    finite = math.isfinite(norm) and math.isfinite(summed)
-    clipped = bool(settings.clip) and norm > settings.clip
-    if finite and counted:
-        torch._foreach_mul_(gradients, (settings.clip / norm if clipped else 1.0) / counted)
-        for group in updater.param_groups:
-            group["lr"] = rate
-        updater.step()
-        if all(state is not None for state in carried):
-            past = past._replace(carried=tuple(carried))
-    updater.zero_grad()
-    return position.after(summed, counted, finite=finite, clipped=clipped and finite), past, norm
+class Training:
+    """A training under way: what changes from update to update, in one place."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Batches,
+        loss: Callable[[nn.Module, Any], Counted],
+        settings: Train,
+        *,
+        evaluate: Callable[[nn.Module], Evaluation] | None,
+        stop: Callable[[], bool],
+        team: Team,
+    ) -> None:
+        self.model, self.batches, self.loss, self.settings = model, batches, loss, settings
+        self.evaluate, self.stop, self.team = evaluate, stop, team
+        self.optimizer = optimizers.build(
+            settings.optimizer,
+            model,
+            rate=settings.rate,
+            weight_decay=settings.weight_decay,
+            momentum=settings.momentum,
+        )
+        self.shape = schedules.Shape(settings.warmup, settings.decay, settings.decay_after, settings.decay_wait)
+        self.updates = _updates(batches, settings)
+        self.position, self.past = Position(), Past()
+
+    def over(self) -> bool:
+        return bool(self.position.finished)
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, with their fraction where it is known."""
+        length = self.batches.count(self.position.epoch)
+        return self.position.epoch + (self.position.batch / length if length else 0.0)
+
+    def rate(self) -> float:
+        """The learning rate of the update that comes next."""
+        moment = schedules.Moment(self.position.update, self.updates or 0, self.epoch, self.position.scores)
+        return self.settings.rate * schedules.factor(self.settings.schedule, moment, self.shape)
+
+    def update(self, parts: list[Batch], *, final: bool) -> Progress:
+        """One step of the optimiser with the gradient of all parts, or none if that is not finite."""
+        settings, rate = self.settings, self.rate()
+        summed, items, carried = self._differentiate(parts)
+        gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+        self.team.add(gradients)
+        norm = optimizers.norm(gradients) / max(items, 1)
+        finite = math.isfinite(norm) and math.isfinite(summed)
+        clipped = finite and bool(settings.clip) and norm > settings.clip
+        if finite and items:
+            torch._foreach_mul_(gradients, (settings.clip / norm if clipped else 1.0) / items)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+            self.past = self.past._replace(carried=carried)
+        self.optimizer.zero_grad()
+        self.position = self.position.after(summed, items, finite=finite, clipped=clipped, final=final)
+        if self.position.skipped_in_a_row == PATIENCE:
+            raise Diverged(self.position.update, parts)
+        time_is_up = bool(settings.minutes) and self.team.agree(stop=self.stop())
+        ending = _ending(self.position, settings, time_is_up=time_is_up)
+        every = settings.evaluate_every
+        due = bool(ending) or (self.position.update % every == 0 if every else final)
+        pending = due and self.evaluate is not None
+        self.position = self.position._replace(ending=ending, pending=pending, finished="" if pending else ending)
+        return self._progress(rate=rate, norm=norm, items=sum(part.items for part in parts))
+
+    def _differentiate(self, parts: list[Batch]) -> tuple[float, float, tuple[Any, ...]]:
+        """Leave the summed gradient of all parts; the loss, the count, and the states to carry on."""
+        summed, items, carried = 0.0, 0, []
+        for slot, part in enumerate(parts):
+            state = self.past.carried[slot] if part.continues and slot < len(self.past.carried) else None
+            found = self.loss(self.model, part._replace(state=state).to(self.settings.device))
+            found.total.backward()
+            summed += float(found.total.detach())
+            items += found.items
+            if found.state is not None and self.settings.steps:
+                carried.append(apply(Tensor.detach, found.state))
+        return *self.team.total(summed, items), tuple(carried)  # type: ignore[return-value]
+
+    def assess(self) -> Progress:
+        """Evaluate the model, or the mean of its last weights; it and the random numbers stay as they are."""
+        assert self.evaluate is not None  # noqa: S101  otherwise nothing is pending
+        if self.settings.average > 1:
+            kept = (*self.past.weights, _copy(self.model))[-self.settings.average :]
+            self.past = self.past._replace(weights=kept)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            if self.past.weights:
+                self.model.load_state_dict(_mean(self.past.weights))
+            found = self.evaluate(self.model.eval())
+            if self.past.weights:
+                self.model.load_state_dict(self.past.weights[-1])
+        position = self.position._replace(scores=(*self.position.scores, found.score), pending=False)
+        ending = position.ending
+        if self.settings.patience and position.waited() >= self.settings.patience:
+            ending = ending or f"no better score in {self.settings.patience} evaluations"
+        self.position = position._replace(finished=ending)
+        return self._progress(rate=self.rate(), norm=0.0, items=0, evaluation=found)
+
+    def _progress(self, *, rate: float, norm: float, items: int, evaluation: Evaluation | None = None) -> Progress:
+        entry = self.position
+        logged = bool(entry.counted) and (
+            entry.pending or bool(entry.finished) or entry.update % self.settings.log_every == 0
+        )
+        if logged:
+            self.position = entry._replace(summed=0.0, items=0.0, clipped=0, counted=0)
+        return Progress(
+            update=entry.update,
+            updates=self.updates,
+            epoch=self.epoch,
+            loss=entry.summed / entry.items if entry.items else math.nan,
+            rate=rate,
+            norm=norm,
+            clipped=entry.clipped / max(entry.counted, 1),
+            items=items,
+            skipped=entry.skipped,
+            logged=logged,
+            pending=entry.pending,
+            evaluation=evaluation,
+            best=evaluation is not None and entry.waited() == 0,
+            finished=entry.finished,
+            snapshot=self.snapshot,
+            weights=self.weights,
+        )
+
+    def snapshot(self) -> Snapshot:
+        return snapshots.capture(self.model, self.optimizer, self.position, self.past, self.team)
+
+    def weights(self) -> dict[str, Tensor]:
+        return _mean(self.past.weights) if self.past.weights else _copy(self.model)
 
 
 def _updates(batches: Batches, settings: Train) -> int | None:
@@ -236,25 +284,12 @@ def _updates(batches: Batches, settings: Train) -> int | None:
     return None
 
 
-def _finished(position: Position, settings: Train, *, time_is_up: bool) -> str:
+def _ending(position: Position, settings: Train, *, time_is_up: bool) -> str:
     if settings.updates and position.update >= settings.updates:
         return f"{settings.updates} updates done"
     if not settings.updates and position.epoch >= settings.epochs:
         return f"{settings.epochs} epochs done"
     return f"{settings.minutes:g} minutes are over" if time_is_up else ""
-
-
-def _evaluate(
-    model: nn.Module, evaluate: Callable[[nn.Module], Evaluation], weights: tuple[dict[str, Tensor], ...]
-) -> Evaluation:
-    """Evaluate the mean of some weights; the model and the random numbers stay as they are."""
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        if weights:
-            model.load_state_dict(_mean(weights))
-        found = evaluate(model.eval())
-        if weights:
-            model.load_state_dict(weights[-1])
-    return found
 
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:

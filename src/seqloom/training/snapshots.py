@@ -24,12 +24,15 @@ class Position(NamedTuple):
     items: float = 0.0
     clipped: int = 0
     counted: int = 0  # updates since the last entry of the log
-    finished: str = ""  # why the training is over
+    pending: bool = False  # an evaluation comes next
+    ending: str = ""  # why the training is over after that
+    finished: str = ""  # why it is over now
 
-    def after(self, summed: float, items: float, *, finite: bool, clipped: bool) -> Self:
-        """One update later."""
+    def after(self, summed: float, items: float, *, finite: bool, clipped: bool, final: bool) -> Self:
+        """One update later; ``final``: it was the last one of its epoch."""
         return self._replace(
-            batch=self.batch + 1,
+            epoch=self.epoch + final,
+            batch=0 if final else self.batch + 1,
             update=self.update + 1,
             skipped=self.skipped + (not finite),
             skipped_in_a_row=0 if finite else self.skipped_in_a_row + 1,

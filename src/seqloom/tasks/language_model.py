@@ -1,0 +1,168 @@
+"""Language models: the probability of what comes next, of a whole text, and texts drawn from it."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.formats import BadData, Place, lines
+from seqloom.data.tokenizers import Encoding, Text
+from seqloom.data.vocabulary import UNKNOWN
+from seqloom.layers.embedding import Embedding
+from seqloom.models.decoder import Decoder
+from seqloom.models.encoder import Front, Recurrence, stack
+from seqloom.models.ngram_decoder import NGramDecoder
+from seqloom.tasks.task import Loss, Predictions, Task
+
+END = "</s>"
+"""Stands behind every line, and so before every next one: the end of a line is predicted, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of text."""
+
+    place: Place
+    text: str
+    symbols: int  # about how many, for buckets
+
+    def __len__(self) -> int:
+        return self.symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The probability of a text by the chain rule."""
+
+    log_probability: float  # natural logarithm, of all symbols together
+    perplexity: float  # per symbol
+    log_probabilities: list[float]  # of each symbol given those before; the last one is the end of the line
+
+    def __str__(self) -> str:
+        return f"{self.log_probability:.4f}\t{self.perplexity:.4g}"
+
+
+class Learned(Part):
+    """The symbols of the training text."""
+
+    text: Encoding
+
+
+class LanguageModel(Task):
+    """Predicts each symbol of a text from those before it."""
+
+    metric: ClassVar[str] = "perplexity"
+    higher_is_better: ClassVar[bool] = False
+    sequential: ClassVar[bool] = True
+
+    name: Literal["language_model"] = "language_model"
+    kind: Literal["recurrent", "window", "ngram"] = Field(
+        "recurrent",
+        description="recurrent; window: a feed-forward network over the last words; ngram: counts of words.",
+    )
+    order: int = Field(5, ge=1, description="window, ngram: words that a probability is about, the next one included.")
+    text: Text = Field(default_factory=Text, description="Symbols.")
+    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tied: bool = Field(default=True, description="The vectors of the input are also those of the output.")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
+    smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols."
+    )
+    front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
+    decoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
+    learned: Learned | None = Field(None, exclude=True)
+
+    @property
+    def encoding(self) -> Encoding:
+        if self.learned is None:
+            raise ValueError("the task has not seen its training data: call fit first")
+        return self.learned.text
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Line]:
+        words = self.text.unit == "words"
+        for place, text in lines(source):
+            yield Line(place, text, (text.count(" ") if words else len(text)) + 1)
+
+    def fit(self, examples: Iterable[Line]) -> Self:
+        encoding = self.text.fit((example.text for example in examples), specials=(END,))
+        if len(encoding.vocabulary) <= 3:
+            raise BadData(self.train, "there is no text to learn from")
+        return self.model_copy(update={"learned": Learned(text=encoding)})
+
+    def collate(self, examples: Sequence[Line]) -> Batch:
+        end = [self.encoding.vocabulary.index(END)]
+        texts = [end + self.encoding.encode(example.text) + end for example in examples]
+        inputs = pad([np.array(text[:-1]) for text in texts])
+        target = pad([np.array(text[1:]) for text in texts])
+        return Batch(inputs, target.values, int(inputs.mask.sum()))
+
+    def model(self) -> nn.Module:
+        symbols = len(self.encoding.vocabulary)
+        if self.kind == "ngram":
+            return NGramDecoder(self.encoding, order=self.order, end=self.encoding.vocabulary.index(END))
+        if self.decoder.bidirectional:
+            raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
+        front, recurrence = self.front, self.decoder
+        if self.kind == "window":
+            front = Front(
+                layers=recurrence.layers, size=recurrence.hidden, window=max(self.order - 1, 1), activation="tanh"
+            )
+            recurrence = recurrence.model_copy(update={"layers": 0})
+        layer = stack(front, recurrence, self.embedding, causal=True)
+        embed = Embedding(symbols, self.embedding, dropout=self.input_dropout)
+        return Decoder(embed, layer, tied=self.tied, dropout=recurrence.dropout, variational=recurrence.variational)
+
+    def loss(self, model: Any, batch: Batch) -> Loss:
+        features, state = _features(model, batch)
+        total = model.loss(features, _real(batch.target, batch.inputs.mask), smoothing=self.smoothing)
+        return Loss(total, batch.items, state)
+
+    def predict(self, model: Any, batch: Batch) -> Predictions:
+        inputs: Padded = batch.inputs
+        if isinstance(model, NGramDecoder):
+            rows = model.log_probabilities(batch.target, inputs.mask)
+            return Predictions([_scored(row) for row in rows])
+        features, state = _features(model, batch)
+        found = model.log_probabilities(features, _real(batch.target, inputs.mask))
+        return Predictions([_scored(row.tolist()) for row in found.split(inputs.lengths.tolist())], state)
+
+    def score(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> dict[str, Any]:
+        total = -math.fsum(value for answer in predictions for value in answer.log_probabilities)
+        symbols = sum(len(answer.log_probabilities) for answer in predictions)
+        characters = sum(len(example.text) + 1 for example in examples)
+        loss = total / max(symbols, 1)
+        unknown = sum(
+            self.encoding.encode(example.text).count(self.encoding.vocabulary.index(UNKNOWN)) for example in examples
+        )
+        return {
+            "perplexity": math.exp(min(loss, 700.0)),
+            "loss": loss,
+            "bits_per_character": total / math.log(2) / max(characters, 1),
+            "symbols": symbols,
+            "unknown": sum(self.encoding.encode(example.text).count(unknown) for example in examples),
+        }
+
+
+def _features(model: Decoder, batch: Batch) -> tuple[torch.Tensor, Any]:
+    """What the softmax reads, of the real elements only (N, D), and the state."""
+    values, mask = batch.inputs
+    whole = bool(mask.all())
+    features, state = model.features(values, batch.state, mask=None if whole else mask)
+    return features.flatten(0, 1) if whole else features[mask], state
+
+
+def _real(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return values.flatten() if bool(mask.all()) else values[mask]
+
+
+def _scored(log_probabilities: list[float]) -> Scored:
+    total = math.fsum(log_probabilities)
+    return Scored(total, math.exp(min(-total / max(len(log_probabilities), 1), 700.0)), log_probabilities)
