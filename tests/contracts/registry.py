@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from itertools import product
 from pkgutil import iter_modules
 from typing import Any
 
@@ -21,6 +22,7 @@ from seqloom.cells.wrapper import Wrapper
 from seqloom.cells.zoneout import Zoneout
 from seqloom.layers.build import recurrent
 from seqloom.layers.connection import CONNECTIONS
+from seqloom.layers.convolution import Convolution
 from seqloom.layers.layer import Layer
 
 MakeCell = Callable[[int, int], Cell]  # input size, hidden size
@@ -74,6 +76,17 @@ def layers() -> dict[str, MakeLayer]:
         "stack-bidirectional": arranged(layers=2, bidirectional=True, connect="residual"),
     }
     return found | {f"stack-{connect}": arranged(layers=2, connect=connect) for connect in CONNECTIONS}
+
+
+@cache
+def convolutions() -> dict[str, Layer]:
+    """Every feed-forward layer, shaken, in double precision; tests share them and leave them as they are."""
+    found: dict[str, Layer] = {}
+    for window, causal in product((1, 2, 5), (True, False)):
+        layer = Convolution(INPUT, HIDDEN, window=window, activation="tanh", causal=causal)
+        shake(layer)
+        found[f"{'causal' if causal else 'centred'}-{window}"] = layer
+    return found
 
 
 def label(value: type[Cell], options: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.registry import HIDDEN, INPUT, build, cells, layers, masked, noise, shake
+from tests.contracts.registry import HIDDEN, INPUT, build, cells, convolutions, layers, masked, noise, shake
 from torch import Tensor
 
 from seqloom import state as states
@@ -19,6 +19,7 @@ EVERY_CELL = pytest.mark.parametrize("cell", cells())
 EVERY_LAYER = pytest.mark.parametrize("layer", layers())
 BOTH_WAYS = pytest.mark.parametrize("layer", ["forward", "bidirectional"])
 IN_PIECES = pytest.mark.parametrize("layer", [name for name in layers() if "bidirectional" not in name])
+EVERY_CONVOLUTION = pytest.mark.parametrize("name", convolutions())
 # Only rounding may differ: the number of rows in a product decides the order of its additions.
 PRECISIONS = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-6)])
 
@@ -134,20 +135,23 @@ def test_a_full_mask_is_no_mask(cell: str, layer: str) -> None:
     assert_same(run(found, x, torch.ones(3, 4, dtype=torch.bool)), run(found, x, None), 1e-13)
 
 
-# The gradients of the parts are rounded before they are added up; layer normalisation makes large ones of small ones.
-@EVERY_CELL
-@EVERY_LAYER
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-5)])
-def test_batch_mates_are_invisible(cell: str, layer: str, dtype: torch.dtype, tolerance: float) -> None:
-    found = build(cell, layer, dtype=dtype)
-    x, mask = noise(5, 4, INPUT, dtype=dtype), masked([4, 2, 0, 3, 4], 4)
-    whole = run(found, x, mask)
-    parts = [(rows, run(found, x, mask, rows)) for rows in ([0, 1], [2], [3, 4])]
+def check_batch_mates(layer: Layer, *, tolerance: float) -> None:
+    x, mask = noise(5, 4, INPUT, dtype=next(layer.parameters()).dtype), masked([4, 2, 0, 3, 4], 4)
+    whole = run(layer, x, mask)
+    parts = [(rows, run(layer, x, mask, rows)) for rows in ([0, 1], [2], [3, 4])]
     for rows, part in parts:
         assert_close([part.outputs, *part.state], [value[rows] for value in (whole.outputs, *whole.state)], tolerance)
     gradients = zip(*[[part.slope, *part.parameters] for _, part in parts], strict=True)
     accumulated = [torch.stack(pieces).sum(dim=0) for pieces in gradients]
     assert_close(accumulated, [whole.slope, *whole.parameters], tolerance)
+
+
+# The gradients of the parts are rounded before they are added up; layer normalisation makes large ones of small ones.
+@EVERY_CELL
+@EVERY_LAYER
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-5)])
+def test_batch_mates_are_invisible(cell: str, layer: str, dtype: torch.dtype, tolerance: float) -> None:
+    check_batch_mates(build(cell, layer, dtype=dtype), tolerance=tolerance)
 
 
 @EVERY_CELL
@@ -268,3 +272,44 @@ def test_a_state_of_another_dtype_is_refused(layer: str) -> None:
 def test_a_state_that_is_none_is_refused(layer: str) -> None:
     with pytest.raises(TypeError, match="state is Tensor, wanted"):
         build("LSTM()", layer)(noise(2, 2, INPUT), None, torch.zeros(2, HIDDEN))
+
+
+@EVERY_CONVOLUTION
+@PROPERTY
+@given(lengths=ANY_LENGTHS, extra=st.integers(0, 100), filling=st.sampled_from([0.0, None, float("nan"), float("inf")]))
+def test_a_convolution_sees_no_padding(name: str, lengths: list[int], extra: int, filling: float | None) -> None:
+    check_padding(convolutions()[name], lengths, extra, filling, tolerance=1e-13)
+
+
+@pytest.mark.parametrize("name", [name for name in convolutions() if "causal" in name])
+@PROPERTY
+@given(lengths=ANY_LENGTHS, cuts=st.lists(st.integers(0, 6), max_size=6))
+def test_a_causal_convolution_in_pieces_equals_the_whole(name: str, lengths: list[int], cuts: list[int]) -> None:
+    check_pieces(convolutions()[name], lengths, cuts, reverse=False, tolerance=1e-13)
+
+
+@EVERY_CONVOLUTION
+def test_a_convolution_sees_no_batch_mates(name: str) -> None:
+    check_batch_mates(convolutions()[name], tolerance=1e-13)
+
+
+@EVERY_CONVOLUTION
+def test_rows_of_no_length_leave_the_state_of_a_convolution_as_it_is(name: str) -> None:
+    layer = convolutions()[name]
+    _, start = layer(noise(2, 3, INPUT))
+    for time in (0, 3):
+        outputs, state = layer(noise(2, time, INPUT), masked([0, 0], time), start)
+        assert torch.equal(outputs, torch.zeros(2, time, HIDDEN, dtype=torch.float64))
+        assert torch.equal(state.past, start.past)
+
+
+@EVERY_CONVOLUTION
+def test_a_convolution_refuses_a_state_that_does_not_fit(name: str) -> None:
+    layer = convolutions()[name]
+    x, (_, state) = noise(2, 2, INPUT), layer(noise(3, 2, INPUT))
+    with pytest.raises(ValueError, match=r"state.past has shape \(3, \d, 3\), wanted \(2, \d, 3\)"):
+        layer(x, None, state)
+    with pytest.raises(TypeError, match=r"state.past is torch.float32 on cpu, wanted torch.float64 on cpu"):
+        layer(x, None, states.apply(lambda field: field[:2].float(), state))
+    with pytest.raises(TypeError, match=r"state is Tensor, wanted Convolution\.State"):
+        layer(x, None, state.past)

@@ -46,7 +46,7 @@ class Convolution(Layer):
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         before = self.window - 1 if self.causal else (self.window - 1) // 2
-        (past,) = (x.new_zeros(x.shape[0], self.window - 1, x.shape[2]),) if state is None else state
+        past = x.new_zeros(x.shape[0], self.window - 1, x.shape[2]) if state is None else self._check(state, x)
         read = torch.cat([past[:, self.window - 1 - before :], x], dim=1)
         if not self.causal:
             read = nn.functional.pad(read, (0, 0, 0, self.window - 1 - before))

@@ -1,6 +1,8 @@
 """Elements in, vectors that know their neighbours out: what stands between the input and the answer of every task."""
 
+import inspect
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
 from seqloom.config import Part
-from seqloom.layers.build import recurrent
+from seqloom.layers.build import find, recurrent
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.dropout import Variational
 from seqloom.layers.layer import Layer
@@ -22,29 +24,37 @@ GivenLayer = type[Cell] | Callable[[int], nn.Module]
 class Front(Part):
     """Feed-forward or convolutional layers before the recurrence."""
 
-    layers: int = Field(0, ge=0, description="How many; 0: the recurrence reads the input itself.")
-    size: int = Field(128, ge=1, description="Width of each.")
-    window: int = Field(1, ge=1, description="Elements that each output sees: 1 is a plain layer, more a convolution.")
+    layers: int = Field(default=0, ge=0, description="How many; 0: the recurrence reads the input itself.")
+    size: int = Field(default=128, ge=1, description="Width of each.")
+    window: int = Field(
+        default=1, ge=1, description="Elements that each output sees: 1 is a plain layer, more a convolution."
+    )
     activation: Literal["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"] = Field(
-        "relu", description="Their non-linearity."
+        default="relu", description="Their non-linearity."
     )
 
 
 class Recurrence(Part):
     """Recurrent layers by name."""
 
-    cell: str = Field("lstm", description="A file of cells/: elman, lstm, peephole, coupled, gru, layer_norm_lstm, …")
-    hidden: int = Field(128, ge=1, description="Width of each layer and direction.")
-    layers: int = Field(1, ge=0, description="How many on top of each other; 0: none, the front is all there is.")
-    bidirectional: bool = Field(False, description="Read in both directions.")
-    connect: Literal["plain", "residual", "highway", "dense"] = Field("plain", description="How layers meet.")
-    dropout: float = Field(0.0, ge=0, lt=1, description="Between layers and on the output.")
-    variational: bool = Field(False, description="The same dropout mask at every step.")
-    zoneout: float = Field(0.0, ge=0, lt=1, description="Share of the state that stays as it was.")
-    recurrent_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
+    cell: str = Field(
+        default="lstm", description="A file of cells/: elman, lstm, peephole, coupled, gru, layer_norm_lstm, …"
+    )
+    hidden: int = Field(default=128, ge=1, description="Width of each layer and direction.")
+    layers: int = Field(
+        default=1, ge=0, description="How many on top of each other; 0: none, the front is all there is."
+    )
+    bidirectional: bool = Field(default=False, description="Read in both directions.")
+    connect: Literal["plain", "residual", "highway", "dense"] = Field(default="plain", description="How layers meet.")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="Between layers and on the output.")
+    variational: bool = Field(default=False, description="The same dropout mask at every step.")
+    zoneout: float = Field(default=0.0, ge=0, lt=1, description="Share of the state that stays as it was.")
+    recurrent_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
     options: dict[str, Any] = Field(default_factory=dict, description='Of the cell, such as { activation = "relu" }.')
-    own: str = Field("", description="Name of a layer or cell of your own that is given with --layer; for information.")
-    given: Any = Field(None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
+    own: str = Field(
+        default="", description="Name of a layer or cell of your own that is given with --layer; for information."
+    )
+    given: Any = Field(default=None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
 
 
 class Memory(NamedTuple):
@@ -78,8 +88,14 @@ def _recurrent(recurrence: Recurrence, size: int) -> Layer:
     given = recurrence.given
     if given is not None and not (isinstance(given, type) and issubclass(given, Cell)):
         return Own(given(size), size)
+    cell = given or find(recurrence.cell)
+    known = list(inspect.signature(cell).parameters)[2:]
+    for name in recurrence.options:
+        if name not in known:
+            near = [f": did you mean {found!r}?" for found in get_close_matches(name, known, n=1)]
+            raise ValueError(f"the cell {recurrence.cell} has no option {name!r}{''.join(near)}")
     options = recurrence.model_dump(exclude={"cell", "hidden", "options", "own"})
-    return recurrent(given or recurrence.cell, size, recurrence.hidden, **options, **recurrence.options)
+    return recurrent(cell, size, recurrence.hidden, **options, **recurrence.options)
 
 
 class Encoder(nn.Module):

@@ -1,0 +1,121 @@
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.registry import masked, noise, shake
+from torch import Tensor, nn
+
+from seqloom.cells import GRU, LSTM
+from seqloom.layers import Bidirectional, Recurrent, Stack, Variational
+from seqloom.layers.convolution import Convolution
+from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+
+
+def build(front: Front, recurrence: Recurrence, **options: Any) -> nn.Module:
+    layer = stack(front, recurrence, 3, **options)
+    shake(layer)
+    return layer.eval()
+
+
+def test_front_then_recurrence_is_one_after_the_other() -> None:
+    layer = build(Front(layers=2, size=6, window=3, activation="tanh"), Recurrence(cell="gru", hidden=4))
+    x, mask = noise(2, 5, 3), masked([5, 2], 5)
+    wanted = x
+    assert isinstance(layer, Stack)
+    for part in layer.layers:
+        wanted, _ = part(wanted, mask)
+    assert torch.equal(layer(x, mask)[0], wanted)
+    assert [type(part) for part in layer.layers] == [Convolution, Convolution, Recurrent]
+    assert isinstance(layer.layers[2].cell, GRU)
+    assert layer.output_size == 4
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_causal_where_asked(causal: bool) -> None:
+    layer = build(Front(layers=2, size=6, window=3, activation="tanh"), Recurrence(hidden=4), causal=causal)
+    x = noise(1, 7, 3).requires_grad_()
+    outputs, _ = layer(x)
+    (slope,) = torch.autograd.grad(outputs[0, 3].sum(), x)
+    assert (slope[0].abs().sum(dim=1) != 0).tolist() == [True] * 4 + [not causal] * 2 + [False]
+
+
+@pytest.mark.parametrize(
+    ("front", "recurrence", "kind", "size"),
+    [
+        (Front(), Recurrence(hidden=4), Recurrent, 4),
+        (Front(), Recurrence(hidden=4, bidirectional=True), Bidirectional, 8),
+        (Front(), Recurrence(hidden=4, layers=2), Stack, 4),
+        (Front(layers=1, size=6), Recurrence(layers=0), Convolution, 6),
+        (Front(), Recurrence(given=LSTM, hidden=5), Recurrent, 5),
+    ],
+)
+def test_what_is_asked_for_is_built(front: Front, recurrence: Recurrence, kind: type, size: int) -> None:
+    layer = stack(front, recurrence, 3)
+    assert type(layer) is kind
+    assert layer.output_size == size
+
+
+def test_a_layer_of_the_user_s_own() -> None:
+    layer = build(Front(layers=1, size=6), Recurrence(given=lambda size: nn.Linear(size, 2)))
+    x = noise(2, 5, 3)
+    assert isinstance(layer, Stack)
+    linear: nn.Module = layer.layers[1].get_submodule("module")
+    assert torch.equal(layer(x)[0], linear(layer.layers[0](x)[0]))
+
+
+def test_options_reach_the_layers() -> None:
+    recurrence = Recurrence(
+        cell="elman", hidden=4, layers=2, dropout=0.5, variational=True, options={"activation": "relu"}
+    )
+    layer = stack(Front(), recurrence, 3)
+    assert isinstance(layer, Stack)
+    assert isinstance(layer.dropout, Variational)
+    shake(layer)
+    layer.eval()
+    assert bool((layer(noise(2, 5, 3))[0] >= 0).all())
+
+
+@pytest.mark.parametrize(
+    ("front", "recurrence", "message"),
+    [
+        (Front(), Recurrence(layers=0), "front.layers and encoder.layers are both 0"),
+        (Front(), Recurrence(own="mine"), "a layer of your own, mine: give it again"),
+        (Front(), Recurrence(cell="lstn"), "did you mean 'lstm'"),
+        (Front(), Recurrence(cell="elman", options={"activaton": "relu"}), "has no option 'activaton': did you mean"),
+        (Front(), Recurrence(options={"layers": 3}), "lstm has no option 'layers'"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(front: Front, recurrence: Recurrence, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        stack(front, recurrence, 3)
+
+
+class Double(nn.Module):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return 2 * inputs
+
+
+def test_an_encoder_embeds_and_remembers() -> None:
+    layer = stack(Front(), Recurrence(hidden=4), 3).double()
+    encoder = Encoder(Double(), layer).eval()
+    x, mask = noise(2, 5, 3), masked([5, 2], 5)
+    memory = encoder(x, mask)
+    wanted, state = layer(2 * x, mask)
+    assert torch.equal(memory.values, wanted)
+    assert torch.equal(memory.mask, mask)
+    assert torch.equal(memory.state.hidden, state.hidden)
+    further = encoder(x, mask, memory.state)
+    assert torch.equal(further.values, layer(2 * x, mask, state)[0])
+    assert encoder.size == 4
+
+
+@pytest.mark.parametrize("variational", [True, False])
+def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(nn.Identity(), stack(Front(), Recurrence(hidden=40), 3), dropout=0.5, variational=variational)
+    shake(encoder, dtype=torch.float32)
+    x, mask = noise(2, 5, 3, dtype=torch.float32), masked([5, 5], 5)
+    dropped = encoder(x, mask).values
+    kept = dropped != 0
+    assert bool((kept == kept[:, :1]).all()) == variational
+    torch.testing.assert_close(dropped[kept], 2 * encoder.eval()(x, mask).values[kept])
