@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from seqloom.config import Part
+from seqloom.data.unigram import learn
 from seqloom.data.vocabulary import PAD, UNKNOWN, Vocabulary, ranked
 
 # The library's threads do not survive a fork, and give sums of another order each time.
@@ -24,7 +25,9 @@ class Text(Part):
     unit: Unit = Field("words", description="What a symbol is: one of characters, words (between blanks), subwords.")
     lower: bool = Field(default=False, description="Whether capital letters are made small.")
     size: int = Field(0, ge=0, description="Largest number of symbols; 0: all, or 8000 subwords.")
-    minimum: int = Field(1, ge=1, description="How often a symbol occurs at least; rarer ones are <unk>.")
+    minimum: int = Field(
+        1, ge=1, description="How often a symbol occurs at least; rarer ones are <unk> (not for unigram)."
+    )
     algorithm: Literal["bpe", "unigram"] = Field("bpe", description="How subwords are found: bpe (bytes) or unigram.")
 
     def fit(self, texts: Iterable[str], *, specials: Sequence[str] = ()) -> "Encoding":
@@ -32,9 +35,9 @@ class Text(Part):
         if self.lower:
             texts = (text.lower() for text in texts)
         if self.unit == "subwords":
-            tokenizer = self.train(texts, (self.size or SUBWORDS) - 2 - len(specials))
-            pieces = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
             first = (PAD, UNKNOWN, *specials)
+            tokenizer = self.train(texts, (self.size or SUBWORDS) - len(first), reserved=first)
+            pieces = map(tokenizer.id_to_token, range(tokenizer.get_vocab_size()))
             vocabulary = Vocabulary(symbols=(*first, *(piece for piece in pieces if piece not in first)))
             learnt = tokenizer.to_str()
         else:
@@ -47,30 +50,29 @@ class Text(Part):
             unit=self.unit, lower=self.lower, vocabulary=vocabulary, specials=tuple(specials), tokenizer=learnt
         )
 
-    def train(self, texts: Iterable[str], size: int) -> Any:
+    def train(self, texts: Iterable[str], size: int, *, reserved: Sequence[str]) -> Any:
         """A tokenizer of the library with at most ``size`` pieces."""
-        from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+        from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-        trainer: Any
         if self.algorithm == "bpe":
-            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
             if size < len(alphabet):
-                raise ValueError(f"size leaves {size} subwords; bpe needs one for each of {len(alphabet)} bytes")
+                raise ValueError(f"size leaves room for {size} subwords; bpe needs one for each of the 256 bytes")
             tokenizer = Tokenizer(models.BPE())
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
             tokenizer.decoder = decoders.ByteLevel()
             trainer = trainers.BpeTrainer(
-                vocab_size=size, min_frequency=self.minimum, initial_alphabet=sorted(alphabet), show_progress=False
+                vocab_size=size, min_frequency=self.minimum, initial_alphabet=alphabet, show_progress=False
             )
-        else:
-            tokenizer = Tokenizer(models.Unigram())
-            tokenizer.normalizer = normalizers.NFKC()
-            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-            tokenizer.decoder = decoders.Metaspace()
-            trainer = trainers.UnigramTrainer(
-                vocab_size=size, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
-            )
-        tokenizer.train_from_iterator(texts, trainer=trainer)
+            tokenizer.train_from_iterator(texts, trainer=trainer)
+            return tokenizer
+        blanks = normalizers.Replace(Regex(r"\s+"), " ")
+        normalizer = normalizers.Sequence([normalizers.NFKC(), blanks, normalizers.Strip()])
+        splitter = pre_tokenizers.Metaspace()
+        words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+        tokenizer = Tokenizer(models.Unigram([(UNKNOWN, 0.0), *learn(words, size=size, reserved=reserved)], unk_id=0))
+        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+        tokenizer.decoder = decoders.Metaspace()
         return tokenizer
 
 
