@@ -39,9 +39,13 @@ class Task(Part, ABC):
 
     train: str = Field(description="File to learn from; $NAME is replaced by the environment variable.")
     dev: str = Field("", description="File to choose the best model by; empty: a share of the training file.")
-    dev_share: float = Field(0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file.")
+    dev_share: float = Field(
+        0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file."
+    )
 
-    learned: Part | None = Field(None, exclude=True)  # vocabularies, scales: what `fit` found; each task narrows the type
+    learned: Part | None = Field(
+        None, exclude=True
+    )  # vocabularies, scales: what `fit` found; each task narrows the type
 
     @abstractmethod
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:

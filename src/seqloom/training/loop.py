@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqloom.config import Part
 from seqloom.data.batch import Batch
 from seqloom.data.loading import Batches
-from seqloom.run import Snapshot
+from seqloom.checkpoint import Snapshot
 from seqloom.state import apply
 from seqloom.training import optimizers, schedules, snapshots
 from seqloom.training.distributed import Team
@@ -63,9 +63,14 @@ class Train(Part):
 class Counted(Protocol):
     """A loss as a sum and a count."""
 
-    total: Tensor
-    items: int
-    state: Any
+    @property
+    def total(self) -> Tensor: ...
+
+    @property
+    def items(self) -> int: ...
+
+    @property
+    def state(self) -> Any: ...
 
 
 class Evaluation(NamedTuple):

@@ -7,7 +7,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from seqloom.run import BadRun, Snapshot
+from seqloom.checkpoint import BadRun, Snapshot
 from seqloom.training.distributed import Team
 
 

@@ -1,0 +1,210 @@
+"""A trained model, ready to answer: what a run becomes when it is loaded."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args
+
+import torch
+from torch import nn
+
+from seqloom import config as configuration
+from seqloom import tasks
+from seqloom.checkpoint import BadRun
+from seqloom.config import Wrong
+from seqloom.data.formats import resolve
+from seqloom.data.loading import Batches
+from seqloom.decoding.sample import Sample
+from seqloom.models.decoder import step
+from seqloom.models.encoder import GivenLayer, Recurrence
+from seqloom.run import Run
+from seqloom.tasks.language_model import END, LanguageModel
+from seqloom.tasks.task import Task
+from seqloom.training.distributed import Team
+from seqloom.training.loop import Train
+
+STEPS = 100
+"""Steps in a piece where sequences are joined and nothing is trained."""
+
+
+class Config(NamedTuple):
+    """All that a user can say about a run."""
+
+    task: Task
+    train: Train
+
+    @classmethod
+    def build(cls, document: configuration.Document) -> "Config":
+        """The typed configuration of a document, or Wrong with everything that is wrong in it."""
+        name = document.get("task.name")
+        if name is None:
+            raise Wrong(f'{document.place("task")}: missing key "name" in [task]: one of {", ".join(tasks.names())}')
+        try:
+            kind = tasks.find(name)
+        except ValueError as error:
+            raise Wrong(f"{document.place('task.name')}: {error}") from None
+        parts = document.build(task=kind, train=Train)
+        return cls(**parts)  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        """Of the task."""
+        return str(self.task.model_dump()["name"])
+
+    def text(self) -> str:
+        """The complete configuration as TOML."""
+        return configuration.dump(task=self.task, train=self.train)
+
+    def with_layer(self, layer: GivenLayer | None) -> "Config":
+        """The same with a layer or cell of the user's own in the place of the recurrence."""
+        places = [name for name in ("encoder", "decoder") if isinstance(getattr(self.task, name, None), Recurrence)]
+        if layer is None or not places:
+            return self
+        name = getattr(layer, "__qualname__", type(layer).__qualname__)
+        recurrence = getattr(self.task, places[0]).model_copy(update={"given": layer, "own": name})
+        return self._replace(task=self.task.model_copy(update={places[0]: recurrence}))
+
+
+class Model:
+    """A fitted task and its trained module."""
+
+    def __init__(self, config: Config, module: nn.Module) -> None:
+        self.config = config
+        self.task = config.task
+        self.module = module.eval()
+
+    def predict(self, items: Path | str | Sequence[Any], *, batch: int = 64) -> list[Any]:
+        """The answers to a file (its path) or to a list of texts or arrays, in order."""
+        source = resolve(items) if isinstance(items, str) else items
+        return [answer for answers in self.answer(self.task.read(source), batch=batch) for answer in answers]
+
+    def answer(self, examples: Iterator[Any], *, batch: int = 64) -> Iterator[list[Any]]:
+        """The answers to examples, some at a time, as they come."""
+        batches = Batches(lambda: examples, self.task.collate, rows=batch, shuffle=False, pool=batch)
+        with torch.no_grad():
+            for parts in batches.epoch(0):
+                for part in parts:
+                    yield self.task.predict(self.module, part).answers
+
+    def evaluate(self, source: Path | str | Sequence[Any]) -> dict[str, Any]:
+        """The scores on labelled data."""
+        examples = list(self.task.read(resolve(source) if isinstance(source, str) else source))
+        if not examples:
+            raise ValueError(f"{source}: there are no examples")
+        return assess(self.config, self.module, examples)
+
+    def generate(self, prompt: str = "", *, length: int = 200, sample: Sample | None = None) -> Iterator[str]:
+        """Text that goes on from the prompt, piece by piece; of language models."""
+        if not isinstance(self.task, LanguageModel):
+            raise TypeError(f"a model of the task {self.config.name} generates no text; wanted a language_model")
+        encoding, module = self.task.encoding, cast(Any, self.module)
+        end = encoding.vocabulary.index(END)
+        sample = sample or Sample()
+        with torch.no_grad():
+            state = module.start(None, 1)
+            *read, last = [end, *encoding.encode(prompt)]
+            if read:
+                _, state = module(torch.tensor([read]), state)
+            symbols: list[int] = []
+            said = ""
+            walk = sample.stream(
+                lambda tokens, state: step(self.module, tokens, state),
+                state,
+                torch.tensor([last]),
+                length=length,
+                never=(0,),
+            )
+            for token in walk:
+                symbols.append(int(token))
+                pieces = "\n".join(encoding.decode(line) for line in _lines(symbols, end))
+                whole = pieces.rstrip("\ufffd")  # a character of several bytes may be on its way
+                blank = " " if encoding.unit == "words" and said and not said.endswith("\n") else ""
+                yield whole[len(said) :] if whole.startswith(said) else blank + whole
+                said = whole
+
+
+def _lines(symbols: list[int], end: int) -> Iterator[list[int]]:
+    line: list[int] = []
+    for symbol in symbols:
+        if symbol == end:
+            yield line
+            line = []
+        else:
+            line.append(symbol)
+    yield line
+
+
+def load(path: str | Path, *, layer: GivenLayer | None = None, checkpoint: str = "best") -> Model:
+    """The model of a run: the best one, or the last."""
+    run = Run.open(path)
+    config = opened(run, layer=layer)
+    module = config.task.model()
+    name = checkpoint if run.saved(checkpoint) else "last"  # type: ignore[arg-type]
+    module.load_state_dict(run.load(name).model)  # type: ignore[arg-type]
+    return Model(config, module)
+
+
+def opened(run: Run, *, layer: GivenLayer | None = None) -> Config:
+    """The configuration of a run with what its task had learnt."""
+    config = Config.build(configuration.parse(run.config, str(run.path / "config.toml"))).with_layer(layer)
+    kinds = get_args(type(config.task).model_fields["learned"].annotation)  # of Learned | None
+    try:
+        learned = kinds[0].model_validate_json(run.learned)
+    except ValueError as error:
+        raise BadRun(f"{run.path / 'learned.json'}: is not what the task {config.name} has learnt") from error
+    return config._replace(task=config.task.model_copy(update={"learned": learned}))
+
+
+def assess(
+    config: Config,
+    module: nn.Module,
+    examples: Sequence[Any],
+    *,
+    team: Team = Team(),  # noqa: B008  a named tuple
+    alive: Callable[[], None] = lambda: None,  # called between batches; may raise
+) -> dict[str, Any]:
+    """The scores of a model on examples; each process of a team answers its share."""
+    task, settings = config.task, config.train
+    steps = max(settings.steps, STEPS) if settings.steps and not hasattr(module, "count") else 0
+    ordered = list(examples) if steps else sorted(examples, key=len)
+    batches = Batches(
+        lambda: iter(ordered),
+        task.collate,
+        rows=settings.batch if steps else max(settings.batch, 32),
+        steps=steps,
+        shuffle=False,
+        parts=team.size,
+        own=range(team.rank, team.rank + 1),
+    )
+    answers: list[list[Any]] = []
+    state = None
+    module.eval()
+    with torch.no_grad():
+        for parts in batches.epoch(0):
+            alive()
+            found: list[Any] = []
+            for part in parts:
+                predictions = task.predict(
+                    module, part._replace(state=state if part.continues else None).to(settings.device)
+                )
+                state = predictions.state
+                found += predictions.answers
+            answers.append(found)
+    return task.score(_merged(answers, team), ordered)
+
+
+def _merged(answers: list[list[Any]], team: Team) -> list[Any]:
+    """The answers of all processes in the order of the examples: of each batch, rank r had every size-th from r on."""
+    if team.size == 1:
+        return [answer for found in answers for answer in found]
+    kind = next((type(answer) for found in answers for answer in found), None)
+    gathered = [
+        json.loads(data) for data in team.gather(json.dumps([[asdict(a) for a in f] for f in answers]).encode())
+    ]
+    merged = []
+    for rows in zip(*gathered, strict=True):
+        for index in range(sum(map(len, rows))):
+            fields = rows[index % team.size][index // team.size]
+            merged.append(kind(**fields) if kind else fields)
+    return merged

@@ -1,0 +1,290 @@
+"""From a configuration to a trained run: read, fit, train, evaluate, save."""
+
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import seqloom
+from seqloom.checkpoint import Snapshot, write_tensors
+from seqloom.data.formats import resolve
+from seqloom.data.loading import Batches
+from seqloom.data.split import Read, hold_out
+from seqloom.model import Config, assess, opened
+from seqloom.models.encoder import GivenLayer
+from seqloom.run import Run
+from seqloom.training.distributed import Team, join
+from seqloom.training.loop import Diverged, Evaluation, Progress
+from seqloom.training.loop import train as iterate
+from seqloom.training.snapshots import flatten
+
+Listener = Callable[[Run, Progress], object]
+
+
+class Interrupted(Exception):
+    """The user wants to stop; everything is saved."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The readers of the training and the development examples."""
+
+    train: Read
+    dev: Read
+
+
+def data(config: Config) -> Data:
+    """Where the examples of a task come from; the development examples may be a share of the training file."""
+    task = config.task
+
+    def reader(source: Path) -> Read:
+        return lambda: task.read(source)
+
+    train = reader(resolve(task.train))
+    if task.dev:
+        return Data(train, reader(resolve(task.dev)))
+    if not task.dev_share:
+        return Data(train, lambda: iter(()))
+    gap = getattr(task, "gap", 0)
+    return Data(*hold_out(train, task.dev_share, seed=config.train.seed, sequential=task.sequential, gap=gap))
+
+
+def train(
+    config: Config,
+    *,
+    output: Path | None = None,  # folder of the run; None: runs/<task>, or runs/<task>-2 and so on
+    layer: GivenLayer | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Run:
+    """Train a model in a new run."""
+    with join() as team, _threads(config):
+        config = config.with_layer(layer)
+        sources = data(config)
+        config = config._replace(task=config.task.fit(sources.train()))
+        run = _shared(team, lambda: _create(config, output))
+        _go(run, config, sources, None, listeners, team)
+    return run
+
+
+def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[Listener] = ()) -> Run:
+    """Go on with a run that was stopped, bit for bit as if it had not been."""
+    run = Run.open(path)
+    config = opened(run, layer=layer)
+    with join() as team, _threads(config):
+        start = run.load("last") if run.saved("last") else None
+        _go(run, config, data(config), start, listeners, team)
+    return run
+
+
+def _create(config: Config, output: Path | None) -> Run:
+    assert config.task.learned is not None  # noqa: S101  it was fitted
+    name = config.name
+    folder = output or next(
+        path
+        for number in range(1, 1 << 30)
+        if not os.path.lexists(path := Path("runs", name if number == 1 else f"{name}-{number}"))
+    )
+    learned = config.task.learned.model_dump_json()
+    return Run.create(folder, config=config.text(), learned=learned, environment=environment())
+
+
+def environment() -> dict[str, Any]:
+    """What a run depends on besides its configuration."""
+    packages = ("torch", "numpy", "llvmlite", "tokenizers")
+    return {
+        "seqloom": seqloom.__version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "command": sys.argv[1:],
+    }
+
+
+def _go(
+    run: Run, config: Config, sources: Data, start: Snapshot | None, listeners: Sequence[Listener], team: Team
+) -> None:
+    torch.manual_seed(config.train.seed + 7919 * team.rank)
+    with run.lock() if team.leads else _nothing(), interruptible() as interrupted:
+        torch.manual_seed(config.train.seed)  # every process begins with the same weights
+        module = config.task.model().to(config.train.device)
+        torch.manual_seed(config.train.seed + 7919 * team.rank)
+        dev = list(sources.dev())
+        if hasattr(module, "count"):
+            _count(run, config, module, sources, dev)
+            return
+        if start is not None and team.leads:
+            run.rewind(start.facts["rows"])
+        keeper = Keeper(run, config, team, rows=start.facts["rows"] if start else 0, seconds=_spent(start))
+        progress = iterate(
+            module,
+            _batches(config, sources.train, team),
+            config.task.loss,
+            config.train,
+            evaluate=(lambda model: _evaluation(config, model, dev, team, interrupted)) if dev else None,
+            stop=keeper.time_is_up,
+            start=start,
+            team=team,
+        )
+        try:
+            for event in progress:
+                keeper.keep(event)
+                for listener in listeners if team.leads else ():
+                    listener(run, event)
+                if team.agree(stop=interrupted()) and not event.finished:
+                    keeper.save(event)
+                    raise Interrupted
+        except Diverged as error:
+            if team.leads:
+                batch = [(part.inputs, part.target) for part in error.batch]
+                write_tensors(run.path / "diverged.safetensors", flatten(batch, "batch"))
+                run.log(str(error))
+            raise
+
+
+def _batches(config: Config, read: Read, team: Team) -> Batches:
+    settings = config.train
+    return Batches(
+        read,
+        config.task.collate,
+        rows=settings.batch,
+        tokens=settings.batch_tokens,
+        steps=settings.steps,
+        seed=settings.seed,
+        pool=settings.pool,
+        workers=settings.workers,
+        parts=settings.accumulate * team.size,
+        own=range(team.rank * settings.accumulate, (team.rank + 1) * settings.accumulate),
+    )
+
+
+class Keeper:
+    """Writes down what happens: the log, the metrics, the checkpoints."""
+
+    def __init__(self, run: Run, config: Config, team: Team, *, rows: int, seconds: float) -> None:
+        self.run, self.config, self.team, self.rows = run, config, team, rows
+        self.started = time.monotonic() - seconds
+        self.saved = time.monotonic()
+
+    def time_is_up(self) -> bool:
+        return time.monotonic() - self.started > 60 * self.config.train.minutes
+
+    def keep(self, event: Progress) -> None:
+        """Record an event, and save what it calls for."""
+        if self.team.leads:
+            self._record(event)
+        due = self.team.agree(stop=time.monotonic() - self.saved > 60 * self.config.train.save_minutes)
+        if event.best and event.evaluation is not None:
+            facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
+            if self.team.leads:
+                self.run.save("best", Snapshot(event.weights(), {}, facts))
+        if due or event.pending or event.evaluation or event.finished:
+            self.save(event)
+
+    def save(self, event: Progress) -> None:
+        """A checkpoint to go on from; all processes of a team take part."""
+        snapshot = event.snapshot()
+        facts = {**snapshot.facts, "rows": self.rows, "seconds": time.monotonic() - self.started}
+        if self.team.leads:
+            self.run.save("last", snapshot._replace(facts=facts))
+        self.saved = time.monotonic()
+
+    def _record(self, event: Progress) -> None:
+        if event.logged:
+            self._row({"loss": event.loss, "rate": event.rate, "norm": event.norm, "clipped": event.clipped}, event)
+        if event.evaluation is not None:
+            self._row({"dev": event.evaluation.metrics}, event)
+        if event.finished:
+            self.run.log(f"finished: {event.finished}")
+
+    def _row(self, values: dict[str, Any], event: Progress) -> None:
+        row = {"update": event.update, "epoch": round(event.epoch, 6), **values}
+        self.run.record(row)
+        self.rows += 1
+        shown = values.get("dev", values)
+        numbers = (f"{name} {value:.6g}" for name, value in shown.items() if isinstance(value, float | int))
+        self.run.log(f"update {event.update}: {'dev ' if 'dev' in values else ''}{', '.join(numbers)}")
+
+
+def _evaluation(
+    config: Config, module: nn.Module, dev: Sequence[Any], team: Team, interrupted: Callable[[], bool]
+) -> Evaluation:
+    def alive() -> None:
+        if team.size == 1 and interrupted():
+            raise Interrupted
+
+    metrics = assess(config, module, dev, team=team, alive=alive)
+    value = float(metrics[config.task.metric])
+    return Evaluation(value if config.task.higher_is_better else -value, metrics)
+
+
+def _count(run: Run, config: Config, module: Any, sources: Data, dev: Sequence[Any]) -> None:
+    """Train a model of counts: one pass, no gradients."""
+    module.count(sources.train())
+    metrics = assess(config, module, dev) if dev else {}
+    if dev:
+        run.record({"update": 0, "epoch": 1, "dev": metrics})
+    run.save("best", Snapshot(module.state_dict(), {}, {"update": 0, "epoch": 1, "metrics": metrics}))
+    run.log("finished: everything is counted")
+
+
+def _spent(start: Snapshot | None) -> float:
+    return float(start.facts["seconds"]) if start else 0.0
+
+
+def _shared(team: Team, create: Callable[[], Run]) -> Run:
+    """The run that the first process makes, opened by the others once it is there."""
+    run = create() if team.leads else None
+    name = team.gather(str(run.path if run else "").encode())[0].decode()
+    return run or Run.open(name)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C, or a polite request to end, into a wish that can be asked for; the second ends at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, frame: object) -> None:  # noqa: ARG001  signal's signature
+        asked.set()
+        for known, handler in before.items():
+            signal.signal(known, handler)
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _threads(config: Config) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
