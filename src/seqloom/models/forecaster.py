@@ -1,0 +1,73 @@
+"""What comes next: the vectors of an encoder as forecasts of the steps that follow."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.batch import Padded
+from seqloom.models.encoder import Encoder, Memory
+from seqloom.models.pooling import Last
+from seqloom.state import apply
+
+
+class Forecaster(nn.Module):
+    """ŷ_{t+1…t+horizon} = W h_t + b at every step t (``synced``), or at the last one alone.
+
+    With ``reach`` it is the change from what was read at t: ŷ_{t+k} = x_t + reach_k ∘ (W_k h_t + b_k), which starts as
+    the forecast that nothing changes. ``separate`` reads and forecasts each target alone, all with the same weights.
+    """
+
+    targets: Tensor
+    reach: Tensor | None
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        horizon: int,
+        *,
+        targets: Sequence[int],  # which of the columns read are forecast
+        synced: bool = False,
+        separate: bool = False,
+        reach: Tensor | None = None,  # (horizon, targets)
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = nn.Linear(encoder.size, horizon if separate else horizon * len(targets))
+        self.last = None if synced else Last(encoder.size)
+        self.horizon = horizon
+        self.separate = separate
+        self.register_buffer("targets", torch.tensor(targets), persistent=False)
+        self.register_buffer("reach", reach, persistent=False)
+        if reach is not None:
+            nn.init.zeros_(self.head.weight)
+            nn.init.zeros_(self.head.bias)
+
+    def forward(
+        self,
+        inputs: Padded,  # (B, T, features, columns), the first feature is the value itself
+        state: Any = None,
+    ) -> tuple[Tensor, Any]:  # (B, T or 1, horizon, targets), state
+        if self.separate:
+            forecast, state = self._each(inputs, state)
+        else:
+            memory = self.encoder(inputs.values.flatten(2), inputs.mask, state)
+            forecast, state = self.head(self._steps(memory)).unflatten(-1, (self.horizon, -1)), memory.state
+        if self.reach is not None:
+            values = inputs.values[:, :, 0].index_select(-1, self.targets)
+            forecast = self._steps(Memory(values, inputs.mask, None)).unsqueeze(-2) + self.reach * forecast
+        return forecast, state
+
+    def _each(self, inputs: Padded, state: Any) -> tuple[Tensor, Any]:
+        """The targets as rows of the batch."""
+        rows = (len(inputs.values), len(self.targets))
+        values = inputs.values.index_select(-1, self.targets).permute(0, 3, 1, 2).flatten(0, 1)
+        if state is not None:
+            state = apply(lambda part: part.flatten(0, 1), state)
+        memory = self.encoder(values, inputs.mask.repeat_interleave(rows[1], dim=0), state)
+        forecast = self.head(self._steps(memory)).unflatten(0, rows)  # (B, targets, T or 1, horizon)
+        return forecast.permute(0, 2, 3, 1), apply(lambda part: part.unflatten(0, rows), memory.state)
+
+    def _steps(self, memory: Memory) -> Tensor:
+        return memory.values if self.last is None else self.last(memory).unsqueeze(1)

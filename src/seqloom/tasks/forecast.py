@@ -1,0 +1,321 @@
+"""What comes next: numbers over time, or binary frames such as the keys of a piano."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch, pad
+from seqloom.data.formats import BadData, Source
+from seqloom.data.series import Numbers, Series, Window, ending, pieces, sequences, split_range, table, windows
+from seqloom.metrics import numbers
+from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.forecaster import Forecaster
+from seqloom.tasks.task import Loss, Predictions, Task
+
+ERRORS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
+
+
+class Learned(Part):
+    """The scales of the training rows."""
+
+    columns: tuple[str, ...]  # that are read
+    means: tuple[float, ...]  # of the columns
+    deviations: tuple[float, ...]  # of the columns; one where a column never changes
+    moves: tuple[float, ...]  # root mean square of the changes from row to row, in deviations
+    reach: tuple[
+        tuple[float, ...], ...
+    ]  # (horizon, targets), root mean square of the changes up to there, in deviations
+    naive: tuple[float, ...]  # of the targets, the mean absolute error of the (seasonal) naive forecast
+
+
+class Future(NamedTuple):
+    """What a model should say."""
+
+    values: Tensor  # (B, T or 1, horizon, targets), scaled
+    mask: Tensor  # (B, T or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasted:
+    """What comes after the last row that was read, in the units of the data (binary: probabilities)."""
+
+    columns: list[str]
+    values: list[list[float]]  # (horizon, targets)
+    steps: list[list[list[float]]]  # (T, horizon, targets), what was forecast at each row; empty but for synced
+
+    def __str__(self) -> str:
+        return "\n".join(",".join(f"{value:.7g}" for value in row) for row in self.values)
+
+
+class Forecast(Task):
+    """Forecasts of a series from its past."""
+
+    higher_is_better: ClassVar[bool] = False
+    sequential: ClassVar[bool] = True
+
+    name: Literal["forecast"] = "forecast"
+    train: str = Field(
+        description="CSV file (one row for each step), or .npz or .ts file (many series). Rows behind the name, as "
+        "shares or numbers, are the part to forecast: x.csv[0:0.6], x.csv[8640:11520], x.csv[-100:]. What is read to "
+        "forecast them may lie before. $NAME is replaced by the environment variable."
+    )
+    kind: Literal["numbers", "binary"] = Field("numbers", description="Or frames of zeros and ones, such as keys.")
+    output: Literal["last", "synced"] = Field(
+        "last", description="last: forecast once, after `history` steps. synced: after every step."
+    )
+    history: int = Field(64, ge=0, description="Steps that are read; 0: whole series (synced only).")
+    horizon: int = Field(1, ge=1, description="Steps that are forecast.")
+    columns: tuple[str, ...] = Field((), description="Columns to read; without a header 1, 2, …; empty: all.")
+    target: tuple[str, ...] = Field((), description="Columns to forecast; empty: all that are read.")
+    date: str = Field("", description="Column that is no value; empty: the first, where it is not a number.")
+    separator: str = Field(",", min_length=1, max_length=1, description="Between the columns of a CSV file.")
+    fill: bool = Field(default=False, description="Missing values are as the ones before; otherwise they are errors.")
+    season: int = Field(0, ge=0, description="Steps after which the series repeats itself, for the baseline; 0: none.")
+    relative: bool = Field(
+        default=True, description="Read and forecast changes too: the start is the last-value baseline."
+    )
+    separate: bool = Field(
+        default=False, description="Each column is forecast from itself alone, all by one model; otherwise from all."
+    )
+    error: Literal["mse", "mae", "huber"] = Field("mse", description="What training makes small, of numbers.")
+    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
+    encoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
+    ahead: bool = Field(
+        default=False, exclude=True, repr=False
+    )  # read only the end of each series: what follows is not known
+
+    learned: Learned | None = Field(None, exclude=True)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if not self.history and self.output == "last":
+            raise ValueError('history is 0 and output is "last": say how many steps are read before the forecast')
+        if self.encoder.bidirectional:
+            raise ValueError("encoder.bidirectional is true: a forecast reads forwards")
+        unread = [name for name in self.target if self.columns and name not in self.columns]
+        if unread:
+            raise ValueError(f"target names {unread[0]!r}, which is not among the columns that are read")
+        return self
+
+    @property
+    def metric(self) -> str:  # type: ignore[override]
+        return "nll" if self.kind == "binary" else "mse_scaled"
+
+    @property
+    def gap(self) -> int:
+        """Examples between two parts of a series that forecast rows of both."""
+        return self.horizon - 1 if self.output == "last" else 0
+
+    def read(self, source: Source) -> Iterator[Window]:
+        for series in self._series(source):
+            if self.kind == "binary" and not np.isin(series.values, (0, 1)).all():
+                row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
+                raise BadData(series.at(row), 'kind = "binary" wants zeros and ones, found another number')
+            if self.ahead:
+                yield ending(series, self.history)
+            elif self.output == "synced":
+                yield from pieces(series, self.history, horizon=self.horizon)
+            else:
+                yield from windows(series, self.history, horizon=self.horizon)
+
+    def _series(self, source: Source) -> Iterator[Series]:
+        columns = self.learned.columns if self.learned else self.columns
+        if isinstance(source, Path):
+            many = split_range(source)[0].name.removesuffix(".gz").endswith((".npz", ".ts"))
+        else:
+            many = not all(isinstance(line, str) for line in source)
+        if many:
+            yield from sequences(source, columns=columns, fill=self.fill)
+        else:
+            yield table(source, separator=self.separator, columns=columns, date=self.date, fill=self.fill)
+
+    def fit(self, examples: Iterable[Window]) -> Self:
+        spans: dict[int, tuple[Series, int, int]] = {}
+        for window in examples:
+            if not window.known:
+                raise BadData(window.place, "what comes next is not known; training needs it")
+            series, begin, end = spans.get(id(window.series), (window.series, window.begin, 0))
+            spans[id(series)] = series, min(begin, window.begin), max(end, window.end + self.horizon)
+        parts = [series.values[begin:end] for series, begin, end in spans.values()]
+        if not parts:
+            raise BadData(self.train, "there is nothing to learn from")
+        columns = next(iter(spans.values()))[0].names
+        targets = self._targets(columns)
+        joined = np.concatenate(parts)
+        means, deviations = joined.mean(axis=0), joined.std(axis=0)
+        deviations[deviations == 0] = 1
+        if self.kind == "binary":
+            means, deviations = np.zeros_like(means), np.ones_like(means)
+        reach = np.sqrt([(_changes(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
+        moves = np.sqrt((_changes(parts, 1) ** 2).mean(axis=0)) / deviations
+        season = _changes(parts, self.season or 1)[:, targets]
+        return self.model_copy(
+            update={
+                "learned": Learned(
+                    columns=columns,
+                    means=tuple(means.tolist()),
+                    deviations=tuple(deviations.tolist()),
+                    moves=tuple(np.where(moves > 0, moves, 1).tolist()),
+                    reach=tuple(map(tuple, reach[:, targets].tolist())),
+                    naive=tuple(np.abs(season).mean(axis=0).tolist()) if len(season) else (0.0,) * len(targets),
+                )
+            }
+        )
+
+    def _targets(self, columns: Sequence[str]) -> list[int]:
+        unread = [name for name in self.target if name not in columns]
+        if unread:
+            raise BadData(self.train, f"there is no column {unread[0]!r} to forecast; found {', '.join(columns)}")
+        return [columns.index(name) for name in self.target or columns]
+
+    @property
+    def _fitted(self) -> Learned:
+        if self.learned is None:
+            raise ValueError("the task is not fitted: its scales are not known")
+        return self.learned
+
+    def collate(self, examples: Sequence[Window]) -> Batch:
+        learned = self._fitted
+        synced = self.output == "synced"
+        inputs = pad([self._features(window) for window in examples], dtype=np.float32)
+        mask = inputs.mask if synced else torch.ones(len(examples), 1, dtype=torch.bool)
+        target = None
+        if all(window.known for window in examples):
+            targets = self._targets(learned.columns)
+            future = [self._scale(window.after(self.horizon, each=synced))[..., targets] for window in examples]
+            target = Future(pad(future, dtype=np.float32).values, mask)
+        return Batch(inputs, target, int(mask.sum()))
+
+    def _scale(self, values: Numbers) -> Numbers:  # (..., D)
+        scaled: Numbers = (values - np.array(self._fitted.means)) / np.array(self._fitted.deviations)
+        return scaled
+
+    def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
+        """The scaled columns, and with ``relative`` their changes from row to row."""
+        if self.kind == "binary" or not self.relative:
+            return self._scale(window.read)[:, None]
+        before = max(window.begin - 1, 0)
+        levels = self._scale(window.series.values[before : window.end])
+        changes = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self._fitted.moves)
+        return np.stack([levels, changes], axis=1)[window.begin - before :]
+
+    def model(self) -> nn.Module:
+        learned = self._fitted
+        relative = self.kind == "numbers" and self.relative
+        size = (2 if relative else 1) * (1 if self.separate else len(learned.columns))
+        layer = stack(self.front, self.encoder, size, causal=True)
+        encoder = Encoder(nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational)
+        return Forecaster(
+            encoder,
+            self.horizon,
+            targets=self._targets(learned.columns),
+            synced=self.output == "synced",
+            separate=self.separate,
+            reach=torch.tensor(learned.reach) if relative else None,
+        )
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        if batch.target is None:
+            raise ValueError("what comes next is not known; the loss needs it")
+        forecast, state = model(batch.inputs, batch.state)
+        found, wanted = forecast[batch.target.mask], batch.target.values[batch.target.mask]  # (N, horizon, targets)
+        if self.kind == "binary":
+            each = nn.functional.binary_cross_entropy_with_logits(found, wanted, reduction="none").sum(dim=-1)
+        else:
+            # One is the error of saying that nothing changes, on the training data: the rate need not know the scale.
+            unit = math.sqrt(np.square(self._fitted.reach).mean()) or 1.0
+            each = ERRORS[self.error](found / unit, wanted / unit, reduction="none")
+        return Loss(each.flatten(1).mean(dim=1).sum(), len(found), state)
+
+    def predict(self, model: nn.Module, batch: Batch) -> Predictions:
+        learned = self._fitted
+        targets = self._targets(learned.columns)
+        forecast, state = model(batch.inputs, batch.state)
+        forecast = forecast.double().cpu()
+        if self.kind == "binary":
+            values = forecast.sigmoid().numpy()
+        else:
+            values = forecast.numpy() * np.array(learned.deviations)[targets] + np.array(learned.means)[targets]
+        names = [learned.columns[target] for target in targets]
+        answers = []
+        for row, length in zip(values, batch.inputs.lengths.tolist(), strict=True):
+            steps = row[:length].tolist() if self.output == "synced" else []
+            answers.append(Forecasted(names, (steps or row.tolist())[-1], steps))
+        return Predictions(answers, state)
+
+    def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
+        synced = self.output == "synced"
+        pairs = [(answer, window) for answer, window in zip(predictions, examples, strict=True) if window.known]
+        if not pairs:
+            raise BadData(examples[0].place if examples else "input", "what comes next is not known; a score needs it")
+        targets = self._targets(self._fitted.columns)
+        found = np.concatenate([np.array(answer.steps if synced else [answer.values]) for answer, _ in pairs])
+        truth = np.concatenate([window.after(self.horizon, each=synced)[..., targets] for _, window in pairs])
+        if self.kind == "binary":
+            keys = truth.shape[-1]
+            return {
+                "nll": numbers.frame_nll(truth.reshape(-1, keys), found.reshape(-1, keys)),
+                "accuracy": numbers.frame_accuracy(truth, found),
+                "frames": len(truth),
+            }
+        scores = self._compare(truth, found, [window for _, window in pairs])
+        return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
+
+    def _compare(self, truth: Numbers, found: Numbers, examples: Sequence[Window]) -> dict[str, Any]:
+        """Errors in the units of the data, and scaled where columns are put together; (N, horizon, targets)."""
+        learned = self._fitted
+        targets = self._targets(learned.columns)
+        scale = np.array(learned.deviations)[targets]
+        synced = self.output == "synced"
+
+        def baseline(season: int) -> Numbers:
+            seen = [window.season(self.horizon, season, each=synced)[..., targets] for window in examples]
+            return np.concatenate(seen)
+
+        def scaled(forecast: Numbers) -> Numbers:  # (horizon,), the mean squared error at each step
+            error: Numbers = (((forecast - truth) / scale) ** 2).mean(axis=(0, 2))
+            return error
+
+        last = baseline(1)
+        own, still = scaled(found), scaled(last)
+        scores = {
+            "mse_scaled": float(own.mean()),
+            "mse": numbers.mse(truth, found),
+            "mae": numbers.mae(truth, found),
+            "mase": numbers.mase(truth, found, learned.naive),
+            "rse": numbers.rse(truth, found),
+            "correlation": numbers.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
+            "skill": float(1 - own.mean() / still.mean()) if still.mean() else float("nan"),
+            "last_mse": numbers.mse(truth, last),
+            "last_mse_scaled": float(still.mean()),
+        }
+        if self.season:
+            seasonal = baseline(self.season)
+            scores |= {
+                "seasonal_mse": numbers.mse(truth, seasonal),
+                "seasonal_mse_scaled": float(scaled(seasonal).mean()),
+            }
+        per_step = {
+            str(step + 1): {
+                "mse_scaled": float(own[step]),
+                "mae": numbers.mae(truth[:, step], found[:, step]),
+                "rse": numbers.rse(truth[:, step], found[:, step]),
+                "correlation": numbers.correlation(truth[:, step], found[:, step]),
+                "last_mse_scaled": float(still[step]),
+            }
+            for step in range(self.horizon)
+        }
+        return scores | {"windows": len(truth), "per_step": per_step}
+
+
+def _changes(parts: Sequence[Numbers], steps: int) -> Numbers:
+    """The changes over so many steps within each part."""
+    return np.concatenate([part[steps:] - part[:-steps] for part in parts])
