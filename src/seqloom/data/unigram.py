@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 def learn(words: Counter[str], *, size: int, reserved: Collection[str] = ()) -> list[tuple[str, float]]:
     """At most ``size`` pieces and their log-probabilities, the most probable first; none of them is reserved."""
     counts = stretches(words)
+    if not counts:
+        return []
     characters: Counter[str] = Counter()
     for word, number in counts.items():
         for character in word:
