@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from seqloom.toml_places import NotTOML, load
+from seqloom.toml_places import NotTOML, Steps, load
 from seqloom.wording import choices, dotted, fields, key, literal, problems, suggest, tables, tag
 
 LARGEST = 1_000_000  # bytes of a file
@@ -46,13 +46,13 @@ class Document:
 
     name: str
     values: dict[str, Any]
-    lines: dict[tuple[str | int, ...], int]  # 0: given on the command line
+    lines: dict[Steps, int]  # 0: given on the command line
 
     @classmethod
     def empty(cls, overrides: Sequence[str] = ()) -> Self:
         """A document that the command line alone fills."""
         values: dict[str, Any] = {}
-        lines: dict[tuple[str | int, ...], int] = {(): 0}
+        lines: dict[Steps, int] = {(): 0}
         if wrong := _override(values, lines, overrides=overrides):
             raise Wrong(*wrong)
         return cls(COMMAND_LINE, values, lines)
@@ -77,12 +77,12 @@ class Document:
         tables = {name: json.dumps(self.values.get(name, {})) for name in parts}
         return {name: part.model_validate_json(tables[name]) for name, part in parts.items()}
 
-    def _line(self, path: tuple[str | int, ...]) -> int:
+    def _line(self, path: Steps) -> int:
         while path not in self.lines:
             path = path[:-1]
         return self.lines[path]
 
-    def _place(self, path: tuple[str | int, ...]) -> str:
+    def _place(self, path: Steps) -> str:
         line = self._line(path)
         return f"{self.name}:{line}" if line else COMMAND_LINE
 
@@ -107,7 +107,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Document:
 def parse(text: str, name: str, *, overrides: Sequence[str] = ()) -> Document:
     """The configuration in a text; ``name`` stands for the file in errors."""
     values: dict[str, Any] = {}
-    lines: dict[tuple[str | int, ...], int] = {}
+    lines: dict[Steps, int] = {}
     wrong = []
     try:
         values, lines = load(text)
@@ -120,9 +120,7 @@ def parse(text: str, name: str, *, overrides: Sequence[str] = ()) -> Document:
     return Document(name, values, lines)
 
 
-def _override(
-    values: dict[str, Any], lines: dict[tuple[str | int, ...], int], *, overrides: Sequence[str]
-) -> list[str]:
+def _override(values: dict[str, Any], lines: dict[Steps, int], *, overrides: Sequence[str]) -> list[str]:
     """Set values from ``section.key=value``; returns what is wrong with them."""
     wrong = []
     for override in overrides:

@@ -4,7 +4,7 @@ import re
 import tomllib
 from typing import Any
 
-Path = tuple[str | int, ...]
+Steps = tuple[str | int, ...]
 """Keys and, inside lists, indices from the root of a document."""
 
 DEEPEST = 32  # tables and lists inside each other
@@ -45,7 +45,7 @@ class NotTOML(ValueError):
         self.line = line
 
 
-def load(text: str) -> tuple[dict[str, Any], dict[Path, int]]:
+def load(text: str) -> tuple[dict[str, Any], dict[Steps, int]]:
     """The values, and the line (from 1) of each table, key and list element."""
     try:
         values = tomllib.loads(text)
@@ -80,11 +80,11 @@ class _Scanner:
         self.at = 0
         self.line = 1  # of ``counted``
         self.counted = 0
-        self.found: dict[Path, int] = {}
-        self.lengths: dict[Path, int] = {}  # of arrays of tables, so far
+        self.found: dict[Steps, int] = {}
+        self.lengths: dict[Steps, int] = {}  # of arrays of tables, so far
 
-    def scan(self) -> dict[Path, int]:
-        table: Path = ()
+    def scan(self) -> dict[Steps, int]:
+        table: Steps = ()
         self.skip(_BLANK)
         while self.at < len(self.text):
             if self.take("[["):
@@ -104,9 +104,9 @@ class _Scanner:
             self.skip(_BLANK)
         return self.found
 
-    def resolve(self, key: Path) -> Path:
+    def resolve(self, key: Steps) -> Steps:
         """Inside an array of tables a header speaks of the newest element."""
-        path: Path = ()
+        path: Steps = ()
         for part in key:
             path = (*path, part)
             self.found.setdefault(path, self.here())
@@ -114,7 +114,7 @@ class _Scanner:
                 path = (*path, self.lengths[path] - 1)
         return path
 
-    def pair(self, table: Path) -> None:
+    def pair(self, table: Steps) -> None:
         path = table
         for part in self.key():
             path = (*path, part)
@@ -122,7 +122,7 @@ class _Scanner:
         self.take("=")
         self.value(path)
 
-    def key(self) -> Path:
+    def key(self) -> Steps:
         parts = []
         while True:
             self.skip(_BLANK)
@@ -131,7 +131,7 @@ class _Scanner:
             if not self.take("."):
                 return tuple(parts)
 
-    def value(self, path: Path) -> None:
+    def value(self, path: Steps) -> None:
         if self.take("["):
             index = 0
             while not self.take("]"):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import date, time
 from difflib import get_close_matches
-from pathlib import Path as FilePath
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -13,14 +13,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-Path = tuple[str | int, ...]
+from seqloom.toml_places import Steps
 
 _KINDS = {  # bool before int, of which it is a kind
     bool: ("true or false", "Booleans"),
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
     str: ("text", "texts"),
-    FilePath: ("text", "texts"),
+    Path: ("text", "texts"),
     dict: ("a table", "tables"),
     BaseModel: ("a table", "tables"),
     list: ("a list", "lists"),
@@ -46,7 +46,7 @@ _LIMITS = {
 class Problem(NamedTuple):
     """A sentence about a place."""
 
-    path: Path  # where it is; of a missing key: its table
+    path: Steps  # where it is; of a missing key: its table
     message: str
 
 
@@ -61,11 +61,11 @@ def problems(parts: Mapping[str, type[BaseModel]], values: Mapping[str, Any]) ->
     return found
 
 
-def suggest(word: str, allowed: Iterable[str], *, form: str = '"{}"') -> str:
+def suggest(word: str, allowed: Iterable[str], *, before: str = '"', after: str = '"') -> str:
     """``: did you mean "hidden"?`` or nothing."""
     plain = {name.lower().replace("-", "_"): name for name in allowed}
     near = get_close_matches(word.lower().replace("-", "_"), plain, n=1)
-    return f": did you mean {form.format(plain[near[0]])}?" if near else ""
+    return f": did you mean {before}{plain[near[0]]}{after}?" if near else ""
 
 
 def dotted(path: Iterable[str | int]) -> str:
@@ -120,7 +120,7 @@ def tag(parts: Iterable[type[BaseModel]]) -> str:
     return next((name for part in parts for name in part.model_fields if name in shared), "")
 
 
-def _settle(part: type[BaseModel], path: Path, *, homes: dict[str, list[str]]) -> None:
+def _settle(part: type[BaseModel], path: Steps, *, homes: dict[str, list[str]]) -> None:
     """Note for each field the tables that have it."""
     for name, field in fields(part).items():
         homes.setdefault(name, []).append(dotted(path))
@@ -128,21 +128,23 @@ def _settle(part: type[BaseModel], path: Path, *, homes: dict[str, list[str]]) -
             _settle(inner, (*path, name), homes=homes)
 
 
-def _unknown(path: Path, value: Any, allowed: Iterable[str], *, homes: Mapping[str, list[str]]) -> Problem:
+def _unknown(path: Steps, value: Any, allowed: Iterable[str], *, homes: Mapping[str, list[str]]) -> Problem:
     """A key or table that nobody asked for; ``allowed`` are the names that may stand there."""
     *table, last = path
-    what, form = f"key {literal(last)} in [{dotted(table)}]", '"{}"'
-    names = [name if table else f"[{name}]" for name in allowed]
+    what, before, after = f"key {literal(last)} in [{dotted(table)}]", '"', '"'
     if isinstance(value, dict):
-        what, form = f"table [{dotted(path)}]", f"[{dotted(table)}.{{}}]" if table else "[{}]"
+        what, before, after = f"table [{dotted(path)}]", f"[{dotted(table)}." if table else "[", "]"
     elif not table:
         what = f"key {literal(last)} outside of any table"
-    others = dict.fromkeys(f"[{home}]" for home in homes.get(str(last), []) if home != dotted(table))
-    hint = f": it belongs in {' or '.join(others)}" if others else suggest(str(last), allowed, form=form)
-    return Problem(path, f"unknown {what}{hint} (allowed: {', '.join(names)})")
+    others = dict.fromkeys(homes.get(str(last), []))
+    hint = suggest(str(last), allowed, before=before, after=after)
+    if others and dotted(table) not in others:
+        hint = f": did you mean the one in {' or '.join(f'[{home}]' for home in others)}?"
+    names = ", ".join(name if table else f"[{name}]" for name in allowed)
+    return Problem(path, f"unknown {what}{hint} (allowed: {names})")
 
 
-def _check(part: type[BaseModel], table: Any, path: Path, *, homes: Mapping[str, list[str]]) -> list[Problem]:
+def _check(part: type[BaseModel], table: Any, path: Steps, *, homes: Mapping[str, list[str]]) -> list[Problem]:
     found: list[Problem] = []
     cleaned = _clean(part, table, path, homes=homes, found=found)
     spoken = {problem.path for problem in found}
@@ -181,7 +183,7 @@ def _inside(annotation: Any, value: Any, step: str | int) -> Any:
     return Any
 
 
-def _clean(annotation: Any, value: Any, path: Path, *, homes: Mapping[str, list[str]], found: list[Problem]) -> Any:
+def _clean(annotation: Any, value: Any, path: Steps, *, homes: Mapping[str, list[str]], found: list[Problem]) -> Any:
     """The value without what JSON cannot say and what a file may not set; each is a problem."""
     if isinstance(value, dict):
         part = _table(annotation, value)
@@ -205,7 +207,7 @@ def _clean(annotation: Any, value: Any, path: Path, *, homes: Mapping[str, list[
 
 
 def _word(
-    part: type[BaseModel], value: Any, path: Path, *, homes: Mapping[str, list[str]], error: ErrorDetails
+    part: type[BaseModel], value: Any, path: Steps, *, homes: Mapping[str, list[str]], error: ErrorDetails
 ) -> Problem | None:
     """One of pydantic's errors in our words; None where another error says more."""
     kind, steps, context = error["type"], list(error["loc"]), error.get("ctx", {})
@@ -215,7 +217,8 @@ def _word(
         if len(members(annotation)) > 1:  # pydantic puts the member that it tried into the location
             chosen = _table(annotation, value)
             if not chosen:
-                return _wrong(annotation, value, path)
+                untold = isinstance(value, dict) and tag(tables(annotation))
+                return _untold(annotation, value, path) if untold else _wrong(annotation, value, path)
             if step not in (chosen.__name__, value.get(tag(tables(annotation)))):
                 return None
             annotation = chosen
@@ -237,7 +240,7 @@ def _word(
     return _wrong(annotation, value, path)
 
 
-def _untold(annotation: Any, value: dict[str, Any], path: Path) -> Problem:
+def _untold(annotation: Any, value: dict[str, Any], path: Steps) -> Problem:
     """A table that does not say which of several parts it is."""
     name = tag(tables(annotation))
     allowed = [choice for part in tables(annotation) for choice in choices(part.model_fields[name].annotation)]
@@ -246,13 +249,13 @@ def _untold(annotation: Any, value: dict[str, Any], path: Path) -> Problem:
     return Problem(path, f'missing key "{name}" in [{dotted(path)}]: {_one_of(allowed)}')
 
 
-def _missing(path: Path, name: str, field: FieldInfo) -> Problem:
+def _missing(path: Steps, name: str, field: FieldInfo) -> Problem:
     what = f"table [{dotted((*path, name))}]" if tables(field.annotation) else f'key "{name}" in [{dotted(path)}]'
     about = field.description or (_one_of(choices(field.annotation)) if choices(field.annotation) else "")
     return Problem(path, f"missing {what}{f': {about}' if about else ''}")
 
 
-def _wrong(annotation: Any, value: Any, path: Path) -> Problem:
+def _wrong(annotation: Any, value: Any, path: Steps) -> Problem:
     allowed = [choice for choice in choices(annotation) if isinstance(choice, str)]
     near = suggest(value, allowed) if isinstance(value, str) and len(allowed) > 1 else ""
     found = _short(value) if allowed and isinstance(value, str) else _describe(value)
