@@ -1,0 +1,317 @@
+"""One label for a whole sequence: of a question its kind, of a name its language, of a movement what it is."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch, pad
+from seqloom.data.formats import BadData, resolve
+from seqloom.data.labelled import Example, Format, Reader
+from seqloom.data.pretrained import read_vectors
+from seqloom.data.tokenizers import Encoding, Text
+from seqloom.data.vectors import Missing
+from seqloom.data.vocabulary import Labels
+from seqloom.layers.embedding import Embedding
+from seqloom.metrics.interval import wilson
+from seqloom.metrics.labels import accuracy, confusion, f1, macro_f1
+from seqloom.models.classifier import Classifier, Noise, Symbols
+from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.pooling import POOLINGS
+from seqloom.tasks.task import Loss, Predictions, Task
+
+UNSEEN = -1
+"""Stands for a label that does not occur in the training data."""
+
+
+class Learned(Part):
+    """What the training examples hold."""
+
+    labels: Labels
+    weights: tuple[float, ...]  # of the labels, in the loss
+    text: Encoding | None = None  # of texts
+    means: tuple[float, ...] = ()  # of vectors, for each channel
+    deviations: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """The most probable label."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]  # of all labels
+
+    def __str__(self) -> str:
+        return f"{self.label}\t{self.probability:.4f}"
+
+
+class Classify(Task):
+    """Texts or sequences of vectors with one label each."""
+
+    metric: ClassVar[str] = "accuracy"
+
+    name: Literal["classify"] = "classify"
+    format: Format = Field(
+        default="auto",
+        description="lines (label, blank, text; also fastText), columns (TSV, CSV), jsonl, folder (one .txt file for "
+        "each label, an example on each line), numbers (CSV), ts, npz; auto: by the name and the first lines.",
+    )
+    separator: str = Field(
+        default="", description="Between columns; empty: a comma in .csv and numbers, otherwise a tab."
+    )
+    label_column: int | str = Field(
+        default="",
+        description="Column of the label: its number from 0 (below: from the end), or its name in the header or in the "
+        'JSON object; empty: 0 of columns, -1 of numbers, "label" of JSON.',
+    )
+    text_column: int | str = Field(
+        default="", description='The same for the text; empty: 1 of columns, "text" of JSON.'
+    )
+    label_separator: str = Field(
+        default="", description='What ends a label: with ":", DESC:manner is DESC. Empty: nothing.'
+    )
+    channels: int = Field(default=1, ge=1, description="How many numbers of a row make one element (numbers).")
+    missing: Missing = Field(
+        default="error", description="A value that is missing is an error, or held: as the one before."
+    )
+    text: Text = Field(default_factory=Text, description="Symbols of texts.")
+    embedding: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
+    pretrained: str = Field(default="", description="File of word vectors to start with (word2vec or GloVe text).")
+    word_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of symbols that are unknown in training.")
+    input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the vectors that are read.")
+    scale: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
+    noise: float = Field(default=0.0, ge=0, description="Deviation of the noise on channels in training.")
+    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
+    encoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
+    pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
+        default="max",
+        description="How the vectors of all elements become one; ends: both last states of two directions.",
+    )
+    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
+        default="none", description="Weights in the loss: balanced (as much for each label), or { label = weight, … }."
+    )
+    smoothing: float = Field(
+        default=0.0, ge=0, lt=1, description="Label smoothing: probability spread over all labels."
+    )
+
+    learned: Learned | None = Field(default=None, exclude=True)
+    start: Any = Field(default=None, exclude=True, repr=False)  # (symbols, embedding) or None: vectors to begin with
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        recurrence = self.encoder
+        if self.pooling == "ends" and not recurrence.bidirectional and not (recurrence.own or recurrence.given):
+            raise ValueError('pooling is "ends": that needs encoder.bidirectional = true; "last" takes the end of one')
+        return self
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
+        """Of Python values: texts or arrays (T, D), or tuples (text or array, label)."""
+        learned = self.learned
+        options = {name: getattr(self, name) for name in ("format", "separator", "label_column", "text_column")}
+        reader = Reader(
+            **options,
+            label_separator=self.label_separator,
+            channels=self.channels,
+            missing=self.missing,
+            measure=len if self.text.unit == "characters" else lambda text: len(text.split()),
+            known=None if learned is None else learned.labels.numbers,
+            numeric=learned is not None and learned.text is None,
+        )
+        return reader.read(source)
+
+    def fit(self, examples: Iterable[Example]) -> Self:
+        counts: Counter[str] = Counter()
+        checked = _checked(examples, counts)
+        first = next(checked, None)
+        if first is None:
+            raise BadData(self.train, "there are no examples to learn from")
+        rest = chain([first], checked)
+        if isinstance(first.content, str):
+            text = self.text.fit(str(example.content) for example in rest)
+            parts: dict[str, Any] = {"text": text}
+            start = self._pretrained(text.vocabulary.symbols)
+        else:
+            means, deviations = _moments(rest)
+            if not self.scale:
+                means, deviations = (0.0,) * len(means), (1.0,) * len(means)
+            parts, start = {"means": means, "deviations": deviations}, None
+        labels = Labels.of(counts)
+        learned = Learned(labels=labels, weights=self._weights(labels, counts), **parts)
+        return self.model_copy(update={"learned": learned, "start": start})
+
+    def _weights(self, labels: Labels, counts: Counter[str]) -> tuple[float, ...]:
+        if self.class_weights == "balanced":
+            return tuple(counts.total() / (len(labels) * counts[name]) for name in labels.names)
+        table = self.class_weights if isinstance(self.class_weights, dict) else {}
+        for name, weight in table.items():
+            labels.index(name, place="class_weights")
+            if not 0 <= weight < math.inf:
+                raise BadData("class_weights", f"the weight of {name!r} is {weight}; a number from 0 is wanted")
+        return tuple(table.get(name, 1.0) for name in labels.names)
+
+    def _pretrained(self, symbols: Sequence[str]) -> NDArray[np.float32] | None:
+        if not self.pretrained:
+            return None
+        path = resolve(self.pretrained)
+        words, vectors = read_vectors(path, {*symbols, *(symbol.lower() for symbol in symbols)})
+        if vectors.shape[1] != self.embedding:
+            raise BadData(str(path), f"the vectors have {vectors.shape[1]} numbers; embedding is {self.embedding}")
+        rows = {word: row for row, word in enumerate(words)}
+        start = np.full((len(symbols), self.embedding), np.nan, dtype=np.float32)
+        for index, symbol in enumerate(symbols):
+            row = rows.get(symbol, rows.get(symbol.lower()))
+            if row is not None:
+                start[index] = vectors[row]
+        return start
+
+    def _fitted(self) -> Learned:
+        if self.learned is None:
+            raise ValueError("the task has learnt nothing yet: call fit first")
+        return self.learned
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        learned = self._fitted()
+        inputs = pad([self._elements(example, learned) for example in examples])
+        numbers = [
+            learned.labels.numbers.get(example.label, UNSEEN) for example in examples if example.label is not None
+        ]
+        complete = len(numbers) == len(examples)
+        return Batch(inputs, torch.tensor(numbers) if complete else None, len(numbers) - numbers.count(UNSEEN))
+
+    def _elements(self, example: Example, learned: Learned) -> NDArray[Any]:
+        content = example.content
+        if isinstance(content, str):
+            if learned.text is None:
+                raise BadData(example.place, "found a text; the model reads vectors")
+            return np.array(learned.text.encode(content), dtype=np.int64)
+        if learned.text is not None:
+            raise BadData(example.place, "found vectors; the model reads texts")
+        if content.shape[1] != len(learned.means):
+            raise BadData(example.place, f"found {content.shape[1]} channels; the model reads {len(learned.means)}")
+        scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
+        return scaled.astype(np.float32)
+
+    def model(self) -> Classifier:
+        learned = self._fitted()
+        embed: nn.Module
+        if learned.text is not None:
+            size = self.embedding
+            embedding = Embedding(len(learned.text.vocabulary), size, dropout=self.input_dropout)
+            if self.start is not None:
+                start = torch.from_numpy(self.start)
+                embedding.weight.data = torch.where(start.isnan(), embedding.weight.data, start)
+            embed = Symbols(embedding, unknown=self.word_dropout)
+        else:
+            size = len(learned.means)
+            embed = nn.Sequential(Noise(self.noise), nn.Dropout(self.input_dropout))
+        encoder = Encoder(embed, stack(self.front, self.encoder, size))
+        pooling = POOLINGS[self.pooling](encoder.size)
+        return Classifier(encoder, pooling, labels=len(learned.labels), dropout=self.encoder.dropout)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        if batch.target is None:
+            raise ValueError("some examples of the batch have no label: there is no loss")
+        scores: Tensor = model(*batch.inputs).log_softmax(dim=1)
+        seen = batch.target != UNSEEN
+        target = batch.target.clamp(min=0)
+        losses = -(1 - self.smoothing) * scores.gather(1, target.unsqueeze(1)).squeeze(1)
+        losses = losses - self.smoothing * scores.mean(dim=1)
+        weights = scores.new_tensor(self._fitted().weights)[target] * seen
+        return Loss((weights * losses).sum(), batch.items)
+
+    def predict(self, model: nn.Module, batch: Batch) -> Predictions:
+        names = self._fitted().labels.names
+        rows = model(*batch.inputs).double().softmax(dim=1).tolist()
+        answers = []
+        for row in rows:
+            probabilities = dict(zip(names, row, strict=True))
+            label = max(probabilities, key=probabilities.__getitem__)
+            answers.append(Classified(label, probabilities[label], probabilities))
+        return Predictions(answers)
+
+    def score(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> dict[str, Any]:
+        """A label that does not occur in the training data counts as wrong, and has no part in the loss."""
+        truth, names = [], list(self._fitted().labels.names)
+        for example in examples:
+            if example.label is None:
+                raise BadData(example.place, "there is no label to compare with")
+            truth.append(example.label)
+        found = [answer.label for answer in predictions]
+        losses = [
+            -math.log(max(answer.probabilities[label], 1e-300))
+            for label, answer in zip(truth, predictions, strict=True)
+            if label in answer.probabilities
+        ]
+        names += sorted(set(truth) - set(names))
+        right = sum(label == answer for label, answer in zip(truth, found, strict=True))
+        table = np.array(confusion(truth, found, names))
+        return {
+            "accuracy": accuracy(truth, found),
+            "macro_f1": macro_f1(truth, found),
+            "loss": sum(losses) / max(len(losses), 1),
+            "accuracy_interval": list(wilson(right, len(truth))),
+            "examples": len(truth),
+            "unseen": len(truth) - len(losses),
+            "per_label": _per_label(names, table),
+            "confusion": {"labels": names, "counts": table.tolist()},
+        }
+
+
+def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Example]:
+    """The same examples: each has a label, which is counted, and all are texts or none is."""
+    kind = None
+    for example in examples:
+        if example.label is None:
+            raise BadData(example.place, "there is no label; training needs one for each example")
+        if isinstance(example.content, str) is not (kind := isinstance(example.content, str) if kind is None else kind):
+            raise BadData(example.place, "found texts and vectors; one or the other is wanted")
+        counts[example.label] += 1
+        yield example
+
+
+def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel, added up sequence by sequence (Chan et al. 1979)."""
+    count = 0
+    mean = squares = np.zeros(0)
+    for example in examples:
+        values = np.asarray(example.content, dtype=np.float64)
+        if not len(mean):
+            mean = squares = np.zeros(values.shape[1])
+        if values.shape[1] != len(mean):
+            raise BadData(example.place, f"found {values.shape[1]} channels; the examples before have {len(mean)}")
+        if len(values):
+            own = values.mean(axis=0)
+            total = count + len(values)
+            squares = squares + ((values - own) ** 2).sum(axis=0) + (own - mean) ** 2 * count * len(values) / total
+            mean = mean + (own - mean) * len(values) / total
+            count = total
+    deviations = np.sqrt(squares / max(count, 1))
+    # A channel that never changes is left as wide as it is.
+    return tuple(mean.tolist()), tuple(np.where(deviations > 0, deviations, 1.0).tolist())
+
+
+def _per_label(names: Sequence[str], table: NDArray[np.int64]) -> dict[str, dict[str, float]]:
+    right, found, wanted = table.diagonal(), table.sum(axis=0), table.sum(axis=1)
+    columns = zip(
+        names,
+        (right / np.maximum(found, 1)).tolist(),
+        (right / np.maximum(wanted, 1)).tolist(),
+        f1(right, found, wanted).tolist(),
+        wanted.tolist(),
+        strict=True,
+    )
+    return {
+        name: {"precision": precision, "recall": recall, "f1": mean, "support": support}
+        for name, precision, recall, mean, support in columns
+    }
