@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from seqeval.metrics import classification_report, f1_score
 from sklearn import metrics as reference
 
-from seqloom.metrics.labels import accuracy, compare_spans, confusion, macro_f1, per_type, span_f1
+from seqloom.metrics.labels import accuracy, compare_spans, confusion, macro_f1, per_label, per_type, span_f1
 
 TAGS = ["O", "B", "I", *[f"{kind}-{name}" for kind in "BIES" for name in ("PER", "LOC", "a-b", "_")]]
 PAIRS = st.lists(st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=9), min_size=1, max_size=4)
@@ -68,6 +68,9 @@ def test_labels_as_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     assert accuracy(truth, predicted) == pytest.approx(reference.accuracy_score(truth, predicted))
     wanted = reference.f1_score(truth, predicted, average="macro", zero_division=0)
     assert macro_f1(truth, predicted) == pytest.approx(wanted, abs=1e-12)
+    report = reference.classification_report(truth, predicted, output_dict=True, zero_division=0)
+    for name, row in per_label(truth, predicted).items():
+        assert row == pytest.approx({"f1" if key == "f1-score" else key: report[name][key] for key in report[name]})
     table = reference.confusion_matrix(truth, predicted, labels=list("abcde"))
     assert confusion(truth, predicted, list("abcde")) == table.tolist()
 

@@ -30,6 +30,7 @@ class Batch(NamedTuple):
     items: int  # how many things are counted: sequences or elements, as the loss counts them
     continues: bool = False  # the sequences of the batch before go on in this one
     state: Any = None  # of the model after that batch; None at the start
+    examples: tuple[Any, ...] = ()  # what it was made of, where the answers repeat a part of it
 
     def to(self, device: torch.device | str) -> "Batch":
         move = lambda part: None if part is None else apply(lambda tensor: tensor.to(device), part)  # noqa: E731

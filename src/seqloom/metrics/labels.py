@@ -18,11 +18,15 @@ def accuracy(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
 
 def macro_f1(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
     """The mean of the F1 of all labels that occur in either; a label that is never right has 0."""
-    _check(truth, predicted)
-    names = list(dict.fromkeys([*truth, *predicted]))
-    table = np.array(confusion(truth, predicted, names)).reshape(len(names), len(names))
-    values = f1(table.diagonal(), table.sum(axis=0), table.sum(axis=1))
-    return float(values.mean()) if names else 0.0
+    values = f1(*_counts(truth, predicted)[1])
+    return float(values.mean()) if len(values) else 0.0
+
+
+def per_label(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> dict[str, dict[str, float]]:
+    """Precision, recall, F1 and number of each label that occurs in either, the most frequent first."""
+    names, counts = _counts(truth, predicted)
+    report = _report([str(name) for name in names], counts)
+    return dict(sorted(report.items(), key=lambda item: (-item[1]["support"], item[0])))
 
 
 def confusion(truth: Sequence[Hashable], predicted: Sequence[Hashable], names: Sequence[Hashable]) -> list[list[int]]:
@@ -44,8 +48,8 @@ def f1(right: Counts, found: Counts, wanted: Counts) -> NDArray[np.float64]:
     return np.asarray(2 * right / np.maximum(found + wanted, 1))
 
 
-class SpanCounts(NamedTuple):
-    """How many spans were right, found and wanted, of each sentence or of each type."""
+class Matches(NamedTuple):
+    """How many answers were right, found and wanted, for each label, type of span, or sentence."""
 
     right: Counts
     found: Counts
@@ -53,7 +57,7 @@ class SpanCounts(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """Over all spans together, as seqeval's f1_score."""
+        """Over all together."""
         return float(f1(self.right.sum(), self.found.sum(), self.wanted.sum()))
 
 
@@ -61,8 +65,8 @@ class SpanComparison(NamedTuple):
     """The spans of tagged sentences compared with the true ones; a span is right where type and both ends are."""
 
     names: list[str]  # of the types, those with the most spans wanted first
-    types: SpanCounts  # in the order of the names
-    sentences: SpanCounts
+    types: Matches  # in the order of the names
+    sentences: Matches
 
 
 def compare_spans(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanComparison:
@@ -81,7 +85,7 @@ def compare_spans(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[s
     occurring = [name for name, number in types.items() if by_type[1][number] or by_type[2][number]]
     names = sorted(occurring, key=lambda name: (-by_type[2][types[name]], name))
     order = np.array([types[name] for name in names], dtype=np.int64)
-    return SpanComparison(names, SpanCounts(*(counts[order] for counts in by_type)), SpanCounts(*by_sentence))
+    return SpanComparison(names, Matches(*(counts[order] for counts in by_type)), Matches(*by_sentence))
 
 
 def span_f1(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
@@ -90,9 +94,19 @@ def span_f1(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) 
 
 def per_type(comparison: SpanComparison) -> dict[str, dict[str, float]]:
     """Precision, recall, F1 and the number of true spans of each type."""
-    right, found, wanted = comparison.types
+    return _report(comparison.names, comparison.types)
+
+
+def _counts(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> tuple[list[Hashable], Matches]:
+    names = list(dict.fromkeys([*truth, *predicted]))
+    table = np.array(confusion(truth, predicted, names), dtype=np.int64).reshape(len(names), len(names))
+    return names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))
+
+
+def _report(names: Sequence[str], counts: Matches) -> dict[str, dict[str, float]]:
+    right, found, wanted = counts
     columns = zip(
-        comparison.names,
+        names,
         right / np.maximum(found, 1),
         right / np.maximum(wanted, 1),
         f1(right, found, wanted),

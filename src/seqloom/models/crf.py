@@ -1,6 +1,6 @@
 """Linear chains of labels: conditional random fields (Lafferty, McCallum & Pereira 2001) by forward-backward."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -79,6 +79,24 @@ def allow_spans(names: Sequence[str]) -> Chain:
     continues = opened.unsqueeze(1) & inside & same
     between = continues | ~inside.expand_as(same) & (~opened.unsqueeze(1) if ended else torch.ones_like(same))
     return Chain(~inside, between, ~opened if ended else torch.ones_like(opened))
+
+
+def fits(
+    allowed: Chain,
+    names: Sequence[str],
+    pairs: Iterable[tuple[str, str]],  # labels that follow each other, an empty name before the first, behind the last
+) -> bool:
+    """Whether all of the pairs are allowed."""
+    numbers = {name: number for number, name in enumerate(names)}
+    starts, ends = allowed.start.tolist(), allowed.end.tolist()
+    between = allowed.between.tolist()
+
+    def fit(left: str, right: str) -> bool:
+        if not left:
+            return not right or bool(starts[numbers[right]])
+        return bool(between[numbers[left]][numbers[right]] if right else ends[numbers[left]])
+
+    return all(fit(left, right) for left, right in pairs)
 
 
 def score(

@@ -1,0 +1,141 @@
+"""A label for each element: vectors of words or frames, an encoder, and an output that scores labels."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seqloom.layers.embedding import PADDING, Embedding
+from seqloom.models.characters import CharacterEncoder
+from seqloom.models.crf import CRF
+from seqloom.models.encoder import Encoder
+
+UNKNOWN = 1
+"""The number of all words that are not in the vocabulary."""
+
+
+class Spelled(NamedTuple):
+    """Words by their numbers and by their characters."""
+
+    words: Tensor  # (B, T)
+    characters: Tensor  # (B, T, LONGEST), int16
+    mask: Tensor  # (B, T)
+
+
+class WordVectors(nn.Module):
+    """A vector for each word, learnt, or given and fixed; together with one that its characters make.
+
+    In training, a word that occurs n times is taken for unknown with probability a / (a + n), so that the vector of the
+    unknown is learnt from what it will stand for (Kiperwasser & Goldberg 2016).
+    """
+
+    counts: Tensor
+    given: Tensor
+
+    def __init__(
+        self,
+        counts: Tensor,  # (V,), of each word in the training data
+        size: int,
+        *,
+        characters: CharacterEncoder | None,
+        unknown: float,  # a
+        frozen: bool = False,  # words that were given a vector keep it
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.learnt = Embedding(len(counts), size)
+        self.characters = characters
+        self.unknown = unknown
+        self.frozen = frozen
+        self.dropout = nn.Dropout(dropout)
+        self.size = size + (characters.size if characters else 0)
+        self.register_buffer("counts", counts.float(), persistent=False)
+        if frozen:
+            self.register_buffer("given", torch.zeros(len(counts), size))
+
+    @torch.no_grad()
+    def give(
+        self,
+        words: Tensor,  # (N,)
+        vectors: Tensor,  # (N, size)
+    ) -> None:
+        """Set the vectors of some words; the others are made as long as these are."""
+        self.learnt.weight *= vectors.std() / self.learnt.weight[1:].std().clamp(min=1e-12)
+        self.learnt.weight[PADDING] = 0
+        (self.given if self.frozen else self.learnt.weight)[words] = vectors
+        if self.frozen:
+            self.learnt.weight[words] = 0
+
+    def forward(self, inputs: Spelled) -> Tensor:  # (B, T, size)
+        words = inputs.words
+        if self.training and self.unknown:
+            rarity = self.unknown / (self.unknown + self.counts[words])
+            words = words.masked_fill((torch.rand_like(rarity) < rarity) & (self.counts[words] > 0), UNKNOWN)
+        vectors = self.learnt(words)
+        if self.frozen:
+            fixed = self.given[words]
+            vectors = torch.where((fixed != 0).any(dim=2, keepdim=True), fixed, vectors)
+        if self.characters is not None:
+            vectors = torch.cat([vectors, self.characters(inputs.characters)], dim=2)
+        dropped: Tensor = self.dropout(vectors)
+        return dropped
+
+
+class FrameVectors(nn.Module):
+    """Vectors as they come."""
+
+    def __init__(self, size: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.size = size
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, inputs: Any) -> Tensor:  # Padded → (B, T, size)
+        dropped: Tensor = self.dropout(inputs.values)
+        return dropped
+
+
+class Independent(nn.Module):
+    """Each label by itself: a softmax at each place."""
+
+    def __init__(self, *, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.smoothing = smoothing
+
+    def forward(self, emissions: Tensor, mask: Tensor, labels: Tensor) -> Tensor:  # ()
+        """The negative log-likelihood of all labels."""
+        real = emissions[mask], labels[mask]
+        return functional.cross_entropy(*real, reduction="sum", label_smoothing=self.smoothing)
+
+    def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        return emissions.argmax(dim=2).masked_fill(~mask, 0)
+
+    def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        return emissions.softmax(dim=2).masked_fill(~mask.unsqueeze(2), 0)
+
+
+class Tagger(nn.Module):
+    """Scores of labels for each element, and an output that makes sequences of them."""
+
+    def __init__(self, encoder: Encoder, labels: int, output: CRF | Independent) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.linear = nn.Linear(encoder.size, labels)
+        self.output = output
+
+    def forward(self, inputs: Any, state: Any = None) -> tuple[Tensor, Any]:  # (B, T, L), state
+        memory = self.encoder(inputs, inputs.mask, state)
+        return self.linear(memory.values), memory.state
+
+    def loss(self, emissions: Tensor, mask: Tensor, labels: Tensor) -> Tensor:  # ()
+        """The negative log-likelihood, summed over all rows."""
+        total: Tensor = self.output(emissions, mask, labels).sum()
+        return total
+
+    def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T)
+        """The best labels."""
+        return self.output.decode(emissions, mask)
+
+    def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T, L)
+        """The probability of each label at each place."""
+        return self.output.marginals(emissions, mask)

@@ -1,0 +1,340 @@
+"""Tagging: a label for each word of a sentence, or for each frame of a sequence of vectors."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import nn
+
+from seqloom.config import Part
+from seqloom.data import tagged
+from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.formats import BadData, resolve
+from seqloom.data.pretrained import read_vectors
+from seqloom.data.tagged import Column, Example, Scale, Sentence
+from seqloom.data.vectors import Vectors
+from seqloom.data.vocabulary import Labels, Vocabulary, count, ranked
+from seqloom.metrics.interval import bootstrap_f1, wilson
+from seqloom.metrics.labels import accuracy, compare_spans, per_label, per_type
+from seqloom.models.characters import LONGEST, CharacterEncoder, Characters, spell
+from seqloom.models.crf import CRF, allow_spans, fits
+from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
+from seqloom.models.tagger import FrameVectors, Independent, Spelled, Tagger, WordVectors
+from seqloom.tasks.task import Loss, Predictions, Task
+
+NO_LABEL = -1
+
+
+class Words(Part):
+    """Vectors of words."""
+
+    size: int = Field(100, ge=1, description="Size of a word's vector; that of the file where vectors are given.")
+    lower: bool = Field(default=True, description="Capitals are small letters here; characters are read as they are.")
+    minimum: int = Field(1, ge=1, description="Words that occur less often are unknown.")
+    unknown: float = Field(
+        0.25, ge=0, description="a: in training, a word that occurs n times is unknown with probability a / (a + n)."
+    )
+    vectors: str = Field("", description="File of pretrained vectors, text format of word2vec or GloVe.")
+    frozen: bool = Field(default=False, description="Pretrained vectors stay as they are.")
+    extra: int = Field(
+        50_000, ge=0, description="So many words of the file of vectors are known besides those of the training data."
+    )
+
+
+class _Wanted(Container[str]):
+    """Given words, and so many others as are asked for first."""
+
+    def __init__(self, words: Container[str], others: int) -> None:
+        self.words, self.others = words, others
+
+    def __contains__(self, word: object) -> bool:
+        if word in self.words:
+            return True
+        self.others -= 1
+        return self.others >= 0
+
+
+class Learned(Part):
+    """Labels, words, scales of the training data."""
+
+    labels: Labels
+    pairs: tuple[tuple[str, str], ...]  # labels that follow each other; "" before the first and behind the last
+    words: Vocabulary | None = None
+    counts: tuple[int, ...] = ()  # of the words
+    characters: Vocabulary | None = None
+    endings: Vocabulary | None = None
+    size: int  # of a word's vector, or of a frame
+    mean: tuple[float, ...] = ()  # of the frames
+    deviation: tuple[float, ...] = ()
+    vectors: Any = Field(None, exclude=True)  # pretrained: numbers of words and their vectors; part of the model later
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The labels of a sequence."""
+
+    words: list[str]  # empty where frames are labelled
+    labels: list[str]
+    probabilities: list[float]  # of each label at its place
+
+    def __str__(self) -> str:
+        columns = zip(self.words, self.labels, strict=True) if self.words else zip(self.labels, strict=True)
+        return "".join("\t".join(row) + "\n" for row in columns)
+
+
+class Tag(Task):
+    """Labels each word or frame."""
+
+    name: Literal["tag"] = "tag"
+    format: Literal["auto", "conll", "conllu", "lines", "vectors"] = Field(
+        "auto", description="Of the files; auto: .conllu, .csv and .npz (vectors) by their names, others conll."
+    )
+    column: Column | None = Field(
+        None, description="Of the label: number (-1: last) or name (upos); default last, upos."
+    )
+    word_column: Column | None = Field(None, description="Of the word: number from 0, or name; default first, form.")
+    parallel: tuple[str, str] | None = Field(
+        None, description='Labels in a file of their own: ["seq.in", "seq.out"] is what differs in the two names.'
+    )
+    kind: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
+    words: Words = Field(default_factory=Words, description="Vectors of words.")
+    characters: Characters = Field(default_factory=Characters, description="Recurrence over each word's characters.")
+    input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads.")
+    front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
+    encoder: Recurrence = Field(
+        default_factory=lambda: Recurrence(bidirectional=True, dropout=0.3), description="The recurrence."
+    )
+    output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
+    constrain: Literal["never", "prediction", "always"] = Field(
+        "prediction", description="crf: when spans (B-x, I-x) have to be well formed; always: in training, too."
+    )
+    smoothing: float = Field(0.0, ge=0, lt=1, description="linear: label smoothing.")
+    learned: Learned | None = Field(None, exclude=True)
+
+    @property
+    def metric(self) -> str:  # type: ignore[override]
+        return "span_f1" if self.learned is not None and self._spans else "accuracy"
+
+    @property
+    def found(self) -> Learned:
+        if self.learned is None:
+            raise ValueError("the task has not seen its training data: call fit first")
+        return self.learned
+
+    @property
+    def _spans(self) -> bool:
+        return tagged.are_spans(self.found.labels.names)
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
+        if not isinstance(source, Path):
+            return tagged.read_items(source)
+        columns = {"words": self.word_column, "labels": self.column}
+        frames = self.learned is not None and self.learned.words is None
+        if source == Path("-"):
+            return tagged.read_frames(source, labels=self.column) if frames else tagged.read_lines(source)
+        if self.parallel is not None:
+            return tagged.read_parallel(source, self.parallel)
+        kind = tagged.guess(source, frames=frames) if self.format == "auto" else self.format
+        if kind == "vectors":
+            return tagged.read_frames(source, labels=self.column)
+        if kind == "lines":
+            return tagged.read_lines(source)
+        return tagged.read_conllu(source, **columns) if kind == "conllu" else tagged.read_conll(source, **columns)
+
+    def fit(self, examples: Iterable[Example]) -> Self:
+        pairs: Counter[tuple[str, str]] = Counter()
+        words: Counter[str] = Counter()
+        scale = Scale()
+        for example in examples:
+            if example.labels is None:
+                raise BadData(example.place, "there are no labels, and training needs them")
+            pairs.update(pairwise(("", *example.labels, "")))
+            if isinstance(example, Sentence):
+                words.update(example.words)
+            else:
+                scale.add(example)
+        labels = Labels.of(label for pair in pairs for label in pair if label)
+        if not labels.names:
+            raise BadData(self.train, "there is nothing to learn from")
+        if words and scale.count:
+            raise BadData(self.train, "found words and vectors; one of them is wanted")
+        common: dict[str, Any] = {"labels": labels, "pairs": tuple(sorted(pairs))}
+        if not words:
+            learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
+        else:
+            learned = self._fit_words(common, words)
+        return self.model_copy(update={"learned": learned})
+
+    def _fit_words(self, common: dict[str, Any], spelled: Counter[str]) -> Learned:
+        words: Counter[str] = Counter()
+        characters: Counter[str] = Counter()
+        for word, times in spelled.items():
+            words[self._key(word)] += times
+            characters.update(dict.fromkeys(word, times))
+        vocabulary = ranked(words, size=0, minimum=self.words.minimum, specials=())
+        size, given = self.words.size, None
+        if self.words.vectors and self.kind == "recurrent":
+            known = _Wanted(vocabulary.numbers, self.words.extra)
+            names, table = read_vectors(resolve(self.words.vectors), known)
+            vocabulary = Vocabulary(symbols=(*vocabulary.symbols, *(name for name in names if name not in vocabulary)))
+            size, given = table.shape[1], (vocabulary.encode(names), table)
+        rare = (ending for word, times in spelled.items() if times <= RARE for ending in endings(word))
+        return Learned(
+            **common,
+            words=vocabulary,
+            counts=tuple(words[symbol] for symbol in vocabulary.symbols),
+            characters=ranked(characters, size=1 << 15, minimum=1, specials=()),
+            endings=count(rare, minimum=2) if self.kind == "hmm" else None,
+            size=size,
+            vectors=given,
+        )
+
+    def _key(self, word: str) -> str:
+        return word.lower() if self.words.lower and self.kind == "recurrent" else word
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        learned = self.found
+        inputs = self._words(examples) if learned.words is not None else self._frames(examples)
+        target, items = None, 0
+        if all(example.labels is not None for example in examples):
+            numbers = learned.labels.numbers
+            rows = [[numbers.get(label, NO_LABEL) for label in example.labels or ()] for example in examples]
+            # A sequence with a label that was not there in training has no loss; it is judged, but not learnt from.
+            rows = [[NO_LABEL] * len(row) if NO_LABEL in row else row for row in rows]
+            target = pad(rows, fill=NO_LABEL, dtype=np.int64).values
+            items = int((target >= 0).sum())
+        return Batch(inputs, target, items, examples=tuple(examples))
+
+    def _words(self, examples: Sequence[Example]) -> Spelled | Clues:
+        learned = self.found
+        sentences = [example for example in examples if isinstance(example, Sentence)]
+        if len(sentences) < len(examples):
+            raise BadData(examples[0].place, "found vectors; this model reads words")
+        assert learned.words is not None  # noqa: S101  fitted to words
+        assert learned.characters is not None  # noqa: S101
+        rows = [learned.words.encode(map(self._key, sentence.words)) for sentence in sentences]
+        words, mask = pad(rows, dtype=np.int64)
+        flat = [word for sentence in sentences for word in sentence.words]
+        if learned.endings is not None:
+            found, known = torch.zeros_like(words), learned.endings.numbers
+            numbers = [next((n for one in endings(word) if (n := known.get(one))), 1) for word in flat]
+            found[mask] = torch.tensor(numbers, dtype=torch.long)
+            return Clues(words, found, mask)
+        characters = torch.zeros(*words.shape, LONGEST if self.characters.layers else 0, dtype=torch.int16)
+        if self.characters.layers:
+            characters[mask] = torch.from_numpy(spell(flat, learned.characters.symbols))
+        return Spelled(words, characters, mask)
+
+    def _frames(self, examples: Sequence[Example]) -> Padded:
+        learned = self.found
+        rows = []
+        for example in examples:
+            if not isinstance(example, Vectors) or example.values.shape[1] != learned.size:
+                found = f"vectors of {example.values.shape[1]}" if isinstance(example, Vectors) else "words"
+                raise BadData(example.place, f"found {found} numbers; this model reads vectors of {learned.size}")
+            rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
+        return pad(rows, dtype=np.float32)
+
+    def model(self) -> nn.Module:
+        learned, labels = self.found, len(self.found.labels)
+        if self.kind == "hmm":
+            if learned.words is None or learned.endings is None:
+                raise ValueError('task.kind is "hmm": it counts words, and these are vectors')
+            shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.symbols]
+            return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
+        embed = self._embed()
+        layer = stack(self.front, self.encoder, embed.size, causal=not self.encoder.bidirectional)
+        dropout, variational = self.encoder.dropout, self.encoder.variational
+        return Tagger(Encoder(embed, layer, dropout=dropout, variational=variational), labels, self._output())
+
+    def _embed(self) -> WordVectors | FrameVectors:
+        learned = self.found
+        if learned.words is None:
+            return FrameVectors(learned.size, dropout=self.input_dropout)
+        spelled = self.characters.layers and learned.characters is not None
+        embed = WordVectors(
+            torch.tensor(learned.counts),
+            learned.size,
+            characters=CharacterEncoder(len(learned.characters or ()), self.characters) if spelled else None,
+            unknown=self.words.unknown,
+            frozen=self.words.frozen and bool(self.words.vectors),
+            dropout=self.input_dropout,
+        )
+        if learned.vectors is not None:
+            numbers, table = learned.vectors
+            embed.give(torch.tensor(numbers, dtype=torch.long), torch.from_numpy(table))
+        return embed
+
+    def _output(self) -> CRF | Independent:
+        names = self.found.labels.names
+        if self.output == "linear":
+            return Independent(smoothing=self.smoothing)
+        if self.constrain == "never" or not self._spans:
+            return CRF(len(names))
+        allowed = allow_spans(names)
+        orderly = fits(allowed, names, self.found.pairs)
+        return CRF(len(names), allowed=allowed if orderly else None, strict=self.constrain == "always")
+
+    def loss(self, model: Any, batch: Batch) -> Loss:
+        emissions, state = model(batch.inputs, batch.state)
+        labelled = batch.inputs.mask & (batch.target >= 0)
+        return Loss(model.loss(emissions, labelled, batch.target), batch.items, self._passed(state))
+
+    def _passed(self, state: Any) -> Any:
+        return None if self.encoder.bidirectional else state
+
+    def predict(self, model: Any, batch: Batch) -> Predictions:
+        mask = batch.inputs.mask
+        emissions, state = model(batch.inputs, batch.state)
+        best = model.decode(emissions, mask)
+        probabilities = model.marginals(emissions, mask).gather(2, best.unsqueeze(2)).squeeze(2)
+        names = self.found.labels.names
+        rows = zip(mask.sum(dim=1).tolist(), best.tolist(), probabilities.tolist(), strict=True)
+        answers = [([names[label] for label in row[:length]], some[:length]) for length, row, some in rows]
+        words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
+        words = words or [[]] * len(answers)
+        found = [Tagged(own, *answer) for own, answer in zip(words, answers, strict=True)]
+        return Predictions(found, self._passed(state))
+
+    def score(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> dict[str, Any]:
+        for example, answer in zip(examples, predictions, strict=True):
+            if example.labels is None:
+                raise BadData(example.place, "there are no labels to compare with")
+            if len(answer.labels) != len(example.labels):
+                raise ValueError("the sequences were joined: tagging needs train.steps = 0")
+        wanted = [label for example in examples for label in example.labels or ()]
+        found = [label for answer in predictions for label in answer.labels]
+        right = sum(left == label for left, label in zip(wanted, found, strict=True))
+        numbers: dict[str, Any] = {"accuracy": accuracy(wanted, found)}
+        details: dict[str, Any] = {"accuracy_interval": list(wilson(right, len(wanted)))}
+        if self._spans:
+            spans = compare_spans(
+                [example.labels or () for example in examples], [answer.labels for answer in predictions]
+            )
+            numbers = {"span_f1": spans.sentences.f1, **numbers}
+            details = {"span_f1_interval": list(bootstrap_f1(*spans.sentences)), **details, "per_type": per_type(spans)}
+        else:
+            details["per_label"] = per_label(wanted, found)
+        numbers |= self._by_knowledge(wanted, found, examples)
+        unseen = sum(label not in self.found.labels for label in wanted)
+        return {**numbers, "elements": len(wanted), "unseen_labels": unseen, **details}
+
+    def _by_knowledge(self, wanted: list[str], found: list[str], examples: Sequence[Example]) -> dict[str, float]:
+        """Accuracy of words that occur in the training data, and of the others."""
+        learned = self.found
+        if learned.words is None:
+            return {}
+        seen = {symbol for symbol, times in zip(learned.words.symbols, learned.counts, strict=True) if times}
+        known = [self._key(word) in seen for example in examples for word in getattr(example, "words", ())]
+        sides = {}
+        for name, side in (("known_accuracy", True), ("unknown_accuracy", False)):
+            chosen = [index for index, one in enumerate(known) if one is side]
+            sides[name] = accuracy([wanted[index] for index in chosen], [found[index] for index in chosen])
+        return {**sides, "unknown_words": known.count(False)}
