@@ -1,0 +1,203 @@
+"""n-gram models as ARPA text, the format that SRILM, KenLM and speech recognisers share."""
+
+import math
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.data.formats import BadData, Place, lines
+from seqloom.models.ngram import NOTHING, Integers, NGram, Stored, look_up
+
+START, END = "<s>", "</s>"
+LOG_10 = math.log(10)
+ZERO = -99.0
+"""The logarithm of zero, by custom of the format."""
+BLANK = re.compile("[ \t\n\r\0]")
+SLICE = 1 << 16  # n-grams that are turned into text at once
+
+
+def write_arpa(
+    model: NGram,
+    symbols: Sequence[str],  # (V,); those of start and end are written as <s> and </s>
+    path: Path,
+) -> None:
+    """Write a model; nine digits, so that reading it gives the same model."""
+    names = list(symbols)
+    if len(names) != model.vocabulary:
+        raise ValueError(f"found {len(names)} symbols, wanted {model.vocabulary}, one for each of the model's")
+    names[model.start], names[model.end] = START, END
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if not name or BLANK.search(name):
+            raise ValueError(f"symbol {index} is {name!r}: ARPA wants no blanks, give another name such as '<space>'")
+        if seen.setdefault(name, index) != index:
+            raise ValueError(f"symbols {seen[name]} and {index} are both {name!r}, wanted different ones")
+    table = np.array(names, dtype=object)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\\data\\\n")
+        for order, values in enumerate(model.log_probabilities, start=1):
+            file.write(f"ngram {order}={len(values)}\n")
+        for order, values in enumerate(model.log_probabilities, start=1):
+            file.write(f"\n\\{order}-grams:\n")
+            for first in range(0, len(values), SLICE):
+                rows = np.arange(first, min(first + SLICE, len(values)))
+                columns = [numbers(values[rows])]
+                columns.append([" ".join(row) for row in table[words(model, rows, order=order)]])
+                if order < model.order:
+                    columns.append(numbers(model.log_backoffs[order - 1][rows]))
+                file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
+        file.write("\n\\end\\\n")
+
+
+def words(model: NGram, rows: Integers, *, order: int) -> Integers:  # (N,) → (N, order)
+    """The words of n-grams."""
+    columns = []
+    for keys in reversed(model.keys[: order - 1]):
+        rows, word = np.divmod(keys[rows], model.vocabulary)
+        columns.append(word)
+    return np.stack([rows, *reversed(columns)], axis=1)
+
+
+def numbers(values: Stored) -> list[str]:
+    """Natural logarithms as text to base 10."""
+    return [f"{max(value, ZERO):.9g}" for value in (values.astype(np.float64) / LOG_10).tolist()]
+
+
+class Section(NamedTuple):
+    """The n-grams of one order as they stand in the file."""
+
+    words: Integers  # (N, order)
+    probabilities: Stored  # (N,)
+    backoffs: Stored  # (N,)
+    lines: Integers  # (N,)
+
+
+def read_arpa(path: Path) -> tuple[NGram, tuple[str, ...]]:
+    """A model and its symbols, in the order of the file; without <unk> where the file has none."""
+    return Reader(path).read()
+
+
+class Reader:
+    """Walks through a file, and knows the words met."""
+
+    def __init__(self, path: Path) -> None:
+        self.place = Place(str(path), 1)
+        self.lines = self._filled(path)
+        self.line = ""
+        self.index: dict[str, int] = {}
+
+    def read(self) -> tuple[NGram, tuple[str, ...]]:
+        self._step()
+        self._expect("\\data\\")
+        sizes = self._sizes()
+        first = self._section(1, sizes[0])
+        absent = [name for name in (START, END) if name not in self.index]
+        if absent:
+            raise BadData(self.place, f"the 1-grams lack {' and '.join(absent)}")
+        first.probabilities[self.index[START]] = -np.inf  # a custom value; never predicted
+        sections = [first]
+        keys: list[Integers] = []
+        for order, size in enumerate(sizes[1:], start=2):
+            section = self._section(order, size)
+            key = self._keys(section, keys)
+            position = np.argsort(key, kind="stable")
+            key = key[position]
+            (twice,) = np.nonzero(key[1:] == key[:-1])
+            if twice.size:
+                raise BadData(self._at(section, position[twice[0] + 1]), "this n-gram stands here a second time")
+            keys.append(key)
+            sections.append(
+                section._replace(probabilities=section.probabilities[position], backoffs=section.backoffs[position])
+            )
+        self._expect("\\end\\")
+        model = NGram(
+            len(self.index),
+            self.index[START],
+            self.index[END],
+            keys=tuple(keys),
+            log_probabilities=tuple(section.probabilities for section in sections),
+            log_backoffs=tuple(section.backoffs for section in sections[:-1]),
+        )
+        return model, tuple(self.index)
+
+    def _filled(self, path: Path) -> Iterator[str]:
+        for self.place, line in lines(path):
+            if line.strip():
+                yield line
+
+    def _step(self) -> None:
+        """Go to the next line that is not blank; it is empty after the last."""
+        self.line = next(self.lines, "")
+
+    def _expect(self, title: str) -> None:
+        if self.line.strip() != title:
+            found = repr(self.line[:80]) if self.line else "the end of the file"
+            raise BadData(self.place, f"found {found}; {title} is wanted")
+        self._step()
+
+    def _sizes(self) -> list[int]:
+        sizes: list[int] = []
+        while match := re.fullmatch(r"\s*ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,18})\s*", self.line):
+            if int(match[1]) != len(sizes) + 1:
+                raise BadData(self.place, f"found the size of order {match[1]}; that of {len(sizes) + 1} is wanted")
+            sizes.append(int(match[2]))
+            self._step()
+        if not sizes:
+            raise BadData(self.place, f"found {self.line[:80]!r}; the number of n-grams, 'ngram 1=…', is wanted")
+        return sizes
+
+    def _section(self, order: int, size: int) -> Section:
+        """The n-grams of one order; those of order 1 make the vocabulary."""
+        title = self.place
+        self._expect(f"\\{order}-grams:")
+        found, probabilities, backoffs, places = array("q"), array("d"), array("d"), array("q")
+        while self.line and not self.line.startswith("\\"):
+            parts = [part for part in self.line.replace("\t", " ").split(" ") if part]
+            if not order < len(parts) < order + 3:
+                raise BadData(
+                    self.place, f"found {len(parts)} fields; a probability, {order} words and a back-off are wanted"
+                )
+            if order == 1 and self.index.setdefault(parts[1], len(self.index)) != len(places):
+                raise BadData(self.place, f"the word {parts[1]!r} stands here a second time")
+            try:
+                probabilities.append(float(parts[0]))
+                backoffs.append(float(parts[-1]) if len(parts) == order + 2 else 0.0)
+                found.extend(map(self.index.__getitem__, parts[1 : order + 1]))
+            except ValueError as error:
+                raise BadData(self.place, f"{error}; a logarithm is wanted") from None
+            except KeyError as error:
+                raise BadData(self.place, f"the word {error} is not among the 1-grams") from None
+            if not probabilities[-1] <= 0:
+                raise BadData(self.place, f"found the probability {parts[0]}; a logarithm up to 0 is wanted")
+            if not abs(backoffs[-1]) < 1000:
+                raise BadData(self.place, f"found the back-off {parts[-1]}; a finite logarithm is wanted")
+            places.append(self.place.line)
+            self._step()
+        if len(places) != size:
+            raise BadData(title, f"found {len(places)} {order}-grams; {size} were announced")
+        values = np.array(probabilities)
+        values[values <= ZERO] = -np.inf
+        return Section(
+            np.array(found).reshape(size, order),
+            (values * LOG_10).astype(np.float32),
+            (np.array(backoffs) * LOG_10).astype(np.float32),
+            np.array(places),
+        )
+
+    def _keys(self, section: Section, keys: Sequence[Integers]) -> Integers:
+        """The keys of n-grams, in the order of the file."""
+        columns: list[Integers] = list(section.words.T)
+        rows = columns[0]
+        for known, word in zip(keys, columns[1:-1], strict=True):
+            rows = look_up(known, rows, words=word, vocabulary=len(self.index))
+        (orphans,) = np.nonzero(rows == NOTHING)
+        if orphans.size:
+            raise BadData(self._at(section, orphans[0]), "the n-gram without its last word is not in the file")
+        return rows * len(self.index) + columns[-1]
+
+    def _at(self, section: Section, row: np.int64) -> Place:
+        return self.place._replace(line=int(section.lines[row]))
