@@ -15,11 +15,12 @@ from seqloom.checkpoint import BadRun
 from seqloom.config import Wrong
 from seqloom.data.formats import resolve
 from seqloom.data.loading import Batches
+from seqloom.data.vocabulary import END
 from seqloom.decoding.sample import Sample
 from seqloom.models.decoder import step
 from seqloom.models.encoder import GivenLayer, Recurrence
 from seqloom.run import Run
-from seqloom.tasks.language_model import END, LanguageModel
+from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.task import Task
 from seqloom.training.distributed import Team
 from seqloom.training.loop import Train

@@ -15,16 +15,12 @@ from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.formats import BadData, Place, lines
 from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import UNKNOWN
+from seqloom.data.vocabulary import END, UNKNOWN
 from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import Front, Recurrence, stack
 from seqloom.models.ngram_decoder import NGramDecoder
 from seqloom.tasks.task import Loss, Predictions, Task
-
-END = "</s>"
-"""Stands behind every line, and so before every next one: the end of a line is predicted, too."""
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -57,7 +53,7 @@ class Learned(Part):
 
 
 class LanguageModel(Task):
-    """Predicts each symbol of a text from those before it."""
+    """Predicts each symbol of a text from those before it; the end of a line is a symbol, too."""
 
     metric: ClassVar[str] = "perplexity"
     higher_is_better: ClassVar[bool] = False
@@ -73,9 +69,7 @@ class LanguageModel(Task):
     embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
     tied: bool = Field(default=True, description="The vectors of the input are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    smoothing: float = Field(
-        0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols."
-    )
+    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
     decoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
     learned: Learned | None = Field(None, exclude=True)
@@ -107,7 +101,8 @@ class LanguageModel(Task):
     def model(self) -> nn.Module:
         symbols = len(self.encoding.vocabulary)
         if self.kind == "ngram":
-            return NGramDecoder(self.encoding, order=self.order, end=self.encoding.vocabulary.index(END))
+            vocabulary = self.encoding.vocabulary
+            return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=vocabulary.index(END))
         if self.decoder.bidirectional:
             raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
         front, recurrence = self.front, self.decoder
@@ -119,6 +114,9 @@ class LanguageModel(Task):
         layer = stack(front, recurrence, self.embedding, causal=True)
         embed = Embedding(symbols, self.embedding, dropout=self.input_dropout)
         return Decoder(embed, layer, tied=self.tied, dropout=recurrence.dropout, variational=recurrence.variational)
+
+    def _encode(self, example: Line) -> list[int]:
+        return self.encoding.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         features, state = _features(model, batch)
@@ -139,9 +137,7 @@ class LanguageModel(Task):
         symbols = sum(len(answer.log_probabilities) for answer in predictions)
         characters = sum(len(example.text) + 1 for example in examples)
         loss = total / max(symbols, 1)
-        unknown = sum(
-            self.encoding.encode(example.text).count(self.encoding.vocabulary.index(UNKNOWN)) for example in examples
-        )
+        unknown = self.encoding.vocabulary.index(UNKNOWN)
         return {
             "perplexity": math.exp(min(loss, 700.0)),
             "loss": loss,
