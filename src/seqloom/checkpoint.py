@@ -112,30 +112,37 @@ def sync(path: Path) -> None:
     """What was written to a file, or the names in a folder, are on the disk when this returns."""
     if sys.platform == "win32" and path.is_dir():  # no such thing there
         return
-    descriptor = os.open(path, (os.O_RDWR if path.is_file() else os.O_RDONLY) | PLAIN)
+    descriptor = os.open(path, os.O_RDWR | PLAIN if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
+def move(moves: Iterable[tuple[Path, Path]]) -> None:
+    """Rename within a folder, one after the other, for good; where that fails, undo it, last first."""
+    done: list[tuple[Path, Path]] = []
+    try:
+        for source, target in moves:
+            source.rename(target)
+            done.append((source, target))
+            parent = target.parent
+        sync(parent)
+    except BaseException:
+        for source, target in reversed(done):
+            target.rename(source)
+        raise
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """As safetensors. A tensor that goes by several names is written once; the header says which names are the same."""
-    kept: dict[str, Tensor] = {}
-    names: dict[object, str] = {}
-    same: dict[str, str] = {}
-    storages: set[int] = set()
-    for name, given in tensors.items():
-        tensor = given.detach().resolve_conj().resolve_neg()
-        view = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-        if tensor.numel() and names.setdefault(view, name) != name:
-            same[name] = names[view]
-            continue
-        storage = tensor.untyped_storage().data_ptr()
-        # safetensors refuses tensors that overlap
-        kept[name] = tensor.clone().contiguous() if storage in storages else tensor.contiguous()
-        storages.add(storage)
-    save_file(kept, path, metadata=same)
+    try:
+        kept, same = _unshared(tensors)
+        save_file(kept, path, metadata=same or None)  # with empty metadata, a file of no tensors cannot be read
+        with safe_open(path, framework="pt", backend="pread") as file:
+            file.keys()  # what cannot be read must not take the place of what can
+    except (LookupError, RuntimeError, ValueError) as error:
+        raise BadRun(f"{path}: tensors that safetensors cannot hold: {error}") from error
     path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable by its owner only
     sync(path)
 
@@ -251,6 +258,24 @@ def saved(folder: Path) -> bool:
     return bool(_places(folder))
 
 
+def _unshared(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors that share no memory, and for each name that was left out the name that stands for it."""
+    kept: dict[str, Tensor] = {}
+    names: dict[object, str] = {}
+    same: dict[str, str] = {}
+    storages: set[int] = set()
+    for name, given in tensors.items():
+        tensor = given.detach().resolve_conj().resolve_neg()
+        view = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and names.setdefault(view, name) != name:
+            same[name] = names[view]
+            continue
+        storage = tensor.untyped_storage().data_ptr()
+        kept[name] = tensor.clone().contiguous() if storage in storages else tensor.contiguous()
+        storages.add(storage)
+    return kept, same
+
+
 def _places(folder: Path) -> list[Path]:
     """Where ``load`` looks, newest first. The folder itself is missing if a process was killed between two renames."""
     older = [place for place in (_beside(folder, "previous"), _beside(folder, "oldest")) if os.path.lexists(place)]
@@ -258,7 +283,7 @@ def _places(folder: Path) -> list[Path]:
 
 
 def _rotate(folder: Path, partial: Path) -> None:
-    """partial → folder → previous; undone, last step first, where a step fails.
+    """partial → folder → previous.
 
     Until the new one stands in its place, neither of the two before it is removed: one of them may be damaged.
     """
@@ -269,16 +294,7 @@ def _rotate(folder: Path, partial: Path) -> None:
         if os.path.lexists(previous):
             _remove(oldest)
             moves.insert(0, (previous, oldest))
-    done: list[tuple[Path, Path]] = []
-    try:
-        for source, target in moves:
-            source.rename(target)
-            done.append((source, target))
-        sync(folder.parent)
-    except BaseException:
-        for source, target in reversed(done):
-            target.rename(source)
-        raise
+    move(moves)
     with suppress(OSError):  # the checkpoint is safe; the next one tries again
         _remove(oldest)
 

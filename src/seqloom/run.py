@@ -57,14 +57,13 @@ class Run:
                 for name, text in texts.items():
                     checkpoint.write_text(partial / name, text)
                 checkpoint.seal(partial, FILES)
-                partial.rename(path)
-                checkpoint.sync(path.parent)
+                checkpoint.move([(partial, path)])
             finally:
                 if partial.exists():
                     shutil.rmtree(partial)
         except OSError as error:
             raise BadRun(f"{path}: no run could be made: {checkpoint.reason(error)}") from error
-        return cls.open(path)
+        return cls(path, config, learned, json.loads(texts["env.json"]))
 
     @classmethod
     def open(cls, path: str | Path) -> Self:

@@ -1,0 +1,424 @@
+"""The run directory: made at once or not at all, trained on by one process at a time, read as data."""
+
+import errno
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.test_checkpoint import child, closed, contents, equal, put, snapshot
+
+from seqloom import checkpoint, run
+from seqloom.run import BadRun, Run, Snapshot
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
+ARTEFACTS = Path(__file__).parent / "artefacts"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", os.fstat)
+
+
+def make(path: Path) -> Run:
+    return Run.create(path, config='[task]\nname = "tag"\n', learned='{"labels": ["ü"]}', environment={"torch": "2"})
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Run:
+    return make(tmp_path / "run")
+
+
+# Made and opened
+
+
+def test_a_run_is_what_it_was_made_of(tmp_path: Path) -> None:
+    path = tmp_path / "several" / "folders" / "run"
+    make(path)
+    found = Run.open(str(path))
+    assert found.path == path
+    assert found.config == '[task]\nname = "tag"\n'
+    assert found.learned == '{"labels": ["ü"]}'
+    assert found.environment == {"torch": "2"}
+    assert {file.name for file in path.iterdir()} == {"config.toml", "learned.json", "env.json", "manifest.json"}
+    assert (path / "config.toml").read_text() == found.config
+    assert (path / "learned.json").read_text() == found.learned
+    assert [folder.name for folder in path.parent.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("kind", ["run", "empty folder", "file", "dangling link"])
+def test_nothing_is_ever_overwritten(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "run"
+    match kind:
+        case "run":
+            make(path)
+        case "empty folder":
+            path.mkdir()
+        case "file":
+            path.write_text("precious")
+        case _:
+            path.symlink_to(tmp_path / "elsewhere")
+    before = contents(tmp_path)
+    with pytest.raises(BadRun, match="run: exists already"):
+        make(path)
+    assert contents(tmp_path) == before
+
+
+def test_of_two_that_make_the_same_run_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run"
+    rename = os.rename
+
+    def late(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        make(path)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    with pytest.raises(BadRun, match="no run could be made: Directory not empty"):
+        Run.create(path, config="second", learned="", environment={})
+    assert Run.open(path).config.startswith("[task]")
+    assert [folder.name for folder in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("name", ["mkdir", "open", "write", "fsync", "rename"])
+def test_where_a_run_cannot_be_made_nothing_is_left(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = getattr(os, name)
+    for failing in range(1, 100):
+        calls = 0
+
+        def fail(*arguments: Any, failing: int = failing, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == failing:
+                raise OSError(errno.EROFS, "Read-only file system")
+            return function(*arguments, **options)
+
+        with monkeypatch.context() as context:
+            context.setattr(os, name, fail)
+            try:
+                make(tmp_path / "runs" / "run")
+            except BadRun as error:
+                message = str(error)
+            else:
+                assert failing > 1
+                return
+        assert message.endswith("Read-only file system")
+        assert not list(tmp_path.glob("runs/*"))
+    pytest.fail("never ended")
+
+
+def test_a_text_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(BadRun, match=r"config\.toml: more than 1048576 bytes"):
+        Run.create(tmp_path / "run", config="#" * (2**20 + 1), learned="", environment={})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["config.toml", "learned.json", "env.json", "manifest.json"])
+def test_every_change_is_seen(made: Run, name: str) -> None:
+    file = made.path / name
+    data = bytearray(file.read_bytes())
+    for place in range(len(data)):
+        data[place] ^= 1
+        put(file, bytes(data))
+        with pytest.raises(BadRun, match=re.escape(str(file))):
+            Run.open(made.path)
+        data[place] ^= 1
+    file.unlink()
+    with pytest.raises(BadRun, match=re.escape(name)):
+        Run.open(made.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("config.toml", b"#" * (2**20 + 1), "more than 1048576 bytes"),
+        ("config.toml", b"\xff", "byte 0 is not UTF-8"),
+        ("learned.json", b"\xc3", "byte 0 is not UTF-8"),
+        ("env.json", b"[" * 100_000, "too deeply nested"),
+        ("env.json", b"3", "int, wanted a JSON object"),
+    ],
+)
+def test_ill_meant_texts_are_refused(made: Run, name: str, data: bytes, message: str) -> None:
+    (made.path / name).write_bytes(data)
+    (made.path / "manifest.json").unlink()
+    checkpoint.seal(made.path, run.FILES)
+    with pytest.raises(BadRun, match=rf"{re.escape(name)}: {message}"):
+        Run.open(made.path)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nowhere", "nowhere: No such file"),
+        ("file", "file: Not a directory"),
+        ("empty", "empty: not a run: it has no manifest"),
+    ],
+)
+def test_what_is_not_a_run_is_refused(tmp_path: Path, path: str, message: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadRun, match=message):
+        Run.open(tmp_path / path)
+
+
+def test_a_newer_run_asks_for_an_upgrade(made: Run) -> None:
+    (made.path / "manifest.json").write_bytes(closed({"format": 2}))
+    with pytest.raises(BadRun, match="format 2 is newer than 1, the newest known here: upgrade Seqloom"):
+        Run.open(made.path)
+
+
+@posix
+@pytest.mark.parametrize(
+    "name", ["config.toml", "manifest.json", "best", "metrics.jsonl", "train.log", ".lock", "notes.txt"]
+)
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+def test_links_and_pipes_inside_are_refused(made: Run, tmp_path: Path, name: str, kind: str) -> None:
+    file = made.path / name
+    if file.exists():
+        file.rename(tmp_path / "secret")
+    elif kind == "link":
+        (tmp_path / "secret").touch()
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to(tmp_path / "secret" if kind == "link" else tmp_path / "nowhere")
+    with pytest.raises(BadRun, match=rf"{re.escape(name)}: a (link|special file), wanted a plain file"):
+        Run.open(made.path)
+
+
+@posix
+def test_a_run_may_be_reached_by_a_link(made: Run, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(made.path)
+    latest = Run.open(tmp_path / "latest")
+    with latest.lock():
+        latest.save("last", snapshot(1))
+        latest.record({"step": 1})
+    assert equal(made.load("last"), snapshot(1))
+    assert made.rows() == [{"step": 1}]
+
+
+@pytest.mark.parametrize("path", sorted(ARTEFACTS.glob("run_*")), ids=lambda path: str(path.name))
+def test_runs_of_all_formats_open(path: Path) -> None:
+    found = Run.open(path)
+    assert found.config == 'name = "kept"\n'
+    assert found.learned == '{"labels": ["a", "b"]}'
+    wanted = Snapshot(
+        {"weight": torch.tensor([[2.0, 0.5], [8.0, 32.0]]), "tied": torch.tensor([[2.0, 0.5], [8.0, 32.0]])},
+        {"random": torch.tensor([1, 2, 3], dtype=torch.uint8)},
+        {"step": 3, "score": 0.25},
+    )
+    assert equal(found.load("best"), wanted)
+    assert found.rows() == [{"step": 1, "loss": 0.5}]
+
+
+# Checkpoints
+
+
+def test_best_and_last_are_apart_and_the_one_before_is_used(made: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not made.saved("last")
+    for number in (1, 2, 3):
+        made.save("last", snapshot(number))
+    made.save("best", snapshot(7))
+    assert equal(made.load("best"), snapshot(7))
+    assert equal(made.load("last"), snapshot(3))
+    made.verify("last")
+    assert made.saved("last")
+    assert capsys.readouterr() == ("", "")
+
+    damaged = made.path / "last" / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert equal(made.load("last"), snapshot(2))
+    told = capsys.readouterr().err
+    assert told.startswith(f"warning: {damaged}: damaged: ")
+    assert told.endswith(f"; {made.path / 'last.previous'} is used instead\n")
+    with pytest.raises(BadRun, match=r"model\.safetensors: damaged"):
+        made.verify("last")
+    (made.path / "best" / "training.json").unlink()
+    with pytest.raises(BadRun, match=r"best.training\.json: No such file"):
+        made.load("best")
+
+
+def test_only_two_names_exist(made: Run) -> None:
+    name: Any = "../last"
+    with pytest.raises(ValueError, match=r"checkpoint is '../last', wanted best or last"):
+        made.load(name)
+
+
+def test_what_was_recorded_is_on_the_disk_before_the_checkpoint(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.record({"step": 1})
+    made.log("a line")
+    synced: list[str] = []
+    monkeypatch.setattr(checkpoint, "sync", lambda path: synced.append(path.name))
+    made.save("last", snapshot(1))
+    assert synced[:2] == ["metrics.jsonl", "train.log"]
+
+
+# One process at a time
+
+
+def hold(made: Run, *, worker: bool = False) -> Callable[[int], None]:
+    """Lock the run and say so; with a worker that outlives its parent, which says its number."""
+
+    def work(writer: int) -> None:
+        with made.lock():
+            if worker and not (process := os.fork()):
+                signal.pause()
+            os.write(writer, str(process if worker else 0).encode())
+            signal.pause()
+
+    return work
+
+
+@posix
+def test_a_second_process_is_refused_until_the_first_is_killed(made: Run) -> None:
+    with child(hold(made)) as (process, reader):
+        os.read(reader, 1)
+        with pytest.raises(BadRun, match=f"run: process {process} is training on it"), made.lock():
+            pytest.fail("two at once")
+    with made.lock():
+        pass
+
+
+@posix
+def test_a_worker_does_not_keep_the_lock_of_a_killed_parent(made: Run) -> None:
+    with child(hold(made, worker=True)) as (_, reader):
+        worker = int(os.read(reader, 20))
+    try:
+        with made.lock():
+            pass
+    finally:
+        os.kill(worker, signal.SIGKILL)
+
+
+def test_a_second_lock_in_the_same_process_is_refused(made: Run) -> None:
+    other = Run.open(made.path)
+    with made.lock():
+        for _ in range(2):  # a refusal does not loosen it
+            with pytest.raises(BadRun, match=f"process {os.getpid()} is training on it"), other.lock():
+                pytest.fail("two at once")
+    with other.lock():
+        pass
+
+
+def test_the_lock_is_released_by_an_error(made: Run) -> None:
+    with pytest.raises(KeyboardInterrupt), made.lock():
+        raise KeyboardInterrupt
+    with made.lock():
+        pass
+
+
+@posix
+def test_a_lock_that_is_a_link_is_not_written_to(made: Run, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (made.path / ".lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(BadRun, match="run: cannot be locked"), made.lock():
+        pytest.fail("locked")
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+# Records
+
+
+def test_lines_are_logged_with_their_time(made: Run) -> None:
+    made.log("step 1")
+    made.log("façade \udcff")
+    lines = (made.path / "train.log").read_text(encoding="utf-8").splitlines()
+    assert [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4} ", "", line) for line in lines] == [
+        "step 1",
+        "façade \\udcff",
+    ]
+
+
+def test_rows_come_back_and_a_half_written_one_does_not_count(made: Run) -> None:
+    assert made.rows() == []
+    wanted = [{"step": step, "loss": step / 3, "label": "ü\n", "detail": {"a": [None]}} for step in range(5)]
+    for row in wanted:
+        made.record(row)
+    assert made.rows() == wanted
+    with (made.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 9')
+    assert made.rows() == wanted
+
+
+@pytest.mark.parametrize("rows", range(5))
+@pytest.mark.parametrize("rest", ["", '{"step": 9', "{]\n"])
+def test_rewinding_keeps_the_first_rows_and_nothing_else(made: Run, rows: int, rest: str) -> None:
+    for step in range(4):
+        made.record({"step": step})
+    wanted = (made.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    with (made.path / "metrics.jsonl").open("a") as file:
+        file.write(rest)
+    made.rewind(rows)
+    assert (made.path / "metrics.jsonl").read_bytes() == b"".join(wanted[:rows])
+    made.record({"step": -1})
+    assert [row["step"] for row in made.rows()] == [*range(rows), -1]
+    assert {file.name for file in made.path.iterdir()} - {*run.FILES} == {"manifest.json", "metrics.jsonl"}
+
+
+def test_rewinding_beyond_the_end_is_refused(made: Run) -> None:
+    made.rewind(0)
+    assert not (made.path / "metrics.jsonl").exists()
+    made.record({})
+    with pytest.raises(BadRun, match=r"metrics\.jsonl: 1 complete lines, wanted 2"):
+        made.rewind(2)
+
+
+def test_a_row_is_written_to_its_end_or_not_at_all(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.record({"step": 1})
+    write = os.write
+
+    def fill(descriptor: int, data: memoryview) -> int:
+        if len(data) < 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[:3])
+
+    with monkeypatch.context() as context:
+        context.setattr(os, "write", fill)
+        with pytest.raises(BadRun, match=r"metrics\.jsonl: No space left on device"):
+            made.record({"step": 2})
+    assert (made.path / "metrics.jsonl").read_text() == '{"step": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a": 1}\n{]\n{}\n', ":2: not JSON"),
+        (b"[]\n", ":1: list, wanted a JSON object"),
+        (b"{}\n\xff\n", ":2: not JSON"),
+        (b'{"a":' + b"[" * 100_000 + b"\n", ":1: too deeply nested"),
+        (b" " * 2**20 + b"{}\n", ": a line of more than 1048576 bytes"),
+    ],
+)
+def test_ill_meant_rows_are_refused(made: Run, data: bytes, message: str) -> None:
+    (made.path / "metrics.jsonl").write_bytes(data)
+    with pytest.raises(BadRun, match=rf"metrics\.jsonl{message}"):
+        made.rows()
+
+
+@posix
+def test_a_table_of_endless_size_is_refused(made: Run) -> None:
+    (made.path / "metrics.jsonl").touch()
+    os.truncate(made.path / "metrics.jsonl", 2**40)  # sparse
+    with pytest.raises(BadRun, match=r"metrics\.jsonl: more than 1073741824 bytes"):
+        made.rows()
+
+
+@posix
+@pytest.mark.parametrize("name", ["train.log", "metrics.jsonl"])
+def test_nothing_is_written_through_a_link(made: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "precious").write_text('{"precious": true}\n')
+    (made.path / name).symlink_to(tmp_path / "precious")
+    actions: dict[str, list[Callable[[], object]]] = {
+        "train.log": [lambda: made.log("x"), lambda: made.save("last", snapshot(1))],
+        "metrics.jsonl": [lambda: made.record({}), lambda: made.rewind(0), made.rows],
+    }
+    for action in actions[name]:
+        with pytest.raises(BadRun, match=re.escape(name)):
+            action()
+    assert json.loads((tmp_path / "precious").read_text()) == {"precious": True}
