@@ -169,7 +169,7 @@ def unpacked(stream: BinaryIO) -> BinaryIO:
         packed = ahead.peek(2)[:2] == b"\x1f\x8b"
     except OSError:  # told with its place by the read that follows
         packed = False
-    return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=ahead, mode="rb")) if packed else ahead)
+    return cast(BinaryIO, gzip.GzipFile(fileobj=ahead, mode="rb") if packed else ahead)
 
 
 def tsv(source: Source, *, separator: str = "\t", columns: int | None = None) -> Iterator[tuple[Place, list[str]]]:

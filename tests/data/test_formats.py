@@ -1,0 +1,375 @@
+import copy
+import csv
+import gzip
+import io
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.data import formats
+from seqloom.data.formats import (
+    BadData,
+    Place,
+    conll,
+    conllu,
+    delimited,
+    jsonl,
+    labelled,
+    lines,
+    parallel,
+    resolve,
+    tsv,
+)
+
+Reader = Callable[[Path], Iterator[Any]]
+
+WORD = "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_"
+VALID: dict[str, tuple[Reader, str]] = {
+    "lines": (lines, "one line\nzwei Zeilen ü\n\n三\r\nlast"),
+    "tsv": (lambda path: tsv(path, columns=2), "a\tb\nc d\te\n\nf\tg\n"),
+    "delimited": (lambda path: delimited(path, header=True), 'x,y\n1,2\n"a, ""b""\nc",4\n'),
+    "conll": (conll, "-DOCSTART- O\n\nEU B-ORG\nrejects O\n\nGerman B-MISC\n"),
+    "conllu": (conllu, f"# text = x\n1-2\tdu{'	_' * 8}\n{WORD}\n2.1\tx{'	_' * 8}\n\n{WORD}\n"),
+    "jsonl": (jsonl, '{"a": 1, "b": "\\u00e4\\ud83d\\ude00"}\n\n{"c": [1.5, null, {"d": true}]}\n'),
+    "labelled": (labelled, "1 a fine film\n__label__bad\ta poor one\nDESC:manner How ?\n"),
+    "parallel": (lambda path: parallel(path, path), "one line\ntwo\n"),
+}
+
+
+def pack(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
+def put(folder: Path, data: bytes, name: str = "data.txt") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def texts(source: formats.Source) -> list[str]:
+    return [line for _, line in lines(source)]
+
+
+def error(read: Iterator[Any]) -> str:
+    with pytest.raises(BadData) as caught:
+        list(read)
+    return str(caught.value)
+
+
+class Standard:
+    """Standard input that holds some bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]))),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_lines_are_what_stands_between_line_ends(
+    tmp_path_factory: pytest.TempPathFactory, texts_: list[str], end: str
+) -> None:
+    folder = tmp_path_factory.mktemp("lines")
+    data = "".join(text + end for text in texts_).encode()
+    texts_[:1] = [text.removeprefix("\ufeff") for text in texts_[:1]]
+    for path in (put(folder, data), put(folder, pack(data), "packed")):
+        assert list(lines(path)) == [(Place(str(path), number), text) for number, text in enumerate(texts_, start=1)]
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    strange = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh"
+    assert texts(put(tmp_path, f"{strange}\nlast".encode())) == [strange, "last"]
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"), [(b"", []), (b"\n", [""]), (b"\xef\xbb\xbfa\r\nb", ["a", "b"]), (b"\xef\xbb\xbf", [""])]
+)
+def test_empty_files_and_byte_order_marks(tmp_path: Path, data: bytes, wanted: list[str]) -> None:
+    assert texts(put(tmp_path, data)) == wanted
+    assert texts(put(tmp_path, pack(data))) == wanted
+
+
+def test_members_of_gzip_are_joined(tmp_path: Path) -> None:
+    assert texts(put(tmp_path, pack(b"a\nb") + pack(b"c\n"))) == ["a", "bc"]
+
+
+@pytest.mark.parametrize("packed", [bytes, pack])
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes], bytes]) -> None:
+    monkeypatch.setattr(sys, "stdin", Standard(packed(b"a\nb\xff\n")))
+    found = lines(Path("-"))
+    assert next(found) == (Place("standard input", 1), "a")
+    assert error(found) == "standard input:2: found byte 0xff at byte 2 of the line; UTF-8 is wanted"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"good\n\xc3\xa4\xff\n", ":2: found byte 0xff at byte 3 of the line; UTF-8 is wanted"),
+        (b"good\ngood\nba\0d", ":3: found a NUL byte at byte 3 of the line; text is wanted"),
+        ("text".encode("utf-16"), ":1: found UTF-16; UTF-8 is wanted"),
+        (pack(b"a\nb\n")[:-9], ":3: the gzip data are damaged or cut off here"),
+        (pack(b"a\nb\n")[:12], ":1: the gzip data are damaged or cut off here"),
+        (pack(b"a\nb\n") + b"rest", ":3: the gzip data are damaged or cut off here"),
+    ],
+)
+def test_bad_bytes_are_named_by_file_and_line(tmp_path: Path, data: bytes, message: str) -> None:
+    path = put(tmp_path, data)
+    assert error(lines(path)).startswith(f"{path}{message}")
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    put(tmp_path, b"", "train.tsv")
+    assert error(lines(tmp_path)) == f"{tmp_path}: found a folder; a file is wanted"
+    wrong = tmp_path / "trian.tsv"
+    assert error(lines(wrong)) == f"{wrong}: there is no such file; did you mean {tmp_path / 'train.tsv'}?"
+    assert "cannot be opened" in error(lines(tmp_path / "a\0b"))
+    assert "there is no folder" in error(lines(tmp_path / "none" / "x"))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("text", "input: found one text; a list of texts, or a Path, is wanted"),
+        (["a", 5], "input:2: found int; a text is wanted"),
+        (["a\0"], "input:1: found a NUL character"),
+        (["a", "b\ud800"], "input:2: found half of a surrogate pair at character 2"),
+    ],
+)
+def test_texts_of_a_program(source: Any, message: str) -> None:
+    assert error(lines(source)) == message
+
+
+def test_a_line_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "LONGEST_LINE", 4)
+    path = put(tmp_path, pack(b"abc\nabcd\n"))
+    assert error(lines(path)) == f"{path}:2: the line is longer than 4 bytes"
+
+
+def test_bad_data_survives_a_process() -> None:
+    bad = BadData(Place("a", 3), "wrong")
+    again = copy.copy(bad)  # by the same steps as between processes
+    assert (str(again), again.place, again.message) == ("a:3: wrong", Place("a", 3), "wrong")
+
+
+def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path, b"", "train.tsv")
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.delenv("NOTHING", raising=False)
+    assert resolve("$FOLDER/train.tsv") == resolve("${FOLDER}/train.tsv") == resolve(str(path)) == path
+    assert resolve("-") == Path("-")
+    for text, message in [
+        ("$NOTHING/x", "$NOTHING/x: the environment variable NOTHING is not set"),
+        ("$FOLDER/trains.tsv", f"did you mean {path}?"),
+        ("", "is not the name of a file"),
+    ]:
+        with pytest.raises(BadData) as caught:
+            resolve(text)
+        assert message in str(caught.value)
+
+
+def test_tsv() -> None:
+    assert list(tsv(["a\tb c", "", "\td"], columns=2)) == [(("input", 1), ["a", "b c"]), (("input", 3), ["", "d"])]
+    assert [fields for _, fields in tsv(["a|b|c"], separator="|")] == [["a", "b", "c"]]
+    assert error(tsv(["a\tb", "c"], columns=2)) == "input:2: found 1 column separated by '\\t'; 2 wanted"
+
+
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"])), min_size=2, max_size=2)
+    )
+)
+def test_delimited_reads_what_csv_writes(records: list[list[str]]) -> None:
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(records)
+    text = written.getvalue()
+    found = list(delimited(text.split("\n")[:-1], header=False))
+    assert [fields for _, fields in found] == records
+    starts = [
+        1 + sum(field.count("\n") for record in records[:index] for field in record) + index
+        for index in range(len(records))
+    ]
+    assert [place.line for place, _ in found] == starts
+
+
+def test_bad_records() -> None:
+    assert error(delimited(["a,b", "1,2", "3"], header=True)) == "input:3: found 1 field; the first record has 2"
+    assert error(delimited(["a,a", "1,2"], header=True)) == "input:1: the names of the columns are not distinct"
+    assert error(delimited(["a,b", '1,"2', "3,4"], header=True)).startswith("input:2: not a record of a CSV file")
+    [(_, fields)] = delimited(["x" * 1_000_000 + ",1"], header=False)
+    assert len(fields[0]) == 1_000_000
+    with pytest.raises(ValueError, match="one character is wanted"):
+        list(delimited(["a"], separator=", ", header=False))
+
+
+def test_conll() -> None:
+    text = [
+        "-DOCSTART- -X-",
+        "",
+        "EU  B-ORG",
+        "rejects O ",
+        " \t",
+        "",
+        "ice cream\tB-FOOD",
+        "\u2028\u00a0\tO",
+        "-DOCSTART- O",
+        "x O",
+    ]
+    found = [(block.place.line, block.rows, str(block.at(len(block.rows) - 1))) for block in conll(text)]
+    assert found == [
+        (3, [["EU", "B-ORG"], ["rejects", "O"]], "input:4"),
+        (7, [["ice cream", "B-FOOD"], ["\u2028\u00a0", "O"]], "input:8"),
+        (10, [["x", "O"]], "input:10"),
+    ]
+    assert [block.rows for block in conll(["a b|O"], separator="|")] == [[["a b", "O"]]]
+
+
+def test_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert error(conll(["a O", "b", "c O"])) == "input:2: found 1 column; the rows before have 2"
+    assert error(conll(["a\tO", "", "\tO"])) == "input:3: column 1 is empty"
+    assert error(conllu(["# x", WORD, WORD[:-2]])) == "input:3: found 9 columns separated by tabs; CoNLL-U has 10"
+    assert (
+        error(conllu([WORD.replace("1", "x", 1)])) == "input:1: found 'x' in column 1; the number of the word is wanted"
+    )
+    monkeypatch.setattr(formats, "LONGEST_BLOCK", 2)
+    assert error(conll(["a", "b", "", "c", "d", "e"])).startswith(
+        "input:6: there are 2 rows before without a blank line"
+    )
+
+
+def test_conllu_leaves_out_what_is_no_word() -> None:
+    rest = "\t_" * 8
+    text = [
+        "# sent_id = 1",
+        "1-2\tdu" + rest,
+        WORD,
+        "1.1\tgone" + rest,
+        WORD.replace("1", "2", 1),
+        "",
+        "# empty",
+        "",
+        WORD,
+    ]
+    blocks = list(conllu(text))
+    assert [[row[0] for row in block.rows] for block in blocks] == [["1", "2"], ["1"]]
+    assert [[block.at(row).line for row in range(len(block.rows))] for block in blocks] == [[3, 5], [9]]
+    assert blocks[0].rows[0] == WORD.split("\t")
+
+
+def test_jsonl() -> None:
+    assert list(jsonl(['{"a": "\\u00e4"}', " ", '{"b": []}'])) == [
+        (("input", 1), {"a": "ä"}),
+        (("input", 3), {"b": []}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{'a': 1}", "not JSON: Expecting property name enclosed in double quotes at character 2"),
+        ("[1]", "found list; an object {...} is wanted"),
+        ('{"a": NaN}', "not usable JSON: NaN is no number of JSON"),
+        ('{"a": "\\ud800"}', "found half of a surrogate pair"),
+        ('{"a": "\\u0000"}', "found a NUL character"),
+        ('{"a": ' + "[" * 100_000, "not usable JSON"),
+        ('{"a": ' + "1" * 5_000 + "}", "not usable JSON"),
+    ],
+)
+def test_bad_json(line: str, message: str) -> None:
+    assert error(jsonl(["{}", line])).startswith(f"input:2: {message}")
+
+
+def test_labelled() -> None:
+    text = ["1 a  film\there ", "", "__label__good\tfine", "DESC:manner  How", " 2\t\tx"]
+    found = [(place.line, label, words) for place, label, words in labelled(text)]
+    assert found == [(1, "1", "a  film\there"), (3, "good", "fine"), (4, "DESC:manner", "How"), (5, "2", "x")]
+    assert error(labelled(["1 a", "2 "])) == "input:2: found only '2'; a label, a blank and a text are wanted"
+    assert error(labelled(["__label__a __label__b text"])) == "input:1: found several labels; one is wanted"
+
+
+def test_parallel(tmp_path: Path) -> None:
+    left, right = put(tmp_path, b"a\nb\nc\n", "in"), put(tmp_path, b"1\n2\n", "out")
+    assert [pair[1:] for pair in parallel(right, right)] == [("1", "1"), ("2", "2")]
+    assert error(parallel(left, right)) == f"{left}: has 3 lines, and {right} has 2; as many are wanted"
+    assert error(parallel(right, left)) == f"{right}: has 2 lines, and {left} has 3; as many are wanted"
+
+
+@pytest.mark.parametrize(
+    ("reader", "data"),
+    [
+        ("lines", "ä" * 5_000_000),
+        ("lines", "😀" + "a" * 10_000_000),
+        ("lines", "a\n" * 50_000),
+        ("tsv", "a\tb\n" * 25_000),
+        ("delimited", "a,b\n" * 25_000),
+        ("conll", "a O\n" * 20 + ("\n" + "a O\n" * 20) * 1_000),
+        ("labelled", "a " + "word " * 1_000_000),
+        ("jsonl", '{"a": "' + "b" * 5_000_000 + '"}'),
+    ],
+)
+def test_memory_is_less_than_ten_times_the_file(tmp_path: Path, reader: str, data: str) -> None:
+    path = put(tmp_path, data.encode())
+    tracemalloc.start()
+    try:
+        for _ in VALID[reader][0](path):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * path.stat().st_size
+
+
+def damage(data: bytes, chance: np.random.Generator) -> bytes:
+    """A few bytes of a file changed, taken out, put in, repeated; some files packed, and damaged again."""
+    changed = bytearray(data)
+    pieces = [
+        b"",
+        b"\0",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\t",
+        b"\n",
+        b"\r",
+        b'"',
+        b" ",
+        b",",
+        b"{",
+        b"\\ud800",
+        b"\xe2\x80\xa8",
+    ]
+    for _ in range(chance.integers(1, 5)):
+        start = int(chance.integers(len(changed) + 1))
+        stop = start + (0, 1, 1, 5, 50)[chance.integers(5)]
+        options = [*pieces, chance.bytes(1), bytes(changed[start:stop]) * 2]
+        changed[start:stop] = options[chance.integers(len(options))]
+    if chance.random() < 0.8:
+        return bytes(changed)
+    packed = bytearray(pack(bytes(changed)))
+    if chance.random() < 0.7:
+        packed[chance.integers(2, len(packed))] ^= 1 << int(chance.integers(8))
+    return bytes(packed[: chance.integers(len(packed))] if chance.random() < 0.5 else packed)
+
+
+def refused(name: str, path: Path, seed: int) -> bool:
+    """Whether a damaged file was refused by its name; any other error comes out."""
+    reader, text = VALID[name]
+    path.write_bytes(damage(text.encode(), np.random.default_rng(seed)))
+    try:
+        for _ in reader(path):
+            pass
+    except BadData as bad:
+        return str(bad).startswith(f"{path}:")
+    return False
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    assert list(VALID[name][0](put(tmp_path, VALID[name][1].encode())))
+    assert 10 < sum(refused(name, tmp_path / "fuzzed", seed) for seed in range(100)) < 100
