@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,15 +119,14 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def move(moves: Iterable[tuple[Path, Path]]) -> None:
+def move(moves: Sequence[tuple[Path, Path]]) -> None:
     """Rename within a folder, one after the other, for good; where that fails, undo it, last first."""
     done: list[tuple[Path, Path]] = []
     try:
         for source, target in moves:
             source.rename(target)
             done.append((source, target))
-            parent = target.parent
-        sync(parent)
+        sync(moves[-1][1].parent)
     except BaseException:
         for source, target in reversed(done):
             target.rename(source)
