@@ -1,6 +1,9 @@
 """The command line. Every import that takes time stands inside the command that needs it."""
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -19,6 +22,10 @@ bench = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench", help="Measure ours side by side with others.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Configuration = Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such as train.epochs=5.")]
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
+Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
 
 
 def main() -> None:
@@ -50,62 +57,229 @@ def seqloom(
 ) -> None:
     """Small sequence models on the machine you have.
 
-    Exit codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 called wrongly, 3 the training diverged, 130 interrupted.
     """
 
 
-@app.command(epilog="Example: seqloom demo --output pictures")
-def demo(
+@contextmanager
+def errors() -> Iterator[None]:
+    """What can go wrong with a configuration, data or a run, as a sentence and an exit code."""
+    from seqloom.training.loop import Diverged
+    from seqloom.workflow import Interrupted
+
+    try:
+        yield
+    except Interrupted as stopped:
+        typer.echo(f"stopped and saved; go on with: seqloom train --resume {stopped}", err=True)
+        raise typer.Exit(130) from None
+    except Diverged as diverged:
+        typer.echo(f"seqloom: {diverged}", err=True)
+        raise typer.Exit(3) from None
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        fail(str(error))
+
+
+@app.command(epilog="Example: seqloom init tag > tagger.toml")
+def init(task: Annotated[str, typer.Argument(help="Such as tag; without it all are listed.")] = "") -> None:
+    """Print a complete, commented configuration."""
+    from seqloom import config, tasks
+
+    with errors():
+        if not task:
+            for name in tasks.names():
+                print(f"{name:16}{(tasks.find(name).__doc__ or '').splitlines()[0]}")
+            return
+        from seqloom.training.loop import Train
+
+        kind = tasks.find(task)
+        print(config.template({"task": kind, "train": Train}, kind.recommended), end="")
+
+
+@app.command(epilog="Example: seqloom check tagger.toml")
+def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
+    """Look at the data before training: counts, lengths, what is unseen, double or wrong."""
+    from seqloom import check as checking
+    from seqloom.model import Config, document
+
+    with errors():
+        report = checking.examine(Config.build(document(config, overrides or [])))
+        if as_json:
+            print_json(asdict(report))
+        else:
+            checking.show(report)
+        if report.problems:
+            raise typer.Exit(1)
+
+
+@app.command(epilog="Example: seqloom train tagger.toml train.epochs=5")
+def train(
+    config: Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")] = "",
+    overrides: Overrides = None,
     *,
-    output: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("runs"),
-    seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same result.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="Short lengths only: a few seconds.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Folder of the run; runs/TASK if none is given.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="A run to go on with, bit for bit.")] = None,
+    task: Annotated[str, typer.Option(help="Without a configuration: what to learn.")] = "",
+    data: Annotated[str, typer.Option(help="Without a configuration: a file, or a folder with train and dev.")] = "",
+    layer: Layer = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """See how far back three recurrent networks remember."""
+    """Train a model: progress, curves, best and last model in a new run.
+
+    Ctrl-C stops and saves; --resume goes on. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
+    """
+    from seqloom import terminal, workflow
+    from seqloom.model import Config, document, find_layer, opened
+    from seqloom.run import Run
+
+    with errors():
+        given = find_layer(layer)
+        if resume is not None:
+            if config or overrides or task or data or output:
+                raise ValueError("--resume takes the configuration of its run, and none besides")
+            settings = opened(Run.open(resume), layer=given)
+        else:
+            settings = Config.build(document(config, overrides or [], task=task, data=data))
+        with terminal.Watch(settings.task.metric, quiet=quiet or not workflow.leads()) as watch:
+            if resume is not None:
+                run = workflow.resume(resume, layer=given, listeners=[watch])
+            else:
+                run = workflow.train(settings, output=output, layer=given, listeners=[watch])
+        if not workflow.leads():
+            return
+        found = workflow.outcome(run)
+        if as_json:
+            print_json({"run": str(run.path), **found})
+        elif not quiet:
+            terminal.table(("run", str(run.path)), terminal.numbers(found))
+
+
+@app.command(epilog="Example: seqloom evaluate runs/tag test.conllu")
+def evaluate(
+    run: RunFolder,
+    file: Annotated[str, typer.Argument(help="Labelled data.")],
+    *,
+    layer: Layer = "",
+    as_json: AsJson = False,
+) -> None:
+    """Score a trained model on labelled data, with intervals of confidence."""
     from seqloom import terminal
-    from seqloom.lab import memory
+    from seqloom.model import find_layer, load
 
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        fail(f"cannot make the folder {output}: {error.strerror}")
-    short = memory.Memory(lengths=(5, 10), updates=100, seed=seed)
-    experiment = short if quick else memory.Memory(seed=seed)
-    outcomes = []
-    with terminal.progress(len(experiment.cases())) as begin:
-        for network, length in experiment.cases():
-            begin(f"{network}, {length} steps")
-            outcomes.append(experiment.measure(network, length))
-    picture: Path | None = output / "memory.png"
-    try:
-        memory.draw(outcomes, output / "memory.png", chance=experiment.chance)
-    except ModuleNotFoundError as error:
-        typer.echo(f"No picture, since {error.name} is missing: pip install 'seqloom[plots]'", err=True)
-        picture = None
-    if as_json:
-        found = [asdict(outcome) for outcome in outcomes]
-        print_json(
-            {"outcomes": found, "verdict": memory.verdict(outcomes), "picture": str(picture) if picture else None}
-        )
-        return
-    print("A symbol is shown, then come steps with distractors, then the network has to name the symbol.")
-    print(f"The LSTMs begin with their forget gates open (bias {experiment.forget_bias:g}).")
-    print(
-        f"Right answers ({experiment.chance:.0%} by luck), and ∇, the gradient that reaches the symbol before training:"
-    )
-    terminal.table(*memory.tabulate(outcomes))
-    print(memory.verdict(outcomes))
-    if picture:
-        print(f"Picture: {picture}")
+    with errors():
+        found = load(run, layer=find_layer(layer)).evaluate(file)
+        if as_json:
+            print_json(found)
+        else:
+            terminal.table(("metric", "value"), terminal.numbers(found))
 
 
-@app.command(epilog="Example: seqloom info --json")
-def info(*, as_json: AsJson = False) -> None:
-    """Show versions, machine, kernel cache and fused cells."""
+@app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")
+def predict(
+    run: RunFolder,
+    file: Annotated[str, typer.Argument(help="Data without labels; - is standard input.")] = "-",
+    *,
+    layer: Layer = "",
+    batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
+) -> None:
+    """Answer for each sequence of a file, or of standard input as it comes."""
+    from seqloom.model import find_layer, load
+
+    with errors():
+        model = load(run, layer=find_layer(layer))
+        together = 1 if file == "-" and sys.stdin.isatty() else batch
+        for answers in model.stream(file, batch=together):
+            for answer in answers:
+                print(json.dumps(asdict(answer)) if as_json else answer)
+            sys.stdout.flush()
+
+
+@app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")
+def generate(
+    run: RunFolder,
+    prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "",
+    *,
+    length: Annotated[int, typer.Option(min=1, help="Symbols to draw.")] = 300,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Below 1 safer, above 1 wilder; 0: the most probable.")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw from the k most probable; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Draw from the most probable with this share together.")] = 1.0,
+    min_p: Annotated[float, typer.Option(help="Draw from those at least this share as probable as the best.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.")] = 1,
+    layer: Layer = "",
+) -> None:
+    """Draw text from a language model; it appears as it is drawn."""
+    from seqloom.decoding.sample import Sample
+    from seqloom.model import find_layer, load
+
+    with errors():
+        sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
+        model = load(run, layer=find_layer(layer))
+        print(prompt, end="", flush=True)
+        for piece in model.generate(prompt, length=length, sample=sample):
+            print(piece, end="", flush=True)
+        print()
+
+
+@app.command(epilog="Example: seqloom compare lm.toml task.kind=ngram task.decoder.cell=elman task.decoder.cell=lstm")
+def compare(
+    config: Configuration,
+    variants: Annotated[list[str], typer.Argument(help="Changes, one for each model; join several by commas.")],
+    *,
+    output: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/compare"),
+    as_json: AsJson = False,
+) -> None:
+    """Train several variants of a configuration one after the other, and show them in one table."""
+    from seqloom import terminal, workflow
+
+    with errors():
+        rows = workflow.compare(Path(config), variants, output=output, listen=terminal.Watch)
+        if as_json:
+            print_json(rows)
+        else:
+            terminal.table(tuple(rows[0]), [tuple(terminal.number(value) for value in row.values()) for row in rows])
+
+
+@app.command(epilog="Example: seqloom demo tag")
+def demo(
+    task: Annotated[str, typer.Argument(help="A task, or memory: how far back networks remember.")] = "tag",
+    *,
+    output: Annotated[Path, typer.Option(help="Folder for what it makes.")] = Path("runs"),
+    seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same result.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="A few seconds, to see that it works.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train, evaluate and use a first model in about a minute; needs no data."""
+    from seqloom import demo as demonstration
+
+    with errors():
+        found = demonstration.run(task, output=output, seed=seed, quick=quick, quiet=as_json)
+        if as_json:
+            print_json(found)
+
+
+@app.command(epilog="Example: seqloom info runs/tag")
+def info(
+    run: Annotated[Path | None, typer.Argument(help="A run; without it, the machine.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show versions, machine and fused cells, or what a run is and reached."""
     from seqloom import terminal
     from seqloom.info import collect
 
+    if run is not None:
+        from seqloom import workflow
+
+        with errors():
+            described = workflow.describe(run)
+            if as_json:
+                print_json(described)
+            else:
+                terminal.table(("what", "found"), terminal.numbers(described))
+        return
     found = collect()
     if as_json:
         print_json(asdict(found))
@@ -121,6 +295,15 @@ def info(*, as_json: AsJson = False) -> None:
         ],
     )
     terminal.table(("cell", "path"), list(found.cells.items()))
+
+
+@app.command(epilog="Example: seqloom export runs/ngram model.arpa")
+def export(run: RunFolder, file: Annotated[Path, typer.Argument(help="An .arpa file, of n-gram models.")]) -> None:
+    """Write a trained model in a format of the field."""
+    from seqloom.model import load
+
+    with errors():
+        load(run).export(file)
 
 
 @bench.command("recurrent", epilog="Example: seqloom bench recurrent --quick")

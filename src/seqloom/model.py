@@ -1,8 +1,10 @@
 """A trained model, ready to answer: what a run becomes when it is loaded."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
@@ -19,6 +21,7 @@ from seqloom.data.vocabulary import END
 from seqloom.decoding.sample import Sample
 from seqloom.models.decoder import step
 from seqloom.models.encoder import GivenLayer, Recurrence
+from seqloom.models.ngram_decoder import NGramDecoder
 from seqloom.run import Run
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.task import Task
@@ -51,7 +54,7 @@ class Config(NamedTuple):
     @property
     def name(self) -> str:
         """Of the task."""
-        return str(self.task.model_dump()["name"])
+        return self.task.name
 
     def text(self) -> str:
         """The complete configuration as TOML."""
@@ -87,6 +90,16 @@ class Model:
             for parts in batches.epoch(0):
                 for part in parts:
                     yield self.task.predict(self.module, part).answers
+
+    def stream(self, source: Path | str, *, batch: int = 64) -> Iterator[list[Any]]:
+        """The answers to a file, some at a time, as it is read."""
+        return self.answer(self.task.read(resolve(str(source))), batch=batch)
+
+    def export(self, path: Path) -> None:
+        """The model in a format of the field: .arpa, of n-gram models."""
+        if path.suffix != ".arpa" or not isinstance(self.module, NGramDecoder):
+            raise ValueError(f"{path}: only n-gram models are written, as .arpa files")
+        self.module.write(path)
 
     def evaluate(self, source: Path | str | Sequence[Any]) -> dict[str, Any]:
         """The scores on labelled data."""
@@ -144,6 +157,60 @@ def load(path: str | Path, *, layer: GivenLayer | None = None, checkpoint: str =
     name = checkpoint if run.saved(checkpoint) else "last"  # type: ignore[arg-type]
     module.load_state_dict(run.load(name).model)  # type: ignore[arg-type]
     return Model(config, module)
+
+
+def document(
+    path: str,
+    overrides: Sequence[str] = (),
+    *,
+    task: str = "",
+    data: str = "",
+) -> configuration.Document:
+    """The configuration of a file, or of a task and the data alone, with changes as ``section.key=value``."""
+    if "=" in path and not Path(path).is_file():
+        path, overrides = "", [path, *overrides]
+    if path and (task or data):
+        raise ValueError(f"{path} says what to learn: give either a configuration or --task and --data")
+    if path:
+        return configuration.read(Path(path), overrides)
+    if not task or not data:
+        raise ValueError("what is to be trained? Give a configuration (seqloom init), or --task and --data")
+    kind = tasks.find(task)
+    found = {**kind.recommended, "task.name": task, "task.dev": "", **files(data)}
+    given = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in found.items()]
+    return configuration.Document.empty([*given, *overrides])
+
+
+def files(data: str) -> dict[str, str]:
+    """The training and the development file of a folder, by their names; a file alone is for training."""
+    folder = resolve(data)
+    if not folder.is_dir():
+        return {"task.train": data}
+    found = {}
+    for key, words in (("task.train", ("train",)), ("task.dev", ("dev", "valid", "val"))):
+        names = sorted(path.name for path in folder.iterdir() if any(word in path.name.lower() for word in words))
+        if len(names) > 1:
+            raise ValueError(f"{data}: there are several files for {key}: {', '.join(names)}; write a configuration")
+        if names:
+            found[key] = str(Path(data, names[0]))
+    if "task.train" not in found:
+        raise ValueError(f"{data}: no file has train in its name; give the file itself, or write a configuration")
+    return found
+
+
+def find_layer(name: str) -> GivenLayer | None:
+    """The layer or cell that a user names as ``module:name``; looked for in the current folder, too."""
+    if not name:
+        return None
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: GivenLayer = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"--layer is {name!r}, wanted module:name of a cell or a layer: {error}") from None
+    finally:
+        sys.path.pop(0)
+    return found
 
 
 def opened(run: Run, *, layer: GivenLayer | None = None) -> Config:

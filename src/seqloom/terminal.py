@@ -1,8 +1,11 @@
 """What a person sees: tables and a progress bar on a terminal, plain lines when piped."""
 
+import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, Self
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -21,6 +24,24 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
     for row in (columns, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def number(value: object) -> str:
+    """A value as it stands in a table."""
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return ", ".join(map(number, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def numbers(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The rows of a table of scores; nested details are left to JSON, intervals stand behind what they are of."""
+    rows = []
+    for name, value in found.items():
+        if name.endswith("_interval") or isinstance(value, dict | list):
+            continue
+        low, high = found.get(f"{name}_interval", (None, None))
+        rows.append((name, number(value) + (f"  [{number(low)}, {number(high)}]" if low is not None else "")))
+    return rows
 
 
 @contextmanager
@@ -53,3 +74,77 @@ def _numeric(cells: Iterator[str]) -> bool:
         return bool([float(cell.rstrip("%×")) for cell in cells])
     except ValueError:
         return False
+
+
+class Watch:
+    """Shows a training: a bar with rate, time left, loss and best score on a terminal, lines when piped."""
+
+    def __init__(self, metric: str, *, quiet: bool = False) -> None:
+        self.metric = metric
+        self.quiet = quiet
+        self.bar: Any = None
+        self.best = ""
+        self.seen = 0
+        self.since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, run: Any, event: Any) -> None:
+        """Take notice of what a training did."""
+        if self.quiet:
+            return
+        self.seen += event.items
+        if event.evaluation is not None and event.best:
+            self.best = f"{self.metric} {event.evaluation.metrics[self.metric]:.4g}"
+        if sys.stderr.isatty():
+            self._draw(run, event)
+        if event.logged or event.evaluation is not None:
+            self._print(event)
+
+    def _print(self, event: Any) -> None:
+        place = f"epoch {event.epoch:.2f}  update {event.update}"
+        if event.evaluation is not None:
+            numbers = {name: value for name, value in event.evaluation.metrics.items() if isinstance(value, float)}
+            shown = "  ".join(f"{name} {value:.4g}" for name, value in list(numbers.items())[:4])
+            line = f"{place}  dev: {shown}{'  (best)' if event.best else ''}"
+        else:
+            seconds, self.since = time.monotonic() - self.since, time.monotonic()
+            speed = self.seen / max(seconds, 1e-9)
+            line = f"{place}  loss {event.loss:.4f}  rate {event.rate:.3g}  {speed:,.0f} items/s"
+            self.seen = 0
+            if self.bar is not None:
+                return  # the bar shows it
+        if self.bar is not None:
+            self.bar.console.print(line, markup=False, highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def _draw(self, run: Any, event: Any) -> None:
+        if self.bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[shown]}", markup=False),
+                console=Console(stderr=True),
+            )
+            self.bar.start()
+            self.line = self.bar.add_task(str(run.path), total=event.updates, completed=event.update, shown="")
+        seconds = time.monotonic() - self.since
+        parts = [
+            f"epoch {event.epoch:.2f}",
+            "" if math.isnan(event.loss) else f"loss {event.loss:.4f}",
+            f"{self.seen / max(seconds, 1e-9):,.0f} items/s" if self.seen else "",
+            "evaluating" if event.pending else "",
+            f"best {self.best}" if self.best else "",
+        ]
+        self.bar.update(self.line, completed=event.update, shown="  ".join(part for part in parts if part))

@@ -2,12 +2,13 @@
 
 import os
 import platform
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +19,11 @@ from torch import nn
 
 import seqloom
 from seqloom.checkpoint import Snapshot, write_tensors
+from seqloom.config import read
 from seqloom.data.formats import resolve
 from seqloom.data.loading import Batches
 from seqloom.data.split import Read, hold_out
+from seqloom.layers.recurrent import Recurrent
 from seqloom.model import Config, assess, opened
 from seqloom.models.encoder import GivenLayer
 from seqloom.run import Run
@@ -33,7 +36,7 @@ Listener = Callable[[Run, Progress], object]
 
 
 class Interrupted(Exception):
-    """The user wants to stop; everything is saved."""
+    """The user wants to stop, and everything is saved in the run that this names."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,58 @@ def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[L
     return run
 
 
+def leads() -> bool:
+    """Whether this process is the one that speaks for its team."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """What the best model of a run reached on the development data."""
+    found = run.load("best" if run.saved("best") else "last").facts
+    metrics: dict[str, Any] = found.get("metrics", {})
+    return metrics
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """What a run is and what it reached."""
+    run = Run.open(path)
+    config = opened(run)
+    module = config.task.model()
+    layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
+    facts = run.load("best" if run.saved("best") else "last").facts
+    return {
+        "task": config.name,
+        "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "recurrent layers": "; ".join(layers) or "none",
+        "best at update": facts.get("update", "not evaluated yet"),
+        **facts.get("metrics", {}),
+        **{name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
+    }
+
+
+def compare(
+    path: Path,
+    variants: Sequence[str],
+    *,
+    output: Path,
+    listen: Callable[[str], AbstractContextManager[Listener]],
+) -> list[dict[str, Any]]:
+    """Train each variant (``key=value,key=value``) of a configuration; one row of scores for each."""
+    rows = []
+    configs = [Config.build(read(path, variant.split(","))) for variant in variants]
+    for variant, config in zip(variants, configs, strict=True):
+        name = re.sub(r"[^\w.=-]+", "_", variant)
+        started = time.monotonic()
+        with listen(config.task.metric) as listener:
+            run = train(config, output=output / name, listeners=[listener])
+        found = {key: value for key, value in outcome(run).items() if isinstance(value, float | int)}
+        parameters = describe(run.path)["parameters"]
+        rows.append(
+            {"variant": variant, "parameters": parameters, "minutes": (time.monotonic() - started) / 60, **found}
+        )
+    return rows
+
+
 def _create(config: Config, output: Path | None) -> Run:
     assert config.task.learned is not None  # noqa: S101  it was fitted
     name = config.name
@@ -133,7 +188,7 @@ def _go(
             _batches(config, sources.train, team),
             config.task.loss,
             config.train,
-            evaluate=(lambda model: _evaluation(config, model, dev, team, interrupted)) if dev else None,
+            evaluate=(lambda model: _evaluation(run, config, model, dev, team, interrupted)) if dev else None,
             stop=keeper.time_is_up,
             start=start,
             team=team,
@@ -145,7 +200,7 @@ def _go(
                     listener(run, event)
                 if team.agree(stop=interrupted()) and not event.finished:
                     keeper.save(event)
-                    raise Interrupted
+                    raise Interrupted(run.path)
         except Diverged as error:
             if team.leads:
                 batch = [(part.inputs, part.target) for part in error.batch]
@@ -219,11 +274,11 @@ class Keeper:
 
 
 def _evaluation(
-    config: Config, module: nn.Module, dev: Sequence[Any], team: Team, interrupted: Callable[[], bool]
+    run: Run, config: Config, module: nn.Module, dev: Sequence[Any], team: Team, interrupted: Callable[[], bool]
 ) -> Evaluation:
     def alive() -> None:
         if team.size == 1 and interrupted():
-            raise Interrupted
+            raise Interrupted(run.path)
 
     metrics = assess(config, module, dev, team=team, alive=alive)
     value = float(metrics[config.task.metric])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
@@ -55,6 +55,12 @@ class Recurrence(Part):
         default="", description="Name of a layer or cell of your own that is given with --layer; for information."
     )
     given: Any = Field(default=None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
+
+    @field_validator("cell")
+    @classmethod
+    def check_cell(cls, cell: str) -> str:
+        find(cell)
+        return cell
 
 
 class Memory(NamedTuple):

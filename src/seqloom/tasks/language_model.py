@@ -1,7 +1,7 @@
 """Language models: the probability of what comes next, of a whole text, and texts drawn from it."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -21,6 +21,7 @@ from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import Front, Recurrence, stack
 from seqloom.models.ngram_decoder import NGramDecoder
 from seqloom.tasks.task import Loss, Predictions, Task
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -58,6 +59,19 @@ class LanguageModel(Task):
     metric: ClassVar[str] = "perplexity"
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True
+    recommended: ClassVar[Mapping[str, Any]] = {
+        "task.train": "train.txt",
+        "task.dev": "valid.txt",
+        "task.embedding": 256,
+        "task.input_dropout": 0.2,
+        "task.decoder.hidden": 256,
+        "task.decoder.dropout": 0.3,
+        "train.steps": 35,
+        "train.batch": 20,
+        "train.rate": 0.002,
+        "train.schedule": "plateau",
+        "train.patience": 5,
+    }
 
     name: Literal["language_model"] = "language_model"
     kind: Literal["recurrent", "window", "ngram"] = Field(

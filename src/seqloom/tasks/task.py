@@ -1,7 +1,7 @@
 """The contract of a task: seven methods, one for each arrow from a file to a score."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -35,17 +35,19 @@ class Task(Part, ABC):
 
     metric: ClassVar[str]  # the name in ``score`` by which the best model is chosen
     higher_is_better: ClassVar[bool] = True
+    recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}
+    """What ``seqloom init`` writes instead of the defaults, by ``section.key``."""
     sequential: ClassVar[bool] = False  # the order of the examples matters: a share held out is the last part
 
+    name: str = ""
     train: str = Field(description="File to learn from; $NAME is replaced by the environment variable.")
     dev: str = Field("", description="File to choose the best model by; empty: a share of the training file.")
     dev_share: float = Field(
         0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file."
     )
 
-    learned: Part | None = Field(
-        None, exclude=True
-    )  # vocabularies, scales: what `fit` found; each task narrows the type
+    learned: Part | None = Field(None, exclude=True)
+    """What `fit` found: vocabularies, scales. Each task narrows the type."""
 
     @abstractmethod
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
