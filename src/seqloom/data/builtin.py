@@ -67,23 +67,25 @@ SITE = "copyright credits exit help license quit"  # there in an interactive Pyt
 BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - set(SITE.split())
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "//=", "%=", "|=", "&=", "^=", ">>=", "<<=", "**=", "@=", ":="}
 
+Line = Sequence[tokenize.TokenInfo]
+
 
 def python_tags(folder: Path) -> Files:
     """CoNLL for tagging: lines of Python's standard library, each token with its role; modules are held out."""
     train, dev, test = (
-        [block for module in modules.split() for block in spread(list(statements(module)), 110)]
+        [tagged(line) for module in modules.split() for line in spread(list(statements(module)), 110)]
         for modules in (TRAIN_MODULES, DEV_MODULES, TEST_MODULES)
     )
     return write(folder, "conll", train=train, dev=dev, test=test)
 
 
-def spread(blocks: Sequence[str], most: int) -> Sequence[str]:
-    """Some of the blocks, as far from each other as possible."""
-    return blocks[:: -(-len(blocks) // most) or 1]
+def spread(lines: Sequence[Line], most: int) -> Sequence[Line]:
+    """Some of the lines, as far from each other as possible."""
+    return lines[:: -(-len(lines) // most) or 1]
 
 
-def statements(module: str) -> Iterator[str]:
-    """The statements of a module as blocks ``token<TAB>label``; very short ones have nothing to learn."""
+def statements(module: str) -> Iterator[Line]:
+    """The statements of a module as tokens; very short ones have nothing to learn."""
     spec = importlib.util.find_spec(module)
     source = spec and isinstance(spec.loader, importlib.abc.InspectLoader) and spec.loader.get_source(module)
     if not source:
@@ -91,12 +93,15 @@ def statements(module: str) -> Iterator[str]:
     line: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.NEWLINE:
-            rows = [f"{visible(one.string)}\t{label}\n" for one, label in zip(line, labels(line), strict=True)]
-            if 2 <= len(rows) <= 60:
-                yield "".join(rows)
+            if 2 <= len(line) <= 60:
+                yield line
             line = []
         elif token.string.strip() and (line or token.type != tokenize.COMMENT):
             line.append(token)
+
+
+def tagged(line: Line) -> str:
+    return "".join(f"{visible(token.string)}\t{label}\n" for token, label in zip(line, labels(line), strict=True))
 
 
 def visible(token: str) -> str:
@@ -105,7 +110,7 @@ def visible(token: str) -> str:
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
-def labels(line: Sequence[tokenize.TokenInfo]) -> list[str]:
+def labels(line: Line) -> list[str]:
     """What each token of a statement is; that of a name is told by its neighbours and by what encloses it."""
     kinds = {tokenize.STRING: "STRING", tokenize.NUMBER: "NUMBER", tokenize.COMMENT: "COMMENT", tokenize.OP: "OPERATOR"}
     words = ["", *(token.string for token in line), ""]

@@ -66,6 +66,8 @@ class Text(Part):
             )
             tokenizer.train_from_iterator(texts, trainer=trainer)
             return tokenizer
+        if size < 1:
+            raise ValueError(f"size leaves room for {size} subwords; more than {len(reserved)} are wanted")
         blanks = normalizers.Replace(Regex(r"\s+"), " ")
         normalizer = normalizers.Sequence([normalizers.NFKC(), blanks, normalizers.Strip()])
         splitter = pre_tokenizers.Metaspace()
