@@ -132,6 +132,8 @@ def test_booleans_random_state_and_conjugates_come_back(tmp_path: Path) -> None:
         "complex": z,
         "conjugate": z.conj(),
         "imaginary": z.conj().imag,
+        "turned": z.outer(z).T.conj(),
+        "turned back": z.outer(z + 1).T.conj(),
         "parameter": nn.Parameter(torch.ones(2)),
     }
     checkpoint.save(tmp_path / "last", Snapshot({}, tensors, {}))
@@ -200,7 +202,7 @@ def test_facts_that_json_cannot_hold_are_refused_before_anything_happens(tmp_pat
     with pytest.raises(BadRun, match=r"training\.json: more than"):
         checkpoint.save(tmp_path / "last", Snapshot({}, {}, {"a": "x" * checkpoint.LIMITS["training.json"]}))
     assert not list(tmp_path.iterdir())
-    assert not checkpoint.saved(tmp_path / "last")
+    assert not checkpoint.places(tmp_path / "last")
 
 
 @posix
@@ -386,10 +388,10 @@ def test_death_at_every_operation_leaves_a_whole_checkpoint(
             with watched(die, monkeypatch):
                 checkpoint.save(folder, snapshot(9))
         except Death:
-            if before or checkpoint.saved(folder):
+            if before or checkpoint.places(folder):
                 assert value(folder) in before | {9}
             # … and a death in the first save after that, at the same place
-            again = {value(folder)} if checkpoint.saved(folder) else set()
+            again = {value(folder)} if checkpoint.places(folder) else set()
             with suppress(Death), watched(die, monkeypatch):
                 checkpoint.save(folder, snapshot(10))
             if again:
@@ -488,7 +490,7 @@ def kill_while_saving(folder: Path, *, times: int, seed: int = 1) -> set[str]:
                 assert byte, "it ended by itself"
                 finished += byte == b"!"
         seen.add(" ".join(sorted(path.name for path in folder.parent.iterdir())))
-        if last or finished or checkpoint.saved(folder):
+        if last or finished or checkpoint.places(folder):
             found = value(folder)
             assert found >= last + finished, "a finished checkpoint was lost"
             last = found

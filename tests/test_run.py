@@ -4,11 +4,12 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -242,6 +243,18 @@ def test_best_and_last_are_apart_and_the_one_before_is_used(made: Run, capsys: p
     (made.path / "best" / "training.json").unlink()
     with pytest.raises(BadRun, match=r"best.training\.json: No such file"):
         made.load("best")
+
+
+@pytest.mark.parametrize("name", ["best", "last"])
+def test_a_save_sweeps_up_after_killed_ones_of_both_names(made: Run, name: Literal["best", "last"]) -> None:
+    for number in (1, 2):
+        made.save("best", snapshot(number))
+        made.save("last", snapshot(number))
+    before = {path.name for path in made.path.iterdir()}
+    for left in ("best.partial", "last.partial", "best.oldest", "last.oldest"):
+        shutil.copytree(made.path / "best", made.path / left)
+    made.save(name, snapshot(3))
+    assert {path.name for path in made.path.iterdir()} == before
 
 
 def test_only_two_names_exist(made: Run) -> None:

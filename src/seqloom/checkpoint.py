@@ -205,7 +205,7 @@ def save(folder: Path, snapshot: Snapshot) -> None:
     facts = json.dumps(snapshot.facts)
     partial = _beside(folder, "partial")
     try:
-        _remove(partial)
+        sweep(folder)
         partial.mkdir()
         try:
             write_tensors(partial / "model.safetensors", snapshot.model)
@@ -214,8 +214,8 @@ def save(folder: Path, snapshot: Snapshot) -> None:
             seal(partial, FILES)
             _rotate(folder, partial)
         finally:
-            with suppress(OSError):  # what went wrong before is what has to be told
-                _remove(partial)
+            with suppress(OSError):  # what went wrong before has to be told; what is left is swept the next time
+                sweep(folder)
     except OSError as error:
         raise BadRun(f"{folder}: not saved: {reason(error)}") from error
     except SafetensorError as error:  # carries the system's words for a full disk, too
@@ -225,7 +225,7 @@ def save(folder: Path, snapshot: Snapshot) -> None:
 def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
     """The newest checkpoint that is whole; ``warn`` is told if that is not the last one."""
     problems = []
-    for place in _places(folder):
+    for place in places(folder):
         try:
             check(place)
             snapshot = Snapshot(
@@ -244,17 +244,27 @@ def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
     raise BadRun("; ".join(problems) or f"{folder}: no checkpoint has been saved")
 
 
+def places(folder: Path) -> list[Path]:
+    """Where ``load`` looks, newest first. The folder itself is missing after a death between two renames."""
+    older = [place for place in (_beside(folder, "previous"), _beside(folder, "oldest")) if os.path.lexists(place)]
+    return [folder, *older] if older or os.path.lexists(folder) else []
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a save left behind that was killed, and what nobody needs after one that was not."""
+    partial, previous, oldest = (_beside(folder, word) for word in ("partial", "previous", "oldest"))
+    if os.path.lexists(partial):
+        shutil.rmtree(partial)
+    if all(map(os.path.lexists, (folder, previous, oldest))):
+        shutil.rmtree(oldest)
+
+
 def check(folder: Path) -> None:
     """Raise BadRun if this checkpoint is not whole."""
     if folder.is_symlink():
         raise BadRun(f"{folder}: a link, wanted a folder")
     refuse_links(folder, folders=False)
     verify(folder, FILES)
-
-
-def saved(folder: Path) -> bool:
-    """Whether a checkpoint was ever completed here, damaged since or not."""
-    return bool(_places(folder))
 
 
 def _unshared(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -264,21 +274,23 @@ def _unshared(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[st
     same: dict[str, str] = {}
     storages: set[int] = set()
     for name, given in tensors.items():
-        tensor = given.detach().resolve_conj().resolve_neg()
-        view = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
-        if tensor.numel() and names.setdefault(view, name) != name:
+        view = (
+            given.device,
+            given.data_ptr(),
+            given.dtype,
+            given.shape,
+            given.stride(),
+            given.is_conj(),
+            given.is_neg(),
+        )
+        if given.numel() and names.setdefault(view, name) != name:
             same[name] = names[view]
             continue
+        tensor = given.detach().resolve_conj().resolve_neg()
         storage = tensor.untyped_storage().data_ptr()
         kept[name] = tensor.clone().contiguous() if storage in storages else tensor.contiguous()
         storages.add(storage)
     return kept, same
-
-
-def _places(folder: Path) -> list[Path]:
-    """Where ``load`` looks, newest first. The folder itself is missing if a process was killed between two renames."""
-    older = [place for place in (_beside(folder, "previous"), _beside(folder, "oldest")) if os.path.lexists(place)]
-    return [folder, *older] if older or os.path.lexists(folder) else []
 
 
 def _rotate(folder: Path, partial: Path) -> None:
@@ -291,20 +303,12 @@ def _rotate(folder: Path, partial: Path) -> None:
     if os.path.lexists(folder):
         moves.insert(0, (folder, previous))
         if os.path.lexists(previous):
-            _remove(oldest)
             moves.insert(0, (previous, oldest))
     move(moves)
-    with suppress(OSError):  # the checkpoint is safe; the next one tries again
-        _remove(oldest)
 
 
 def _beside(folder: Path, word: str) -> Path:
     return folder.with_name(f"{folder.name}.{word}")
-
-
-def _remove(folder: Path) -> None:
-    if os.path.lexists(folder):
-        shutil.rmtree(folder)
 
 
 def _limit(path: Path, size: int) -> None:

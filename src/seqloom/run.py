@@ -6,7 +6,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,6 +108,8 @@ class Run:
                     checkpoint.sync(log)
                 except OSError as error:
                     raise BadRun(f"{log}: {checkpoint.reason(error)}") from error
+        with suppress(OSError):
+            checkpoint.sweep(self._folder("last" if name == "best" else "best"))
         checkpoint.save(self._folder(name), snapshot)
 
     def load(self, name: Name, *, warn: Callable[[str], object] = _complain) -> Snapshot:
@@ -116,7 +118,7 @@ class Run:
 
     def saved(self, name: Name) -> bool:
         """Whether there is a checkpoint of this name to be loaded."""
-        return checkpoint.saved(self._folder(name))
+        return bool(checkpoint.places(self._folder(name)))
 
     def verify(self, name: Name) -> None:
         """Raise BadRun if the checkpoint, itself and not the one before, is damaged."""
