@@ -274,15 +274,8 @@ def _unshared(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[st
     same: dict[str, str] = {}
     storages: set[int] = set()
     for name, given in tensors.items():
-        view = (
-            given.device,
-            given.data_ptr(),
-            given.dtype,
-            given.shape,
-            given.stride(),
-            given.is_conj(),
-            given.is_neg(),
-        )
+        flags = (given.dtype, given.is_conj(), given.is_neg())
+        view = (given.device, given.data_ptr(), given.shape, given.stride(), flags)
         if given.numel() and names.setdefault(view, name) != name:
             same[name] = names[view]
             continue
