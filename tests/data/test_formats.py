@@ -131,7 +131,8 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     wrong = tmp_path / "trian.tsv"
     assert error(lines(wrong)) == f"{wrong}: there is no such file; did you mean {tmp_path / 'train.tsv'}?"
     assert "cannot be opened" in error(lines(tmp_path / "a\0b"))
-    assert "there is no folder" in error(lines(tmp_path / "none" / "x"))
+    none = tmp_path / "none" / "x"
+    assert error(lines(none)) == f"{none}: there is no such file; its folder cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,8 @@ def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("$NOTHING/x", "$NOTHING/x: the environment variable NOTHING is not set"),
         ("$FOLDER/trains.tsv", f"did you mean {path}?"),
         ("", "is not the name of a file"),
+        ("~nobody of this name/x", "~nobody of this name/x: there is no such file"),
+        (f"$FOLDER/{'x' * 5000}/y", "File name too long"),
     ]:
         with pytest.raises(BadData) as caught:
             resolve(text)

@@ -101,6 +101,13 @@ def test_saved_and_loaded(algorithm: Any, unit: Any, lower: bool) -> None:
         assert "T" not in again.decode(again.encode(text))
 
 
+@pytest.mark.parametrize("encoding", SUBWORDS.values(), ids=SUBWORDS)
+def test_every_number_is_text(encoding: Encoding) -> None:
+    text = encoding.decode(range(len(encoding.vocabulary)))
+    assert "the" in text
+    assert not {START, END, "<pad>"} & {text[start : start + size] for start in range(len(text)) for size in (3, 4, 5)}
+
+
 def test_the_word_for_unknown_words_is_unknown() -> None:
     assert Text().fit(["a <unk> b <unk>"]).encode("<unk> a") == [1, 2]
 

@@ -11,7 +11,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Never, cast
@@ -67,9 +67,11 @@ def resolve(text: str) -> Path:
             raise BadData(text, f"the environment variable {name} is not set")
         return os.environ[name]
 
-    path = Path(re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, text)).expanduser()
     if not text or "\0" in text:
         raise BadData(repr(text), "is not the name of a file")
+    path = Path(re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, text))
+    with suppress(RuntimeError):  # nobody of that name: the folder is called so
+        path = path.expanduser()
     if path != Path("-") and not os.path.lexists(path):
         raise missing(path)
     return path
@@ -77,12 +79,11 @@ def resolve(text: str) -> Path:
 
 def missing(path: Path) -> BadData:
     folder = path.parent
-    if not folder.is_dir():
-        return BadData(str(path), f"there is no folder {folder}")
     try:
-        near = difflib.get_close_matches(path.name, sorted(entry.name for entry in folder.iterdir()), n=1)
-    except OSError:
-        near = []
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        return BadData(str(path), f"there is no such file; its folder cannot be read: {error.strerror or error}")
+    near = difflib.get_close_matches(path.name, names, n=1)
     return BadData(str(path), "there is no such file" + "".join(f"; did you mean {folder / name}?" for name in near))
 
 

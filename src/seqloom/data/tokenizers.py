@@ -121,7 +121,8 @@ class Encoding(Part):
         """The text without padding and specials; an unknown character is the replacement character."""
         kept = self.kept(ids)
         if self.unit == "subwords":
-            text: str = self.library.decode([self.theirs[number] for number in kept], skip_special_tokens=False)
+            theirs = [self.theirs[number] for number in kept if number in self.theirs]  # bytes have no <unk>
+            text: str = self.library.decode(theirs, skip_special_tokens=False)
             return text
         symbols = self.vocabulary.decode(kept)
         if self.unit == "words":
