@@ -20,6 +20,8 @@ from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task
 
+RAREST = 1e-3  # how seldom a key may be on to begin with
+
 ERRORS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
 
 
@@ -50,6 +52,7 @@ class Forecasted:
     columns: list[str]
     values: list[list[float]]  # (horizon, targets)
     steps: list[list[list[float]]]  # (T, horizon, targets), what was forecast at each row; empty but for synced
+    truth: list[list[list[float]]]  # as the steps, what came; empty where that is not known
 
     def __str__(self) -> str:
         return "\n".join(",".join(f"{value:.7g}" for value in row) for row in self.values)
@@ -152,8 +155,6 @@ class Forecast(Task):
         joined = np.concatenate(parts)
         means, deviations = joined.mean(axis=0), joined.std(axis=0)
         deviations[deviations == 0] = 1
-        if self.kind == "binary":
-            means, deviations = np.zeros_like(means), np.ones_like(means)
         reach = np.sqrt([(_changes(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
         moves = np.sqrt((_changes(parts, 1) ** 2).mean(axis=0)) / deviations
         season = _changes(parts, self.season or 1)[:, targets]
@@ -194,9 +195,20 @@ class Forecast(Task):
             target = Future(pad(future, dtype=np.float32).values, mask)
         return Batch(inputs, target, int(mask.sum()))
 
-    def _scale(self, values: Numbers) -> Numbers:  # (..., D)
+    def _scale(self, values: Numbers) -> Numbers:  # (..., D); zeros and ones stay what they are
+        if self.kind == "binary":
+            return values
         scaled: Numbers = (values - np.array(self._fitted.means)) / np.array(self._fitted.deviations)
         return scaled
+
+    def _restore(self, scaled: Tensor) -> Numbers:  # (..., targets), in the units of the data
+        values: Numbers = scaled.double().cpu().numpy()
+        if self.kind == "binary":
+            return values
+        targets = self._targets(self._fitted.columns)
+        values *= np.array(self._fitted.deviations)[targets]
+        values += np.array(self._fitted.means)[targets]
+        return values
 
     def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
         """The scaled columns, and with ``relative`` their changes from row to row."""
@@ -213,14 +225,20 @@ class Forecast(Task):
         size = (2 if relative else 1) * (1 if self.separate else len(learned.columns))
         layer = stack(self.front, self.encoder, size, causal=True)
         encoder = Encoder(nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational)
-        return Forecaster(
+        targets = self._targets(learned.columns)
+        model = Forecaster(
             encoder,
             self.horizon,
-            targets=self._targets(learned.columns),
+            targets=targets,
             synced=self.output == "synced",
             separate=self.separate,
             reach=torch.tensor(learned.reach) if relative else None,
         )
+        if self.kind == "binary" and not self.separate:
+            # To begin with how often each key is on saves the first hundred updates or so.
+            odds = torch.tensor(learned.means)[targets].clamp(RAREST, 1 - RAREST).logit()
+            model.head.bias.data = odds.repeat(self.horizon)
+        return model
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         if batch.target is None:
@@ -236,37 +254,42 @@ class Forecast(Task):
         return Loss(each.flatten(1).mean(dim=1).sum(), len(found), state)
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        learned = self._fitted
-        targets = self._targets(learned.columns)
         forecast, state = model(batch.inputs, batch.state)
-        forecast = forecast.double().cpu()
-        if self.kind == "binary":
-            values = forecast.sigmoid().numpy()
-        else:
-            values = forecast.numpy() * np.array(learned.deviations)[targets] + np.array(learned.means)[targets]
-        names = [learned.columns[target] for target in targets]
+        values = self._restore(forecast.double().sigmoid() if self.kind == "binary" else forecast)
+        columns = self._fitted.columns
+        names = [columns[target] for target in self._targets(columns)]
+        if self.output == "last":
+            return Predictions([Forecasted(names, row[0].tolist(), [], []) for row in values], state)
+        truth = None if batch.target is None else self._restore(batch.target.values)
         answers = []
-        for row, length in zip(values, batch.inputs.lengths.tolist(), strict=True):
-            steps = row[:length].tolist() if self.output == "synced" else []
-            answers.append(Forecasted(names, (steps or row.tolist())[-1], steps))
+        for row, length in enumerate(batch.inputs.lengths.tolist()):
+            steps = values[row, :length].tolist()
+            wanted = [] if truth is None else truth[row, :length].tolist()
+            answers.append(Forecasted(names, steps[-1] if steps else [], steps, wanted))
         return Predictions(answers, state)
 
     def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
-        synced = self.output == "synced"
-        pairs = [(answer, window) for answer, window in zip(predictions, examples, strict=True) if window.known]
-        if not pairs:
-            raise BadData(examples[0].place if examples else "input", "what comes next is not known; a score needs it")
+        unknown = next((window for window in examples if not window.known), None)
+        if unknown is not None:
+            raise BadData(unknown.place, "what comes next is not known; a score needs it")
         targets = self._targets(self._fitted.columns)
-        found = np.concatenate([np.array(answer.steps if synced else [answer.values]) for answer, _ in pairs])
-        truth = np.concatenate([window.after(self.horizon, each=synced)[..., targets] for _, window in pairs])
+        if self.output == "synced":
+            # Sequences may have been joined and cut: the answers know better than the examples what belongs to them.
+            truth, found = (
+                np.concatenate([np.array(steps).reshape(-1, self.horizon, len(targets)) for steps in parts])
+                for parts in zip(*((answer.truth, answer.steps) for answer in predictions), strict=True)
+            )
+        else:
+            truth = np.concatenate([window.after(self.horizon)[..., targets] for window in examples])
+            found = np.array([answer.values for answer in predictions])
         if self.kind == "binary":
-            keys = truth.shape[-1]
+            frames = truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))
             return {
-                "nll": numbers.frame_nll(truth.reshape(-1, keys), found.reshape(-1, keys)),
-                "accuracy": numbers.frame_accuracy(truth, found),
-                "frames": len(truth),
+                "nll": numbers.frame_nll(*frames),
+                "accuracy": numbers.frame_accuracy(*frames),
+                "frames": len(frames[0]),
             }
-        scores = self._compare(truth, found, [window for _, window in pairs])
+        scores = self._compare(truth, found, examples)
         return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
 
     def _compare(self, truth: Numbers, found: Numbers, examples: Sequence[Window]) -> dict[str, Any]:
@@ -276,16 +299,19 @@ class Forecast(Task):
         scale = np.array(learned.deviations)[targets]
         synced = self.output == "synced"
 
-        def baseline(season: int) -> Numbers:
-            seen = [window.season(self.horizon, season, each=synced)[..., targets] for window in examples]
-            return np.concatenate(seen)
+        def missed(season: int) -> Numbers:  # by the baseline, in the order of the examples
+            steps = [
+                window.season(self.horizon, season, each=synced) - window.after(self.horizon, each=synced)
+                for window in examples
+            ]
+            return np.concatenate(steps)[..., targets]
 
-        def scaled(forecast: Numbers) -> Numbers:  # (horizon,), the mean squared error at each step
-            error: Numbers = (((forecast - truth) / scale) ** 2).mean(axis=(0, 2))
-            return error
+        def scaled(error: Numbers) -> Numbers:  # (horizon,), the mean squared error at each step
+            squared: Numbers = ((error / scale) ** 2).mean(axis=(0, 2))
+            return squared
 
-        last = baseline(1)
-        own, still = scaled(found), scaled(last)
+        last = missed(1)
+        own, still = scaled(found - truth), scaled(last)
         scores = {
             "mse_scaled": float(own.mean()),
             "mse": numbers.mse(truth, found),
@@ -294,13 +320,13 @@ class Forecast(Task):
             "rse": numbers.rse(truth, found),
             "correlation": numbers.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
             "skill": float(1 - own.mean() / still.mean()) if still.mean() else float("nan"),
-            "last_mse": numbers.mse(truth, last),
+            "last_mse": float((last**2).mean()),
             "last_mse_scaled": float(still.mean()),
         }
         if self.season:
-            seasonal = baseline(self.season)
+            seasonal = missed(self.season)
             scores |= {
-                "seasonal_mse": numbers.mse(truth, seasonal),
+                "seasonal_mse": float((seasonal**2).mean()),
                 "seasonal_mse_scaled": float(scaled(seasonal).mean()),
             }
         per_step = {

@@ -1,0 +1,372 @@
+"""Forecasts: scales, losses and scores against NumPy; no look at what is to be forecast."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from seqloom.data.batch import Batch
+from seqloom.data.formats import BadData
+from seqloom.data.loading import Batches
+from seqloom.data.series import Window
+from seqloom.tasks.forecast import Forecast, Forecasted, Learned
+
+SMALL = {"cell": "gru", "hidden": 6}
+
+
+def task(**fields: Any) -> Forecast:
+    return Forecast.model_validate({"train": "x.csv", "history": 4, "horizon": 3, "encoder": SMALL} | fields)
+
+
+def wave(length: int = 60, columns: int = 2, *, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float64]]:
+    random = np.random.default_rng(seed)
+    steps = np.arange(length)[:, None] / 3 + np.arange(columns)
+    values: np.ndarray[Any, np.dtype[np.float64]] = np.sin(steps) * 10.0 ** np.arange(columns) + 5
+    return values + random.normal(size=(length, columns)) * 0.1
+
+
+def write(folder: Path, values: Any, name: str = "x.csv") -> Path:
+    np.savetxt(folder / name, values, delimiter=",", fmt="%.17g")
+    return folder / name
+
+
+def ranged(path: Path, rows: str) -> Path:
+    return path.with_name(path.name + rows)
+
+
+def shaken(model: nn.Module, *, seed: int = 0) -> nn.Module:
+    """The same with all weights random: a fresh one says that nothing changes."""
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def answers(fitted: Forecast, model: nn.Module, examples: Sequence[Window], *, rows: int = 100) -> list[Forecasted]:
+    with torch.no_grad():
+        return [
+            answer
+            for start in range(0, len(examples), rows)
+            for answer in fitted.predict(model, fitted.collate(examples[start : start + rows])).answers
+        ]
+
+
+class Oracle(nn.Module):
+    """Says what it is told, in scaled units."""
+
+    def __init__(self, said: Tensor) -> None:
+        super().__init__()
+        self.said = said
+
+    def forward(self, _: Any, state: Any) -> tuple[Tensor, Any]:
+        return self.said, state
+
+
+def test_scales_are_those_of_the_training_rows(tmp_path: Path) -> None:
+    values = wave(50)
+    values[30:] += 1000  # would be seen at once
+    path = write(tmp_path, values)
+    fitted = task(season=7).fit(task().read(ranged(path, "[0:0.6]")))
+    learned, train = fitted.learned, values[:30]
+    assert learned is not None
+    assert learned.columns == ("1", "2")
+    np.testing.assert_allclose(learned.means, train.mean(axis=0))
+    np.testing.assert_allclose(learned.deviations, train.std(axis=0))
+    scaled = train / train.std(axis=0)
+    np.testing.assert_allclose(learned.moves, np.sqrt((np.diff(scaled, axis=0) ** 2).mean(axis=0)))
+    reach = [np.sqrt(((scaled[step:] - scaled[:-step]) ** 2).mean(axis=0)) for step in (1, 2, 3)]
+    np.testing.assert_allclose(learned.reach, reach)
+    np.testing.assert_allclose(learned.naive, np.abs(train[7:] - train[:-7]).mean(axis=0))
+    assert Learned.model_validate_json(learned.model_dump_json()) == learned
+
+
+def test_parts_of_a_file_share_no_row_to_forecast_and_the_later_reads_the_earlier(tmp_path: Path) -> None:
+    path = write(tmp_path, np.arange(20.0))
+    train, dev = (list(task().read(ranged(path, rows))) for rows in ("[0:12]", "[12:]"))
+    forecast = [{float(value) for window in part for value in window.after(3).ravel()} for part in (train, dev)]
+    assert forecast[0] == set(range(4, 12))
+    assert forecast[1] == set(range(12, 20))
+    assert dev[0].read.ravel().tolist() == [8, 9, 10, 11]
+
+
+def test_the_gap_between_neighbours_in_one_file_is_the_horizon_but_one(tmp_path: Path) -> None:
+    examples = list(task().read(write(tmp_path, np.arange(20.0))))
+    train, dev = examples[:5], examples[5 + task().gap :]
+    assert train[-1].after(3).max() + 1 == dev[0].after(3).min()
+    assert task(output="synced").gap == 0
+
+
+@pytest.mark.parametrize("output", ["last", "synced"])
+def test_an_untrained_model_says_that_nothing_changes(tmp_path: Path, output: str) -> None:
+    examples = list(task().read(write(tmp_path, wave())))
+    fitted = task(output=output).fit(examples)
+    examples = list(fitted.read(tmp_path / "x.csv"))
+    scores = fitted.score(answers(fitted, fitted.model().eval(), examples), examples)
+    assert scores["skill"] == pytest.approx(0, abs=1e-6)  # float32 in between
+    assert scores["mse"] == pytest.approx(scores["last_mse"], rel=1e-5)
+
+
+def test_training_beats_the_last_value(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = write(tmp_path, wave(200, 1))
+    fitted = task(history=12).fit(task(history=12).read(ranged(path, "[0:150]")))
+    train, dev = (list(fitted.read(ranged(path, rows))) for rows in ("[0:150]", "[150:]"))
+    model = fitted.model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    batch = fitted.collate(train)
+    for _ in range(60):
+        loss = fitted.loss(model, batch)
+        optimizer.zero_grad()
+        (loss.total / loss.items).backward()
+        optimizer.step()
+    scores = fitted.score(answers(fitted, model.eval(), dev), dev)
+    assert scores["skill"] > 0.8
+    assert scores["mse_scaled"] < 0.2 * scores["last_mse_scaled"]
+
+
+@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("error", ["mse", "mae", "huber"])
+def test_the_loss_is_the_error_in_units_of_the_usual_change(tmp_path: Path, output: str, error: str) -> None:
+    values = wave(12)
+    examples = list(task(output=output).read(write(tmp_path, values)))
+    fitted = task(output=output, error=error, target=("2",)).fit(examples)
+    assert fitted.learned is not None
+    scaled = ((values - values.mean(axis=0)) / values.std(axis=0))[:, 1]
+    ends = range(4, 10) if output == "last" else range(1, 10)
+    truth = np.array([scaled[end : end + 3] for end in ends])
+    said = np.random.default_rng(1).normal(size=truth.shape)
+    far = (said - truth) / np.sqrt(np.square(fitted.learned.reach).mean())
+    wanted = {
+        "mse": far**2,
+        "mae": np.abs(far),
+        "huber": np.where(np.abs(far) < 1, far**2 / 2, np.abs(far) - 0.5),
+    }[error]
+    batch = fitted.collate(examples)
+    spoken = torch.zeros(len(examples), batch.target.values.shape[1], 3, 1)
+    spoken[batch.target.mask] = torch.tensor(said, dtype=torch.float32).unsqueeze(-1)
+    loss = fitted.loss(Oracle(spoken), batch)
+    assert loss.items == batch.items == len(truth)
+    assert loss.total.item() == pytest.approx(wanted.mean(axis=1).sum(), rel=1e-5)
+
+
+def test_answers_are_in_the_units_of_the_data(tmp_path: Path) -> None:
+    values = wave(20)
+    examples = list(task().read(write(tmp_path, values)))
+    fitted = task(target=("2",)).fit(examples)
+    (answer,) = fitted.predict(Oracle(torch.tensor([[[[0.0], [1.0], [-2.0]]]])), fitted.collate(examples[:1])).answers
+    mean, deviation = values[:, 1].mean(), values[:, 1].std()
+    np.testing.assert_allclose(np.array(answer.values)[:, 0], [mean, mean + deviation, mean - 2 * deviation])
+    assert answer.columns == ["2"]
+    assert [float(line) for line in str(answer).splitlines()] == pytest.approx([row[0] for row in answer.values])
+    assert asdict(answer)["values"] == answer.values
+
+
+def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
+    values = wave(30)
+    fitted = task(season=5).fit(task().read(ranged(write(tmp_path, values), "[0:18]")))
+    examples = list(fitted.read(ranged(tmp_path / "x.csv", "[18:]")))
+    ends = np.arange(18, 28)
+    truth = np.array([values[end : end + 3] for end in ends])
+    said = truth + np.random.default_rng(1).normal(size=truth.shape)
+    scores = fitted.score([Forecasted(["1", "2"], rows, [], []) for rows in said.tolist()], examples)
+    train = values[:18]
+    last = np.repeat(values[ends - 1][:, None], 3, axis=1)
+    seasonal = np.array([values[end - 5 : end - 2] for end in ends])
+    deviation, naive = train.std(axis=0), np.abs(train[5:] - train[:-5]).mean(axis=0)
+    wanted = {
+        "mse_scaled": (((said - truth) / deviation) ** 2).mean(),
+        "mse": ((said - truth) ** 2).mean(),
+        "mae": np.abs(said - truth).mean(),
+        "mase": (np.abs(said - truth) / naive).mean(),
+        "last_mse": ((last - truth) ** 2).mean(),
+        "last_mse_scaled": (((last - truth) / deviation) ** 2).mean(),
+        "seasonal_mse": ((seasonal - truth) ** 2).mean(),
+        "seasonal_mse_scaled": (((seasonal - truth) / deviation) ** 2).mean(),
+        "windows": 10,
+    }
+    wanted["skill"] = 1 - wanted["mse_scaled"] / wanted["last_mse_scaled"]
+    assert {name: scores[name] for name in wanted} == pytest.approx(wanted)
+    third = scores["per_step"]["3"]
+    assert third["mse_scaled"] == pytest.approx((((said - truth)[:, 2] / deviation) ** 2).mean())
+    assert third["last_mse_scaled"] == pytest.approx((((last - truth)[:, 2] / deviation) ** 2).mean())
+    assert fitted.metric in scores
+
+
+@pytest.mark.parametrize("fields", [{}, {"separate": True}, {"relative": False}, {"front": {"layers": 1, "window": 3}}])
+def test_rows_of_a_batch_and_padding_are_invisible(fields: dict[str, Any]) -> None:
+    series = [wave(length, seed=length) for length in (9, 5, 14)]
+    synced = task(output="synced", history=0, **fields)
+    examples = list(synced.read(series))
+    fitted = synced.fit(examples)
+    model = shaken(fitted.model())
+    together, alone = answers(fitted, model, examples), answers(fitted, model, examples, rows=1)
+    for left, right in zip(together, alone, strict=True):
+        np.testing.assert_allclose(left.steps, right.steps, rtol=1e-5, atol=1e-5)  # float32
+    batch = fitted.collate(examples)
+    values = batch.inputs.values.masked_fill(~batch.inputs.mask[..., None, None], torch.nan)
+    poisoned = batch._replace(inputs=batch.inputs._replace(values=values))
+    for found, wanted in zip(_gradients(fitted, model, poisoned), _gradients(fitted, model, batch), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def _gradients(fitted: Forecast, model: nn.Module, batch: Batch) -> list[Tensor]:
+    return list(torch.autograd.grad(fitted.loss(model, batch).total, list(model.parameters())))
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_pieces_with_the_state_handed_on_are_the_whole(separate: bool) -> None:
+    whole = task(output="synced", history=0, separate=separate)
+    fitted = whole.fit(whole.read([wave(21)]))
+    model = shaken(fitted.model())
+    (wanted,) = answers(fitted, model, list(fitted.read([wave(21)])))
+    state, steps = None, []
+    for window in fitted.model_copy(update={"history": 5}).read([wave(21)]):
+        with torch.no_grad():
+            predictions = fitted.predict(model, fitted.collate([window])._replace(state=state))
+        state = predictions.state
+        steps += predictions.answers[0].steps
+    np.testing.assert_allclose(steps, wanted.steps, rtol=1e-5, atol=1e-5)  # float32
+
+
+def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
+    pieced = task(output="synced", history=7)
+    examples = list(pieced.read([wave(40)]))
+    fitted = pieced.fit(examples)
+    model = shaken(fitted.model())
+    batches = Batches(lambda: iter(examples), fitted.collate, rows=1, steps=10, shuffle=False)
+    state, cut = None, []
+    with torch.no_grad():
+        for (batch,) in batches.epoch(0):
+            predictions = fitted.predict(model, batch._replace(state=state))
+            state = predictions.state
+            cut += predictions.answers
+    whole = list(fitted.model_copy(update={"history": 0}).read([wave(40)]))
+    found, wanted = fitted.score(cut, examples), fitted.score(answers(fitted, model, whole), whole)
+    assert found.pop("per_step").keys() == wanted.pop("per_step").keys()
+    assert found == pytest.approx(wanted, rel=1e-5)
+
+
+def test_separate_columns_are_forecast_from_themselves_alone() -> None:
+    values = wave(30, 3)
+    fitted = task(separate=True, target=("3", "1")).fit(task().read([values]))
+    model = shaken(fitted.model())
+    before = answers(fitted, model, list(fitted.read([values])))
+    values[:, 1] *= -7
+    assert answers(fitted, model, list(fitted.read([values]))) == before
+    values[:, 2] *= -7
+    after = answers(fitted, model, list(fitted.read([values])))
+    assert [row[1] for row in after[0].values] == [row[1] for row in before[0].values]
+    assert [row[0] for row in after[0].values] != [row[0] for row in before[0].values]
+
+
+def test_ahead_of_the_end_of_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path, wave())
+    fitted = task().fit(task().read(path)).model_copy(update={"ahead": True})
+    (window,) = fitted.read(path)
+    np.testing.assert_array_equal(window.read, wave()[-4:])
+    (answer,) = answers(fitted, fitted.model().eval(), [window])
+    np.testing.assert_allclose(answer.values, np.repeat(wave()[-1:], 3, axis=0), rtol=1e-6)
+    (same,) = answers(fitted, fitted.model().eval(), list(fitted.read([wave()])))
+    assert same.values == answer.values
+    with pytest.raises(BadData, match=r"x.csv:60: what comes next is not known; a score needs it"):
+        fitted.score([answer], [window])
+    with pytest.raises(BadData, match="training needs it"):
+        fitted.fit([window])
+    with pytest.raises(ValueError, match="the loss needs it"):
+        fitted.loss(fitted.model(), fitted.collate([window]))
+
+
+def test_a_fitted_task_finds_its_columns_by_name() -> None:
+    fitted = task(columns=("b", "a")).fit(task(columns=("b", "a")).read(["a,b"] + [f"{t},{-t}" for t in range(9)]))
+    window = next(fitted.read(["b,c,a"] + [f"{t},x,{2 * t}" for t in range(9)]))
+    assert window.read.tolist() == [[t, 2 * t] for t in range(4)]
+    with pytest.raises(BadData, match="there is no column 'b'"):
+        next(fitted.read(["a", "1", "2"]))
+    with pytest.raises(BadData, match="found 1 columns; 2 are wanted: b, a"):
+        next(fitted.read([np.ones(9)]))
+
+
+@pytest.mark.parametrize("output", ["last", "synced"])
+def test_binary_frames_have_a_likelihood(output: str) -> None:
+    frames = (np.random.default_rng(0).random((12, 5)) < 0.3).astype(float)
+    binary = task(kind="binary", output=output, horizon=1)
+    examples = list(binary.read([frames]))
+    fitted = binary.fit(examples)
+    model = shaken(fitted.model())
+    batch = fitted.collate(examples)
+    logits = model(batch.inputs, None)[0][batch.target.mask].double().detach().numpy()[:, 0]
+    truth = frames[4 if output == "last" else 1 :]
+    chance = 1 / (1 + np.exp(-logits))
+    wanted = -(truth * np.log(chance) + (1 - truth) * np.log(1 - chance)).sum(axis=1)
+    loss = fitted.loss(model, batch)
+    assert loss.items == len(truth)
+    assert loss.total.item() == pytest.approx(wanted.sum(), rel=1e-5)
+    scores = fitted.score(answers(fitted, model, examples), examples)
+    assert scores["nll"] == pytest.approx(wanted.mean(), rel=1e-6)
+    assert scores["frames"] == len(truth)
+    right, counted = ((chance > 0.5) & (truth == 1)).sum(), ((chance > 0.5) | (truth == 1)).sum()
+    assert scores["accuracy"] == pytest.approx(right / counted)
+    assert (fitted.metric, fitted.higher_is_better) == ("nll", False)
+
+
+def test_binary_frames_begin_with_how_often_each_key_is_on() -> None:
+    frames = (np.random.default_rng(0).random((200, 5)) < [0.5, 0.1, 0.2, 0.0, 1.0]).astype(float)
+    binary = task(kind="binary", horizon=1)
+    fitted = binary.fit(binary.read([frames]))
+    model = fitted.model()
+    model.get_parameter("head.weight").data.zero_()
+    (first, *_) = answers(fitted, model, list(fitted.read([frames])))
+    np.testing.assert_allclose(first.values[0], frames.mean(axis=0).clip(1e-3, 1 - 1e-3), rtol=1e-5)
+
+
+def test_what_is_not_binary_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, [[0, 1], [1, 1], [0, 2]])
+    with pytest.raises(BadData, match=r"x.csv:3: .*wants zeros and ones"):
+        list(task(kind="binary").read(path))
+
+
+def test_columns_that_never_change_do_no_harm() -> None:
+    values = np.concatenate([wave(20, 1), np.full((20, 1), 3.0)], axis=1)
+    fitted = task().fit(task().read([values]))
+    examples = list(fitted.read([values]))
+    model = shaken(fitted.model())
+    found = answers(fitted, model, examples)
+    assert all(value == pytest.approx(3) for answer in found for _, value in answer.values)
+    assert all(np.isfinite(value) for value in fitted.score(found, examples).values() if isinstance(value, float))
+    still = [np.full((20, 1), 3.0)]
+    fitted = task().fit(task().read(still))
+    scores = fitted.score(answers(fitted, fitted.model(), list(fitted.read(still))), list(fitted.read(still)))
+    assert scores["mse"] == 0
+    assert not {"mase", "skill", "correlation", "rse"} & scores.keys()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"history": 0}, 'history is 0 and output is "last"'),
+        ({"encoder": {"bidirectional": True}}, "a forecast reads forwards"),
+        ({"columns": ("a",), "target": ("b",)}, "target names 'b', which is not among the columns"),
+        ({"horizon": 0}, "greater than or equal to 1"),
+        ({"separator": "--"}, "at most 1 character"),
+    ],
+)
+def test_fields_that_do_not_go_together_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        task(**fields)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"x.csv: there is nothing to learn from"):
+        task().fit([])
+    with pytest.raises(BadData, match="there is no column 'oil' to forecast; found 1, 2"):
+        task(target=("oil",)).fit(task().read([wave()]))
+    with pytest.raises(ValueError, match="the task is not fitted"):
+        task().model()
+    with pytest.raises(BadData, match="rows 0 to 3 are too few: wanted 3 to forecast and one before"):
+        list(task().read(write(tmp_path, np.arange(3.0))))
