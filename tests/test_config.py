@@ -245,6 +245,15 @@ def test_what_is_dumped_is_built_again(task: Task, train: Train) -> None:
     assert built == {"task": unburdened(task), "train": train}
 
 
+def test_numbers_without_end_survive_inside_options() -> None:
+    train = Train(rate=float("inf"))
+    task = Task(
+        train="x", pair=(float("-inf"), ""), encoder=Recurrence(options={"a": [float("inf")], "b": {"c": 1e300}})
+    )
+    assert parse(dump(task=task, train=train), "a.toml").build(task=Task, train=Train) == {"task": task, "train": train}
+    assert Task.model_validate_json(task.model_dump_json()) == task
+
+
 def test_a_dump_holds_every_default() -> None:
     document = parse(dump(task=Task(train="x"), train=Train()), "a.toml")
     assert document.get("task.encoder") == Recurrence(hidden=64, options={"activation": "relu"}).model_dump()
@@ -324,6 +333,7 @@ class Wordy(Part):
     path: str = Field("x" * 90, description="A wide value. " + "word " * 30)
     many: tuple[str, ...] = Field(tuple("word" * 3 for _ in range(20)), description="A list that fits no line.")
     kind: Literal["UPPER", "lower"] = Field(description="Required, with choices.")
+    mixed: Literal["none", "all"] | dict[str, float] = Field("none", description="word " * 20)
     file: str = Field(examples=["a.tsv"])
     inner: Limit = Field(Limit(steps=3), description="word " * 30)
     needed: Limit
@@ -333,7 +343,8 @@ def test_a_template_fits_the_page() -> None:
     text = template({"wordy": Wordy}, {"wordy.needed.steps": 9})
     assert max(map(len, text.splitlines())) <= 120
     assert '\nkind = "UPPER"' in text
-    assert 'One of "UPPER", "lower".' in text
+    assert '# Required, with choices. One of "UPPER", "lower".\n' in text
+    assert '  # One of "none", "all" or a table.\n' in text
     wanted = Wordy(kind="UPPER", file="a.tsv", needed=Limit(steps=9))
     assert parse(text, "a.toml").build(wordy=Wordy) == {"wordy": wanted}
 

@@ -140,7 +140,7 @@ def train(
             settings = opened(Run.open(resume), layer=given)
         else:
             settings = Config.build(document(config, overrides or [], task=task, data=data))
-        with terminal.Watch(settings.task.metric, quiet=quiet or not workflow.leads()) as watch:
+        with terminal.Watch(quiet=quiet or not workflow.leads()) as watch:
             if resume is not None:
                 run = workflow.resume(resume, layer=given, listeners=[watch])
             else:

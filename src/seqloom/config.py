@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from seqloom.toml_places import NotTOML, Steps, load
-from seqloom.wording import choices, dotted, fields, key, literal, problems, suggest, tables, tag
+from seqloom.wording import choices, dotted, fields, key, literal, problems, suggest, tables, tag, wanted
 
 LARGEST = 1_000_000  # bytes of a file
 COMMAND_LINE = "command line"
@@ -30,7 +30,9 @@ class Part(BaseModel):
     is no configuration: a file can neither set it nor show it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, ser_json_inf_nan="constants"
+    )
 
 
 class Wrong(ValueError):
@@ -147,9 +149,8 @@ def _override(values: dict[str, Any], lines: dict[Steps, int], *, overrides: Seq
 
 
 def _is_text(argument: str) -> bool:
-    return not any(
-        "\ud800" <= character <= "\udfff" for character in argument
-    )  # bytes of an argument that are no UTF-8
+    """Python holds bytes of an argument that are no UTF-8 as surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in argument)
 
 
 def _path(name: str) -> tuple[str, ...]:
@@ -205,9 +206,7 @@ class _Template:
         *,
         about: str,
         default: Any = None,  # an instance of the part, whose values come before the defaults of its fields
-        kinds: Mapping[
-            str, list[Any]
-        ],  # where the part is one of several: the key that tells them apart, and its values
+        kinds: Mapping[str, list[Any]],  # where there are several parts: the key that tells them apart, its values
         absent: bool = False,  # the table is optional: all of it is a comment
     ) -> Iterator[str]:
         rows, inner = [], []
@@ -217,12 +216,11 @@ class _Template:
             if tables(field.annotation) and (value is None or isinstance(value, BaseModel)):
                 inner.append((field, here, value))
                 continue
-            allowed = kinds.get(name) or choices(field.annotation)
-            ending = "; each has keys of its own." if name in kinds else "."
-            among = f"One of {', '.join(map(literal, allowed))}{ending}" if len(allowed) > 1 else ""
-            text = _assign(name, value, field=field, absent=absent)
-            rows.append((text, f"{field.description or ''} {among}".strip()))
-        lines = [*_comment(about, COLUMNS), f"[{dotted(path)}]", *_align(rows, COLUMNS - 2 * absent)]
+            among = f"O{wanted(field.annotation)[1:]}." if len(choices(field.annotation)) > 1 else ""
+            if name in kinds:
+                among = f"One of {', '.join(map(literal, kinds[name]))}; each has keys of its own."
+            rows.append((_assign(name, value, field=field, absent=absent), [field.description or "", among]))
+        lines = [*_comment(about, columns=COLUMNS), f"[{dotted(path)}]", *_align(rows, COLUMNS - 2 * absent)]
         yield "".join(f"{line}\n" if line.startswith("#") or not absent else f"# {line}\n" for line in lines)
         for field, here, value in inner:
             yield from self.table(field, here, value=value, absent=absent)
@@ -233,14 +231,14 @@ class _Template:
         name = tag(parts) if len(parts) > 1 else ""
         kinds = {choice: part for part in parts if name for choice in choices(part.model_fields[name].annotation)}
         part = kinds.get(self.values.get(dotted((*path, name))), parts[0] if value is None else type(value))
-        wanted = any(given.startswith(f"{dotted(path)}.") for given in self.values)
+        given = any(name.startswith(f"{dotted(path)}.") for name in self.values)
         yield from self.tables(
             part,
             path,
             about=field.description or _about(part),
             default=value if isinstance(value, part) else None,
             kinds={name: list(kinds)} if name else {},
-            absent=absent or (value is None and not field.is_required() and not wanted),
+            absent=absent or (value is None and not field.is_required() and not given),
         )
 
     def value(self, field: FieldInfo, path: tuple[str, ...], *, default: Any, absent: bool) -> Any:
@@ -272,19 +270,24 @@ def _assign(name: str, value: Any, *, field: FieldInfo, absent: bool) -> str:
     return line if len(line) < COLUMNS or not isinstance(plain, list) else tomli_w.dumps({name: plain}).rstrip()
 
 
-def _align(rows: Sequence[tuple[str, str]], columns: int) -> Iterator[str]:
+def _align(rows: Sequence[tuple[str, list[str]]], columns: int) -> Iterator[str]:
     """Comments behind the values in one column, continued below; above a value that is wide."""
     widest = columns // 2 - 12
-    column = max((len(text) for text, comment in rows if comment and len(text) <= widest), default=0) + 2
+    column = max((len(text) for text, comment in rows if any(comment) and len(text) <= widest), default=0) + 2
     for text, comment in rows:
-        if len(text) > widest or not comment:
-            yield from _comment(comment, columns)
+        if len(text) > widest or not any(comment):
+            yield from _comment(*comment, columns=columns)
             yield from text.split("\n")
         else:
-            first, *others = _comment(comment, columns - column)
+            first, *others = _comment(*comment, columns=columns - column)
             yield f"{text:{column}}{first}"
             yield from (f"{'':{column}}{other}" for other in others)
 
 
-def _comment(text: str, columns: int) -> list[str]:
-    return textwrap.wrap(text, columns, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+def _comment(*sentences: str, columns: int) -> list[str]:
+    """On one line where they fit, each on lines of its own where they do not."""
+    joined = f"# {' '.join(filter(None, sentences))}".rstrip()
+    if len(joined) <= columns:
+        return [joined] if any(sentences) else []
+    wrap = textwrap.TextWrapper(columns, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False).wrap
+    return [line for sentence in sentences for line in wrap(sentence)]

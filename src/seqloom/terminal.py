@@ -79,8 +79,7 @@ def _numeric(cells: Iterator[str]) -> bool:
 class Watch:
     """Shows a training: a bar with rate, time left, loss and best score on a terminal, lines when piped."""
 
-    def __init__(self, metric: str, *, quiet: bool = False) -> None:
-        self.metric = metric
+    def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self.bar: Any = None
         self.best = ""
@@ -100,7 +99,8 @@ class Watch:
             return
         self.seen += event.items
         if event.evaluation is not None and event.best:
-            self.best = f"{self.metric} {event.evaluation.metrics[self.metric]:.4g}"
+            metric = event.evaluation.metric
+            self.best = f"{metric} {event.evaluation.metrics[metric]:.4g}"
         if sys.stderr.isatty():
             self._draw(run, event)
         if event.logged or event.evaluation is not None:

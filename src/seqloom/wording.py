@@ -259,7 +259,7 @@ def _wrong(annotation: Any, value: Any, path: Steps) -> Problem:
     allowed = [choice for choice in choices(annotation) if isinstance(choice, str)]
     near = suggest(value, allowed) if isinstance(value, str) and len(allowed) > 1 else ""
     found = _short(value) if allowed and isinstance(value, str) else _describe(value)
-    return Problem(path, f"{dotted(path)} is {found}, wanted {_wanted(annotation)}{near}")
+    return Problem(path, f"{dotted(path)} is {found}, wanted {wanted(annotation)}{near}")
 
 
 def _describe(value: Any) -> str:
@@ -276,7 +276,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _wanted(annotation: Any) -> str:
+def wanted(annotation: Any) -> str:
+    """What a value of this type has to be."""
     words = [_one_of(allowed)] if (allowed := choices(annotation)) else []
     for member in members(annotation):
         inner = [argument for argument in get_args(member) if argument is not Ellipsis]

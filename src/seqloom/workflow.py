@@ -35,6 +35,10 @@ from seqloom.training.snapshots import flatten
 Listener = Callable[[Run, Progress], object]
 
 
+DRAW_SECONDS = 60
+"""Between two drawings of the learning curves during a training."""
+
+
 class Interrupted(Exception):
     """The user wants to stop, and everything is saved in the run that this names."""
 
@@ -124,7 +128,7 @@ def compare(
     variants: Sequence[str],
     *,
     output: Path,
-    listen: Callable[[str], AbstractContextManager[Listener]],
+    listen: Callable[[], AbstractContextManager[Listener]],
 ) -> list[dict[str, Any]]:
     """Train each variant (``key=value,key=value``) of a configuration; one row of scores for each."""
     rows = []
@@ -132,7 +136,7 @@ def compare(
     for variant, config in zip(variants, configs, strict=True):
         name = re.sub(r"[^\w.=-]+", "_", variant)
         started = time.monotonic()
-        with listen(config.task.metric) as listener:
+        with listen() as listener:
             run = train(config, output=output / name, listeners=[listener])
         found = {key: value for key, value in outcome(run).items() if isinstance(value, float | int)}
         parameters = describe(run.path)["parameters"]
@@ -231,7 +235,7 @@ class Keeper:
     def __init__(self, run: Run, config: Config, team: Team, *, rows: int, seconds: float) -> None:
         self.run, self.config, self.team, self.rows = run, config, team, rows
         self.started = time.monotonic() - seconds
-        self.saved = time.monotonic()
+        self.saved = self.drawn = time.monotonic()
 
     def time_is_up(self) -> bool:
         return time.monotonic() - self.started > 60 * self.config.train.minutes
@@ -247,6 +251,9 @@ class Keeper:
                 self.run.save("best", Snapshot(event.weights(), {}, facts))
         if due or event.pending or event.evaluation or event.finished:
             self.save(event)
+        if self.team.leads and (event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)):
+            draw(self.run, self.config)
+            self.drawn = time.monotonic()
 
     def save(self, event: Progress) -> None:
         """A checkpoint to go on from; all processes of a team take part."""
@@ -273,6 +280,17 @@ class Keeper:
         self.run.log(f"update {event.update}: {'dev ' if 'dev' in values else ''}{', '.join(numbers)}")
 
 
+def draw(run: Run, config: Config) -> None:
+    """The learning curves of a run as results.png, where there is something to draw with."""
+    try:
+        from seqloom.insight.curves import draw_curves
+
+        metric = config.task.metric
+        draw_curves(run.rows(), run.path / "results.png", metric=metric, higher_is_better=config.task.higher_is_better)
+    except ModuleNotFoundError as error:
+        run.log(f"no results.png, since {error.name} is missing: pip install 'seqloom[plots]'")
+
+
 def _evaluation(
     run: Run, config: Config, module: nn.Module, dev: Sequence[Any], team: Team, interrupted: Callable[[], bool]
 ) -> Evaluation:
@@ -282,7 +300,7 @@ def _evaluation(
 
     metrics = assess(config, module, dev, team=team, alive=alive)
     value = float(metrics[config.task.metric])
-    return Evaluation(value if config.task.higher_is_better else -value, metrics)
+    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.metric)
 
 
 def _count(run: Run, config: Config, module: Any, sources: Data, dev: Sequence[Any]) -> None:

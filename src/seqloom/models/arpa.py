@@ -3,11 +3,12 @@
 import math
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seqloom.data.formats import BadData, Place, lines
 from seqloom.models.ngram import NOTHING, Integers, NGram, Stored, look_up
@@ -67,6 +68,12 @@ def numbers(values: Stored) -> list[str]:
     return [f"{max(value, ZERO):.9g}" for value in (values.astype(np.float64) / LOG_10).tolist()]
 
 
+def natural(values: "array[float]") -> Stored:
+    """Logarithms to base 10 as natural ones."""
+    with np.errstate(over="ignore"):
+        return (np.array(values) * LOG_10).astype(np.float32)
+
+
 class Section(NamedTuple):
     """The n-grams of one order as they stand in the file."""
 
@@ -74,6 +81,9 @@ class Section(NamedTuple):
     probabilities: Stored  # (N,)
     backoffs: Stored  # (N,)
     lines: Integers  # (N,)
+
+    def select(self, rows: Integers) -> Self:
+        return type(self)(self.words[rows], self.probabilities[rows], self.backoffs[rows], self.lines[rows])
 
 
 def read_arpa(path: Path) -> tuple[NGram, tuple[str, ...]]:
@@ -86,7 +96,7 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self.place = Place(str(path), 1)
-        self.lines = self._filled(path)
+        self.lines = lines(path)
         self.line = ""
         self.index: dict[str, int] = {}
 
@@ -105,14 +115,10 @@ class Reader:
             section = self._section(order, size)
             key = self._keys(section, keys)
             position = np.argsort(key, kind="stable")
-            key = key[position]
-            (twice,) = np.nonzero(key[1:] == key[:-1])
-            if twice.size:
-                raise BadData(self._at(section, position[twice[0] + 1]), "this n-gram stands here a second time")
-            keys.append(key)
-            sections.append(
-                section._replace(probabilities=section.probabilities[position], backoffs=section.backoffs[position])
-            )
+            keys.append(key[position])
+            sections.append(section.select(position))
+            twice = np.append(False, keys[-1][1:] == keys[-1][:-1])
+            self._refuse(sections[-1], twice, "this n-gram stands here a second time")
         self._expect("\\end\\")
         model = NGram(
             len(self.index),
@@ -124,14 +130,13 @@ class Reader:
         )
         return model, tuple(self.index)
 
-    def _filled(self, path: Path) -> Iterator[str]:
-        for self.place, line in lines(path):
-            if line.strip():
-                yield line
-
     def _step(self) -> None:
         """Go to the next line that is not blank; it is empty after the last."""
-        self.line = next(self.lines, "")
+        for place, line in self.lines:
+            if line.strip():
+                self.place, self.line = place, line
+                return
+        self.line = ""
 
     def _expect(self, title: str) -> None:
         if self.line.strip() != title:
@@ -154,6 +159,7 @@ class Reader:
         """The n-grams of one order; those of order 1 make the vocabulary."""
         title = self.place
         self._expect(f"\\{order}-grams:")
+        index = self.index
         found, probabilities, backoffs, places = array("q"), array("d"), array("d"), array("q")
         while self.line and not self.line.startswith("\\"):
             parts = [part for part in self.line.replace("\t", " ").split(" ") if part]
@@ -161,32 +167,27 @@ class Reader:
                 raise BadData(
                     self.place, f"found {len(parts)} fields; a probability, {order} words and a back-off are wanted"
                 )
-            if order == 1 and self.index.setdefault(parts[1], len(self.index)) != len(places):
+            if order == 1 and index.setdefault(parts[1], len(index)) != len(places):
                 raise BadData(self.place, f"the word {parts[1]!r} stands here a second time")
             try:
                 probabilities.append(float(parts[0]))
                 backoffs.append(float(parts[-1]) if len(parts) == order + 2 else 0.0)
-                found.extend(map(self.index.__getitem__, parts[1 : order + 1]))
+                found.extend([index[word] for word in parts[1 : order + 1]])
             except ValueError as error:
                 raise BadData(self.place, f"{error}; a logarithm is wanted") from None
             except KeyError as error:
                 raise BadData(self.place, f"the word {error} is not among the 1-grams") from None
-            if not probabilities[-1] <= 0:
-                raise BadData(self.place, f"found the probability {parts[0]}; a logarithm up to 0 is wanted")
-            if not abs(backoffs[-1]) < 1000:
-                raise BadData(self.place, f"found the back-off {parts[-1]}; a finite logarithm is wanted")
             places.append(self.place.line)
             self._step()
         if len(places) != size:
             raise BadData(title, f"found {len(places)} {order}-grams; {size} were announced")
-        values = np.array(probabilities)
-        values[values <= ZERO] = -np.inf
-        return Section(
-            np.array(found).reshape(size, order),
-            (values * LOG_10).astype(np.float32),
-            (np.array(backoffs) * LOG_10).astype(np.float32),
-            np.array(places),
+        section = Section(
+            np.array(found).reshape(size, order), natural(probabilities), natural(backoffs), np.array(places)
         )
+        self._refuse(section, ~(section.probabilities <= 0), "the probability is not a logarithm up to 0")
+        self._refuse(section, ~np.isfinite(section.backoffs), "the back-off is not a finite logarithm")
+        section.probabilities[np.array(probabilities) <= ZERO] = -np.inf
+        return section
 
     def _keys(self, section: Section, keys: Sequence[Integers]) -> Integers:
         """The keys of n-grams, in the order of the file."""
@@ -194,10 +195,10 @@ class Reader:
         rows = columns[0]
         for known, word in zip(keys, columns[1:-1], strict=True):
             rows = look_up(known, rows, words=word, vocabulary=len(self.index))
-        (orphans,) = np.nonzero(rows == NOTHING)
-        if orphans.size:
-            raise BadData(self._at(section, orphans[0]), "the n-gram without its last word is not in the file")
+        self._refuse(section, rows == NOTHING, "the n-gram without its last word is not in the file")
         return rows * len(self.index) + columns[-1]
 
-    def _at(self, section: Section, row: np.int64) -> Place:
-        return self.place._replace(line=int(section.lines[row]))
+    def _refuse(self, section: Section, wrong: NDArray[np.bool_], message: str) -> None:
+        (rows,) = np.nonzero(wrong)
+        if rows.size:
+            raise BadData(self.place._replace(line=int(section.lines[rows].min())), message)

@@ -78,6 +78,7 @@ class Evaluation(NamedTuple):
 
     score: float  # better when higher
     metrics: dict[str, Any]
+    metric: str  # the name of the one that the score is
 
 
 class Diverged(RuntimeError):
