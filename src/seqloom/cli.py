@@ -64,8 +64,8 @@ def seqloom(
 @contextmanager
 def errors() -> Iterator[None]:
     """What can go wrong with a configuration, data or a run, as a sentence and an exit code."""
+    from seqloom.interrupt import Interrupted
     from seqloom.training.loop import Diverged
-    from seqloom.workflow import Interrupted
 
     try:
         yield
@@ -129,6 +129,7 @@ def train(
     Ctrl-C stops and saves; --resume goes on. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
     from seqloom import terminal, workflow
+    from seqloom.compare import outcome
     from seqloom.model import Config, document, find_layer, opened
     from seqloom.run import Run
 
@@ -147,7 +148,7 @@ def train(
                 run = workflow.train(settings, output=output, layer=given, listeners=[watch])
         if not workflow.leads():
             return
-        found = workflow.outcome(run)
+        found = outcome(run)
         if as_json:
             print_json({"run": str(run.path), **found})
         elif not quiet:
@@ -232,10 +233,11 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train several variants of a configuration one after the other, and show them in one table."""
-    from seqloom import terminal, workflow
+    from seqloom import terminal
+    from seqloom.compare import compare as compare_variants
 
     with errors():
-        rows = workflow.compare(Path(config), variants, output=output, listen=terminal.Watch)
+        rows = compare_variants(Path(config), variants, output=output, listen=terminal.Watch)
         if as_json:
             print_json(rows)
         else:
@@ -271,10 +273,10 @@ def info(
     from seqloom.info import collect
 
     if run is not None:
-        from seqloom import workflow
+        from seqloom.compare import describe
 
         with errors():
-            described = workflow.describe(run)
+            described = describe(run)
             if as_json:
                 print_json(described)
             else:

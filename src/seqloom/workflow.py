@@ -2,13 +2,10 @@
 
 import os
 import platform
-import re
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,11 +16,10 @@ from torch import nn
 
 import seqloom
 from seqloom.checkpoint import Snapshot, write_tensors
-from seqloom.config import read
 from seqloom.data.formats import resolve
 from seqloom.data.loading import Batches
 from seqloom.data.split import Read, hold_out
-from seqloom.layers.recurrent import Recurrent
+from seqloom.interrupt import Interrupted, interruptible
 from seqloom.model import Config, assess, opened
 from seqloom.models.encoder import GivenLayer
 from seqloom.run import Run
@@ -37,10 +33,6 @@ Listener = Callable[[Run, Progress], object]
 
 DRAW_SECONDS = 60
 """Between two drawings of the learning curves during a training."""
-
-
-class Interrupted(Exception):
-    """The user wants to stop, and everything is saved in the run that this names."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +55,7 @@ def data(config: Config) -> Data:
         return Data(train, reader(resolve(task.dev)))
     if not task.dev_share:
         return Data(train, lambda: iter(()))
-    gap = getattr(task, "gap", 0)
-    return Data(*hold_out(train, task.dev_share, seed=config.train.seed, sequential=task.sequential, gap=gap))
+    return Data(*hold_out(train, task.dev_share, seed=config.train.seed, sequential=task.sequential, gap=task.gap))
 
 
 def train(
@@ -99,53 +90,6 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def outcome(run: Run) -> dict[str, Any]:
-    """What the best model of a run reached on the development data."""
-    found = run.load("best" if run.saved("best") else "last").facts
-    metrics: dict[str, Any] = found.get("metrics", {})
-    return metrics
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """What a run is and what it reached."""
-    run = Run.open(path)
-    config = opened(run)
-    module = config.task.model()
-    layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
-    facts = run.load("best" if run.saved("best") else "last").facts
-    return {
-        "task": config.name,
-        "parameters": sum(parameter.numel() for parameter in module.parameters()),
-        "recurrent layers": "; ".join(layers) or "none",
-        "best at update": facts.get("update", "not evaluated yet"),
-        **facts.get("metrics", {}),
-        **{name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
-    }
-
-
-def compare(
-    path: Path,
-    variants: Sequence[str],
-    *,
-    output: Path,
-    listen: Callable[[], AbstractContextManager[Listener]],
-) -> list[dict[str, Any]]:
-    """Train each variant (``key=value,key=value``) of a configuration; one row of scores for each."""
-    rows = []
-    configs = [Config.build(read(path, variant.split(","))) for variant in variants]
-    for variant, config in zip(variants, configs, strict=True):
-        name = re.sub(r"[^\w.=-]+", "_", variant)
-        started = time.monotonic()
-        with listen() as listener:
-            run = train(config, output=output / name, listeners=[listener])
-        found = {key: value for key, value in outcome(run).items() if isinstance(value, float | int)}
-        parameters = describe(run.path)["parameters"]
-        rows.append(
-            {"variant": variant, "parameters": parameters, "minutes": (time.monotonic() - started) / 60, **found}
-        )
-    return rows
-
-
 def _create(config: Config, output: Path | None) -> Run:
     assert config.task.learned is not None  # noqa: S101  it was fitted
     name = config.name
@@ -176,7 +120,7 @@ def _go(
     run: Run, config: Config, sources: Data, start: Snapshot | None, listeners: Sequence[Listener], team: Team
 ) -> None:
     torch.manual_seed(config.train.seed + 7919 * team.rank)
-    with run.lock() if team.leads else _nothing(), interruptible() as interrupted:
+    with run.lock() if team.leads else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed)  # every process begins with the same weights
         module = config.task.model().to(config.train.device)
         torch.manual_seed(config.train.seed + 7919 * team.rank)
@@ -322,34 +266,6 @@ def _shared(team: Team, create: Callable[[], Run]) -> Run:
     run = create() if team.leads else None
     name = team.gather(str(run.path if run else "").encode())[0].decode()
     return run or Run.open(name)
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C, or a polite request to end, into a wish that can be asked for; the second ends at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def ask(number: int, frame: object) -> None:  # noqa: ARG001  signal's signature
-        asked.set()
-        for known, handler in before.items():
-            signal.signal(known, handler)
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @contextmanager

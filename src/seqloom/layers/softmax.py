@@ -94,7 +94,7 @@ class _CrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(context: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
         gradients: tuple[Tensor | None, ...] = context.gradients
         if float(scale) != 1:

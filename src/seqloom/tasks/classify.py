@@ -59,7 +59,6 @@ class Classified:
 class Classify(Task):
     """Texts or sequences of vectors with one label each."""
 
-    metric: ClassVar[str] = "accuracy"
 
     name: Literal["classify"] = "classify"
     format: Format = Field(
@@ -114,6 +113,10 @@ class Classify(Task):
         if self.pooling == "ends" and not recurrence.bidirectional and not (recurrence.own or recurrence.given):
             raise ValueError('pooling is "ends": that needs encoder.bidirectional = true; "last" takes the end of one')
         return self
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
         """Of Python values: texts or arrays (T, D), or tuples (text or array, label)."""

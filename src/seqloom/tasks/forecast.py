@@ -109,7 +109,7 @@ class Forecast(Task):
         return self
 
     @property
-    def metric(self) -> str:  # type: ignore[override]
+    def metric(self) -> str:
         return "nll" if self.kind == "binary" else "mse_scaled"
 
     @property

@@ -56,7 +56,6 @@ class Learned(Part):
 class LanguageModel(Task):
     """Predicts each symbol of a text from those before it; the end of a line is a symbol, too."""
 
-    metric: ClassVar[str] = "perplexity"
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
@@ -87,6 +86,10 @@ class LanguageModel(Task):
     front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
     decoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
     learned: Learned | None = Field(None, exclude=True)
+
+    @property
+    def metric(self) -> str:
+        return "perplexity"
 
     @property
     def encoding(self) -> Encoding:

@@ -119,7 +119,7 @@ class Tag(Task):
     learned: Learned | None = Field(None, exclude=True)
 
     @property
-    def metric(self) -> str:  # type: ignore[override]
+    def metric(self) -> str:
         return "span_f1" if self.learned is not None and self._spans else "accuracy"
 
     @property

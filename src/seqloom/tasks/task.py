@@ -33,7 +33,6 @@ class Task(Part, ABC):
     An example has a length (``len``, for buckets) and a ``place`` (file and line, for errors).
     """
 
-    metric: ClassVar[str]  # the name in ``score`` by which the best model is chosen
     higher_is_better: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}
     """What ``seqloom init`` writes instead of the defaults, by ``section.key``."""
@@ -48,6 +47,16 @@ class Task(Part, ABC):
 
     learned: Part | None = Field(None, exclude=True)
     """What `fit` found: vocabularies, scales. Each task narrows the type."""
+
+    @property
+    @abstractmethod
+    def metric(self) -> str:
+        """The name in ``score`` by which the best model is chosen."""
+
+    @property
+    def gap(self) -> int:
+        """Of a sequential task: examples before a held-out part that overlap with it and belong to neither."""
+        return 0
 
     @abstractmethod
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
