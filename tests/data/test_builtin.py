@@ -8,14 +8,8 @@ import pytest
 
 from seqloom.data.builtin import BUILDERS, adding, copy, digits, parentheses, prose, python_tags, sunspots
 from seqloom.data.formats import Block, conll, delimited, labelled, lines
-
-
-def series(path: Path) -> list[tuple[np.ndarray, str]]:
-    """The (T, D) values and the class of each line of a .ts file."""
-    data = [line for _, line in lines(path)]
-    head = data.index("@data") + 1
-    parts = [line.split(":") for line in data[head:]]
-    return [(np.array([[float(value) for value in one.split(",")] for one in part[:-1]]).T, part[-1]) for part in parts]
+from seqloom.data.series import table
+from seqloom.data.vectors import ts
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -78,9 +72,9 @@ def test_digits_are_images_read_row_by_row(tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     images, classes = load_digits(return_X_y=True)
-    found = [item for path in digits(tmp_path) for item in series(path)]
-    np.testing.assert_array_equal([values for values, _ in found], images.reshape(-1, 8, 8))
-    assert [int(name) for _, name in found] == classes.tolist()
+    found = [item for path in digits(tmp_path) for item in ts(path)]
+    np.testing.assert_array_equal([item.values for item in found], images.reshape(-1, 8, 8))
+    assert [item.label for item in found] == [str(name) for name in classes]
 
 
 def test_sunspots_are_the_known_ones(tmp_path: Path) -> None:
@@ -88,6 +82,8 @@ def test_sunspots_are_the_known_ones(tmp_path: Path) -> None:
     assert [part[0][1] for part in parts] == [["year", "sunspots"]] * 3
     years = {int(year): float(value) for part in parts for _, (year, value) in part[1:]}
     assert list(years) == list(range(1700, 2009))
+    whole = table(tmp_path / "sunspots.csv", columns=["sunspots"])
+    assert whole.values[:, 0].tolist() == list(years.values())
     assert max(years, key=years.__getitem__) == 1957
     assert {year: years[year] for year in (1700, 1749, 1816, 1957, 2008)} == {
         1700: 5,
@@ -110,13 +106,14 @@ def test_copy_asks_for_the_letters_after_the_delay(tmp_path: Path) -> None:
 
 
 def test_adding_is_about_the_marked_numbers(tmp_path: Path) -> None:
-    found = series(adding(tmp_path, length=12).train)
+    found = list(ts(adding(tmp_path, length=12).train))
     assert len(found) == 2000
-    for values, name in found:
+    for item in found:
+        values = item.values.astype(float).round(3)
         assert values.shape == (12, 2)
         assert values[:6, 1].sum() == values[6:, 1].sum() == 1
-        assert name == ("more" if values[:, 0] @ values[:, 1] > 1 else "less")
-    assert 0.45 < np.mean([name == "more" for _, name in found]) < 0.55
+        assert item.label == ("more" if values[:, 0] @ values[:, 1] > 1 else "less")
+    assert 0.45 < np.mean([item.label == "more" for item in found]) < 0.55
 
 
 def test_parentheses_are_balanced_or_not(tmp_path: Path) -> None:

@@ -166,9 +166,12 @@ def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTHING", raising=False)
     assert resolve("$FOLDER/train.tsv") == resolve("${FOLDER}/train.tsv") == resolve(str(path)) == path
     assert resolve("-") == Path("-")
+    assert resolve("$FOLDER/train.tsv[0:0.5]") == Path(f"{path}[0:0.5]")
+    assert resolve("/") == Path("/")
     for text, message in [
         ("$NOTHING/x", "$NOTHING/x: the environment variable NOTHING is not set"),
         ("$FOLDER/trains.tsv", f"did you mean {path}?"),
+        ("$FOLDER/trains.tsv[:5]", f"{tmp_path / 'trains.tsv'}: there is no such file; did you mean {path}?"),
         ("", "is not the name of a file"),
         ("~nobody of this name/x", "~nobody of this name/x: there is no such file"),
         (f"$FOLDER/{'x' * 5000}/y", "File name too long"),

@@ -30,8 +30,12 @@ def write(folder: Path, ending: str, *, train: Iterable[str], dev: Iterable[str]
     folder.mkdir(parents=True, exist_ok=True)
     files = Files(*(folder / f"{name}.{ending}" for name in Files._fields))
     for path, lines in zip(files, (train, dev, test), strict=True):
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        write_lines(path, lines)
     return files
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
 
 def prose(folder: Path) -> Files:
@@ -220,10 +224,12 @@ SUNSPOTS = """
 
 
 def sunspots(folder: Path) -> Files:
-    """A series for forecasting: the yearly number of sunspots from 1700 to 1920, to 1955 and to 2008."""
+    """A series for forecasting: the yearly number of sunspots to 1920, to 1955 and to 2008; sunspots.csv holds all."""
     rows = [f"{year},{value}" for year, value in enumerate(SUNSPOTS.split(), start=1700)]
     head = ["year,sunspots"]
-    return write(folder, "csv", train=head + rows[:221], dev=head + rows[221:256], test=head + rows[256:])
+    files = write(folder, "csv", train=head + rows[:221], dev=head + rows[221:256], test=head + rows[256:])
+    write_lines(folder / "sunspots.csv", head + rows)
+    return files
 
 
 SIZES = (2000, 200, 500)  # sequences of the generated data sets, the test set being the last

@@ -59,7 +59,10 @@ class Block:
 
 
 def resolve(text: str) -> Path:
-    """The existing file that a text names; ``$NAME`` is an environment variable, ``-`` standard input."""
+    """The existing file that a text names; ``$NAME`` is an environment variable, ``-`` standard input.
+
+    A range of rows in square brackets may follow the name.
+    """
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
@@ -72,8 +75,9 @@ def resolve(text: str) -> Path:
     path = Path(re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, text))
     with suppress(RuntimeError):  # nobody of that name: the folder is called so
         path = path.expanduser()
-    if path != Path("-") and not os.path.lexists(path):
-        raise missing(path)
+    whole = path.with_name(re.sub(r"(?<=.)\[[^\[\]]*\]$", "", path.name)) if path.name else path
+    if path != Path("-") and not os.path.lexists(path) and not os.path.lexists(whole):
+        raise missing(whole)
     return path
 
 
