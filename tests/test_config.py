@@ -199,10 +199,11 @@ def test_a_configuration_that_names_code_is_only_data(
 ) -> None:
     (tmp_path / "trap.py").write_text(TRAP)
     monkeypatch.syspath_prepend(tmp_path)
-    task = Task(train=name, encoder=Recurrence(cell=name, own=name, options={name: name}))
+    task = Task(train=name, encoder=Recurrence(own=name, options={name: name}))
     document = parse(dump(task=task), "a.toml", overrides=[f"task.train={name}"])
     assert document.build(task=Task) == {"task": task}
     assert 'unknown key "given" in [task.encoder]' in refused("", "task.train=x", f"task.encoder.given={name}")
+    assert "command line: task.encoder.cell" in refused("", "task.train=x", f"task.encoder.cell={name}")
     assert 'wanted one of "beam", "greedy"' in refused("", "task.train=x", f"task.decode.name={name}")
     assert "trap" not in sys.modules
 
@@ -216,7 +217,8 @@ tasks = st.builds(
     front=st.builds(Front, size=st.integers(1, 9), activation=st.sampled_from(["relu", "none"])),
     encoder=st.builds(
         Recurrence,
-        cell=texts,
+        cell=st.sampled_from(["lstm", "gru"]),
+        own=texts,
         bidirectional=st.booleans(),
         dropout=st.floats(0, 1, exclude_max=True),
         options=st.dictionaries(texts, texts | st.booleans() | st.integers() | floats | st.lists(texts)),

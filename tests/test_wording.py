@@ -68,7 +68,7 @@ class Needy(Part):
 
 
 KEYS = "name, train, front, encoder, sizes, pair, dropout, either, decode, searches, limit, limits, weights, flags"
-ENCODER = "cell, hidden, layers, bidirectional, connect, dropout, variational, zoneout, recurrent_dropout, options, own"
+ENCODER = ", ".join(name for name in Recurrence.model_fields if name != "given")
 ACTIVATIONS = '"relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"'
 LAYERS = "[task.front] or [task.encoder]"
 EITHER = 'one of "auto", "none" or a whole number or a list of numbers'
