@@ -98,15 +98,15 @@ def init(task: Annotated[str, typer.Argument(help="Such as tag; without it all a
 @app.command(epilog="Example: seqloom check tagger.toml")
 def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
     """Look at the data before training: counts, lengths, what is unseen, double or wrong."""
-    from seqloom import check as checking
+    from seqloom.check import examine, show
     from seqloom.model import Config, document
 
     with errors():
-        report = checking.examine(Config.build(document(config, overrides or [])))
+        report = examine(Config.build(document(config, overrides or [])))
         if as_json:
             print_json(asdict(report))
         else:
-            checking.show(report)
+            show(report)
         if report.problems:
             raise typer.Exit(1)
 
@@ -254,10 +254,10 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Train, evaluate and use a first model in about a minute; needs no data."""
-    from seqloom import demo as demonstration
+    from seqloom.demo import run
 
     with errors():
-        found = demonstration.run(task, output=output, seed=seed, quick=quick, quiet=as_json)
+        found = run(task, output=output, seed=seed, quick=quick, quiet=as_json)
         if as_json:
             print_json(found)
 

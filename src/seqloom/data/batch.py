@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -33,17 +33,19 @@ class Batch(NamedTuple):
     examples: tuple[Any, ...] = ()  # what it was made of, where the answers repeat a part of it
 
     def to(self, device: torch.device | str) -> "Batch":
-        move = lambda part: None if part is None else apply(lambda tensor: tensor.to(device), part)  # noqa: E731
+        def move(part: Any) -> Any:
+            return None if part is None else apply(lambda tensor: tensor.to(device), part)
+
         return self._replace(inputs=move(self.inputs), target=move(self.target), state=move(self.state))
 
 
 def pad(sequences: Sequence[ArrayLike], *, fill: float = 0, dtype: Any = None) -> Padded:
     """Sequences (each (T,) or (T, D)) as one Padded; at least one step wide, so that empty rows are allowed."""
-    arrays = [numpy.asarray(sequence, dtype=dtype) for sequence in sequences]
+    arrays = [np.asarray(sequence, dtype=dtype) for sequence in sequences]
     longest = max((len(array) for array in arrays), default=0) or 1
     shape = max((array.shape[1:] for array in arrays), key=len, default=())
-    values = numpy.full((len(arrays), longest, *shape), fill, dtype=arrays[0].dtype if arrays else numpy.int64)
-    mask = numpy.zeros((len(arrays), longest), dtype=bool)
+    values = np.full((len(arrays), longest, *shape), fill, dtype=arrays[0].dtype if arrays else np.int64)
+    mask = np.zeros((len(arrays), longest), dtype=bool)
     for row, array in enumerate(arrays):
         values[row, : len(array)] = array
         mask[row, : len(array)] = True

@@ -16,4 +16,5 @@ class Embedding(nn.Embedding):
         self.weight.data[PADDING] = 0
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (B, T) → (B, T, size); the name is torch's
-        return self.dropout(super().forward(input))
+        vectors: Tensor = self.dropout(super().forward(input))
+        return vectors

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -58,7 +58,6 @@ class Classified:
 
 class Classify(Task):
     """Texts or sequences of vectors with one label each."""
-
 
     name: Literal["classify"] = "classify"
     format: Format = Field(

@@ -9,10 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from seqloom.checkpoint import Snapshot
 from seqloom.config import Part
 from seqloom.data.batch import Batch
 from seqloom.data.loading import Batches
-from seqloom.checkpoint import Snapshot
 from seqloom.state import apply
 from seqloom.training import optimizers, schedules, snapshots
 from seqloom.training.distributed import Team
