@@ -1,0 +1,314 @@
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from seqeval.metrics import f1_score
+
+from seqloom.data.formats import BadData, Place
+from seqloom.data.tagged import Sentence
+from seqloom.data.vectors import Vectors
+from seqloom.models.crf import CRF
+from seqloom.models.hmm import HMM
+from seqloom.tasks.tag import Learned, Tag, Tagged
+
+SMALL = {
+    "words": {"size": 6},
+    "characters": {"size": 4, "hidden": 5},
+    "encoder": {"hidden": 7, "bidirectional": True},
+    "input_dropout": 0.0,
+}
+
+
+def task(**fields: Any) -> Tag:
+    return Tag.model_validate_json(json.dumps({"name": "tag", "train": "train.conll", **SMALL, **fields}))
+
+
+def sentence(text: str, labels: str | None = None) -> Sentence:
+    return Sentence(Place("train.conll", 3), tuple(text.split()), None if labels is None else tuple(labels.split()))
+
+
+SPANS = [
+    sentence("Anna met Carl Orff in Rome", "B-p O B-p I-p O B-l"),
+    sentence("nobody met him", "O O O"),
+    sentence("New York", "B-l I-l"),
+    sentence("", ""),
+]
+
+
+def fitted(examples: Sequence[Sentence | Vectors] = SPANS, **fields: Any) -> Tag:
+    torch.manual_seed(0)
+    return task(**fields).fit(examples)
+
+
+def test_what_is_learnt_survives_a_file() -> None:
+    for kind in ("recurrent", "hmm"):
+        found = fitted(kind=kind)
+        assert found.learned is not None
+        again = Learned.model_validate_json(found.learned.model_dump_json())
+        assert again == found.learned
+        before, after = found.collate(SPANS), found.model_copy(update={"learned": again}).collate(SPANS)
+        assert all(torch.equal(left, right) for left, right in zip(before.inputs, after.inputs, strict=True))
+        assert torch.equal(before.target, after.target)
+
+
+def test_collated_words_labels_and_counts() -> None:
+    found = fitted()
+    assert found.learned is not None
+    assert found.learned.labels.names == ("B-l", "B-p", "I-l", "I-p", "O")
+    assert found.learned.words is not None
+    batch = found.collate([sentence("him MET Zoe", "O O B-p"), sentence("York", "I-l")])
+    ids = batch.inputs.words.tolist()
+    words = found.learned.words
+    assert ids == [[words.index("him"), words.index("met"), 1], [words.index("york"), 0, 0]]
+    assert batch.inputs.mask.tolist() == [[True, True, True], [True, False, False]]
+    assert batch.target.tolist() == [[4, 4, 1], [2, -1, -1]]
+    assert batch.items == 4
+    assert found.learned.counts[words.index("met")] == 2
+
+
+@pytest.mark.parametrize("output", ["linear", "crf"])
+def test_batch_mates_are_invisible(output: str) -> None:
+    found = fitted(output=output)
+    model: Any = found.model().double().eval()
+    whole = found.loss(model, found.collate(SPANS))
+    alone = [found.loss(model, found.collate([example])) for example in SPANS]
+    torch.testing.assert_close(whole.total, torch.stack([loss.total for loss in alone]).sum(), rtol=1e-12, atol=1e-12)
+    assert whole.items == sum(loss.items for loss in alone) == 11
+    together = found.predict(model, found.collate(SPANS)).answers
+    for answer, example in zip(together, SPANS, strict=True):
+        (single,) = found.predict(model, found.collate([example])).answers
+        assert answer.words == list(example.words)
+        assert (single.words, single.labels) == (answer.words, answer.labels)
+        assert single.probabilities == pytest.approx(answer.probabilities, abs=1e-12)
+
+
+def test_linear_loss_is_cross_entropy_with_smoothing() -> None:
+    found = fitted(smoothing=0.2)
+    model: Any = found.model().double().eval()
+    batch = found.collate(SPANS)
+    logs = model(batch.inputs)[0].detach().log_softmax(dim=2)
+    total = 0.0
+    for row, example in enumerate(SPANS):
+        for place in range(len(example)):
+            scores = logs[row, place]
+            total -= 0.8 * float(scores[batch.target[row, place]]) + 0.2 * float(scores.mean())
+    assert found.loss(model, batch).total.item() == pytest.approx(total, abs=1e-10)
+
+
+def examples_by_ending(words: Sequence[str]) -> list[Sentence]:
+    labels = {"ly": "ADV", "ed": "VERB", "er": "NOUN"}
+    rows = [words[start : start + 4] for start in range(0, len(words), 4)]
+    return [sentence(" ".join(row), " ".join(labels[word[-2:]] for word in row)) for row in rows]
+
+
+@pytest.mark.parametrize(("output", "kind"), [("linear", "recurrent"), ("crf", "recurrent"), ("linear", "hmm")])
+def test_unknown_words_are_learnt_by_their_endings(output: str, kind: str) -> None:
+    generator = np.random.default_rng(0)
+
+    def draw(count: int) -> list[str]:
+        stems = ["".join(generator.choice(list("abcdfgkmprst"), 4)) for _ in range(count)]
+        return [stem + str(generator.choice(["ly", "ed", "er"])) for stem in stems]
+
+    train, dev = examples_by_ending(draw(240)), examples_by_ending(draw(60))
+    found = fitted(train, output=output, kind=kind, words={"size": 6, "unknown": 3.0})
+    model: Any = found.model()
+    if kind == "hmm":
+        model.count(train)
+    else:
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+        for _ in range(40):
+            loss = found.loss(model, found.collate(train))
+            optimizer.zero_grad()
+            (loss.total / loss.items).backward()
+            optimizer.step()
+    model.eval()
+    scores = found.score(found.predict(model, found.collate(dev)).answers, dev)
+    assert scores["unknown_words"] == 60
+    assert scores["unknown_accuracy"] == scores["accuracy"] == 1
+
+
+def test_scores() -> None:
+    found = fitted()
+    assert found.metric == "span_f1"
+    truth = [*SPANS, sentence("Zoe sang", "B-x O")]
+    guesses = ["B-p O B-p O O B-l", "O O B-p", "B-l I-l", "", "B-p O"]
+    answers = [
+        Tagged(list(example.words), labels.split(), [1.0] * len(example))
+        for example, labels in zip(truth, guesses, strict=True)
+    ]
+    scores = found.score(answers, truth)
+    wanted = f1_score([list(example.labels or ()) for example in truth], [answer.labels for answer in answers])
+    assert scores["span_f1"] == pytest.approx(wanted)
+    assert scores["accuracy"] == 10 / 13
+    assert scores["known_accuracy"] == 9 / 11
+    assert scores["unknown_accuracy"] == 1 / 2
+    assert scores["unseen_labels"] == 1
+    assert scores["per_type"]["l"] == {"precision": 1, "recall": 1, "f1": 1, "support": 2}
+    assert next(iter(scores)) == "span_f1"
+    low, high = scores["span_f1_interval"]
+    assert low <= scores["span_f1"] <= high
+    json.dumps(scores)
+    with pytest.raises(BadData, match=r"train\.conll:3: there are no labels"):
+        found.score(answers[:1], [sentence("a b c d e f")])
+
+
+def test_labels_without_spans_are_judged_one_by_one() -> None:
+    found = fitted([sentence("a b", "X Y")])
+    assert found.metric == "accuracy"
+    scores = found.score([Tagged(["a", "b"], ["X", "X"], [1, 1])], [sentence("a b", "X Y")])
+    assert scores["accuracy"] == 0.5
+    assert scores["per_label"]["X"] == {"precision": 0.5, "recall": 1, "f1": 2 / 3, "support": 1}
+
+
+@pytest.mark.parametrize("output", ["linear", "crf"])
+def test_a_sentence_with_an_unseen_label_is_judged_but_not_learnt_from(output: str) -> None:
+    found = fitted(output=output)
+    model: Any = found.model().eval()
+    odd = sentence("Anna met", "B-q O")
+    batch = found.collate([*SPANS, odd])
+    wanted = found.loss(model, found.collate(SPANS))
+    loss = found.loss(model, batch)
+    assert loss.items == wanted.items
+    torch.testing.assert_close(loss.total, wanted.total)
+    assert len(found.predict(model, batch).answers[-1].labels) == 2
+
+
+def test_training_needs_labels() -> None:
+    with pytest.raises(BadData, match=r"train\.conll:3: there are no labels"):
+        task().fit([sentence("a b")])
+    with pytest.raises(BadData, match=r"train\.conll: there is nothing"):
+        task().fit([])
+    with pytest.raises(ValueError, match="call fit first"):
+        task().collate(SPANS)
+
+
+def test_an_answer_as_text_and_as_data() -> None:
+    answer = Tagged(["a", "b"], ["X", "Y"], [0.5, 1.0])
+    assert str(answer) == "a\tX\nb\tY\n"
+    assert str(Tagged([], ["X", "Y"], [0.5, 1.0])) == "X\nY\n"
+    assert dataclasses.asdict(answer) == {"words": ["a", "b"], "labels": ["X", "Y"], "probabilities": [0.5, 1.0]}
+
+
+def test_constraint_holds_where_the_training_data_keep_it() -> None:
+    outputs = {
+        (orderly, constrain): fitted(
+            SPANS if orderly else [*SPANS, sentence("x y", "O I-p")], output="crf", constrain=constrain
+        ).model()
+        for orderly in (True, False)
+        for constrain in ("never", "prediction", "always")
+    }
+    for (orderly, constrain), model in outputs.items():
+        output = model.get_submodule("output")
+        assert isinstance(output, CRF)
+        assert (output.allowed is not None) == (orderly and constrain != "never")
+        assert output.strict == (constrain == "always")
+
+
+VECTORS = "4 3\nmet 1 2 3\nYork 9 9 9\nrome 4 5 6\nberlin 7 8 9\n"
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_pretrained_vectors(tmp_path: Path, frozen: bool) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text(VECTORS)
+    words = {"vectors": str(path), "frozen": frozen, "extra": 1}
+    found = fitted(words=words, characters={"layers": 0})
+    assert found.learned is not None
+    assert found.learned.words is not None
+    assert found.learned.size == 3
+    assert found.learned.words.symbols[-1] == "York"  # the first that is not in the training data
+    assert "berlin" not in found.learned.words
+    model: Any = found.model().eval()
+    embed = model.encoder.embed
+    batch = found.collate([sentence("met Rome him", "O O O")])
+    vectors = embed(batch.inputs)
+    assert vectors[0, :2].tolist() == [[1, 2, 3], [4, 5, 6]]
+    vectors.sum().backward()
+    rows = embed.learnt.weight.grad.abs().sum(dim=1)[batch.inputs.words[0]]
+    assert (rows > 0).tolist() == [not frozen, not frozen, True]
+    empty = found.model_copy(update={"learned": Learned.model_validate_json(found.learned.model_dump_json())}).model()
+    empty.load_state_dict(model.state_dict())
+    torch.testing.assert_close(empty.get_submodule("encoder.embed")(batch.inputs), vectors)
+    path.write_text(VECTORS + "paris 1 2\n")
+    with pytest.raises(BadData, match=r"vectors\.txt:6: found 2 numbers"):
+        fitted(words=words)
+
+
+def test_rare_words_are_sometimes_unknown_in_training() -> None:
+    found = fitted([sentence("a a a b", "X X X X")] * 10, words={"size": 6, "unknown": 10.0}, characters={"layers": 0})
+    embed: Any = found.model().get_submodule("encoder.embed")
+    batch = found.collate([sentence("a b", "X X")] * 2000)
+    assert torch.equal(embed.eval()(batch.inputs), embed.learnt(batch.inputs.words))
+    unknown = (embed.train()(batch.inputs) == embed.learnt.weight[1]).all(dim=2).double().mean(dim=0)
+    # 10 / (10 + 30) and 10 / (10 + 10); 2000 draws are off by less than 0.05.
+    assert unknown.tolist() == pytest.approx([0.25, 0.5], abs=0.05)
+
+
+def test_frames(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("1,10,u\n3,10,v\n\n5,10,u\n")
+    found = task(train=str(path), encoder={"hidden": 4})
+    examples = list(found.read(path))
+    found = found.fit(examples)
+    batch = found.collate(examples)
+    scale = np.std([1, 3, 5])
+    torch.testing.assert_close(batch.inputs.values[0, :, 0], torch.tensor([-2 / scale, 0], dtype=torch.float32))
+    assert not batch.inputs.values[..., 1].any()  # a channel that never changes
+    model: Any = found.model().eval()
+    first, second = found.predict(model, batch).answers
+    assert (len(first.labels), len(second.labels), first.words) == (2, 1, [])
+    assert found.score([first, second], examples)["elements"] == 3
+    (alone,) = found.predict(model, found.collate(list(found.read([np.array([[1.0, 10], [3, 10]])])))).answers
+    assert alone.labels == first.labels
+    with pytest.raises(BadData, match="input:1: found vectors of 1 numbers; this model reads vectors of 2"):
+        found.collate(list(found.read([np.ones((2, 1))])))
+    with pytest.raises(BadData, match="found words"):
+        found.collate(list(found.read(["a b"])))
+    with pytest.raises(ValueError, match=r'task\.kind is "hmm"'):
+        task(kind="hmm").fit(examples).model()
+
+
+def test_one_direction_can_be_run_in_pieces() -> None:
+    found = fitted(encoder={"hidden": 4}, front={"layers": 1, "window": 3, "size": 4})
+    model: Any = found.model().double().eval()
+    batch = found.collate([SPANS[0]])
+    whole = found.loss(model, batch)
+    pieces = [
+        batch._replace(inputs=type(batch.inputs)(*(part[:, cut] for part in batch.inputs)), target=batch.target[:, cut])
+        for cut in (slice(0, 2), slice(2, 6))
+    ]
+    first = found.loss(model, pieces[0])
+    second = found.loss(model, pieces[1]._replace(state=first.state))
+    torch.testing.assert_close(first.total + second.total, whole.total, rtol=1e-12, atol=1e-12)
+
+
+def test_files_are_read_by_their_names(tmp_path: Path) -> None:
+    for name, text in {
+        "a.txt": "a X\nb Y\n",
+        "a.conllu": "1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n",
+        "seq.in": "a b\n",
+        "seq.out": "X Y\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert [one.labels for one in task().read(tmp_path / "a.txt")] == [("X", "Y")]
+    assert [one.labels for one in task(column="deprel").read(tmp_path / "a.conllu")] == [("root",)]
+    assert [one.labels for one in task(parallel=["in", "out"]).read(tmp_path / "seq.in")] == [("X", "Y")]
+    assert [one.labels for one in task(format="lines").read(tmp_path / "a.txt")] == [None, None]
+
+
+def test_hidden_markov_model_is_saved_as_tables() -> None:
+    found = fitted(kind="hmm")
+    model: Any = found.model()
+    assert isinstance(model, HMM)
+    model.count(SPANS)
+    again: Any = found.model()
+    again.load_state_dict(model.state_dict())
+    batch = found.collate(SPANS)
+    answers = found.predict(again, batch).answers
+    assert answers == found.predict(model, batch).answers
+    assert float(found.loss(again, batch).total) > 0
