@@ -33,7 +33,7 @@ def by_definition(model: NGram, context: tuple[int, ...], word: int) -> float:
         if order > 1:
             names = [(*names[key // V], key % V) for key in model.keys[order - 2].tolist()]
         backoffs = model.log_backoffs[order - 1].tolist() if order < model.order else [0.0] * len(values)
-        tables |= {name: entry for name, *entry in zip(names, values.tolist(), backoffs, strict=True)}  # type: ignore[misc]
+        tables |= dict(zip(names, zip(values.tolist(), backoffs, strict=True), strict=True))
     total = 0.0
     while (*context, word) not in tables:
         total += tables.get(context, (0.0, 0.0))[1]
