@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from tests.contracts.registry import masked, noise, shake
 from torch import Tensor, nn
 
@@ -80,7 +81,6 @@ def test_options_reach_the_layers() -> None:
     [
         (Front(), Recurrence(layers=0), "front.layers and encoder.layers are both 0"),
         (Front(), Recurrence(own="mine"), "a layer of your own, mine: give it again"),
-        (Front(), Recurrence(cell="lstn"), "did you mean 'lstm'"),
         (Front(), Recurrence(cell="elman", options={"activaton": "relu"}), "has no option 'activaton': did you mean"),
         (Front(), Recurrence(options={"layers": 3}), "lstm has no option 'layers'"),
     ],
@@ -88,6 +88,11 @@ def test_options_reach_the_layers() -> None:
 def test_what_cannot_be_built_is_refused(front: Front, recurrence: Recurrence, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         stack(front, recurrence, 3)
+
+
+def test_a_cell_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ValidationError, match="cell is 'lstn': did you mean 'lstm'"):
+        Recurrence(cell="lstn")
 
 
 class Double(nn.Module):
