@@ -1,12 +1,16 @@
 import dataclasses
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from seqeval.metrics import f1_score
 
 from seqloom.data.formats import BadData, Place
@@ -22,6 +26,9 @@ SMALL = {
     "encoder": {"hidden": 7, "bidirectional": True},
     "input_dropout": 0.0,
 }
+
+
+KINDS = st.sampled_from(["recurrent", "hmm"])
 
 
 def task(**fields: Any) -> Tag:
@@ -185,6 +192,36 @@ def test_training_needs_labels() -> None:
         task().fit([])
     with pytest.raises(ValueError, match="call fit first"):
         task().collate(SPANS)
+
+
+LINE = st.text(st.sampled_from("aBx1 \t-_#OI\u00e9\r"), max_size=12)
+
+
+@given(rows=st.lists(LINE, max_size=8), name=st.sampled_from(["a.conll", "a.conllu", "a.csv"]), kind=KINDS)
+def test_whatever_is_in_a_file_an_error_names_it(rows: list[str], name: str, kind: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_text("\n".join(rows), newline="")
+        try:
+            examples = list(task(kind=kind, train=str(path)).read(path))
+            found = task(kind=kind, train=str(path)).fit(examples)
+        except BadData as error:
+            place = str(error)
+        else:
+            place = ""
+        if place:
+            assert place.startswith(str(path))
+            return
+        batch = found.collate(examples)
+        assert batch.items == int(batch.inputs.mask.sum()) == sum(map(len, examples))
+
+
+def test_standard_input_and_lists_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b\n\nc\n")))
+    lines = [one for one in task(format="conllu").read(Path("-")) if isinstance(one, Sentence)]
+    assert [one.words for one in lines] == [("a", "b"), (), ("c",)]
+    listed = [one for one in task(format="conllu").read(["a b", "c"]) if isinstance(one, Sentence)]
+    assert [one.words for one in listed] == [("a", "b"), ("c",)]
 
 
 def test_an_answer_as_text_and_as_data() -> None:

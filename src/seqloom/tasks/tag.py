@@ -65,7 +65,7 @@ class Learned(Part):
     """Labels, words, scales of the training data."""
 
     labels: Labels
-    pairs: tuple[tuple[str, str], ...]  # labels that follow each other; "" before the first and behind the last
+    pairs: tuple[tuple[str, str], ...]  # of spans: labels that follow each other; "" before the first, behind the last
     words: Vocabulary | None = None
     counts: tuple[int, ...] = ()  # of the words
     characters: Vocabulary | None = None
@@ -155,6 +155,8 @@ class Tag(Task):
         for example in examples:
             if example.labels is None:
                 raise BadData(example.place, "there are no labels, and training needs them")
+            if "" in example.labels:
+                raise BadData(example.place, "a label is empty")
             pairs.update(pairwise(("", *example.labels, "")))
             if isinstance(example, Sentence):
                 words.update(example.words)
@@ -165,7 +167,10 @@ class Tag(Task):
             raise BadData(self.train, "there is nothing to learn from")
         if words and scale.count:
             raise BadData(self.train, "found words and vectors; one of them is wanted")
-        common: dict[str, Any] = {"labels": labels, "pairs": tuple(sorted(pairs))}
+        common: dict[str, Any] = {
+            "labels": labels,
+            "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
+        }
         if not words:
             learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
         else:
@@ -224,8 +229,8 @@ class Tag(Task):
         flat = [word for sentence in sentences for word in sentence.words]
         if learned.endings is not None:
             found, known = torch.zeros_like(words), learned.endings.numbers
-            numbers = [next((n for one in endings(word) if (n := known.get(one))), 1) for word in flat]
-            found[mask] = torch.tensor(numbers, dtype=torch.long)
+            number = {word: next((n for one in endings(word) if (n := known.get(one))), 1) for word in set(flat)}
+            found[mask] = torch.tensor([number[word] for word in flat], dtype=torch.long)
             return Clues(words, found, mask)
         characters = torch.zeros(*words.shape, LONGEST if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
