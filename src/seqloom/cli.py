@@ -318,3 +318,15 @@ def bench_recurrent(
     from seqloom.bench import recurrent
 
     recurrent.main(quick=quick, as_json=as_json)
+
+
+@bench.command("training", epilog="Example: seqloom bench training --quick")
+def bench_training(
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Whole trainings, a language model and a tagger, against plain torch programs."""
+    from seqloom.bench import training
+
+    training.main(quick=quick, as_json=as_json)

@@ -80,4 +80,4 @@ def test_user_written_cell_is_fused() -> None:
 
 def test_description_names_case_ratio_and_limit() -> None:
     result = Result("LSTM", "ms", 2, 1.0, 3.0, "nn.LSTM", 3.0, None, 0.5, 1.0, 3.0)
-    assert recurrent.describe(result) == "LSTM, 2 threads, against nn.LSTM: 3.00 (1 against 3 ms, limit 0.5)"
+    assert describe(result) == "LSTM, 2 threads, against nn.LSTM: 3.00 (1 against 3 ms, limit 0.5)"

@@ -1,20 +1,18 @@
 """Recurrent layers beside torch.nn, a plain Python loop, and the bare matrix products."""
 
-import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from seqloom import cells, terminal
+from seqloom import cells
 from seqloom.bench import process
 from seqloom.bench.measure import Contestant, Result, Timing, compare_times, summarise, take_turns
+from seqloom.bench.show import show
 from seqloom.cells.cell import Cell, projection, recurrence
-from seqloom.info import collect
 from seqloom.kernels import gemm
 from seqloom.layers.recurrent import Recurrent
 
@@ -88,39 +86,7 @@ class PeepholeLoop(nn.Module):
 
 def main(*, quick: bool, as_json: bool) -> None:
     """Measure, and print a table or JSON."""
-    threads = torch.get_num_threads()
-    results = []
-    try:
-        for result in measure(quick=quick):
-            results.append(result)
-            if not as_json:
-                print(describe(result), flush=True)
-    finally:
-        torch.set_num_threads(threads)
-    if as_json:
-        print(json.dumps([asdict(result) for result in results], indent=1))
-        return
-    versions = ", ".join(f"{name} {version}" for name, version in collect().versions.items())
-    print(f"\nMedians of interleaved calls; ratio > 1: ours is better. {versions}")
-    named = [result for result in results if result.goal is not None]
-    rows = [(describe_case(result), f"{result.ratio:.2f}", f"{result.goal:.2f}", _verdict(result)) for result in named]
-    terminal.table(("case", "ratio", "goal", ""), rows)
-
-
-def describe_case(result: Result) -> str:
-    return f"{result.case}, {result.threads} thread{'s' * (result.threads > 1)}, against {result.peer_name}"
-
-
-def describe(result: Result) -> str:
-    limit = "" if result.limit is None else f", limit {result.limit:.4g}"
-    return (
-        f"{describe_case(result)}: {result.ratio:.2f} "
-        f"({result.ours:.4g} against {result.peer:.4g} {result.unit}{limit})"
-    )
-
-
-def _verdict(result: Result) -> str:
-    return "reached" if result.goal is not None and result.ratio >= result.goal else "missed"
+    show(measure(quick=quick), as_json=as_json)
 
 
 def measure(*, quick: bool) -> Iterator[Result]:
