@@ -18,9 +18,7 @@ class Sample(Part):
 
     temperature: float = Field(1.0, ge=0, description="Below 1 sharper, above 1 flatter; 0: always the most probable.")
     top_k: int = Field(0, ge=0, description="Only the k most probable symbols; 0: all.")
-    top_p: float = Field(
-        1.0, gt=0, le=1, description="Only the most probable symbols that together have this share."
-    )
+    top_p: float = Field(1.0, gt=0, le=1, description="Only the most probable symbols that together have this share.")
     min_p: float = Field(0.0, ge=0, le=1, description="Only symbols at least this share as probable as the best one.")
     seed: int = Field(1, ge=0, description="Of the random numbers.")
 
@@ -57,7 +55,7 @@ class Sample(Part):
         random: torch.Generator,
     ) -> Tensor:  # (B,)
         """One symbol of each row."""
-        if torch.isnan(scores).any() or torch.isinf(scores).all(dim=-1).any():
+        if not torch.isfinite(scores.amax(dim=-1)).all():
             raise ValueError("the distribution to draw from is empty or not a number")
         if self.temperature == 0:
             return scores.argmax(dim=-1)
@@ -65,6 +63,7 @@ class Sample(Part):
 
     def distribution(self, scores: Tensor) -> Tensor:  # (B, V) → (B, V), rows add up to one
         """What is drawn from: temperature first, then the cuts."""
+        scores = scores - scores.amax(dim=-1, keepdim=True)  # so that no temperature makes the best one infinite
         probabilities = torch.softmax(scores / self.temperature, dim=-1)
         ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
         keep = ordered >= self.min_p * ordered[:, :1]

@@ -1,0 +1,220 @@
+"""Batches: every example once, in an order that the seed and the epoch alone decide, from any batch on."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.data.batch import Batch, pad
+from seqloom.data.loading import Batches
+
+FORMS = st.fixed_dictionaries(
+    {
+        "rows": st.integers(1, 7),
+        "tokens": st.sampled_from([0, 6, 11, 40]),
+        "seed": st.integers(0, 3),
+        "shuffle": st.booleans(),
+        "pool": st.sampled_from([1, 3, 8, 1000]),
+        "workers": st.sampled_from([0, 0, 0, 2]),
+    }
+)
+
+
+class Example(NamedTuple):
+    number: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def make(lengths: Sequence[int]) -> list[Example]:
+    return [Example(number, length) for number, length in enumerate(lengths)]
+
+
+def collate(examples: Sequence[Example]) -> Batch:
+    """Inputs are 100 × the example's number + the step, the target its negative."""
+    assert examples
+    rows = [[100 * example.number + step for step in range(example.length)] for example in examples]
+    inputs = pad(rows, dtype=np.int64)
+    return Batch(inputs, -inputs.values, sum(map(len, rows)), examples=tuple(examples))
+
+
+def batches(lengths: Sequence[int], **form: Any) -> Batches:
+    examples = make(lengths)
+    return Batches(lambda: iter(examples), collate, **form)
+
+
+def numbers(loaded: Batches, epoch: int, skip: int = 0) -> list[list[list[int]]]:
+    """The examples of each part of each batch."""
+    return [[[example.number for example in part.examples] for part in parts] for parts in loaded.epoch(epoch, skip)]
+
+
+LENGTHS = st.lists(st.integers(0, 9), max_size=40)
+
+
+@given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2))
+def test_every_example_once(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
+    loaded = batches(lengths, **form)
+    found = numbers(loaded, epoch)
+    assert sorted(number for parts in found for part in parts for number in part) == list(range(len(lengths)))
+    if form["pool"] >= max(len(lengths), 1):
+        assert loaded.count(epoch) == len(found)
+    elif len(lengths) > form["pool"]:
+        assert loaded.count(epoch) is None
+    for parts in found:
+        for part in parts:
+            longest = max([lengths[number] for number in part] + [1])
+            assert len(part) == 1 or not form["tokens"] or longest * len(part) <= form["tokens"]
+            assert form["tokens"] or len(part) <= form["rows"]
+
+
+@given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2))
+def test_the_order_is_a_function_of_seed_and_epoch(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
+    first = batches(lengths, **form)
+    for earlier in range(epoch):
+        numbers(first, earlier)
+    found = numbers(first, epoch)
+    np.random.seed(0)  # noqa: NPY002  nobody else's random numbers matter
+    fresh = batches(lengths, **{**form, "workers": 2 - form["workers"]})
+    assert numbers(fresh, epoch) == found
+    if not form["shuffle"]:
+        assert [number for parts in found for part in parts for number in part] == list(range(len(lengths)))
+
+
+@given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2))
+def test_an_epoch_goes_on_from_any_batch(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
+    whole = numbers(batches(lengths, **form), epoch)
+    for skip in range(len(whole) + 2):
+        assert numbers(batches(lengths, **form), epoch, skip) == whole[skip:]
+
+
+@given(lengths=LENGTHS, form=FORMS, parts=st.integers(1, 5), ranks=st.integers(1, 3))
+def test_parts_and_ranks_share_a_batch(lengths: list[int], form: dict[str, Any], parts: int, ranks: int) -> None:
+    whole = numbers(batches(lengths, **form), 1)
+    shares = [
+        numbers(batches(lengths, **form, parts=parts * ranks, own=range(rank * parts, (rank + 1) * parts)), 1)
+        for rank in range(ranks)
+    ]
+    assert all(len(share) == len(whole) for share in shares)  # a rank without a row has a batch of no parts
+    for batch, own in zip(whole, zip(*shares, strict=True), strict=True):
+        found = [part for share in own for part in share]
+        assert len(found) == min(parts * ranks, len(batch[0]))
+        assert sorted(number for part in found for number in part) == sorted(batch[0])
+        assert max(map(len, found)) - min(map(len, found)) <= 1
+        for index, part in enumerate(found):
+            assert part == batch[0][index :: parts * ranks]
+
+
+def test_epochs_and_seeds_differ() -> None:
+    lengths = [1] * 30
+    loaded = batches(lengths, rows=4)
+    orders = [numbers(loaded, 0), numbers(loaded, 1), numbers(batches(lengths, rows=4, seed=2), 0)]
+    assert len({str(order) for order in orders}) == 3
+
+
+def test_batches_hold_examples_of_similar_length() -> None:
+    lengths = np.random.default_rng(0).integers(1, 100, size=4000).tolist()
+    padded = real = 0
+    for parts in batches(lengths, rows=32).epoch(0):
+        padded += parts[0].inputs.mask.numel()
+        real += parts[0].items
+    assert padded < 1.05 * real  # in a random order it would be twice as much
+
+
+def test_data_in_one_pool_are_read_once_and_larger_ones_at_each_epoch() -> None:
+    reads = []
+
+    def read() -> Iterator[Example]:
+        reads.append(1)
+        return iter(make([1] * 10))
+
+    for pool, expected in ((10, 1), (9, 3)):
+        reads.clear()
+        loaded = Batches(read, collate, rows=4, pool=pool)
+        for epoch in range(3):
+            list(loaded.epoch(epoch))
+        assert len(reads) == expected
+
+
+def test_a_pool_is_all_that_is_held_in_memory() -> None:
+    taken = 0
+
+    def read() -> Iterator[Example]:
+        nonlocal taken
+        for example in make([1] * 100):
+            taken += 1
+            yield example
+
+    next(Batches(read, collate, rows=5, pool=10).epoch(0))
+    assert taken <= 20  # one pool, and the next to know that it is not the last
+
+
+def test_an_error_in_a_worker_is_the_callers() -> None:
+    def fail(examples: Sequence[Example]) -> Batch:
+        raise KeyError(examples[0].number)
+
+    for workers in (0, 2):
+        with pytest.raises(KeyError):
+            list(Batches(lambda: iter(make([1, 1])), fail, workers=workers).epoch(0))
+
+
+# Tracks: all examples as one long sequence
+
+
+def stream(lengths: Sequence[int]) -> list[int]:
+    return [100 * number + step for number, length in enumerate(lengths) for step in range(length)]
+
+
+TRACKS = st.fixed_dictionaries({"rows": st.integers(1, 5), "steps": st.integers(1, 7)})
+SOME = st.lists(st.integers(0, 9), min_size=1, max_size=30).filter(lambda lengths: sum(lengths) > 0)
+
+
+@given(lengths=SOME, form=TRACKS, parts=st.integers(1, 3), workers=st.sampled_from([0, 2]))
+def test_joined_pieces_are_the_one_long_sequence(
+    lengths: list[int], form: dict[str, Any], parts: int, workers: int
+) -> None:
+    loaded = batches(lengths, **form, parts=parts, own=range(parts), workers=workers)
+    rows: list[list[int]] = [[] for _ in range(form["rows"])]
+    items = 0
+    for index, found in enumerate(loaded.epoch(3)):
+        for number, part in enumerate(found):
+            assert part.continues is (index > 0)
+            assert part.inputs.mask.shape[1] <= form["steps"]
+            assert part.items == int(part.inputs.mask.sum())
+            assert torch.equal(part.target, -part.inputs.values)
+            items += part.items
+            for row, (values, mask) in enumerate(zip(*part.inputs, strict=True)):
+                rows[row * parts + number] += values[mask].tolist()
+    assert [value for row in rows for value in row] == stream(lengths)
+    assert items == sum(lengths)
+    assert len({len(row) for row in rows if row}) <= 2  # all alike but for the last one that has something
+    assert loaded.count(0) == -(-len(rows[0]) // form["steps"])
+
+
+@given(lengths=SOME, form=TRACKS, pool=st.sampled_from([1, 4, 1000]))
+def test_tracks_go_on_from_any_piece(lengths: list[int], form: dict[str, Any], pool: int) -> None:
+    def seen(skip: int) -> list[Any]:
+        found = batches(lengths, **form, pool=pool).epoch(0, skip)
+        return [(part.inputs.values.tolist(), part.items, part.continues) for (part,) in found]
+
+    whole = seen(0)
+    for skip in range(len(whole) + 1):
+        assert seen(skip) == whole[skip:]
+
+
+@given(lengths=st.lists(st.integers(1, 9), min_size=5, max_size=30), form=TRACKS)
+def test_streamed_tracks_see_everything(lengths: list[int], form: dict[str, Any]) -> None:
+    loaded = batches(lengths, **form, pool=4)
+    found: list[int] = []
+    starts = 0
+    for (part,) in loaded.epoch(0):
+        starts += not part.continues
+        found += part.inputs.values[part.inputs.mask].tolist()
+    assert sorted(found) == sorted(stream(lengths))
+    assert starts == -(-len(lengths) // 4)  # each pool begins anew
+    assert loaded.count(0) is None
