@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field, field_validator, model_validator
 
 from seqloom.config import Part, Wrong, parse
+from seqloom.layers.build import names
 from seqloom.models.encoder import Front, Recurrence
 from seqloom.wording import problems, suggest
 
@@ -159,7 +160,11 @@ TRAIN = '[task]\ntrain = "train.tsv"\n'
         (TRAIN + "sizes = [1, 2, 3, 4]", ["3: task.sizes must be at most 3 values long, found [1, 2, 3, 4]"]),
         (TRAIN + "pair = [1]", ["3: task.pair is [1] (a list), wanted a list of 2 values"]),
         (TRAIN + "pair = [1, 2]", ["3: task.pair[1] is 2 (a whole number), wanted text"]),
-        (TRAIN + "pair = [7, 'a']", ["3: task.pair: 7 is taken, use another"]),
+        (TRAIN + "pair = [7, 'a']", ['3: task.pair is [7, "a"]: 7 is taken, use another']),
+        (
+            TRAIN + "[task.encoder]\ncell = 'lstmm'",
+            [f'4: task.encoder.cell is "lstmm": did you mean "lstm"? (allowed: {", ".join(names())})'],
+        ),
         (TRAIN + "either = 13", ["1: [task]: either must not be 13"]),
         (
             TRAIN + "either = 'atuo'",

@@ -232,7 +232,7 @@ def _word(
     if kind.startswith("union_tag"):
         return _untold(annotation, value, path)
     if kind in ("value_error", "assertion_error"):
-        where = f"[{dotted(path)}]" if isinstance(value, dict) else dotted(path)
+        where = f"[{dotted(path)}]" if isinstance(value, dict) else f"{dotted(path)} is {_short(value)}"
         return Problem(path, f"{where}: {' '.join(str(context['error']).split())}")
     if kind in _LIMITS:
         limits = {name: f"{limit:g}" if isinstance(limit, float) else limit for name, limit in context.items()}

@@ -91,8 +91,10 @@ def test_what_cannot_be_built_is_refused(front: Front, recurrence: Recurrence, m
 
 
 def test_a_cell_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(ValidationError, match="cell is 'lstn': did you mean 'lstm'"):
+    with pytest.raises(ValidationError, match=r'did you mean "lstm"\? \(allowed: coupled, elman, gru, .*lstm, '):
         Recurrence(cell="lstn")
+    with pytest.raises(ValidationError, match=r"there is no such cell \(allowed: coupled, "):
+        Recurrence(cell="a:b")
 
 
 class Double(nn.Module):

@@ -22,7 +22,7 @@ Unit = Literal["characters", "words", "subwords"]
 class Text(Part):
     """How text is cut into symbols."""
 
-    unit: Unit = Field("words", description="What a symbol is: one of characters, words (between blanks), subwords.")
+    unit: Unit = Field("words", description="What a symbol is; words stand between blanks.")
     lower: bool = Field(default=False, description="Whether capital letters are made small.")
     size: int = Field(0, ge=0, description="Largest number of symbols; 0: all, or 8000 subwords.")
     minimum: int = Field(

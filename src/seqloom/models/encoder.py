@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
 from seqloom.config import Part
-from seqloom.layers.build import find, recurrent
+from seqloom.layers.build import find, names, recurrent
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.dropout import Variational
 from seqloom.layers.layer import Layer
@@ -59,7 +59,11 @@ class Recurrence(Part):
     @field_validator("cell")
     @classmethod
     def check_cell(cls, cell: str) -> str:
-        find(cell)
+        known = names()
+        if cell not in known:
+            near = get_close_matches(cell.lower(), known, n=1, cutoff=0.5)
+            hint = f'did you mean "{near[0]}"?' if near else "there is no such cell"
+            raise ValueError(f"{hint} (allowed: {', '.join(known)})")
         return cell
 
 
