@@ -1,0 +1,136 @@
+"""Quality on real data: trains the configurations of benchmarks/, and draws docs/results.md from what they reached."""
+
+import argparse
+import json
+import os
+import shutil
+import tarfile
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from seqloom import terminal
+from seqloom.compare import describe, outcome
+from seqloom.info import collect
+from seqloom.model import Config, document, load
+from seqloom.workflow import train
+
+FOLDER = Path("benchmarks")
+PREPARED = FOLDER / "data"
+RESULTS = Path("docs/results.json")
+PAGE = Path("docs/results.md")
+
+
+def names() -> None:
+    """Names by country: a folder with a file for each language."""
+    with tarfile.open(shared("names_by_country/names.tar.gz")) as archive:
+        archive.extractall(PREPARED, filter="data")
+
+
+def music() -> None:
+    """Polyphonic music: MATLAB's cells as our .npz files."""
+    from scipy.io import loadmat
+
+    from seqloom.data.vectors import write_npz
+
+    found = loadmat(shared("poly_music/JSB_Chorales.mat"))
+    for split in ("train", "valid", "test"):
+        pieces = [piece.astype("float32") for piece in found[f"{split}data"][0]]
+        write_npz(PREPARED / f"jsb_{split}.npz", pieces, None)
+
+
+PREPARE: dict[str, Callable[[], None]] = {"names": names, "jsb": music}
+
+
+def shared(name: str) -> Path:
+    """A file of the data sets that SEQLOOM_DATA points to."""
+    if "SEQLOOM_DATA" not in os.environ:
+        raise SystemExit("SEQLOOM_DATA is not set: it names the folder of the data sets")
+    return Path(os.environ["SEQLOOM_DATA"], name)
+
+
+def measure(name: str, figure: dict[str, Any]) -> dict[str, Any]:
+    """Train one configuration and score it where the figure says."""
+    if name in PREPARE:
+        PREPARED.mkdir(parents=True, exist_ok=True)
+        PREPARE[name]()
+    path = FOLDER / f"{figure.get('config', name)}.toml"
+    config = Config.build(document(str(path), figure.get("overrides", [])))
+    output = Path("runs/results", name)
+    if output.exists():
+        shutil.rmtree(output)
+    started = time.monotonic()
+    with terminal.Watch() as watch:
+        run = train(config, output=output, listeners=[watch])
+    minutes = (time.monotonic() - started) / 60
+    found = load(run.path).evaluate(figure["file"]) if "file" in figure else outcome(run)
+    return {
+        "name": name,
+        "data": figure["data"],
+        "split": figure["split"],
+        "metric": figure["metric"],
+        "value": found[figure["metric"]],
+        "interval": found.get(f"{figure['metric']}_interval"),
+        "goal": figure.get("goal"),
+        "lower": figure.get("lower", False),
+        "compare": figure.get("compare", ""),
+        "command": f"scripts/results {name}",
+        "config": str(path),
+        "minutes": minutes,
+        "parameters": describe(run.path)["parameters"],
+        "versions": collect().versions,
+        "all": {key: value for key, value in found.items() if isinstance(value, float | int)},
+    }
+
+
+def draw(results: list[dict[str, Any]]) -> str:
+    """The page."""
+    text = [
+        "# Results on real data",
+        "",
+        "Drawn by `scripts/results` from `docs/results.json`. Each line is one training on two cores, with the",
+        "configuration in `benchmarks/` and the command beside it; `SEQLOOM_DATA` names the folder of the data sets.",
+        "Everything was chosen on the dev data. A dev figure is the best of a training's evaluations, by which its",
+        "model was chosen; a test figure was measured once, at the end.",
+        "",
+        "| data | split | metric | value | 95 % | goal | | for comparison | minutes | parameters | command |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in results:
+        low, high = row["interval"] or (None, None)
+        interval = "" if low is None else f"{low:.4g}–{high:.4g}"
+        goal = "" if row["goal"] is None else f"{'≤' if row['lower'] else '≥'} {row['goal']:g}"
+        cells = [row["data"], row["split"], row["metric"], f"{row['value']:.4g}", interval, goal, verdict(row)]
+        cells += [row["compare"], f"{row['minutes']:.1f}", f"{row['parameters']:,}", f"`{row['command']}`"]
+        text.append(f"| {' | '.join(cells)} |")
+    remarks = RESULTS.parent / "results_remarks.md"
+    return "\n".join(text) + "\n" + ("\n" + remarks.read_text() if remarks.exists() else "")
+
+
+def verdict(row: dict[str, Any]) -> str:
+    if row["goal"] is None:
+        return ""
+    reached = row["value"] <= row["goal"] if row["lower"] else row["value"] >= row["goal"]
+    return "reached" if reached else "missed"
+
+
+def main() -> None:
+    """Measure what is named, keep the rest, draw the page."""
+    figures: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "figures.toml").read_text())
+    parser = argparse.ArgumentParser(prog="scripts/results", description=__doc__)
+    parser.add_argument("name", nargs="*", choices=[*figures, []], help="what to train; nothing: draw the page only")
+    for name in parser.parse_args().name:
+        row = measure(name, figures[name])
+        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+        rows = {**{old["name"]: old for old in kept}, name: row}
+        ordered = [rows[key] for key in figures if key in rows]
+        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
+        print(f"{name}: {row['metric']} {row['value']:.5g} in {row['minutes']:.1f} minutes {verdict(row)}")
+    if RESULTS.exists():
+        PAGE.write_text(draw(json.loads(RESULTS.read_text())))
+
+
+if __name__ == "__main__":
+    main()
