@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqloom import config as configuration
 from seqloom import tasks
@@ -85,11 +86,10 @@ class Model:
 
     def answer(self, examples: Iterator[Any], *, batch: int = 64) -> Iterator[list[Any]]:
         """The answers to examples, some at a time, as they come."""
-        batches = Batches(lambda: examples, self.task.collate, rows=batch, shuffle=False, pool=batch)
-        with torch.no_grad():
-            for parts in batches.epoch(0):
-                for part in parts:
-                    yield self.task.predict(self.module, part).answers
+        while some := list(islice(examples, batch)):
+            with torch.no_grad():
+                found = self.task.predict(self.module, self.task.collate(some)).answers
+            yield found
 
     def stream(self, source: Path | str, *, batch: int = 64) -> Iterator[list[Any]]:
         """The answers to a file, some at a time, as it is read."""
@@ -114,39 +114,29 @@ class Model:
             raise TypeError(f"a model of the task {self.config.name} generates no text; wanted a language_model")
         encoding, module = self.task.encoding, cast(Any, self.module)
         end = encoding.vocabulary.index(END)
-        sample = sample or Sample()
+        *before, line = ([*encoding.encode(text)] for text in prompt.split("\n"))
+        *read, last = [end, *(symbol for text in before for symbol in (*text, end)), *line]
+
+        @torch.no_grad()
+        def follow(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+            return step(self.module, tokens, state)
+
         with torch.no_grad():
             state = module.start(None, 1)
-            *read, last = [end, *encoding.encode(prompt)]
             if read:
                 _, state = module(torch.tensor([read]), state)
-            symbols: list[int] = []
-            said = ""
-            walk = sample.stream(
-                lambda tokens, state: step(self.module, tokens, state),
-                state,
-                torch.tensor([last]),
-                length=length,
-                never=(0,),
-            )
-            for token in walk:
-                symbols.append(int(token))
-                pieces = "\n".join(encoding.decode(line) for line in _lines(symbols, end))
-                whole = pieces.rstrip("\ufffd")  # a character of several bytes may be on its way
-                blank = " " if encoding.unit == "words" and said and not said.endswith("\n") else ""
-                yield whole[len(said) :] if whole.startswith(said) else blank + whole
-                said = whole
-
-
-def _lines(symbols: list[int], end: int) -> Iterator[list[int]]:
-    line: list[int] = []
-    for symbol in symbols:
-        if symbol == end:
-            yield line
-            line = []
-        else:
+        said = encoding.decode(line)
+        walk = (sample or Sample()).stream(follow, state, torch.tensor([last]), length=length, never=(0,))
+        for symbol in map(int, walk):
+            if symbol == end:
+                yield encoding.decode(line)[len(said) :] + "\n"
+                line, said = [], ""
+                continue
             line.append(symbol)
-    yield line
+            text = encoding.decode(line).rstrip("\ufffd")  # a character of several bytes may be on its way
+            yield text[len(said) :]
+            said += text[len(said) :]
+        yield encoding.decode(line)[len(said) :]
 
 
 def load(path: str | Path, *, layer: GivenLayer | None = None, checkpoint: str = "best") -> Model:
@@ -259,20 +249,23 @@ def assess(
                 state = predictions.state
                 found += predictions.answers
             answers.append(found)
-    return task.score(_merged(answers, team), ordered)
+    merged = _merged(answers, team)
+    scores: dict[str, Any] = team.share(lambda: task.score(merged, ordered))
+    return scores
 
 
 def _merged(answers: list[list[Any]], team: Team) -> list[Any]:
     """The answers of all processes in the order of the examples: of each batch, rank r had every size-th from r on."""
     if team.size == 1:
         return [answer for found in answers for answer in found]
-    kind = next((type(answer) for found in answers for answer in found), None)
-    gathered = [
-        json.loads(data) for data in team.gather(json.dumps([[asdict(a) for a in f] for f in answers]).encode())
-    ]
+    data = team.gather(json.dumps([[asdict(answer) for answer in found] for found in answers]).encode())
+    if not team.leads:
+        return []
+    kind = type(answers[0][0])  # there are examples, and the first process has the first one
+    gathered = [json.loads(part) for part in data]
     merged = []
     for rows in zip(*gathered, strict=True):
         for index in range(sum(map(len, rows))):
             fields = rows[index % team.size][index // team.size]
-            merged.append(kind(**fields) if kind else fields)
+            merged.append(kind(**fields))
     return merged

@@ -1,10 +1,11 @@
 """Several processes that train one model: started by torchrun, each with its share of every batch."""
 
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed
@@ -52,7 +53,14 @@ class Team(NamedTuple):
         all_data = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
         if longest:
             distributed.all_gather(all_data, mine)
-        return [bytes(part[: int(length)].tolist()) for part, length in zip(all_data, lengths, strict=True)]
+        return [part[: int(length)].numpy().tobytes() for part, length in zip(all_data, lengths, strict=True)]
+
+    def share(self, make: Callable[[], Any]) -> Any:
+        """What the first process makes, handed on as JSON."""
+        if self.size == 1:
+            return make()
+        made = json.dumps(make()) if self.leads else ""
+        return json.loads(self.gather(made.encode())[0])
 
     def agree(self, *, stop: bool) -> bool:
         """Whether any process wants to stop."""
