@@ -128,9 +128,10 @@ def _go(
         if hasattr(module, "count"):
             _count(run, config, module, sources, dev)
             return
-        if start is not None and team.leads:
-            run.rewind(start.facts["rows"])
-        keeper = Keeper(run, config, team, rows=start.facts["rows"] if start else 0, seconds=_spent(start))
+        rows = start.facts["rows"] if start else 0
+        if team.leads:
+            run.rewind(rows)
+        keeper = Keeper(run, config, team, rows=rows, seconds=_spent(start))
         progress = iterate(
             module,
             _batches(config, sources.train, team),
@@ -249,6 +250,7 @@ def _evaluation(
 
 def _count(run: Run, config: Config, module: Any, sources: Data, dev: Sequence[Any]) -> None:
     """Train a model of counts: one pass, no gradients."""
+    run.rewind(0)
     module.count(sources.train())
     metrics = assess(config, module, dev) if dev else {}
     if dev:

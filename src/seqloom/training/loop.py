@@ -25,7 +25,7 @@ PATIENCE = 10
 class Train(Part):
     """How a model is trained."""
 
-    epochs: int = Field(20, ge=0, description="Times that the training data are seen.")
+    epochs: int = Field(20, ge=1, description="Times that the training data are seen.")
     updates: int = Field(0, ge=0, description="End after so many updates; 0: as many as the epochs have.")
     minutes: float = Field(0.0, ge=0, description="End after so many minutes; 0: no limit.")
     batch: int = Field(32, ge=1, description="Sequences that one update sees.")
@@ -187,6 +187,10 @@ class Training:
         """One step of the optimiser with the gradient of all parts, or none if that is not finite."""
         settings, rate = self.settings, self.rate()
         summed, items, carried = self._differentiate(parts)
+        if self.team.size > 1:  # a process without a part of this batch adds nothing, but it has to add
+            for parameter in self.model.parameters():
+                if parameter.requires_grad and parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         self.team.add(gradients)
         norm = optimizers.norm(gradients) / max(items, 1)
@@ -235,7 +239,8 @@ class Training:
             found = self.evaluate(self.model.eval())
             if self.past.weights:
                 self.model.load_state_dict(self.past.weights[-1])
-        position = self.position._replace(scores=(*self.position.scores, found.score), pending=False)
+        score = -math.inf if math.isnan(found.score) else found.score  # nothing is better than what is no number
+        position = self.position._replace(scores=(*self.position.scores, score), pending=False)
         ending = position.ending
         if self.settings.patience and position.waited() >= self.settings.patience:
             ending = ending or f"no better score in {self.settings.patience} evaluations"
