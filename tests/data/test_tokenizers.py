@@ -112,6 +112,13 @@ def test_the_word_for_unknown_words_is_unknown() -> None:
     assert Text().fit(["a <unk> b <unk>"]).encode("<unk> a") == [1, 2]
 
 
+@pytest.mark.parametrize("specials", [(), (END,), (START, END)])
+def test_a_word_that_is_spelt_like_a_special_is_unknown(specials: tuple[str, ...]) -> None:
+    encoding = Text().fit(["a </s> <pad> <s> <s> </s> <pad>"], specials=specials)
+    assert encoding.vocabulary.symbols == ("<pad>", "<unk>", *specials, "a")
+    assert encoding.encode("<pad> a </s> <s> <unk>") == [1, 2 + len(specials), 1, 1, 1]
+
+
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
 def test_no_text_at_all(unit: Any) -> None:
     for algorithm in ("bpe", "unigram"):

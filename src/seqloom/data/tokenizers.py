@@ -10,12 +10,13 @@ from pydantic import Field
 
 from seqloom.config import Part
 from seqloom.data.unigram import learn
-from seqloom.data.vocabulary import PAD, UNKNOWN, Vocabulary, ranked
+from seqloom.data.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, ranked
 
 # The library's threads do not survive a fork, and give sums of another order each time.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 SUBWORDS = 8000  # the size where none is asked for
+RESERVED = (PAD, START, END)  # a word of the text that is spelt so is unknown
 Unit = Literal["characters", "words", "subwords"]
 
 
@@ -44,6 +45,8 @@ class Text(Part):
             counts: Counter[str] = Counter()
             for text in texts:
                 counts.update(text.split() if self.unit == "words" else text)
+            for name in RESERVED:
+                counts.pop(name, None)
             vocabulary = ranked(counts, size=self.size, minimum=self.minimum, specials=specials)
             learnt = ""
         return Encoding(
@@ -94,6 +97,11 @@ class Encoding(Part):
         return Tokenizer.from_str(self.tokenizer)
 
     @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Of what may stand in a text."""
+        return {symbol: number for symbol, number in self.vocabulary.numbers.items() if symbol not in RESERVED}
+
+    @cached_property
     def ours(self) -> list[int]:
         """Our number for each number of the library."""
         return self.vocabulary.encode(map(self.library.id_to_token, range(self.library.get_vocab_size())))
@@ -115,7 +123,8 @@ class Encoding(Part):
         if self.unit == "subwords":
             ours = self.ours
             return [ours[number] for number in self.library.encode(text.lower() if self.lower else text).ids]
-        return self.vocabulary.encode(self.tokens(text))
+        find = self.numbers.get
+        return [find(symbol, 1) for symbol in self.tokens(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text without padding and specials; an unknown character is the replacement character."""
