@@ -108,7 +108,7 @@ class Progress:
     logged: bool  # an entry of the log ends here
     pending: bool  # an evaluation comes next
     evaluation: Evaluation | None
-    best: bool  # the evaluation is the best so far
+    best: bool  # no evaluation before was better
     finished: str  # why the training ends here; empty: it goes on
     snapshot: Callable[[], Snapshot]  # all that is needed to go on from here; for now only
     weights: Callable[[], dict[str, Tensor]]  # of the model as it is evaluated; for now only
@@ -267,7 +267,7 @@ class Training:
             logged=logged,
             pending=entry.pending,
             evaluation=evaluation,
-            best=evaluation is not None and entry.waited() == 0,
+            best=evaluation is not None and entry.scores[-1] == max(entry.scores),
             finished=entry.finished,
             snapshot=self.snapshot,
             weights=self.weights,
