@@ -23,7 +23,7 @@ from seqloom.tasks.tag import Learned, Tag, Tagged
 SMALL = {
     "words": {"size": 6},
     "characters": {"size": 4, "hidden": 5},
-    "encoder": {"hidden": 7, "bidirectional": True},
+    "encoder": {"hidden": 7, "dropout": 0.0},
     "input_dropout": 0.0,
 }
 
@@ -311,7 +311,7 @@ def test_frames(tmp_path: Path) -> None:
 
 
 def test_one_direction_can_be_run_in_pieces() -> None:
-    found = fitted(encoder={"hidden": 4}, front={"layers": 1, "window": 3, "size": 4})
+    found = fitted(encoder={"hidden": 4, "bidirectional": False}, front={"layers": 1, "window": 3, "size": 4})
     model: Any = found.model().double().eval()
     batch = found.collate([SPANS[0]])
     whole = found.loss(model, batch)

@@ -61,6 +61,13 @@ class _Wanted(Container[str]):
         return self.others >= 0
 
 
+class BothWays(Recurrence):
+    """Recurrent layers, as a rule from both ends: a label may depend on what follows."""
+
+    bidirectional: bool = Field(default=True, description="Read in both directions.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Between layers and on the output.")
+
+
 class Learned(Part):
     """Labels, words, scales of the training data."""
 
@@ -108,9 +115,7 @@ class Tag(Task):
     characters: Characters = Field(default_factory=Characters, description="Recurrence over each word's characters.")
     input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads.")
     front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
-    encoder: Recurrence = Field(
-        default_factory=lambda: Recurrence(bidirectional=True, dropout=0.3), description="The recurrence."
-    )
+    encoder: BothWays = Field(default_factory=BothWays, description="The recurrence.")
     output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
     constrain: Literal["never", "prediction", "always"] = Field(
         "prediction", description="crf: when spans (B-x, I-x) have to be well formed; always: in training, too."
