@@ -16,18 +16,41 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 MAY_IMPORT: dict[str, set[str]] = {
+    "toml_places": set(),
+    "wording": {"toml_places"},
+    "config": {"toml_places", "wording"},
     "state": set(),
     "kernels": set(),
+    "metrics": set(),
     "terminal": set(),
+    "interrupt": set(),
+    "checkpoint": set(),
+    "run": {"checkpoint"},
     "cells": {"state"},
     "layers": {"cells", "kernels", "state"},
+    "data": {"config", "state"},
+    "training": {"config", "state", "data", "checkpoint"},
+    "models": {"config", "state", "data", "cells", "layers"},
+    "decoding": {"config", "state"},
+    "tasks": {"config", "data", "metrics", "layers", "models"},
     "insight": {"layers"},
+    "model": {"config", "checkpoint", "run", "data", "training", "models", "decoding", "tasks"},
+    "workflow": {"checkpoint", "run", "interrupt", "data", "training", "models", "insight", "model", "seqloom"},
+    "compare": {"config", "run", "layers", "model", "workflow"},
+    "check": {"config", "terminal", "data", "training", "tasks", "model", "workflow"},
     "lab": {"layers", "cells"},
+    "demo": {"terminal", "run", "data", "lab", "insight", "model", "workflow", "compare", "tasks", "metrics"},
     "info": {"layers", "kernels", "seqloom"},
-    "bench": {"layers", "cells", "kernels", "info", "terminal", "seqloom"},
-    "cli": {"bench", "info", "lab", "terminal", "seqloom"},
+    "bench": {
+        *("terminal", "data", "cells", "layers", "kernels", "models", "training", "tasks"),
+        *("model", "workflow", "compare", "info", "seqloom"),
+    },
+    "cli": {
+        *("config", "terminal", "interrupt", "run", "decoding", "tasks", "training"),
+        *("model", "workflow", "compare", "check", "demo", "info", "bench", "seqloom"),
+    },
     "__main__": {"cli"},
-    "__init__": {"layers", "cells"},
+    "__init__": {"layers", "cells", "model", "workflow"},
 }
 """Lowest first; ``seqloom`` is the package itself, that is, its version."""
 

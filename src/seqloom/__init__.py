@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from seqloom.layers.exchange import from_torch, to_torch
     from seqloom.layers.recurrent import Recurrent
     from seqloom.layers.stack import Stack
+    from seqloom.model import load
+    from seqloom.workflow import train
 
 __version__ = "0.1.0"
 
@@ -22,8 +24,10 @@ __all__ = [
     "__version__",
     "cells",
     "from_torch",
+    "load",
     "recurrent",
     "to_torch",
+    "train",
 ]
 
 _HOMES = {
@@ -32,8 +36,10 @@ _HOMES = {
     "Stack": "seqloom.layers.stack",
     "Variational": "seqloom.layers.dropout",
     "from_torch": "seqloom.layers.exchange",
+    "load": "seqloom.model",
     "recurrent": "seqloom.layers.build",
     "to_torch": "seqloom.layers.exchange",
+    "train": "seqloom.workflow",
 }
 
 

@@ -20,7 +20,7 @@ from seqloom.data.formats import resolve
 from seqloom.data.loading import Batches
 from seqloom.data.split import Read, hold_out
 from seqloom.interrupt import Interrupted, interruptible
-from seqloom.model import Config, assess, opened
+from seqloom.model import Config, assess, document, opened
 from seqloom.models.encoder import GivenLayer
 from seqloom.run import Run
 from seqloom.training.distributed import Team, join
@@ -59,13 +59,16 @@ def data(config: Config) -> Data:
 
 
 def train(
-    config: Config,
+    config: Config | str | Path,  # or the name of a TOML file
+    overrides: Sequence[str] = (),  # of a file: section.key=value
     *,
     output: Path | None = None,  # folder of the run; None: runs/<task>, or runs/<task>-2 and so on
     layer: GivenLayer | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Run:
     """Train a model in a new run."""
+    if not isinstance(config, Config):
+        config = Config.build(document(str(config), overrides))
     with join() as team, _threads(config):
         config = config.with_layer(layer)
         sources = data(config)
