@@ -47,6 +47,12 @@ def test_the_best_may_be_the_lowest(tmp_path: Path) -> None:
     assert "best: 0.5 at update 10" in drawn(figure.axes[1])
 
 
+def test_of_equal_scores_the_last_is_the_best(tmp_path: Path) -> None:
+    rows = [*ROWS, {"update": 40, "epoch": 4.0, "dev": {"accuracy": 0.8}}]
+    figure = draw_curves(rows, tmp_path / "x.png")
+    assert drawn(figure.axes[1])["best: 0.8 at update 40"] == ([40], [0.8])
+
+
 def test_a_metric_called_loss_shares_the_panel(tmp_path: Path) -> None:
     figure = draw_curves(ROWS, tmp_path / "x.png", metric="loss", higher_is_better=False)
     (axes,) = figure.axes

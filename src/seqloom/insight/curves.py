@@ -49,7 +49,7 @@ def draw_curves(
         else:
             _line(axes, points, BLUE, label="dev")
         if panel == metric and points:
-            update, best = (max if higher_is_better else min)(points, key=lambda point: point[1])
+            update, best = (max if higher_is_better else min)(points[::-1], key=lambda point: point[1])
             label = f"best: {best:.4g} at update {update:,}"
             axes.plot([update], [best], "o", color=RED, markersize=8, zorder=4, clip_on=False, label=label)
         axes.set_title(panel.replace("_", " "), loc="left", fontweight="bold", color=BLACK)
