@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seqloom.data.formats import BadData, Place
-from seqloom.data.series import Range, Series, ending, pieces, sequences, split_range, table, windows
+from seqloom.data.series import Range, Series, changes, ending, pieces, sequences, split_range, table, windows
 from seqloom.data.vectors import write_npz
 
 
@@ -174,6 +174,12 @@ def test_the_end_is_read_and_nothing_known_after_it() -> None:
     assert ending(counting(3), 4).read[:, 0].tolist() == [0, 1, 2]
     assert len(ending(counting(9), 0)) == 9
     assert not ending(counting(9), 4).known
+
+
+def test_changes_do_not_cross_the_border_of_two_parts() -> None:
+    parts = [np.array([[1.0], [3.0], [6.0]]), np.array([[100.0], [110.0]])]
+    assert changes(parts, 1).tolist() == [[2], [3], [10]]
+    assert changes(parts, 2).tolist() == [[5]]
 
 
 def test_arrays_are_series() -> None:

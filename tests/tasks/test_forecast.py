@@ -155,6 +155,28 @@ def test_the_loss_is_the_error_in_units_of_the_usual_change(tmp_path: Path, outp
     assert loss.total.item() == pytest.approx(wanted.mean(axis=1).sum(), rel=1e-5)
 
 
+def test_values_and_changes_are_read_scaled(tmp_path: Path) -> None:
+    values = wave(20)
+    path = write(tmp_path, values)
+    fitted = task().fit(task().read(path))
+    first, second = fitted.collate(list(fitted.read(path))[:2]).inputs.values
+    scaled = (values - values.mean(axis=0)) / values.std(axis=0)
+    changes = np.diff(scaled, axis=0)
+    changes /= np.sqrt((changes**2).mean(axis=0))
+    np.testing.assert_allclose(second[:, 0], scaled[1:5], rtol=1e-5)
+    np.testing.assert_allclose(second[:, 1], changes[:4], rtol=1e-5)
+    np.testing.assert_allclose(first[1:, 1], changes[:3], rtol=1e-5)
+    assert first[0, 1].tolist() == [0, 0]  # before the first row there is nothing
+
+
+@pytest.mark.parametrize(("inputs", "seen"), [("values", True), ("changes", False), ("both", True)])
+def test_who_reads_changes_alone_sees_no_level(inputs: str, seen: bool) -> None:
+    fitted = task(inputs=inputs).fit(task().read([wave(30)]))
+    model = shaken(fitted.model())
+    low, high = (answers(fitted, model, list(fitted.read([wave(30) + level])))[3].values for level in (0, 3))
+    assert np.allclose(np.array(high) - 3, low, atol=1e-4) != seen
+
+
 def test_answers_are_in_the_units_of_the_data(tmp_path: Path) -> None:
     values = wave(20)
     examples = list(task().read(write(tmp_path, values)))
@@ -198,7 +220,16 @@ def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
     assert fitted.metric in scores
 
 
-@pytest.mark.parametrize("fields", [{}, {"separate": True}, {"relative": False}, {"front": {"layers": 1, "window": 3}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"separate": True},
+        {"separate": True, "inputs": "changes"},
+        {"inputs": "values", "relative": False},
+        {"front": {"layers": 1, "window": 3}},
+    ],
+)
 def test_rows_of_a_batch_and_padding_are_invisible(fields: dict[str, Any]) -> None:
     series = [wave(length, seed=length) for length in (9, 5, 14)]
     synced = task(output="synced", history=0, **fields)

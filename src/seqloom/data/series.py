@@ -132,6 +132,11 @@ def ending(series: Series, history: int) -> Window:
     return Window(series, max(series.stop - history, 0) if history else 0, series.stop, known=False)
 
 
+def changes(parts: Sequence[Numbers], steps: int) -> Numbers:  # each (T, D) → (N, D)
+    """The changes over so many steps within each part."""
+    return np.concatenate([part[steps:] - part[:-steps] for part in parts])
+
+
 def _too_short(series: Series, horizon: int) -> BadData:
     return BadData(
         series.place,

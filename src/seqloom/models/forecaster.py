@@ -31,6 +31,7 @@ class Forecaster(nn.Module):
         synced: bool = False,
         separate: bool = False,
         reach: Tensor | None = None,  # (horizon, targets)
+        first: int = 0,  # of the features that the encoder reads
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -38,6 +39,7 @@ class Forecaster(nn.Module):
         self.last = None if synced else Last(encoder.size)
         self.horizon = horizon
         self.separate = separate
+        self.first = first
         self.register_buffer("targets", torch.tensor(targets), persistent=False)
         self.register_buffer("reach", reach, persistent=False)
         if reach is not None:
@@ -52,7 +54,7 @@ class Forecaster(nn.Module):
         if self.separate:
             forecast, state = self._each(inputs, state)
         else:
-            memory = self.encoder(inputs.values.flatten(2), inputs.mask, state)
+            memory = self.encoder(inputs.values[:, :, self.first :].flatten(2), inputs.mask, state)
             forecast, state = self.head(self._steps(memory)).unflatten(-1, (self.horizon, -1)), memory.state
         if self.reach is not None:
             values = inputs.values[:, :, 0].index_select(-1, self.targets)
@@ -62,7 +64,7 @@ class Forecaster(nn.Module):
     def _each(self, inputs: Padded, state: Any) -> tuple[Tensor, Any]:
         """The targets as rows of the batch."""
         rows = (len(inputs.values), len(self.targets))
-        values = inputs.values.index_select(-1, self.targets).permute(0, 3, 1, 2).flatten(0, 1)
+        values = inputs.values[:, :, self.first :].index_select(-1, self.targets).permute(0, 3, 1, 2).flatten(0, 1)
         if state is not None:
             state = apply(lambda part: part.flatten(0, 1), state)
         memory = self.encoder(values, inputs.mask.repeat_interleave(rows[1], dim=0), state)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqloom.config import Part
 from seqloom.data.batch import Batch, pad
 from seqloom.data.formats import BadData, Source
-from seqloom.data.series import Numbers, Series, Window, ending, pieces, sequences, split_range, table, windows
+from seqloom.data.series import Numbers, Series, Window, changes, ending, pieces, sequences, split_range, table, windows
 from seqloom.metrics import numbers
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.forecaster import Forecaster
@@ -82,8 +82,9 @@ class Forecast(Task):
     separator: str = Field(",", min_length=1, max_length=1, description="Between the columns of a CSV file.")
     fill: bool = Field(default=False, description="Missing values are as the ones before; otherwise they are errors.")
     season: int = Field(0, ge=0, description="Steps after which the series repeats itself, for the baseline; 0: none.")
+    inputs: Literal["values", "changes", "both"] = Field("both", description="What of numbers is read.")
     relative: bool = Field(
-        default=True, description="Read and forecast changes too: the start is the last-value baseline."
+        default=True, description="Forecast the change from the last value: training starts as good as that baseline."
     )
     separate: bool = Field(
         default=False, description="Each column is forecast from itself alone, all by one model; otherwise from all."
@@ -155,9 +156,9 @@ class Forecast(Task):
         joined = np.concatenate(parts)
         means, deviations = joined.mean(axis=0), joined.std(axis=0)
         deviations[deviations == 0] = 1
-        reach = np.sqrt([(_changes(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
-        moves = np.sqrt((_changes(parts, 1) ** 2).mean(axis=0)) / deviations
-        season = _changes(parts, self.season or 1)[:, targets]
+        reach = np.sqrt([(changes(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
+        moves = np.sqrt((changes(parts, 1) ** 2).mean(axis=0)) / deviations
+        season = changes(parts, self.season or 1)[:, targets]
         return self.model_copy(
             update={
                 "learned": Learned(
@@ -211,18 +212,19 @@ class Forecast(Task):
         return values
 
     def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
-        """The scaled columns, and with ``relative`` their changes from row to row."""
-        if self.kind == "binary" or not self.relative:
+        """The scaled columns, and their changes from row to row."""
+        if self.kind == "binary" or self.inputs == "values":
             return self._scale(window.read)[:, None]
         before = max(window.begin - 1, 0)
         levels = self._scale(window.series.values[before : window.end])
-        changes = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self._fitted.moves)
-        return np.stack([levels, changes], axis=1)[window.begin - before :]
+        moves = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self._fitted.moves)
+        return np.stack([levels, moves], axis=1)[window.begin - before :]
 
     def model(self) -> nn.Module:
         learned = self._fitted
         relative = self.kind == "numbers" and self.relative
-        size = (2 if relative else 1) * (1 if self.separate else len(learned.columns))
+        features = 2 if self.kind == "numbers" and self.inputs == "both" else 1
+        size = features * (1 if self.separate else len(learned.columns))
         layer = stack(self.front, self.encoder, size, causal=True)
         encoder = Encoder(nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational)
         targets = self._targets(learned.columns)
@@ -233,6 +235,7 @@ class Forecast(Task):
             synced=self.output == "synced",
             separate=self.separate,
             reach=torch.tensor(learned.reach) if relative else None,
+            first=1 if self.kind == "numbers" and self.inputs == "changes" else 0,
         )
         if self.kind == "binary" and not self.separate:
             # To begin with how often each key is on saves the first hundred updates or so.
@@ -340,8 +343,3 @@ class Forecast(Task):
             for step in range(self.horizon)
         }
         return scores | {"windows": len(truth), "per_step": per_step}
-
-
-def _changes(parts: Sequence[Numbers], steps: int) -> Numbers:
-    """The changes over so many steps within each part."""
-    return np.concatenate([part[steps:] - part[:-steps] for part in parts])
