@@ -1,25 +1,25 @@
 """Tasks: the file's name is the name in the configuration."""
 
-from difflib import get_close_matches
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING
+import difflib
+import importlib
+import pkgutil
+import typing
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from seqloom.tasks.task import Task
 
 
 def names() -> list[str]:
     """All tasks."""
-    return sorted(entry.name for entry in iter_modules(__path__) if entry.name != "task")
+    return sorted(entry.name for entry in pkgutil.iter_modules(__path__) if entry.name != "task")
 
 
 def find(name: object) -> "type[Task]":
     """The task of that name, or an error with the nearest name and all of them."""
     if name not in names():
-        near = get_close_matches(str(name), names(), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(name), names(), n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"task.name is {name!r}: {hint}Wanted one of {', '.join(names())}")
-    module = import_module(f"{__name__}.{name}")
+    module = importlib.import_module(f"{__name__}.{name}")
     found: type[Task] = getattr(module, str(name).title().replace("_", ""))
     return found
