@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("model", "workflow", "compare", "info", "seqloom"),
     },
     "cli": {
-        *("config", "terminal", "interrupt", "run", "decoding", "tasks", "training"),
+        *("config", "terminal", "interrupt", "run", "data", "decoding", "tasks", "training"),
         *("model", "workflow", "compare", "check", "demo", "info", "bench", "seqloom"),
     },
     "__main__": {"cli"},

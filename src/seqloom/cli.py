@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from seqloom import __version__
+from seqloom.bench.commands import bench
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,7 +19,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-bench = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench", help="Measure ours side by side with others.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -262,6 +262,23 @@ def demo(
             print_json(found)
 
 
+@app.command(epilog="Example: seqloom data python_tags python_tags")
+def data(
+    name: Annotated[str, typer.Argument(help="Such as python_tags; without it all are listed.")] = "",
+    folder: Annotated[Path | None, typer.Argument(help="Where to write them; ./NAME if none is given.")] = None,
+) -> None:
+    """Write data that come with Seqloom: train, dev and test files to try things with."""
+    from seqloom.data import builtin
+
+    with errors():
+        if not name:
+            for known, build in builtin.BUILDERS.items():
+                print(f"{known:16}{(build.__doc__ or '').splitlines()[0]}")
+            return
+        for path in builtin.build(name, folder or Path(name)):
+            print(path)
+
+
 @app.command(epilog="Example: seqloom info runs/tag")
 def info(
     run: Annotated[Path | None, typer.Argument(help="A run; without it, the machine.")] = None,
@@ -306,27 +323,3 @@ def export(run: RunFolder, file: Annotated[Path, typer.Argument(help="An .arpa f
 
     with errors():
         load(run).export(file)
-
-
-@bench.command("recurrent", epilog="Example: seqloom bench recurrent --quick")
-def bench_recurrent(
-    *,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer shapes and repetitions.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Recurrent layers against torch.nn and a plain loop."""
-    from seqloom.bench import recurrent
-
-    recurrent.main(quick=quick, as_json=as_json)
-
-
-@bench.command("training", epilog="Example: seqloom bench training --quick")
-def bench_training(
-    *,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Whole trainings, a language model and a tagger, against plain torch programs."""
-    from seqloom.bench import training
-
-    training.main(quick=quick, as_json=as_json)

@@ -1,0 +1,34 @@
+"""The benchmarks as commands."""
+
+from typing import Annotated
+
+import typer
+
+bench = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer shapes and repetitions.")]
+
+
+@bench.command("recurrent", epilog="Example: seqloom bench recurrent --quick")
+def bench_recurrent(
+    *,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Recurrent layers against torch.nn and a plain loop."""
+    from seqloom.bench import recurrent
+
+    recurrent.main(quick=quick, as_json=as_json)
+
+
+@bench.command("training", epilog="Example: seqloom bench training --quick")
+def bench_training(
+    *,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Whole trainings, a language model and a tagger, against plain torch programs."""
+    from seqloom.bench import training
+
+    training.main(quick=quick, as_json=as_json)
