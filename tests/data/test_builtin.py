@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqloom.data.builtin import BUILDERS, adding, copy, digits, parentheses, prose, python_tags, sunspots
+from seqloom.data.builtin import BUILDERS, adding, build, copy, digits, parentheses, prose, python_tags, sunspots
 from seqloom.data.formats import Block, conll, delimited, labelled, lines
 from seqloom.data.series import table
 from seqloom.data.vectors import ts
@@ -131,3 +131,12 @@ def test_parentheses_are_balanced_or_not(tmp_path: Path) -> None:
 
 def test_other_seeds_other_data(tmp_path: Path) -> None:
     assert copy(tmp_path / "a", seed=2).train.read_bytes() != copy(tmp_path / "b", seed=3).train.read_bytes()
+
+
+def test_a_data_set_by_its_name_goes_into_an_empty_folder(tmp_path: Path) -> None:
+    files = build("copy", tmp_path / "new")
+    assert [path.read_bytes() for path in files] == [path.read_bytes() for path in copy(tmp_path / "other")]
+    with pytest.raises(ValueError, match="new: is there already and not empty"):
+        build("copy", tmp_path / "new")
+    with pytest.raises(ValueError, match="there is no data set 'digit': did you mean 'digits'"):
+        build("digit", tmp_path / "third")

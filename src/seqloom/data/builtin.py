@@ -9,6 +9,7 @@ import re
 import tokenize
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -181,8 +182,10 @@ def role(words: Sequence[str], index: int, *, enclosing: str, assigned: bool) ->
 
 def digits(folder: Path) -> Files:
     """Vectors for classification: scikit-learn's 8 × 8 images of digits, read row by row; the last are held out."""
-    from sklearn.datasets import load_digits
-
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("the digits are those of scikit-learn: pip install 'seqloom[digits]'") from None
     images, classes = load_digits(return_X_y=True)  # (N, 64), (N,)
     lines = [series_line(image.reshape(8, 8), str(name)) for image, name in zip(images, classes, strict=True)]
     head = series_head("digits", dimensions=8, length=8, names=[str(name) for name in range(10)])
@@ -311,3 +314,13 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
     build.__name__: build for build in (prose, python_tags, digits, sunspots, copy, adding, parentheses)
 }
 """Every data set by its name."""
+
+
+def build(name: str, folder: Path) -> Files:
+    """Write the data set of that name; existing files are not touched."""
+    if name not in BUILDERS:
+        near = "".join(f"did you mean {found!r}? " for found in get_close_matches(name, BUILDERS, n=1))
+        raise ValueError(f"there is no data set {name!r}: {near}Wanted one of {', '.join(BUILDERS)}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder}: is there already and not empty; choose another folder")
+    return BUILDERS[name](folder)
