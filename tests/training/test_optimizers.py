@@ -1,0 +1,64 @@
+"""Updates against the equations, written out."""
+
+import math
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqloom.training.optimizers import Name, build, norm
+
+RATE, DECAY, MOMENTUM = 0.1, 0.3, 0.9
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+
+
+def by_hand(name: str, weights: Tensor, gradients: list[Tensor], *, decay: float) -> Tensor:
+    """Kingma & Ba 2015, Loshchilov & Hutter 2019, and the momentum of Polyak as torch writes it."""
+    weights = weights.clone()
+    first = second = velocity = torch.zeros_like(weights)
+    for step, given in enumerate(gradients, start=1):
+        gradient = given if name == "adamw" else given + decay * weights
+        if name == "sgd":
+            velocity = MOMENTUM * velocity + gradient
+            weights = weights - RATE * velocity
+            continue
+        if name == "adamw":
+            weights = weights * (1 - RATE * decay)
+        first = BETAS[0] * first + (1 - BETAS[0]) * gradient
+        second = BETAS[1] * second + (1 - BETAS[1]) * gradient**2
+        root = (second / (1 - BETAS[1] ** step)).sqrt() + EPSILON
+        weights = weights - RATE * first / (1 - BETAS[0] ** step) / root
+    return weights
+
+
+@pytest.mark.parametrize("name", get_args(Name))
+def test_three_updates_and_vectors_are_spared_by_weight_decay(name: Name) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)).double()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    gradients = [[torch.randn_like(parameter) for parameter in model.parameters()] for _ in range(3)]
+    optimizer = build(name, model, rate=RATE, weight_decay=DECAY, momentum=MOMENTUM)
+    for each in gradients:
+        for parameter, gradient in zip(model.parameters(), each, strict=True):
+            parameter.grad = gradient.clone()
+        optimizer.step()
+    for parameter, start, given in zip(model.parameters(), before, zip(*gradients, strict=True), strict=True):
+        wanted = by_hand(name, start, list(given), decay=DECAY if start.dim() > 1 else 0.0)
+        assert torch.allclose(parameter, wanted, rtol=0, atol=1e-12)
+
+
+def test_what_is_not_trained_is_left_alone() -> None:
+    model = nn.Linear(2, 2)
+    model.weight.requires_grad_(False)
+    optimizer = build("adam", model, rate=1.0, weight_decay=0.0, momentum=0.0)
+    assert [group["params"] for group in optimizer.param_groups] == [[model.bias]]
+
+
+def test_norm_is_of_all_gradients_together() -> None:
+    gradients = [torch.tensor([[3.0, 4.0]]), torch.tensor([12.0])]
+    assert norm(gradients) == 13
+    assert norm([]) == 0
+    assert math.isnan(norm([torch.tensor([math.nan]), torch.tensor([1.0])]))

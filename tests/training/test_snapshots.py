@@ -1,0 +1,141 @@
+"""Left after any update and gone on from its snapshot, a training is bit for bit the one that was never left."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load, save
+from tests.training.toy import Toy, begin, copied, evaluator, facts, same, sequences, settings
+from torch import Tensor
+
+from seqloom.checkpoint import BadRun, Snapshot
+from seqloom.training.distributed import Team
+from seqloom.training.snapshots import Past, Position, flatten, listed, nest, restore
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "average": {"average": 3, "evaluate_every": 2},
+    "plateau": {"schedule": "plateau", "evaluate_every": 3, "decay": 0.1},
+    "cosine": {"schedule": "cosine", "warmup": 3},
+    "accumulate": {"accumulate": 2},
+    "steps": {"steps": 3, "batch": 3, "epochs": 1},
+    "steps in parts": {"steps": 5, "batch": 3, "accumulate": 2, "average": 2},
+    "steps of a stream": {"steps": 5, "batch": 3, "pool": 5},
+    "workers": {"workers": 2},
+    "stream": {"pool": 7},
+    "tokens": {"batch_tokens": 20},
+    "momentum": {"optimizer": "sgd", "momentum": 0.9},
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
+    "patience": {"patience": 2, "evaluate_every": 1, "rate": 0.5},
+    "updates": {"updates": 7},
+}
+
+
+def through_a_file(snapshot: Snapshot) -> Snapshot:
+    """As it comes back from a checkpoint."""
+    model, training = (load(save({name: part.contiguous() for name, part in parts.items()})) for parts in snapshot[:2])
+    return Snapshot(model, training, json.loads(json.dumps(snapshot.facts)))
+
+
+def equal(one: Snapshot, other: Snapshot) -> bool:
+    plain = [json.loads(json.dumps(snapshot.facts)) for snapshot in (one, other)]
+    return same(one.model, other.model) and same(one.training, other.training) and plain[0] == plain[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_goes_on_from_every_event(kind: str) -> None:
+    chosen = settings(**KINDS[kind])
+    examples = sequences(18)
+    evaluate = evaluator(sequences(5, seed=9))
+    model = Toy(dropout=0.4)
+    torch.manual_seed(3)
+    events, snapshots = [], []
+    for event in begin(model, chosen, examples, evaluate=evaluate):
+        events.append(facts(event))
+        snapshots.append(through_a_file(event.snapshot()))
+    assert len(events) > 5
+    for number, snapshot in enumerate(snapshots):
+        torch.manual_seed(1000 + number)
+        other = Toy(dropout=0.4, seed=number + 1)
+        end = snapshot
+        found = []
+        for event in begin(other, chosen, examples, evaluate=evaluate, start=snapshot):
+            found.append(facts(event))
+            if number + len(found) in (number + 1, len(events) - 1):  # the next one, and the last
+                end = event.snapshot()
+                assert equal(end, snapshots[number + len(found)])
+        assert found == events[number + 1 :]
+        assert equal(end, snapshots[-1])
+        assert same(copied(other), copied(model))
+
+
+def test_it_starts_where_nothing_was_done() -> None:
+    """Step 0: no checkpoint, the same seeds."""
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        model = Toy(dropout=0.4)
+        runs.append([facts(event) for event in begin(model, settings(), sequences(18))])
+    assert runs[0] == runs[1]
+
+
+def test_a_snapshot_is_a_copy() -> None:
+    model = Toy()
+    events = begin(model, settings(), sequences(18), evaluate=evaluator(sequences(3)))
+    snapshot = next(events).snapshot()
+    before = through_a_file(snapshot)
+    for _ in events:
+        pass
+    assert equal(snapshot, before)
+    assert not same(snapshot.model, copied(model))
+
+
+def test_another_number_of_processes_is_refused() -> None:
+    snapshot = next(begin(Toy(), settings(), sequences(18))).snapshot()
+    facts = {**snapshot.facts, "ranks": 2}
+    with pytest.raises(BadRun, match="was trained by 2 processes and goes on bit for bit only with as many, found 1"):
+        next(begin(Toy(), settings(), sequences(18), start=snapshot._replace(facts=facts)))
+
+
+def test_states_have_names_and_come_back_as_tuples() -> None:
+    a, b, c = (torch.full((2,), float(number)) for number in range(3))
+    state = ((a, b), (c,))
+    named = flatten(state, "carried.0")
+    assert list(named) == ["carried.0.0.0", "carried.0.0.1", "carried.0.1.0"]
+    found = listed(nest(named)["carried"]["0"])
+    assert [[torch.equal(*pair) for pair in zip(*parts, strict=True)] for parts in zip(found, state, strict=True)] == [
+        [True, True],
+        [True],
+    ]
+
+
+def test_more_than_ten_parts_stay_in_their_order() -> None:
+    state = tuple(torch.tensor([number]) for number in range(12))
+    found: tuple[Tensor, ...] = listed(nest(flatten(state, "x"))["x"])
+    assert [int(part) for part in found] == list(range(12))
+
+
+def test_evaluations_since_the_best() -> None:
+    assert [Position(scores=scores).waited() for scores in ((), (1.0,), (2.0, 1.0), (1.0, 2.0), (2.0, 2.0))] == [
+        0,
+        0,
+        1,
+        0,
+        1,
+    ]
+
+
+def test_the_past_is_put_back() -> None:
+    model = Toy()
+    optimizer = torch.optim.SGD(model.parameters())
+    events = begin(
+        model, settings(average=2, steps=4, batch=2, evaluate_every=1), sequences(8), evaluate=evaluator(sequences(3))
+    )
+    for _, event in zip(range(6), events, strict=False):
+        snapshot = event.snapshot()
+    position, past = restore(through_a_file(snapshot), Toy(), optimizer, Team())
+    assert isinstance(past, Past)
+    assert position.update == 3
+    assert [sorted(weights) for weights in past.weights] == [sorted(model.state_dict())] * 2
+    assert len(past.carried) == 1
