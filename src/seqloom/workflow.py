@@ -83,8 +83,11 @@ def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[L
     run = Run.open(path)
     config = opened(run, layer=layer)
     with join() as team, _threads(config):
+        sources = data(config)
         start = run.load("last") if run.saved("last") else None
-        _go(run, config, data(config), start, listeners, team)
+        if start is None:  # pretrained vectors, which are a part of the weights later, are read once more
+            config = config._replace(task=config.task.fit(sources.train()))
+        _go(run, config, sources, start, listeners, team)
     return run
 
 
