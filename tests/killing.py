@@ -1,0 +1,194 @@
+"""Trainings that are killed and gone on with, compared bit for bit with one that was not; see scripts/kill."""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import seqloom
+
+UPDATES = 300
+CONFIG = """
+[task]
+name = "language_model"
+train = "train.txt"
+dev = "dev.txt"
+embedding = 6
+input_dropout = 0.2
+
+[task.text]
+unit = "characters"
+
+[task.decoder]
+hidden = 8
+dropout = 0.2
+
+[train]
+updates = {updates}
+batch = 4
+steps = 5
+accumulate = 2
+rate = 0.01
+schedule = "plateau"
+average = 2
+evaluate_every = 37
+log_every = 7
+save_minutes = 0.001
+threads = 1
+"""
+
+
+def prepare(folder: Path, *, updates: int = UPDATES) -> Path:
+    """A configuration and its data in a folder."""
+    letters = random.Random(1)  # noqa: S311  a text, not a secret
+    for name, lines in (("train.txt", 60), ("dev.txt", 8)):
+        words = ("".join(letters.choices("abcdef ", k=letters.randint(0, 30))) for _ in range(lines))
+        (folder / name).write_text("".join(f"{word}\n" for word in words))
+    path = folder / "kill.toml"
+    path.write_text(CONFIG.format(updates=updates))
+    return path
+
+
+def command(config: Path, run: Path, *, ranks: int = 1) -> list[str]:
+    """What begins a run, or goes on with it."""
+    processes = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m"] if ranks > 1 else []
+    rest = ["--resume", str(run)] if run.exists() else [config.name, "--output", str(run)]
+    return [sys.executable, "-m", *processes, "seqloom", "train", *rest]
+
+
+def launch(arguments: Sequence[str], folder: Path, **environment: str) -> subprocess.Popen[str]:
+    """A process of one thread, whose standard error can be read."""
+    source = str(Path(seqloom.__file__).parent.parent)
+    settings = {"PYTHONPATH": source, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", **environment}
+    return subprocess.Popen(
+        arguments,
+        cwd=folder,
+        env={**os.environ, **settings},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Wait for a process that has to end well; what it said on standard error."""
+    _, said = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"{process.args!r} returned {process.returncode}:\n{said}")
+    return said
+
+
+def children(process: int) -> list[int]:
+    """The processes below one, as Linux tells them."""
+    try:
+        below = [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+    return below + [further for child in below for further in children(child)]
+
+
+def kill(process: subprocess.Popen[str], *, one: Callable[[Sequence[int]], int] | None = None) -> None:
+    """End a process and all that it began, without a last word; or ``one`` below it, and wait for the rest."""
+    below = children(process.pid)
+    for number in [one(below)] if one and below else [process.pid, *below]:
+        try:
+            os.kill(number, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.communicate()
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    """All that a run has to show, but for how long it took."""
+    found: dict[str, Any] = {"metrics": (run / "metrics.jsonl").read_bytes()}
+    for name in ("best", "last"):
+        for file in ("model.safetensors", "training.safetensors"):
+            found[f"{name}/{file}"] = (run / name / file).read_bytes()
+        facts = json.loads((run / name / "training.json").read_text())
+        facts.pop("seconds", None)
+        found[f"{name}/training.json"] = facts
+    return found
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [name for name in one if one[name] != other[name]]
+
+
+def begun(run: Path, before: bytes, process: subprocess.Popen[str]) -> bool:
+    """Wait until the process trains; not if it ends before."""
+    lock = run / ".lock"
+    while process.poll() is None:
+        if lock.exists() and lock.read_bytes() not in (b"", before):
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def main() -> int:
+    """Kill at random moments until enough; 0 if all runs end as the one that was left alone."""
+    parser = argparse.ArgumentParser(prog="scripts/kill", description=__doc__)
+    parser.add_argument("--times", type=int, default=100, help="kills in all")
+    parser.add_argument("--ranks", type=int, default=1, help="processes that train together, through torchrun")
+    parser.add_argument("--updates", type=int, default=UPDATES, help="of each run")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    chosen = parser.parse_args()
+    moments = random.Random(chosen.seed)  # noqa: S311
+    with tempfile.TemporaryDirectory(prefix="seqloom-kill-") as name:
+        folder = Path(name)
+        config = prepare(folder, updates=chosen.updates)
+        process = launch(command(config, folder / "whole", ranks=chosen.ranks), folder)
+        begun(folder / "whole", b"", process)
+        started = time.monotonic()
+        finish(process)
+        seconds = time.monotonic() - started
+        wanted = outcome(folder / "whole")
+        say(f"uninterrupted: {seconds:.1f} s of training, {wanted['metrics'].count(b'dev')} evaluations")
+        done = right = number = 0
+        while done < chosen.times:
+            number += 1
+            run = folder / f"run{number}"
+            kills = disturb(config, run, moments, seconds, limit=chosen.times - done, ranks=chosen.ranks)
+            wrong = differences(wanted, outcome(run))
+            done, right = done + kills, right + (0 if wrong else kills)
+            say(f"run {number}: {kills} kills, {'differs: ' + ', '.join(wrong) if wrong else 'identical'}")
+    sys.stdout.write(f"{right} of {done}\n")
+    return int(right < done)
+
+
+def disturb(
+    config: Path, run: Path, moments: random.Random, seconds: float, *, limit: int, ranks: int
+) -> int:  # how often
+    """Train to the end, killed at random moments, no more than ``limit`` times."""
+    kills = 0
+    while True:
+        lock = run / ".lock"
+        process = launch(command(config, run, ranks=ranks), config.parent)
+        if kills == limit:
+            finish(process)
+            return kills
+        begun(run, lock.read_bytes() if lock.exists() else b"", process)
+        try:
+            _, said = process.communicate(timeout=moments.uniform(0, seconds / 2))
+        except subprocess.TimeoutExpired:
+            kill(process, one=moments.choice if ranks > 1 and moments.random() < 0.5 else None)
+            kills += 1
+            continue
+        if process.returncode:
+            raise RuntimeError(f"{process.args!r} returned {process.returncode}:\n{said}")
+        return kills
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
