@@ -238,7 +238,7 @@ class Forecast(Task):
             first=1 if self.kind == "numbers" and self.inputs == "changes" else 0,
         )
         if self.kind == "binary" and not self.separate:
-            # To begin with how often each key is on saves the first hundred updates or so.
+            # To begin with how often each key is on reaches the same likelihood in fewer updates.
             odds = torch.tensor(learned.means)[targets].clamp(RAREST, 1 - RAREST).logit()
             model.head.bias.data = odds.repeat(self.horizon)
         return model
