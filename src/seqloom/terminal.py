@@ -26,6 +26,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def say(*sentences: str) -> None:
+    """Print each on a line of standard output."""
+    for sentence in sentences:
+        print(sentence)
+
+
 def number(value: object) -> str:
     """A value as it stands in a table."""
     if isinstance(value, float):

@@ -1,0 +1,273 @@
+"""What a file holds: lengths, labels, repetitions and oddities, counted while it is read and not kept."""
+
+import hashlib
+import math
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from heapq import heappush, heappushpop
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.batch import Batch
+from seqloom.data.formats import Place
+from seqloom.data.tagged import Sentence, are_spans, oddities
+
+SHOWN = 3  # places of each finding
+TOGETHER = 1 << 18  # elements that are collated together, with their padding
+SAMPLE = 1000  # examples by which the memory of all is estimated
+UNBALANCED = 0.9  # share of one label
+OUTLIER = 10  # times as long as 95 % of the others
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long examples are."""
+
+    minimum: int
+    median: float
+    mean: float
+    most: int  # 95 % are at most as long
+    maximum: int
+    histogram: dict[str, int]  # examples by their length, from a power of two to the next
+
+    @classmethod
+    def of(cls, lengths: Counter[int]) -> "Lengths":
+        values, counts = (np.array(each) for each in zip(*sorted(lengths.items()), strict=True))
+        below = counts.cumsum()
+        total = int(below[-1])
+        ranks = [(total + 1) // 2, total // 2 + 1, math.ceil(0.95 * total)]  # from 1
+        low, high, most = values[np.searchsorted(below, ranks)].tolist()
+        histogram: Counter[int] = Counter()
+        for length, count in lengths.items():
+            histogram[length.bit_length()] += count
+        return cls(
+            minimum=int(values[0]),
+            median=(low + high) / 2,
+            mean=float(values @ counts / total),
+            most=most,
+            maximum=int(values[-1]),
+            histogram={_span(bits): histogram[bits] for bits in range(min(histogram), max(histogram) + 1)},
+        )
+
+
+def _span(bits: int) -> str:
+    first, last = (1 << bits) >> 1, (1 << bits) - 1
+    return str(first) if first >= last else f"{first}-{last}"
+
+
+class Contents:
+    """Hashes of contents and of their labels, with their places: 24 bytes for each example."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, int] = {}
+        self.hashes, self.labels, self.places = array("Q"), array("Q"), array("Q")
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def add(self, content: bytes, labels: bytes, place: Place) -> None:
+        self.hashes.append(_hash(content))
+        self.labels.append(_hash(labels))
+        self.places.append(self.files.setdefault(place.file, len(self.files)) << 40 | place.line)
+
+    def place(self, index: int) -> Place:
+        file, line = divmod(self.places[index], 1 << 40)
+        return Place(list(self.files)[file], line)
+
+    def repeated(self, before: "Contents | None" = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Those whose content stands earlier, or in ``before``; and the first one there that has it."""
+        own = np.array(self.hashes, dtype=np.uint64)
+        names, first = np.unique(own if before is None else np.array(before.hashes, np.uint64), return_index=True)
+        if not len(names):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        at = np.searchsorted(names, own).clip(max=len(names) - 1)
+        rows = np.arange(len(own))
+        again = names[at] == own if before is not None else first[at] < rows
+        return rows[again], first[at[again]]
+
+    def describe(self, before: "Contents | None" = None) -> str:
+        """How many are repeated, whether with the same labels, and the places of some; empty: none."""
+        others = before or self
+        pairs = list(zip(*(each.tolist() for each in self.repeated(before)), strict=True))
+        if not pairs:
+            return ""
+        places = [f"{self.place(one)} as {others.place(other)}" for one, other in pairs[:SHOWN]]
+        unlike = sum(self.labels[one] != others.labels[other] for one, other in pairs)
+        labels = f", {unlike:,} of them with other labels" if unlike else ""
+        return f"{counted(len(pairs), 'example')}{labels} ({listed(places, len(pairs))})"
+
+
+class Survey:
+    """What is gathered while examples are read: any that have a length, a place, and maybe words, labels, numbers."""
+
+    def __init__(self, *, keep: int) -> None:
+        self.keep = keep  # how many of the longest examples
+        self.examples = self.elements = 0
+        self.lengths: Counter[int] = Counter()
+        self.labels: Counter[str] = Counter()
+        self.first: dict[str, Place] = {}  # of each label
+        self.empty: list[Place] = []
+        self.unlabelled: list[Place] = []
+        self.odd: list[tuple[Place, str]] = []
+        self.contents = Contents()
+        self.symbols: int | None = None  # that a model sees; None: not counted
+        self.unknown: int | None = None  # of them; None: they are vectors
+        self._longest: list[tuple[int, int, Any]] = []  # a heap: length, number, example
+        self._sampled = 0  # bytes
+        self._series: Any = None
+        self._low = self._high = np.zeros(0)
+        self._columns: Sequence[str] = ()
+
+    def add(self, example: Any) -> None:
+        length = len(example)
+        self.lengths[length] += 1
+        self.elements += length
+        if not length:
+            self.empty.append(example.place)
+        (heappush if len(self._longest) < self.keep else heappushpop)(self._longest, (length, -self.examples, example))
+        self._add_labels(example)
+        content = _content(example)
+        if content and length:
+            self.contents.add(content, "\t".join(_labels(example) or ()).encode(), example.place)
+        self._add_columns(example)
+        if self.examples < SAMPLE:
+            self._sampled += _size(example)
+        self.examples += 1
+
+    def _add_labels(self, example: Any) -> None:
+        labels = _labels(example)
+        if labels is None:
+            if hasattr(example, "label") or hasattr(example, "labels"):
+                self.unlabelled.append(example.place)
+            return
+        self.labels.update(labels)
+        for index, label in enumerate(labels):
+            if label not in self.first:
+                self.first[label] = example.at(index) if hasattr(example, "at") else example.place
+        if isinstance(example, Sentence):
+            self.odd += oddities([example])
+
+    def _add_columns(self, example: Any) -> None:
+        """Between which numbers each column lies; the windows of a series are looked at together."""
+        series = getattr(example, "series", None)
+        values = _numbers(example if series is None else series)
+        if values is None or not len(values) or (series is not None and series is self._series):
+            return
+        low, high = values.min(axis=0), values.max(axis=0)
+        if len(low) == len(self._low):
+            low, high = np.minimum(low, self._low), np.maximum(high, self._high)
+        self._series, self._low, self._high = series, low, high
+        self._columns = getattr(series, "names", ())
+
+    def count_symbols(self, examples: Iterable[Any], collate: Callable[[Sequence[Any]], Batch]) -> None:
+        """How many elements a model sees, and how many of them are unknown symbols, by the task's own ``collate``."""
+        symbols, unknown, symbolic = 0, 0, False
+        for some in _chunks(examples):
+            inputs = collate(some).inputs
+            values = inputs[0][inputs.mask]
+            symbolic = not values.is_floating_point()
+            symbols += len(values)
+            unknown += int((values == 1).sum()) if symbolic else 0
+        self.symbols, self.unknown = symbols, unknown if symbolic else None
+
+    @property
+    def unknown_share(self) -> float | None:
+        return None if self.unknown is None else self.unknown / max(self.symbols or 0, 1)
+
+    @property
+    def longest(self) -> list[Any]:
+        """Examples, the longest first."""
+        return [example for _, _, example in sorted(self._longest, reverse=True)]
+
+    @property
+    def constant(self) -> list[str]:
+        """Columns of numbers that never change."""
+        still = np.flatnonzero(self._low == self._high).tolist()
+        return [self._columns[column] if self._columns else str(column + 1) for column in still]
+
+    def size(self, most: int) -> int:
+        """Bytes that the examples need in memory, or so many of them."""
+        return self._sampled * min(self.examples, most) // max(min(self.examples, SAMPLE), 1)
+
+    def remarks(self) -> Iterator[str]:
+        """What is worth knowing."""
+        if self.empty:
+            yield f"{counted(len(self.empty), 'example')} without any element, first {listed(self.empty)}"
+        if again := self.contents.describe():
+            yield f"the content stands in an earlier example: {again}"
+        if self.lengths:
+            lengths, longest = Lengths.of(self.lengths), self.longest[0]
+            if lengths.maximum > OUTLIER * max(lengths.most, 1):
+                yield (
+                    f"the longest example has {lengths.maximum:,} elements ({longest.place}), 95 % have at most "
+                    f"{lengths.most:,}: its batch takes much more memory and time than others"
+                )
+        if self.odd and are_spans(self.labels):
+            place, why = self.odd[0]
+            yield f"{counted(len(self.odd), 'label')} out of order, first {place}: {why}"
+        if still := self.constant:
+            yield f"{counted(len(still), 'column')} of {len(self._low)} never changing: {listed(still)}"
+        for label, times in self.labels.most_common(1):
+            share = times / self.labels.total()
+            if share > UNBALANCED and len(self.labels) > 1:
+                yield f"{label!r} is {share:.1%} of all labels: who says nothing else has that accuracy"
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def listed(things: Sequence[object], total: int = 0) -> str:
+    """The first of them, and dots where there are more."""
+    return ", ".join(map(str, things[:SHOWN])) + (", …" if max(total, len(things)) > SHOWN else "")
+
+
+def _labels(example: Any) -> Sequence[str] | None:
+    label, labels = getattr(example, "label", None), getattr(example, "labels", None)
+    return labels if labels is not None else None if label is None else (label,)
+
+
+def _numbers(example: Any) -> NDArray[Any] | None:  # (T, D)
+    found = (getattr(example, name, None) for name in ("content", "values"))
+    return next((values for values in found if isinstance(values, np.ndarray)), None)
+
+
+def _content(example: Any) -> bytes:
+    """What makes two examples the same; nothing where they are windows of one series, which overlap anyway."""
+    values = _numbers(example)
+    if values is not None:
+        return values.tobytes()
+    text = getattr(example, "text", None) or getattr(example, "content", None)
+    return (text if isinstance(text, str) else "\t".join(getattr(example, "words", ()))).encode()
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
+
+
+def _size(value: Any) -> int:
+    """Bytes in memory; what a window shares with others counts nothing."""
+    size = sys.getsizeof(value)
+    if isinstance(value, tuple | list):
+        return size + sum(map(_size, value))
+    if is_dataclass(value) and not hasattr(value, "series"):
+        return size + sum(_size(getattr(value, each.name)) for each in fields(value))
+    return size
+
+
+def _chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
+    chunk: list[Any] = []
+    longest = 0
+    for example in examples:
+        longest = max(longest, len(example))
+        if chunk and longest * (len(chunk) + 1) > TOGETHER:
+            yield chunk
+            chunk, longest = [], len(example)
+        chunk.append(example)
+    if chunk:
+        yield chunk
