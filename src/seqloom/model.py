@@ -112,7 +112,7 @@ class Model:
         """Text that goes on from the prompt, piece by piece; of language models."""
         if not isinstance(self.task, LanguageModel):
             raise TypeError(f"a model of the task {self.config.name} generates no text; wanted a language_model")
-        encoding, module = self.task.encoding, cast(Any, self.module)
+        encoding, module = self.task.symbols, cast(Any, self.module)
         end = encoding.vocabulary.index(END)
         *before, line = ([*encoding.encode(text)] for text in prompt.split("\n"))
         *read, last = [end, *(symbol for text in before for symbol in (*text, end)), *line]

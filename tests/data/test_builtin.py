@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from seqloom.data.builtin import BUILDERS, adding, build, copy, digits, parentheses, prose, python_tags, sunspots
-from seqloom.data.formats import Block, conll, delimited, labelled, lines
+from seqloom.data.conll import Block, conll
+from seqloom.data.formats import delimited, labelled, lines
 from seqloom.data.series import table
 from seqloom.data.vectors import ts
 

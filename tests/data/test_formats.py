@@ -2,6 +2,7 @@ import copy
 import csv
 import gzip
 import io
+import re
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -14,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.data import formats
+from seqloom.data.conll import conll, conllu
 from seqloom.data.formats import (
     BadData,
     Place,
-    conll,
-    conllu,
     delimited,
     jsonl,
     labelled,
@@ -106,7 +106,10 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes
     monkeypatch.setattr(sys, "stdin", Standard(packed(b"a\nb\xff\n")))
     found = lines(Path("-"))
     assert next(found) == (Place("standard input", 1), "a")
-    assert error(found) == "standard input:2: found byte 0xff at byte 2 of the line; UTF-8 is wanted"
+    assert error(found) == (
+        "standard input:2: found byte 0xff at byte 2 of the line; UTF-8 is wanted; "
+        'a text in another encoding needs its name, such as task.encoding = "latin-1"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,6 +126,62 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes
 def test_bad_bytes_are_named_by_file_and_line(tmp_path: Path, data: bytes, message: str) -> None:
     path = put(tmp_path, data)
     assert error(lines(path)).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize("packed", [bytes, pack])
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8-sig", "gb18030", "shift_jis", "iso2022_jp", "koi8_r"])
+def test_encodings(tmp_path: Path, encoding: str, packed: Callable[[bytes], bytes]) -> None:
+    wanted = {"latin-1": "é ÿ\x85", "koi8_r": "Привет Ё", "cp1252": "“é€”", "utf-8-sig": "é三"}.get(encoding, "日本 語")
+    data = f"{wanted}\r\n\n{wanted}".encode(encoding)
+    assert [text for _, text in lines(put(tmp_path, packed(data)), encoding=encoding)] == [wanted, "", wanted]
+
+
+def test_every_format_has_encodings(tmp_path: Path) -> None:
+    assert [text for _, text in lines(["é"], encoding="latin-1")] == ["é"]
+    latin = {"encoding": "latin-1"}
+    readers: list[tuple[Reader, str]] = [
+        (lambda path: tsv(path, **latin), "é\tè"),
+        (lambda path: delimited(path, header=False, **latin), '"é",è'),
+        (lambda path: conll(path, **latin), "é è"),
+        (lambda path: conllu(path, **latin), WORD.replace("The", "é")),
+        (lambda path: jsonl(path, **latin), '{"é": "è"}'),
+        (lambda path: labelled(path, **latin), "é è"),
+        (lambda path: parallel(path, path, **latin), "é"),
+    ]
+    for read, text in readers:
+        assert "é" in str(list(read(put(tmp_path, text.encode("latin-1")))))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "message"),
+    [
+        ("cp1252", b"a\n\x81", ":2: found byte 0x81 at byte 1 of the line; CP1252 is wanted"),
+        ("latin-1", b"\xff\xfea\0\n\0", ":1: found UTF-16; LATIN-1 is wanted"),
+        ("utf-7", b"+2AA-", ":1: found half of a surrogate pair at character 1"),
+        ("idna", b"xn--\xff", ":1: found byte "),
+    ],
+)
+def test_what_is_not_in_the_encoding(tmp_path: Path, encoding: str, data: bytes, message: str) -> None:
+    path = put(tmp_path, data)
+    assert error(lines(path, encoding=encoding)).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("latin-11", "encoding is 'latin-11': there is no such encoding of text; there are utf-8, latin-1, "),
+        ("a\0b", "there is no such encoding"),
+        ("", "there is no such encoding"),
+        ("rot13", "there is no such encoding"),
+        ("zlib", "there is no such encoding"),
+        ("utf-16", "encoding is 'utf-16': a line feed is one byte in the encodings that are read; turn the files"),
+        ("cp037", "a line feed is one byte"),
+        ("undefined", "a line feed is one byte"),
+    ],
+)
+def test_encodings_that_are_not_read(encoding: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        next(lines(["a"], encoding=encoding))
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -213,60 +272,6 @@ def test_bad_records() -> None:
     assert len(fields[0]) == 1_000_000
     with pytest.raises(ValueError, match="one character is wanted"):
         list(delimited(["a"], separator=", ", header=False))
-
-
-def test_conll() -> None:
-    text = [
-        "-DOCSTART- -X-",
-        "",
-        "EU  B-ORG",
-        "rejects O ",
-        " \t",
-        "",
-        "ice cream\tB-FOOD",
-        "\u2028\u00a0\tO",
-        "-DOCSTART- O",
-        "x O",
-    ]
-    found = [(block.place.line, block.rows, str(block.at(len(block.rows) - 1))) for block in conll(text)]
-    assert found == [
-        (3, [["EU", "B-ORG"], ["rejects", "O"]], "input:4"),
-        (7, [["ice cream", "B-FOOD"], ["\u2028\u00a0", "O"]], "input:8"),
-        (10, [["x", "O"]], "input:10"),
-    ]
-    assert [block.rows for block in conll(["a b|O"], separator="|")] == [[["a b", "O"]]]
-
-
-def test_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert error(conll(["a O", "b", "c O"])) == "input:2: found 1 column; the rows before have 2"
-    assert error(conll(["a\tO", "", "\tO"])) == "input:3: column 1 is empty"
-    assert error(conllu(["# x", WORD, WORD[:-2]])) == "input:3: found 9 columns separated by tabs; CoNLL-U has 10"
-    assert (
-        error(conllu([WORD.replace("1", "x", 1)])) == "input:1: found 'x' in column 1; the number of the word is wanted"
-    )
-    monkeypatch.setattr(formats, "LONGEST_BLOCK", 2)
-    assert error(conll(["a", "b", "", "c", "d", "e"])).startswith(
-        "input:6: there are 2 rows before without a blank line"
-    )
-
-
-def test_conllu_leaves_out_what_is_no_word() -> None:
-    rest = "\t_" * 8
-    text = [
-        "# sent_id = 1",
-        "1-2\tdu" + rest,
-        WORD,
-        "1.1\tgone" + rest,
-        WORD.replace("1", "2", 1),
-        "",
-        "# empty",
-        "",
-        WORD,
-    ]
-    blocks = list(conllu(text))
-    assert [[row[0] for row in block.rows] for block in blocks] == [["1", "2"], ["1"]]
-    assert [[block.at(row).line for row in range(len(block.rows))] for block in blocks] == [[3, 5], [9]]
-    assert blocks[0].rows[0] == WORD.split("\t")
 
 
 def test_jsonl() -> None:

@@ -63,6 +63,24 @@ def test_files_by_their_names_and_first_lines(
     assert read(written(tmp_path, name, *lines), **options) == wanted
 
 
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("x.txt", ["pos caf\xe9", "neg b\xf6se"]),
+        ("x.tsv", ["pos\tcaf\xe9", "neg\tb\xf6se"]),
+        ("x.csv", ['pos,"caf\xe9"', "neg,b\xf6se"]),
+        ("x.jsonl", ['{"label": "pos", "text": "caf\xe9"}', '{"label": "neg", "text": "b\xf6se"}']),
+    ],
+)
+def test_texts_in_other_encodings(tmp_path: Path, name: str, lines: list[str]) -> None:
+    path = tmp_path / name
+    path.write_bytes("\n".join(lines).encode("latin-1"))
+    for known in (None, {"pos", "neg"}):
+        assert read(path, encoding="latin-1", known=known) == [("café", "pos", 1), ("böse", "neg", 2)]
+    with pytest.raises(BadData, match=f'{name}:1: found byte 0xe9 .* task.encoding = "latin-1"'):
+        read(path)
+
+
 def test_a_folder_has_a_file_for_each_label(tmp_path: Path) -> None:
     written(tmp_path, "names/Czech.txt", "Abl", "", "Adsit")
     written(tmp_path, "names/Greek.txt", "Adamidis")
@@ -142,6 +160,20 @@ def test_python_values_that_are_no_sequences_are_refused(value: Any, message: st
 def test_standard_input_has_no_labels(monkeypatch: pytest.MonkeyPatch, numeric: bool, wanted: Rows) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"1,2,3,4\n"))))
     assert read(Path("-"), numeric=numeric, channels=2, known={"a"}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "wanted"),
+    [
+        ("columns", "7\ta", "a"),
+        ("jsonl", '{"text": "a"}', "a"),
+        ("lines", "x a", "x a"),
+        ("numbers", "1,2", [[1], [2]]),
+    ],
+)
+def test_standard_input_in_a_format(monkeypatch: pytest.MonkeyPatch, kind: str, line: str, wanted: Any) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(line.encode()))))
+    assert [content for content, _, _ in read(Path("-"), format=kind, known={"x"})] == [wanted]
 
 
 def test_an_empty_file_has_no_examples(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import pytest
 
 from seqloom.data.formats import BadData, Place
 from seqloom.data.tagged import (
+    Reader,
     Scale,
     Sentence,
     are_spans,
@@ -115,6 +117,40 @@ def test_kinds_of_files_by_name() -> None:
     found = [guess(Path(name), frames=False) for name in names]
     assert found == ["conllu", "conllu", "vectors", "vectors", "conll", "conll"]
     assert guess(Path("a"), frames=True) == "vectors"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "\xe9 X\nb Y\n"),
+        ({"format": "conllu"}, UD.replace("\ta\t", "\t\xe9\t")),
+        ({"format": "lines"}, "\xe9 b\n"),
+        ({"parallel": ("x", "y")}, "\xe9 b\n"),
+    ],
+)
+def test_texts_in_other_encodings(tmp_path: Path, options: Any, text: str) -> None:
+    for name in "xy":
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+    (found,) = Reader(encoding="latin-1", **options).read(tmp_path / "x")
+    assert isinstance(found, Sentence)
+    assert found.words == ("é", "b")
+    with pytest.raises(BadData, match=r"x:[13]: found byte 0xe9"):
+        list(Reader(**options).read(tmp_path / "x"))
+
+
+def test_a_format_that_is_said_comes_before_parallel_files(tmp_path: Path) -> None:
+    path = written(tmp_path, "data", "a X\n")
+    (found,) = Reader(format="conll", parallel=("seq.in", "seq.out")).read(path)
+    assert found.labels == ("X",)
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def words(**options: Any) -> list[tuple[str, ...]]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a X\nb Y\n"))))
+        return [one.words for one in Reader(**options).read(Path("-")) if isinstance(one, Sentence)]
+
+    assert words() == words(parallel=("in", "out")) == [("a", "X"), ("b", "Y")]
+    assert words(format="conll") == [("a", "b")]
 
 
 def test_spans_and_what_is_odd_about_them() -> None:

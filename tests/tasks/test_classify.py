@@ -40,6 +40,13 @@ def logits_of(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     return found
 
 
+def test_an_encoding_that_python_lacks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="there is no such encoding of text; there are utf-8, latin-1"):
+        task(encoding="latin-11")
+    (tmp_path / "x.txt").write_bytes(b"x sister\xf0city")
+    assert [one.content for one in task(encoding="latin-1").read(tmp_path / "x.txt")] == ["sister\xf0city"]
+
+
 @pytest.fixture(params=["texts", "vectors"])
 def data(request: pytest.FixtureRequest) -> list[Any]:
     return TEXTS if request.param == "texts" else VECTORS

@@ -218,7 +218,7 @@ def test_whatever_is_in_a_file_an_error_names_it(rows: list[str], name: str, kin
 
 def test_standard_input_and_lists_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b\n\nc\n")))
-    lines = [one for one in task(format="conllu").read(Path("-")) if isinstance(one, Sentence)]
+    lines = [one for one in task().read(Path("-")) if isinstance(one, Sentence)]
     assert [one.words for one in lines] == [("a", "b"), (), ("c",)]
     listed = [one for one in task(format="conllu").read(["a b", "c"]) if isinstance(one, Sentence)]
     assert [one.words for one in listed] == [("a", "b"), ("c",)]

@@ -126,7 +126,7 @@ def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
     settings = Train(batch=rows, steps=steps, optimizer="sgd", rate=1.0, epochs=1000)
     whole, bones, batches = ours(task, examples, settings)
     torch.manual_seed(1)
-    symbols = len(task.encoding.vocabulary)
+    symbols = len(task.symbols.vocabulary)
     peer = Program(symbols, hidden, hidden, outputs=symbols, layers=2, both=False, dropout=0.5)
     ready = [(part.inputs.values, part.target) for (part,) in batches.epoch(0)][:-1]
     loop = program(peer, ready, torch.optim.SGD(peer.parameters(), lr=1.0), carry=True)

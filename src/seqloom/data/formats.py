@@ -12,12 +12,10 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Never, cast
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz may hold a line that fills the memory
-LONGEST_BLOCK = 100_000  # rows; a file that lacks its blank lines would be one sentence
 
 
 class Place(NamedTuple):
@@ -44,18 +42,6 @@ class BadData(ValueError):
 
 Source = Path | Sequence[Any]
 """A file (``-`` is standard input) or a list of lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The rows between two blank lines: a sentence."""
-
-    place: Place  # of the first row
-    rows: list[list[str]]
-    lines: Sequence[int] = ()  # of the rows, where they do not follow each other
-
-    def at(self, row: int) -> Place:
-        return self.place._replace(line=self.lines[row] if self.lines else self.place.line + row)
 
 
 def resolve(text: str) -> Path:
@@ -91,10 +77,12 @@ def missing(path: Path) -> BadData:
     return BadData(str(path), "there is no such file" + "".join(f"; did you mean {folder / name}?" for name in near))
 
 
-def lines(source: Source) -> Iterator[tuple[Place, str]]:
+def lines(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
     """Each line without its end (line feed, carriage return before it or not); gzip and byte order mark are undone."""
+    if wrong := encoding_problem(encoding):
+        raise ValueError(f"encoding is {encoding!r}: {wrong}")
     if isinstance(source, Path):
-        yield from decoded(source)
+        yield from decoded(source, encoding=encoding)
         return
     if isinstance(source, str):
         raise BadData("input", "found one text; a list of texts, or a Path, is wanted")
@@ -104,6 +92,18 @@ def lines(source: Source) -> Iterator[tuple[Place, str]]:
             raise BadData(place, f"found {type(text).__name__}; a text is wanted")
         checked(place, text)
         yield place, text
+
+
+def encoding_problem(name: str) -> str:
+    """What keeps an encoding from being used to read lines; nothing where it can be."""
+    try:
+        if b"a\n".decode(name) == "a\n":
+            return ""
+    except UnicodeError:
+        pass
+    except (LookupError, ValueError):
+        return "there is no such encoding of text; there are utf-8, latin-1, cp1252, gb18030 and all others of Python"
+    return "a line feed is one byte in the encodings that are read; turn the files into UTF-8"
 
 
 def checked(place: Place, text: str) -> None:
@@ -116,7 +116,7 @@ def checked(place: Place, text: str) -> None:
         raise BadData(place, f"found half of a surrogate pair at character {error.start + 1}") from None
 
 
-def decoded(path: Path) -> Iterator[tuple[Place, str]]:
+def decoded(path: Path, *, encoding: str) -> Iterator[tuple[Place, str]]:
     name = "standard input" if path == Path("-") else str(path)
     number = 0
     with opened(path, name) as stream:
@@ -131,23 +131,28 @@ def decoded(path: Path) -> Iterator[tuple[Place, str]]:
             if not raw:
                 return
             number += 1
-            yield place, decode(place, raw)
+            yield place, decode(place, raw, encoding=encoding)
 
 
-def decode(place: Place, raw: bytes) -> str:
+def decode(place: Place, raw: bytes, *, encoding: str) -> str:
     if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
         raise BadData(place, f"the line is longer than {LONGEST_LINE} bytes")
     if place.line == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise BadData(place, "found UTF-16; UTF-8 is wanted")
+            raise BadData(place, f"found UTF-16; {encoding.upper()} is wanted")
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in raw:
         raise BadData(place, f"found a NUL byte at byte {raw.index(0) + 1} of the line; text is wanted")
     try:
-        return raw.removesuffix(b"\n").removesuffix(b"\r").decode()
-    except UnicodeDecodeError as error:
-        message = f"found byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line; UTF-8 is wanted"
+        text = raw.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
+    except UnicodeError as error:
+        at = getattr(error, "start", 0)
+        other = '; a text in another encoding needs its name, such as task.encoding = "latin-1"'
+        message = f"found byte 0x{raw[at]:02x} at byte {at + 1} of the line; {encoding.upper()} is wanted{other}"
         raise BadData(place, message) from None
+    if encoding != "utf-8":
+        checked(place, text)
+    return text
 
 
 @contextmanager
@@ -177,9 +182,11 @@ def unpacked(stream: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, gzip.GzipFile(fileobj=ahead, mode="rb") if packed else ahead)
 
 
-def tsv(source: Source, *, separator: str = "\t", columns: int | None = None) -> Iterator[tuple[Place, list[str]]]:
+def tsv(
+    source: Source, *, separator: str = "\t", columns: int | None = None, encoding: str = "utf-8"
+) -> Iterator[tuple[Place, list[str]]]:
     """The columns of each line that is not empty; ``columns`` is how many there have to be."""
-    for place, line in lines(source):
+    for place, line in lines(source, encoding=encoding):
         if line:
             fields = line.split(separator)
             if columns is not None and len(fields) != columns:
@@ -193,7 +200,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def delimited(source: Source, *, separator: str = ",", header: bool) -> Iterator[tuple[Place, list[str]]]:
+def delimited(
+    source: Source, *, separator: str = ",", header: bool, encoding: str = "utf-8"
+) -> Iterator[tuple[Place, list[str]]]:
     """The records of a CSV file, all of one width; with ``header`` the first one is the names of the columns."""
     if len(separator) != 1:
         raise ValueError(f"separator is {separator!r}; one character is wanted")
@@ -202,7 +211,7 @@ def delimited(source: Source, *, separator: str = ",", header: bool) -> Iterator
 
     def feed() -> Iterator[str]:
         nonlocal place
-        for found, line in lines(source):
+        for found, line in lines(source, encoding=encoding):
             place = found
             yield line + "\n"
 
@@ -226,76 +235,9 @@ def delimited(source: Source, *, separator: str = ",", header: bool) -> Iterator
         yield start, fields
 
 
-def conll(source: Source, *, separator: str | None = None) -> Iterator[Block]:
-    """Sentences with a blank line between them; columns by tabs, or by blanks in a line without a tab."""
-    rows: list[list[str]] = []
-    start = Place("", 0)
-    width = 0
-    for place, line in lines(source):
-        fields = split(line, separator)
-        if not fields or fields[0] == "-DOCSTART-":
-            if rows:
-                yield Block(start, rows)
-                rows = []
-            continue
-        if len(fields) != width:
-            if width:
-                raise BadData(place, f"found {counted(len(fields), 'column')}; the rows before have {width}")
-            width = len(fields)
-        if not rows:
-            start = place
-        rows.append(filled(place, fields, before=len(rows)))
-    if rows:
-        yield Block(start, rows)
-
-
-def split(line: str, separator: str | None) -> list[str]:
-    """The columns of a row; none in a blank line."""
-    if separator is None:
-        separator = "\t" if "\t" in line else " "
-    if separator == " ":
-        return [field for field in line.split(" ") if field]
-    return line.split(separator) if line.strip(" \t") else []
-
-
-def filled(place: Place, fields: list[str], *, before: int) -> list[str]:
-    """A row without empty columns that is not one too many."""
-    if "" in fields:
-        raise BadData(place, f"column {fields.index('') + 1} is empty")
-    if before == LONGEST_BLOCK:
-        raise BadData(place, f"there are {LONGEST_BLOCK} rows before without a blank line, which ends each sentence")
-    return fields
-
-
-def conllu(source: Source) -> Iterator[Block]:
-    """Sentences of Universal Dependencies: ten columns; comments, multiword ranges and empty nodes are left out."""
-    rows: list[list[str]] = []
-    numbers: list[int] = []
-    start = Place("", 0)
-    for place, line in itertools.chain(lines(source), [(start, "")]):
-        if line.startswith("#"):
-            continue
-        fields = split(line, "\t")
-        if not fields:
-            if rows:
-                yield Block(start, rows, numbers)
-                rows, numbers = [], []
-            continue
-        if len(fields) != 10:
-            raise BadData(place, f"found {counted(len(fields), 'column')} separated by tabs; CoNLL-U has 10")
-        if not (fields[0].isascii() and fields[0].isdecimal()):
-            if re.fullmatch(r"[0-9]+[-.][0-9]+", fields[0]):
-                continue
-            raise BadData(place, f"found {fields[0][:20]!r} in column 1; the number of the word is wanted")
-        if not rows:
-            start = place
-        rows.append(filled(place, fields, before=len(rows)))
-        numbers.append(place.line)
-
-
-def jsonl(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
+def jsonl(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, Any]]]:
     """One JSON object in each line that is not empty."""
-    for place, line in lines(source):
+    for place, line in lines(source, encoding=encoding):
         if not line.strip():
             continue
         try:
@@ -315,9 +257,9 @@ def refuse(constant: str) -> Never:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def labelled(source: Source) -> Iterator[tuple[Place, str, str]]:
+def labelled(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, str, str]]:
     """Label and text of each line ``label text``; fastText's ``__label__`` before the label is dropped."""
-    for place, line in lines(source):
+    for place, line in lines(source, encoding=encoding):
         label, _, text = line.replace("\t", " ").strip(" ").partition(" ")
         text = line.strip(" \t")[len(label) :].strip(" \t")
         if not label:
@@ -329,9 +271,9 @@ def labelled(source: Source) -> Iterator[tuple[Place, str, str]]:
         yield place, label.removeprefix("__label__"), text
 
 
-def parallel(source: Source, target: Source) -> Iterator[tuple[Place, str, str]]:
+def parallel(source: Source, target: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, str, str]]:
     """The lines of two files side by side; the place is that of the first."""
-    first, second = lines(source), lines(target)
+    first, second = lines(source, encoding=encoding), lines(target, encoding=encoding)
     for number, (left, right) in enumerate(itertools.zip_longest(first, second)):
         if left is None or right is None:
             counts = (

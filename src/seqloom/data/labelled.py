@@ -15,6 +15,7 @@ from seqloom.data.vectors import Missing, Values, Vectors
 Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "ts", "npz"]
 Found = Iterator[tuple[Place, str | Values, str | None]]  # content and label
 SUFFIXES: dict[str, Format] = {".ts": "ts", ".npz": "npz", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "columns"}
+STANDARD_INPUT = Path("-")
 LOOKED_AT = 20
 """Lines of a file by which it is decided whether it has labels."""
 
@@ -43,6 +44,7 @@ class Reader:
     label_separator: str = ""
     channels: int = 1
     missing: Missing = "error"
+    encoding: str = "utf-8"  # of texts
     measure: Callable[[str], int] = len  # the length of a text
     known: Container[str] | None = None  # labels that were learnt; None: they are about to be, so there have to be some
     numeric: bool = False  # what standard input holds: vectors, or else text
@@ -55,39 +57,44 @@ class Reader:
     def _found(self, source: Source) -> Found:
         if not isinstance(source, Path):
             return _given(source)
-        if source == Path("-"):
-            return self._numbers(source, label=None) if self.numeric else _texts(source)
-        kind = detect(source) if self.format == "auto" else self.format
+        kind = self.format
+        if kind == "auto":
+            kind = detect(source, numeric=self.numeric, encoding=self.encoding)
         if kind == "ts":
             return _cases(vectors.ts(source, missing=self.missing))
         if kind == "npz":
             return _cases(vectors.npz(source, missing=self.missing))
         if kind == "numbers":
-            return self._numbers(source, label=-1)
+            return self._numbers(source)
         readers = {"lines": self._lines, "columns": self._columns, "jsonl": self._jsonl, "folder": self._folder}
         return readers[kind](source)
 
-    def _numbers(self, source: Path, *, label: int | None) -> Found:
-        column = label if label is None or self.label_column == "" else self.label_column
+    def _numbers(self, source: Path) -> Found:
+        column = -1 if self.label_column == "" else self.label_column
         if isinstance(column, str):
             raise BadData(str(source), f"label_column is {column!r}; among numbers, the number of a column is wanted")
+        label = None if source == STANDARD_INPUT else column
         separator = self.separator or ","
         return _cases(
-            vectors.csv(source, channels=self.channels, label=column, separator=separator, missing=self.missing)
+            vectors.csv(source, channels=self.channels, label=label, separator=separator, missing=self.missing)
         )
 
     def _lines(self, source: Path) -> Found:
         if not self._has_labels(source):
-            yield from _texts(source)
+            yield from self._texts(source)
             return
-        for place, label, text in formats.labelled(source):
+        for place, label, text in formats.labelled(source, encoding=self.encoding):
             yield place, text, label
 
     def _has_labels(self, source: Path) -> bool:
-        """Whether lines begin with a label: so before training, and where most of them begin with one that is known."""
-        if self.known is None:
-            return True
-        words = [line.split(maxsplit=1)[0] for _, line in islice(formats.lines(source), LOOKED_AT) if line.strip()]
+        """Whether lines begin with a label: so before training, and where most of them begin with one that is known.
+
+        Standard input, which cannot be looked at first, has none.
+        """
+        if self.known is None or source == STANDARD_INPUT:
+            return self.known is None
+        first = islice(formats.lines(source, encoding=self.encoding), LOOKED_AT)
+        words = [line.split(maxsplit=1)[0] for _, line in first if line.strip()]
         if any(word.startswith("__label__") for word in words):
             return True
         return 2 * sum(self._part(word) in self.known for word in words) > len(words)
@@ -97,8 +104,10 @@ class Reader:
         label = 0 if self.label_column == "" else self.label_column
         text = 1 if self.text_column == "" else self.text_column
         named = isinstance(label, str) or isinstance(text, str)
-        by_tabs = separator == "\t"
-        rows = formats.tsv(source) if by_tabs else formats.delimited(source, separator=separator, header=named)
+        if separator == "\t":
+            rows = formats.tsv(source, encoding=self.encoding)
+        else:
+            rows = formats.delimited(source, separator=separator, header=named, encoding=self.encoding)
         header: list[str] = []
         for place, fields in rows:
             if named and not header:
@@ -112,7 +121,7 @@ class Reader:
 
     def _jsonl(self, source: Path) -> Found:
         names = [self.text_column or "text", self.label_column or "label"]
-        for place, value in formats.jsonl(source):
+        for place, value in formats.jsonl(source, encoding=self.encoding):
             text, label = (value.get(str(name)) for name in names)
             if not isinstance(text, str):
                 raise BadData(
@@ -124,27 +133,35 @@ class Reader:
 
     def _folder(self, source: Path) -> Found:
         if not source.is_dir():
-            yield from _texts(source)
+            yield from self._texts(source)
             return
         files = sorted(file for file in source.iterdir() if file.name.removesuffix(".gz").endswith(".txt"))
         if not files:
             raise BadData(str(source), "there is no .txt file in the folder; one for each label is wanted")
         for file in files:
-            for place, text, _ in _texts(file):
+            for place, text, _ in self._texts(file):
                 yield place, text, file.name.removesuffix(".gz").removesuffix(".txt")
+
+    def _texts(self, source: Path) -> Found:
+        """A text on each line that is not empty, without labels."""
+        for place, line in formats.lines(source, encoding=self.encoding):
+            if line.strip():
+                yield place, line.strip(), None
 
     def _part(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
 
 
-def detect(source: Path) -> Format:
+def detect(source: Path, *, numeric: bool = False, encoding: str = "utf-8") -> Format:
     """The format by the name of a file, or else by its first lines."""
+    if source == STANDARD_INPUT:
+        return "numbers" if numeric else "lines"
     if source.is_dir():
         return "folder"
     suffix = _suffix(source)
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
-    first = [line for _, line in islice(formats.lines(source), 2)]
+    first = [line for _, line in islice(formats.lines(source, encoding=encoding), 2)]
     if first and first[0].startswith("{"):
         return "jsonl"
     fields = first[-1].split(",") if first else []  # of the second line: the first may be a header
@@ -155,13 +172,6 @@ def detect(source: Path) -> Format:
 
 def _suffix(source: Path) -> str:
     return Path(source.name.removesuffix(".gz")).suffix.lower()
-
-
-def _texts(source: Path) -> Found:
-    """A text on each line that is not empty, without labels."""
-    for place, line in formats.lines(source):
-        if line.strip():
-            yield place, line.strip(), None
 
 
 def _cases(cases: Iterable[Vectors]) -> Found:

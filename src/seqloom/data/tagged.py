@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.formats import BadData, Block, Place, Source, conll, conllu, lines, parallel
+from seqloom.data.conll import Block, conll, conllu
+from seqloom.data.formats import BadData, Place, Source, lines, parallel
 from seqloom.data.vectors import Vectors, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -66,32 +67,64 @@ class Scale:
         return tuple(np.where(spread > 1e-6 * (1 + np.abs(mean)), spread, 1.0).tolist())
 
 
-def guess(path: Path, *, frames: bool) -> str:
+Format = Literal["auto", "conll", "conllu", "lines", "vectors"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How files become examples; tasks/tag.py tells what the options mean to a user."""
+
+    format: Format = "auto"
+    encoding: str = "utf-8"
+    words: Column | None = None
+    labels: Column | None = None
+    parallel: tuple[str, str] | None = None  # in files whose format is not said
+    frames: bool = False  # vectors are wanted where the name of a file does not tell
+
+    def read(self, source: Source) -> Iterator[Example]:
+        if not isinstance(source, Path):
+            return read_items(source)
+        if self.parallel is not None and self.format == "auto" and source != Path("-"):
+            return read_parallel(source, self.parallel, encoding=self.encoding)
+        kind = guess(source, frames=self.frames) if self.format == "auto" else self.format
+        if kind == "vectors":
+            return read_frames(source, labels=self.labels)
+        if kind == "lines":
+            return read_lines(source, encoding=self.encoding)
+        columns = read_conllu if kind == "conllu" else read_conll
+        return columns(source, words=self.words, labels=self.labels, encoding=self.encoding)
+
+
+def guess(path: Path, *, frames: bool) -> Format:
     """The kind of a file by its name; ``frames``: vectors are wanted where the name does not tell."""
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    names = {".conllu": "conllu", ".csv": "vectors", ".npz": "vectors"}
-    return names.get(ending, "vectors" if frames else "conll")
+    names: dict[str, Format] = {".conllu": "conllu", ".csv": "vectors", ".npz": "vectors"}
+    return names.get(ending, "vectors" if frames else "lines" if path == Path("-") else "conll")
 
 
-def read_conll(source: Source, *, words: Column | None = None, labels: Column | None = None) -> Iterator[Sentence]:
+def read_conll(
+    source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
+) -> Iterator[Sentence]:
     """Rows of columns, the word first and the label last if not said; rows of one column are words without labels."""
-    for block in conll(source):
+    for block in conll(source, encoding=encoding):
         width = len(block.rows[0])
         first = _column(block.place, 0 if words is None else words, width, names=())
         second = None if width == 1 else _column(block.place, -1 if labels is None else labels, width, names=())
         yield _sentence(block, first, second)
 
 
-def read_conllu(source: Source, *, words: Column | None = None, labels: Column | None = None) -> Iterator[Sentence]:
+def read_conllu(
+    source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
+) -> Iterator[Sentence]:
     """Universal Dependencies; ``_`` in the column of labels all along: there are none."""
-    for block in conllu(source):
+    for block in conllu(source, encoding=encoding):
         first = _column(block.place, "form" if words is None else words, len(CONLLU), names=CONLLU)
         second = _column(block.place, "upos" if labels is None else labels, len(CONLLU), names=CONLLU)
         known = any(row[second] != "_" for row in block.rows)
         yield _sentence(block, first, second if known else None)
 
 
-def read_parallel(source: Path, names: tuple[str, str]) -> Iterator[Sentence]:
+def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-8") -> Iterator[Sentence]:
     """Words and labels in two files, line by line; the second file may be missing.
 
     The files' names are equal but for a part, of which the last occurrence counts: ``("seq.in", "seq.out")``.
@@ -101,18 +134,18 @@ def read_parallel(source: Path, names: tuple[str, str]) -> Iterator[Sentence]:
         raise BadData(str(source), f"{names[0]!r} (task.parallel) does not occur in the name of the file")
     labels = Path(before + names[1] + after)
     if not labels.exists():
-        yield from read_lines(source)
+        yield from read_lines(source, encoding=encoding)
         return
-    for place, text, tags in parallel(source, labels):
+    for place, text, tags in parallel(source, labels, encoding=encoding):
         words, found = tuple(text.split()), tuple(tags.split())
         if len(words) != len(found):
             raise BadData(place, f"found {len(words)} words, and {labels} has {len(found)} labels in this line")
         yield Sentence(place, words, found)
 
 
-def read_lines(source: Source) -> Iterator[Sentence]:
+def read_lines(source: Source, *, encoding: str = "utf-8") -> Iterator[Sentence]:
     """Words separated by blanks, without labels."""
-    for place, text in lines(source):
+    for place, text in lines(source, encoding=encoding):
         yield Sentence(place, tuple(text.split()))
 
 

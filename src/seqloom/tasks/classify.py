@@ -28,7 +28,7 @@ from seqloom.metrics.labels import accuracy, confusion, f1, macro_f1
 from seqloom.models.classifier import Classifier, Noise, Symbols
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.pooling import POOLINGS
-from seqloom.tasks.task import Loss, Predictions, Task
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 UNSEEN = -1
 """Stands for a label that does not occur in the training data."""
@@ -65,6 +65,7 @@ class Classify(Task):
         description="lines (label, blank, text; also fastText), columns (TSV, CSV), jsonl, folder (one .txt file for "
         "each label, an example on each line), numbers (CSV), ts, npz; auto: by the name and the first lines.",
     )
+    encoding: TextEncoding = Field(default="utf-8", description="Of texts, such as utf-8, latin-1, cp1252.")
     separator: str = Field(
         default="", description="Between columns; empty: a comma in .csv and numbers, otherwise a tab."
     )
@@ -120,7 +121,9 @@ class Classify(Task):
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
         """Of Python values: texts or arrays (T, D), or tuples (text or array, label)."""
         learned = self.learned
-        options = {name: getattr(self, name) for name in ("format", "separator", "label_column", "text_column")}
+        options = {
+            name: getattr(self, name) for name in ("format", "encoding", "separator", "label_column", "text_column")
+        }
         reader = Reader(
             **options,
             label_separator=self.label_separator,

@@ -20,7 +20,7 @@ from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import Front, Recurrence, stack
 from seqloom.models.ngram_decoder import NGramDecoder
-from seqloom.tasks.task import Loss, Predictions, Task
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class LanguageModel(Task):
         "recurrent",
         description="recurrent; window: a feed-forward network over the last words; ngram: counts of words.",
     )
+    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
     order: int = Field(5, ge=1, description="window, ngram: words that a probability is about, the next one included.")
     text: Text = Field(default_factory=Text, description="Symbols.")
     embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
@@ -92,14 +93,14 @@ class LanguageModel(Task):
         return "perplexity"
 
     @property
-    def encoding(self) -> Encoding:
+    def symbols(self) -> Encoding:
         if self.learned is None:
             raise ValueError("the task has not seen its training data: call fit first")
         return self.learned.text
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Line]:
         words = self.text.unit == "words"
-        for place, text in lines(source):
+        for place, text in lines(source, encoding=self.encoding):
             yield Line(place, text, (text.count(" ") if words else len(text)) + 1)
 
     def fit(self, examples: Iterable[Line]) -> Self:
@@ -109,16 +110,15 @@ class LanguageModel(Task):
         return self.model_copy(update={"learned": Learned(text=encoding)})
 
     def collate(self, examples: Sequence[Line]) -> Batch:
-        end = [self.encoding.vocabulary.index(END)]
-        texts = [end + self.encoding.encode(example.text) + end for example in examples]
+        end = [self.symbols.vocabulary.index(END)]
+        texts = [end + self.symbols.encode(example.text) + end for example in examples]
         inputs = pad([np.array(text[:-1]) for text in texts])
         target = pad([np.array(text[1:]) for text in texts])
         return Batch(inputs, target.values, int(inputs.mask.sum()))
 
     def model(self) -> nn.Module:
-        symbols = len(self.encoding.vocabulary)
+        vocabulary = self.symbols.vocabulary
         if self.kind == "ngram":
-            vocabulary = self.encoding.vocabulary
             return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=vocabulary.index(END))
         if self.decoder.bidirectional:
             raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
@@ -129,11 +129,11 @@ class LanguageModel(Task):
             )
             recurrence = recurrence.model_copy(update={"layers": 0})
         layer = stack(front, recurrence, self.embedding, causal=True)
-        embed = Embedding(symbols, self.embedding, dropout=self.input_dropout)
+        embed = Embedding(len(vocabulary), self.embedding, dropout=self.input_dropout)
         return Decoder(embed, layer, tied=self.tied, dropout=recurrence.dropout, variational=recurrence.variational)
 
     def _encode(self, example: Line) -> list[int]:
-        return self.encoding.encode(example.text)
+        return self.symbols.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         features, state = _features(model, batch)
@@ -154,13 +154,13 @@ class LanguageModel(Task):
         symbols = sum(len(answer.log_probabilities) for answer in predictions)
         characters = sum(len(example.text) + 1 for example in examples)
         loss = total / max(symbols, 1)
-        unknown = self.encoding.vocabulary.index(UNKNOWN)
+        unknown = self.symbols.vocabulary.index(UNKNOWN)
         return {
             "perplexity": math.exp(min(loss, 700.0)),
             "loss": loss,
             "bits_per_character": total / math.log(2) / max(characters, 1),
             "symbols": symbols,
-            "unknown": sum(self.encoding.encode(example.text).count(unknown) for example in examples),
+            "unknown": sum(self.symbols.encode(example.text).count(unknown) for example in examples),
         }
 
 

@@ -27,7 +27,7 @@ from seqloom.models.crf import CRF, allow_spans, fits
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
 from seqloom.models.tagger import FrameVectors, Independent, Spelled, Tagger, WordVectors
-from seqloom.tasks.task import Loss, Predictions, Task
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 NO_LABEL = -1
 
@@ -100,9 +100,10 @@ class Tag(Task):
     """Labels each word or frame."""
 
     name: Literal["tag"] = "tag"
-    format: Literal["auto", "conll", "conllu", "lines", "vectors"] = Field(
+    format: tagged.Format = Field(
         "auto", description="Of the files; auto: .conllu, .csv and .npz (vectors) by their names, others conll."
     )
+    encoding: TextEncoding = Field("utf-8", description="Of texts, such as utf-8, latin-1, cp1252.")
     column: Column | None = Field(
         None, description="Of the label: number (-1: last) or name (upos); default last, upos."
     )
@@ -138,20 +139,14 @@ class Tag(Task):
         return tagged.are_spans(self.found.labels.names)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
-        if not isinstance(source, Path):
-            return tagged.read_items(source)
-        columns = {"words": self.word_column, "labels": self.column}
-        frames = self.learned is not None and self.learned.words is None
-        if source == Path("-"):
-            return tagged.read_frames(source, labels=self.column) if frames else tagged.read_lines(source)
-        if self.parallel is not None:
-            return tagged.read_parallel(source, self.parallel)
-        kind = tagged.guess(source, frames=frames) if self.format == "auto" else self.format
-        if kind == "vectors":
-            return tagged.read_frames(source, labels=self.column)
-        if kind == "lines":
-            return tagged.read_lines(source)
-        return tagged.read_conllu(source, **columns) if kind == "conllu" else tagged.read_conll(source, **columns)
+        return tagged.Reader(
+            format=self.format,
+            encoding=self.encoding,
+            words=self.word_column,
+            labels=self.column,
+            parallel=self.parallel,
+            frames=self.learned is not None and self.learned.words is None,
+        ).read(source)
 
     def fit(self, examples: Iterable[Example]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()

@@ -3,13 +3,23 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch
+from seqloom.data.formats import encoding_problem
+
+
+def _readable(encoding: str) -> str:
+    if wrong := encoding_problem(encoding):
+        raise ValueError(wrong)
+    return encoding
+
+
+TextEncoding = Annotated[str, AfterValidator(_readable)]
 
 
 class Loss(NamedTuple):
