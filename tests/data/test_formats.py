@@ -138,7 +138,7 @@ def test_encodings(tmp_path: Path, encoding: str, packed: Callable[[bytes], byte
 
 def test_every_format_has_encodings(tmp_path: Path) -> None:
     assert [text for _, text in lines(["é"], encoding="latin-1")] == ["é"]
-    latin = {"encoding": "latin-1"}
+    latin: Any = {"encoding": "latin-1"}
     readers: list[tuple[Reader, str]] = [
         (lambda path: tsv(path, **latin), "é\tè"),
         (lambda path: delimited(path, header=False, **latin), '"é",è'),
