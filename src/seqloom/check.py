@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import terminal
-from seqloom.data.batch import Batch
 from seqloom.data.formats import resolve
 from seqloom.data.loading import Batches
 from seqloom.data.split import Read
@@ -200,7 +199,7 @@ class _Examination:
 
     def _update(self, config: Config, module: nn.Module, examples: Sequence[Any]) -> None:
         module.train()
-        for part in next(_batches(config, examples, config.task.collate).epoch(0), []):
+        for part in next(_batches(config, examples).epoch(0), []):
             kept = _Kept()
             with torch.autograd.graph.saved_tensors_hooks(kept.add, lambda tensor: tensor):
                 loss = config.task.loss(module, part.to(config.train.device))
@@ -218,7 +217,7 @@ class _Examination:
                 None if train.symbols is None else math.ceil(math.ceil(train.symbols / settings.batch) / settings.steps)
             )
         lengths = [range(length) for length in train.lengths.elements()]  # their len is all that is asked for
-        return _batches(self.config, lengths, _no_batch).count(0)
+        return _batches(self.config, lengths).count(0)
 
     def _split(self, name: str, survey: Survey, train: Survey | None) -> Split:
         other = train is not None and survey is not train
@@ -248,12 +247,12 @@ class _Kept:
         return tensor
 
 
-def _batches(config: Config, examples: Sequence[Any], collate: Callable[[Sequence[Any]], Batch]) -> Batches:
+def _batches(config: Config, examples: Sequence[Any]) -> Batches:
     """The given examples in the shape that training has, in their order."""
     settings = config.train
     return Batches(
         lambda: iter(examples),
-        collate,
+        config.task.collate,
         rows=settings.batch,
         tokens=settings.batch_tokens,
         steps=settings.steps,
@@ -266,10 +265,6 @@ def _batches(config: Config, examples: Sequence[Any], collate: Callable[[Sequenc
 
 def _find(name: str, file: str, task: Task, found: dict[str, Read]) -> None:
     found[name] = partial(task.read, resolve(file))
-
-
-def _no_batch(examples: Sequence[Any]) -> Batch:
-    raise NotImplementedError(f"{len(examples)} lengths are only counted")
 
 
 def _until_error(read: Read) -> Iterator[Any]:

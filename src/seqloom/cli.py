@@ -75,6 +75,8 @@ def errors() -> Iterator[None]:
     except Diverged as diverged:
         typer.echo(f"seqloom: {diverged}", err=True)
         raise typer.Exit(3) from None
+    except BrokenPipeError:
+        raise  # who reads has read enough: typer ends in silence
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         fail(str(error))
 
