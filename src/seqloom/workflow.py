@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import seqloom
+from seqloom import pictures
 from seqloom.checkpoint import Snapshot, write_tensors
 from seqloom.data.formats import resolve
 from seqloom.data.loading import Batches
@@ -137,7 +138,7 @@ def _go(
         rows = start.facts["rows"] if start else 0
         if team.leads:
             run.rewind(rows)
-        keeper = Keeper(run, config, team, rows=rows, seconds=_spent(start))
+        keeper = Keeper(run, config, team, dev=dev, rows=rows, seconds=_spent(start))
         progress = iterate(
             module,
             _batches(config, sources.train, team),
@@ -183,8 +184,8 @@ def _batches(config: Config, read: Read, team: Team) -> Batches:
 class Keeper:
     """Writes down what happens: the log, the metrics, the checkpoints."""
 
-    def __init__(self, run: Run, config: Config, team: Team, *, rows: int, seconds: float) -> None:
-        self.run, self.config, self.team, self.rows = run, config, team, rows
+    def __init__(self, run: Run, config: Config, team: Team, *, dev: Sequence[Any], rows: int, seconds: float) -> None:
+        self.run, self.config, self.team, self.dev, self.rows = run, config, team, dev, rows
         self.started = time.monotonic() - seconds
         self.saved = self.drawn = time.monotonic()
 
@@ -203,7 +204,7 @@ class Keeper:
         if due or event.pending or event.evaluation or event.finished:
             self.save(event)
         if self.team.leads and (event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)):
-            draw(self.run, self.config)
+            pictures.draw(self.run, self.config, dev=self.dev if event.finished else ())
             self.drawn = time.monotonic()
 
     def save(self, event: Progress) -> None:
@@ -229,17 +230,6 @@ class Keeper:
         shown = values.get("dev", values)
         numbers = (f"{name} {value:.6g}" for name, value in shown.items() if isinstance(value, float | int))
         self.run.log(f"update {event.update}: {'dev ' if 'dev' in values else ''}{', '.join(numbers)}")
-
-
-def draw(run: Run, config: Config) -> None:
-    """The learning curves of a run as results.png, where there is something to draw with."""
-    try:
-        from seqloom.insight.curves import draw_curves
-
-        metric = config.task.metric
-        draw_curves(run.rows(), run.path / "results.png", metric=metric, higher_is_better=config.task.higher_is_better)
-    except ModuleNotFoundError as error:
-        run.log(f"no results.png, since {error.name} is missing: pip install 'seqloom[plots]'")
 
 
 def _evaluation(

@@ -140,6 +140,7 @@ class Batches:
         for start in range(0, len(pool), JOINED_TOGETHER):
             batch = self.collate(pool[start : start + JOINED_TOGETHER])
             real = batch.inputs.mask
+            apply(partial(_check_steps, mask=real), (batch.inputs, batch.target))
             pieces.append(apply(lambda tensor, real=real: tensor[real], (batch.inputs, batch.target)))
         joined = apply(lambda *tensors: torch.cat(tensors), *pieces)
         total = len(joined[0].mask)
@@ -155,6 +156,12 @@ class Batches:
         if "pool" in self._kept:
             self._kept["tracks"] = found
         return found
+
+
+def _check_steps(tensor: Tensor, *, mask: Tensor) -> Tensor:
+    if tensor.shape[:2] != mask.shape:
+        raise ValueError("train.steps is set, and the task has no answer for each step: sequences cannot be joined")
+    return tensor
 
 
 def _cut_time(tracks: Any, steps: slice, *, rows: slice, lengths: Tensor) -> Batch:
