@@ -81,8 +81,24 @@ class Model:
 
     def predict(self, items: Path | str | Sequence[Any], *, batch: int = 64) -> list[Any]:
         """The answers to a file (its path) or to a list of texts or arrays, in order."""
+        return [answer for answers in self.answer(self.read(items), batch=batch) for answer in answers]
+
+    def read(self, items: Path | str | Sequence[Any], **given: str) -> Iterator[Any]:
+        """The examples of a file or a list; ``given`` are fields of the task, format or encoding, for this file only.
+
+        Standard input holds a question on each line, in UTF-8, if nothing else is given.
+        """
         source = resolve(items) if isinstance(items, str) else items
-        return [answer for answers in self.answer(self.task.read(source), batch=batch) for answer in answers]
+        known = type(self.task).model_fields
+        if strange := [name for name in given if name not in known]:
+            raise ValueError(f"the task {self.config.name} has no {strange[0]} to choose")
+        if source == Path("-"):
+            usual = {"format": "auto", "encoding": "utf-8"}
+            given = {name: value for name, value in usual.items() if name in known} | given
+        values = {"task": self.task.model_dump(mode="json", exclude_none=True) | given}
+        built = configuration.Document(configuration.COMMAND_LINE, values, {(): 0}).build(task=type(self.task))
+        task = self.task.model_copy(update={name: getattr(built["task"], name) for name in given})
+        return task.read(source)
 
     def answer(self, examples: Iterator[Any], *, batch: int = 64) -> Iterator[list[Any]]:
         """The answers to examples, some at a time, as they come."""
@@ -91,9 +107,9 @@ class Model:
                 found = self.task.predict(self.module, self.task.collate(some)).answers
             yield found
 
-    def stream(self, source: Path | str, *, batch: int = 64) -> Iterator[list[Any]]:
-        """The answers to a file, some at a time, as it is read."""
-        return self.answer(self.task.read(resolve(str(source))), batch=batch)
+    def stream(self, source: Path | str, *, batch: int = 64, **given: str) -> Iterator[list[Any]]:
+        """The answers to a file, some at a time, as it is read; ``given`` as for ``read``."""
+        return self.answer(self.read(str(source), **given), batch=batch)
 
     def export(self, path: Path) -> None:
         """The model in a format of the field: .arpa, of n-gram models."""

@@ -130,6 +130,10 @@ class Forecast(Task):
             else:
                 yield from windows(series, self.history, horizon=self.horizon)
 
+    def ask(self, source: Source) -> Iterator[Window]:
+        """The end of each series: what is wanted is what comes next."""
+        return self.model_copy(update={"ahead": True}).read(source)
+
     def _series(self, source: Source) -> Iterator[Series]:
         columns = self.learned.columns if self.learned else self.columns
         if isinstance(source, Path):

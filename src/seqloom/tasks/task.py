@@ -72,6 +72,10 @@ class Task(Part, ABC):
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples of a file (``-`` is standard input) or of Python values, one by one."""
 
+    def ask(self, source: Path | Sequence[Any]) -> Iterator[Any]:
+        """The examples to be answered; labels are not needed."""
+        return self.read(source)
+
     @abstractmethod
     def fit(self, examples: Iterable[Any]) -> Self:
         """The same task with what is learnt from the training examples before any gradient: vocabularies, scales."""

@@ -1,0 +1,144 @@
+"""Tiny data for every task: a new task needs an entry here, and is then held to all contracts."""
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqloom import config
+from seqloom.model import Config
+
+RECURRENCE = {"cell": "gru", "hidden": 6, "dropout": 0.3}
+
+
+class Case(NamedTuple):
+    """A task with its data."""
+
+    name: str
+    file: str  # name of the training file; that of the development file begins with "dev-"
+    train: str
+    dev: str
+    fields: dict[str, Any]  # of [task]
+    questions: Sequence[Any]  # without answers
+
+
+def _tagged(seed: int, count: int) -> str:
+    draw = random.Random(seed)  # noqa: S311  data, not secrets
+    blocks = []
+    for _ in range(count):
+        rows = []
+        for _ in range(draw.randint(1, 7)):
+            rows += draw.choice([["the O"], ["sees O"], ["Paris B-LOC"], ["New B-LOC", "York I-LOC"], ["Anna B-PER"]])
+        blocks.append("".join(f"{row}\n" for row in rows))
+    return "\n".join(blocks)
+
+
+def _labelled(seed: int, count: int) -> str:
+    draw = random.Random(seed)  # noqa: S311
+    words = [("up", "high above over"), ("down", "low below under")]
+    lines = []
+    for _ in range(count):
+        label, own = draw.choice(words)
+        lines.append(f"{label} {' '.join(draw.choices([*own.split(), 'it', 'goes'], k=draw.randint(1, 8)))}\n")
+    return "".join(lines)
+
+
+def _numbers(seed: int, count: int) -> str:
+    draw = random.Random(seed)  # noqa: S311
+    lines = []
+    for _ in range(count):
+        label = draw.choice(["rise", "fall"])
+        steps = range(2 * draw.randint(1, 6))
+        values = [(step if label == "rise" else -step) / 5 + draw.gauss(0, 0.2) for step in steps]
+        lines.append(",".join([*(f"{value:.4f}" for value in values), label]) + "\n")
+    return "".join(lines)
+
+
+def _text(seed: int, count: int) -> str:
+    draw = random.Random(seed)  # noqa: S311
+    lines = (" ".join(draw.choices(["a", "b", "cd", "é", "eff"], k=draw.randint(0, 9))) for _ in range(count))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _series(seed: int, count: int) -> str:
+    draw = random.Random(seed)  # noqa: S311
+    rows = (f"{math.sin(step / 3):.4f},{10 * math.cos(step / 2) + draw.gauss(0, 1):.4f}\n" for step in range(count))
+    return "one,two\n" + "".join(rows)
+
+
+def _rows(text: str) -> list[list[float]]:
+    return [[float(value) for value in line.split(",")] for line in text.splitlines()[1:]]
+
+
+def _tag(**fields: Any) -> Case:
+    words = {"words": {"size": 5}, "characters": {"layers": 1, "hidden": 3, "size": 3}}
+    encoder = {"encoder": {**RECURRENCE, "bidirectional": True}}
+    questions = ["Anna sees Paris", "Peter", "the New York"]
+    return Case("tag", "t.conll", _tagged(1, 18), _tagged(2, 11), words | encoder | fields, questions)
+
+
+def _classify(**fields: Any) -> Case:
+    common = {"embedding": 5, "encoder": RECURRENCE}
+    return Case("classify", "t.txt", _labelled(1, 18), _labelled(2, 11), common | fields, ["it goes up", "low", "what"])
+
+
+def _model(**fields: Any) -> Case:
+    common = {"embedding": 5, "decoder": RECURRENCE, "input_dropout": 0.2}
+    return Case("language_model", "t.txt", _text(1, 18), _text(2, 11), common | fields, ["a cd é", "", "b x"])
+
+
+def _forecast(**fields: Any) -> Case:
+    common = {"history": 5, "horizon": 2, "encoder": RECURRENCE}
+    return Case("forecast", "t.csv", _series(1, 30), _series(2, 18), common | fields, [_rows(_series(3, 9))])
+
+
+CASES: dict[str, Case] = {
+    "tag": _tag(),
+    "tag, crf": _tag(output="crf"),
+    "tag, one way": _tag(encoder=RECURRENCE, characters={"layers": 0}),
+    "tag, hmm": _tag(kind="hmm"),
+    "classify": _classify(),
+    "classify, attention": _classify(pooling="attention", encoder={**RECURRENCE, "bidirectional": True}),
+    "classify, numbers": Case(
+        "classify",
+        "t.csv",
+        _numbers(1, 18),
+        _numbers(2, 11),
+        {"format": "numbers", "channels": 2, "encoder": RECURRENCE},
+        [[[0.0, 0.2], [0.4, 0.6]], [[1.0, 0.0]]],
+    ),
+    "language_model": _model(),
+    "language_model, characters": _model(text={"unit": "characters"}, tied=False),
+    "language_model, window": _model(kind="window", order=3),
+    "language_model, ngram": _model(kind="ngram", order=3),
+    "forecast": _forecast(),
+    "forecast, synced": _forecast(output="synced"),
+    "forecast, each alone": _forecast(separate=True),
+}
+
+
+def write(case: Case, folder: Path) -> None:
+    (folder / case.file).write_text(case.train)
+    (folder / f"dev-{case.file}").write_text(case.dev)
+
+
+def build(case: Case, folder: Path, **train: Any) -> Config:
+    """The configuration of a case whose data are written to the folder."""
+    write(case, folder)
+    values: dict[str, Any] = {f"task.{name}": value for name, value in case.fields.items()}
+    values |= {"task.name": case.name, "task.train": str(folder / case.file)}
+    values |= {"task.dev": str(folder / f"dev-{case.file}")}
+    settings = {"batch": 4, "epochs": 2, "log_every": 3, "threads": 1, "rate": 0.01} | train
+    values |= {f"train.{name}": value for name, value in settings.items()}
+    document = config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()])
+    return Config.build(document)
+
+
+def literal(value: Any) -> str:
+    """As TOML writes it inside of a line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {literal(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
