@@ -182,6 +182,8 @@ def predict(
     run: RunFolder,
     file: Annotated[str, typer.Argument(help="Data without labels; - is standard input.")] = "-",
     *,
+    file_format: Annotated[str, typer.Option("--format", help="Of this file, if not that of the training.")] = "",
+    encoding: Annotated[str, typer.Option(help="Likewise, such as latin-1.")] = "",
     layer: Layer = "",
     batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
@@ -192,7 +194,8 @@ def predict(
     with errors():
         model = load(run, layer=find_layer(layer))
         together = 1 if file == "-" and sys.stdin.isatty() else batch
-        for answers in model.stream(file, batch=together):
+        given = {name: value for name, value in (("format", file_format), ("encoding", encoding)) if value}
+        for answers in model.stream(file, batch=together, **given):
             for answer in answers:
                 print(json.dumps(asdict(answer)) if as_json else answer)
             sys.stdout.flush()

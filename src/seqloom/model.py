@@ -84,7 +84,7 @@ class Model:
         return [answer for answers in self.answer(self.read(items), batch=batch) for answer in answers]
 
     def read(self, items: Path | str | Sequence[Any], **given: str) -> Iterator[Any]:
-        """The examples of a file or a list; ``given`` are fields of the task, format or encoding, for this file only.
+        """The questions of a file or a list; ``given`` are fields of the task, format or encoding, for this file only.
 
         Standard input holds a question on each line, in UTF-8, if nothing else is given.
         """
@@ -95,10 +95,12 @@ class Model:
         if source == Path("-"):
             usual = {"format": "auto", "encoding": "utf-8"}
             given = {name: value for name, value in usual.items() if name in known} | given
+        if not given:
+            return self.task.read(source)
         values = {"task": self.task.model_dump(mode="json", exclude_none=True) | given}
         built = configuration.Document(configuration.COMMAND_LINE, values, {(): 0}).build(task=type(self.task))
         task = self.task.model_copy(update={name: getattr(built["task"], name) for name in given})
-        return task.read(source)
+        return task.ask(source)
 
     def answer(self, examples: Iterator[Any], *, batch: int = 64) -> Iterator[list[Any]]:
         """The answers to examples, some at a time, as they come."""
