@@ -63,7 +63,7 @@ def train(
     config: Config | str | Path,  # or the name of a TOML file
     overrides: Sequence[str] = (),  # of a file: section.key=value
     *,
-    output: Path | None = None,  # folder of the run; None: runs/<task>, or runs/<task>-2 and so on
+    output: str | Path | None = None,  # folder of the run; None: runs/<task>, or runs/<task>-2 and so on
     layer: GivenLayer | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Run:
@@ -97,7 +97,7 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _create(config: Config, output: Path | None) -> Run:
+def _create(config: Config, output: str | Path | None) -> Run:
     assert config.task.learned is not None  # noqa: S101  it was fitted
     name = config.name
     folder = output or next(
@@ -217,7 +217,8 @@ class Keeper:
 
     def _record(self, event: Progress) -> None:
         if event.logged:
-            self._row({"loss": event.loss, "rate": event.rate, "norm": event.norm, "clipped": event.clipped}, event)
+            values = {"loss": event.loss, "rate": event.rate, "norm": event.norm, "clipped": event.clipped}
+            self._row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
         if event.evaluation is not None:
             self._row({"dev": event.evaluation.metrics}, event)
         if event.finished:

@@ -1,7 +1,7 @@
 """What comes next: numbers over time, or binary frames such as the keys of a piano."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -63,6 +63,7 @@ class Forecast(Task):
 
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True
+    recommended: ClassVar[Mapping[str, Any]] = {"task.train": "series.csv[0:0.8]", "task.dev": "series.csv[0.8:1]"}
 
     name: Literal["forecast"] = "forecast"
     train: str = Field(

@@ -1,11 +1,11 @@
 """Tagging: a label for each word of a sentence, or for each frame of a sequence of vectors."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -98,6 +98,8 @@ class Tagged:
 
 class Tag(Task):
     """Labels each word or frame."""
+
+    recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.conllu", "task.dev": "dev.conllu"}
 
     name: Literal["tag"] = "tag"
     format: tagged.Format = Field(
