@@ -192,7 +192,7 @@ TRAINED = [name for name in CASES if "hmm" not in name and "ngram" not in name]
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_run_that_is_left_anywhere_goes_on_bit_for_bit(name: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("os.fsync", os.fstat)
-    monkeypatch.setattr("seqloom.workflow.draw", lambda *_: None)
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
     case = CASES[name]
     options: dict[str, Any] = {"updates": 7, "evaluate_every": 3, "average": 2, "accumulate": 2, "save_minutes": 1e-9}
     if case.name == "language_model":
