@@ -96,7 +96,7 @@ class Model:
             usual = {"format": "auto", "encoding": "utf-8"}
             given = {name: value for name, value in usual.items() if name in known} | given
         if not given:
-            return self.task.read(source)
+            return self.task.ask(source)
         values = {"task": self.task.model_dump(mode="json", exclude_none=True) | given}
         built = configuration.Document(configuration.COMMAND_LINE, values, {(): 0}).build(task=type(self.task))
         task = self.task.model_copy(update={name: getattr(built["task"], name) for name in given})
