@@ -185,7 +185,7 @@ def digits(folder: Path) -> Files:
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("the digits are those of scikit-learn: pip install 'seqloom[digits]'") from None
+        raise ModuleNotFoundError("no module named sklearn: pip install 'seqloom[digits]'", name="sklearn") from None
     images, classes = load_digits(return_X_y=True)  # (N, 64), (N,)
     lines = [series_line(image.reshape(8, 8), str(name)) for image, name in zip(images, classes, strict=True)]
     head = series_head("digits", dimensions=8, length=8, names=[str(name) for name in range(10)])
