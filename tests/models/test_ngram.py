@@ -85,6 +85,37 @@ def test_steps_are_the_score(model: NGram) -> None:
     np.testing.assert_array_equal(state, model.start_state(len(texts)))
 
 
+@settings(deadline=None, max_examples=20)
+@given(numbers=st.permutations(range(V)), more=st.integers(0, 3), seed=st.integers(0, 99))
+def test_other_numbers_same_scores(model: NGram, numbers: list[int], more: int, seed: int) -> None:
+    new = np.array(numbers)
+    new[new == V - 1] += more  # some numbers stay free
+    found = model.renumber(new, vocabulary=V + more)
+    assert (found.start, found.end, found.order, found.vocabulary) == (new[START], new[END], model.order, V + more)
+    texts = sentences(20, seed=seed)
+    for row, wanted in zip(found.score([new[text].tolist() for text in texts]), model.score(texts), strict=True):
+        np.testing.assert_array_equal(row, wanted)
+    states = np.random.default_rng(seed).integers(0, V, (3, model.order - 1))
+    np.testing.assert_array_equal(found.next(new[states])[:, new], model.next(states))
+    free = sorted(set(range(V + more)) - set(new.tolist()))
+    assert (found.log_probabilities[0][free] == -np.inf).all()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "vocabulary", "message"),
+    [
+        pytest.param(range(V - 1), V, "numbers are not 30 different ones", id="too few"),
+        pytest.param([0, *range(V - 1)], V, "numbers are not 30 different ones", id="twice"),
+        pytest.param(range(1, V + 1), V, "numbers are not all from 0 to 29", id="large"),
+        pytest.param(range(-1, V - 1), V, "numbers are not all from 0 to 29", id="negative"),
+    ],
+)
+def test_refuses_numbers(numbers: range, vocabulary: int, message: str) -> None:
+    model = estimate(sentences(20), order=2, start=START, end=END, vocabulary=V)
+    with pytest.raises(ValueError, match=message):
+        model.renumber(np.array(numbers), vocabulary=vocabulary)
+
+
 def test_saved_and_loaded(model: NGram, tmp_path: Path) -> None:
     save_file(model.tensors(), tmp_path / "model.safetensors")
     again = NGram.from_tensors(load_file(tmp_path / "model.safetensors"))

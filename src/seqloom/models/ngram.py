@@ -1,7 +1,7 @@
 """An n-gram language model on integer symbols: sorted tables, looked up for whole batches at once, with back-off."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -121,6 +121,43 @@ class NGram:
         ended = words == self.end
         following[ended] = self.start_state(int(ended.sum()))
         return following
+
+    def renumber(
+        self,
+        numbers: Integers,  # (V,), the new number of each word
+        *,
+        vocabulary: int,  # the new V; a number that no word has gets probability zero
+    ) -> Self:
+        """The same model of words that are numbered differently."""
+        if numbers.shape != (self.vocabulary,) or np.unique(numbers).size < numbers.size:
+            raise ValueError(f"numbers are not {self.vocabulary} different ones, one for each word")
+        if numbers.min() < 0 or numbers.max() >= vocabulary:
+            raise ValueError(f"numbers are not all from 0 to {vocabulary - 1}")
+        rows, size = numbers, vocabulary  # where the n-grams of one order go, and how many there will be
+        keys, probabilities, backoffs = [], [], []
+        for order, values in enumerate(self.log_probabilities, start=1):
+            if order > 1:
+                prefixes, words = np.divmod(self.keys[order - 2], self.vocabulary)
+                longer = rows[prefixes] * vocabulary + numbers[words]
+                position = np.argsort(longer)
+                keys.append(longer[position])
+                size = longer.size
+                rows = np.empty_like(position)
+                rows[position] = np.arange(size)
+            probabilities.append(np.full(size, -np.inf, dtype=np.float32))
+            probabilities[-1][rows] = values
+            if order < self.order:
+                backoffs.append(np.zeros(size, dtype=np.float32))
+                backoffs[-1][rows] = self.log_backoffs[order - 1]
+        return replace(
+            self,
+            vocabulary=vocabulary,
+            start=int(numbers[self.start]),
+            end=int(numbers[self.end]),
+            keys=tuple(keys),
+            log_probabilities=tuple(probabilities),
+            log_backoffs=tuple(backoffs),
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """The model as tensors by name."""
