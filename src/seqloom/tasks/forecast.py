@@ -32,9 +32,7 @@ class Learned(Part):
     means: tuple[float, ...]  # of the columns
     deviations: tuple[float, ...]  # of the columns; one where a column never changes
     moves: tuple[float, ...]  # root mean square of the changes from row to row, in deviations
-    reach: tuple[
-        tuple[float, ...], ...
-    ]  # (horizon, targets), root mean square of the changes up to there, in deviations
+    reach: tuple[tuple[float, ...], ...]  # (horizon, targets), the same of the changes up to there
     naive: tuple[float, ...]  # of the targets, the mean absolute error of the (seasonal) naive forecast
 
 
@@ -93,9 +91,8 @@ class Forecast(Task):
     error: Literal["mse", "mae", "huber"] = Field("mse", description="What training makes small, of numbers.")
     front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
     encoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
-    ahead: bool = Field(
-        default=False, exclude=True, repr=False
-    )  # read only the end of each series: what follows is not known
+    ahead: bool = Field(default=False, exclude=True, repr=False)
+    """Only the end of each series is read: what follows is not known."""
 
     learned: Learned | None = Field(None, exclude=True)
 
@@ -328,6 +325,7 @@ class Forecast(Task):
             "rse": numbers.rse(truth, found),
             "correlation": numbers.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
             "skill": float(1 - own.mean() / still.mean()) if still.mean() else float("nan"),
+            "skill_worst": float((1 - own / still).min()) if still.all() else float("nan"),  # of the steps ahead
             "last_mse": float((last**2).mean()),
             "last_mse_scaled": float(still.mean()),
         }
