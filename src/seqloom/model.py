@@ -114,9 +114,9 @@ class Model:
         return self.answer(self.read(str(source), **given), batch=batch)
 
     def export(self, path: Path) -> None:
-        """The model in a format of the field: .arpa, of n-gram models."""
-        if path.suffix != ".arpa" or not isinstance(self.module, NGramDecoder):
-            raise ValueError(f"{path}: only n-gram models are written, as .arpa files")
+        """The model in a format of the field: .arpa or .arpa.gz, of n-gram models."""
+        if not path.name.endswith((".arpa", ".arpa.gz")) or not isinstance(self.module, NGramDecoder):
+            raise ValueError(f"{path}: only n-gram models are written, as .arpa or .arpa.gz files")
         self.module.write(path)
 
     def evaluate(self, source: Path | str | Sequence[Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.formats import BadData
-from seqloom.models.arpa import read_arpa, write_arpa
+from seqloom.models.arpa import Layout, characters, read_arpa, read_words, spell, write_arpa
 from seqloom.models.kneser_ney import estimate
 from seqloom.models.ngram import NGram
 
@@ -148,7 +148,8 @@ def test_damaged_files_are_refused_or_read(data: st.DataObject, tmp_path: Path) 
     ("symbols", "message"),
     [
         pytest.param(SYMBOLS[:-1], "found 25 symbols, wanted 26", id="too few"),
-        pytest.param([*SYMBOLS[:-1], " "], "symbol 25 is ' ': ARPA wants no blanks", id="blank"),
+        pytest.param([*SYMBOLS[:-1], "a b"], "symbol 25 is 'a b': ARPA wants no blanks", id="blank"),
+        pytest.param([*SYMBOLS[:-2], " ", "<space>"], "symbols 24 and 25 are both '<space>'", id="space"),
         pytest.param([*SYMBOLS[:-1], ""], "symbol 25 is ''", id="empty"),
         pytest.param([*SYMBOLS[:-1], "</s>"], "symbols 1 and 25 are both '</s>'", id="twice"),
     ],
@@ -157,3 +158,58 @@ def test_refuses_symbols(symbols: list[str], message: str, tmp_path: Path) -> No
     with pytest.raises(ValueError, match=message):
         write_arpa(model(2), symbols, tmp_path / "model.arpa")
     assert not list(tmp_path.iterdir())
+
+
+def test_packed_files_are_the_same(tmp_path: Path) -> None:
+    for name in ("a.arpa", "b.arpa.gz", "c.arpa.gz"):
+        write_arpa(model(3), SYMBOLS, tmp_path / name)
+    packed = (tmp_path / "b.arpa.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "a.arpa").read_bytes()
+    assert packed == (tmp_path / "c.arpa.gz").read_bytes()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.arpa"
+    path.write_text("before")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("seqloom.models.arpa.words", fail)
+    with pytest.raises(OSError, match="full"):
+        write_arpa(model(2), SYMBOLS, path)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["before"]
+
+
+def test_blank_characters_have_names(tmp_path: Path) -> None:
+    symbols = [*SYMBOLS[:-3], " ", "\t", "\r"]
+    write_arpa(model(2), symbols, tmp_path / "a.arpa")
+    words = read_words(tmp_path / "a.arpa")
+    assert words[-3:] == ("<space>", "<tab>", "<return>")
+    assert list(words) == spell(symbols)
+    assert characters(words) == symbols
+
+
+@pytest.mark.parametrize("unknown", ["<unk>", "<UNK>", ""])
+def test_words_in_any_order_have_our_numbers(unknown: str, tmp_path: Path) -> None:
+    text = FOREIGN.replace("-99\t<s>\t-0.5\n", "").replace("-0.8 b -0.125\n", "-0.8 b -0.125\n-99\t<s>\t-0.5\n")
+    if unknown:
+        text = text.replace("-0.7  a", f"-2.5 {unknown} -0.3\n-0.7 a").replace("ngram 1=4", "ngram 1=5")
+    found, words = read(text, tmp_path)
+    assert words == read_words(tmp_path / "model.arpa") == ("</s>", *filter(None, [unknown]), "a", "b", "<s>")
+    layout = Layout.of(words)
+    assert layout.names == ("<s>", "<unk>", "</s>", "a", "b")
+    ours = layout.arrange(found)
+    assert (ours.start, ours.end, ours.vocabulary) == (0, 2, 5)
+    texts = [["a", "b", "b", "a"], ["b"], [], ["a"]]
+    wanted = found.score([words.index(word) for word in text] for text in texts)
+    for row, scores in zip(
+        ours.score([layout.names.index(word) for word in text] for text in texts), wanted, strict=True
+    ):
+        np.testing.assert_array_equal(row, scores)
+    assert ours.score([[1]])[0][0] / math.log(10) == pytest.approx(-0.5 + (-2.5 if unknown else -99), rel=1e-6)
+
+
+def test_both_spellings_of_the_unknown_word() -> None:
+    assert Layout.of(["<UNK>", "</s>", "<unk>", "<s>"]).names == ("<s>", "<unk>", "</s>", "<UNK>")

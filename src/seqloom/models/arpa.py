@@ -1,11 +1,14 @@
 """n-gram models as ARPA text, the format that SRILM, KenLM and speech recognisers share."""
 
+import gzip
 import math
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from io import TextIOWrapper
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +21,9 @@ LOG_10 = math.log(10)
 ZERO = -99.0
 """The logarithm of zero, by custom of the format."""
 BLANK = re.compile("[ \t\n\r\0]")
+SPELT = {" ": "<space>", "\t": "<tab>", "\r": "<return>"}
+"""Characters that may be symbols of a model, but no words of the format."""
+UNKNOWNS = ("<unk>", "<UNK>")
 SLICE = 1 << 16  # n-grams that are turned into text at once
 
 
@@ -27,7 +33,7 @@ def write_arpa(
     path: Path,
 ) -> None:
     """Write a model; nine digits, so that reading it gives the same model."""
-    names = list(symbols)
+    names = spell(symbols)
     if len(names) != model.vocabulary:
         raise ValueError(f"found {len(names)} symbols, wanted {model.vocabulary}, one for each of the model's")
     names[model.start], names[model.end] = START, END
@@ -37,21 +43,45 @@ def write_arpa(
             raise ValueError(f"symbol {index} is {name!r}: ARPA wants no blanks, give another name such as '<space>'")
         if seen.setdefault(name, index) != index:
             raise ValueError(f"symbols {seen[name]} and {index} are both {name!r}, wanted different ones")
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else nullcontext(file)
+            with packed as stream:
+                write(model, names, cast(IO[bytes], stream))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def spell(symbols: Iterable[str]) -> list[str]:
+    """Symbols as words of the format."""
+    return [SPELT.get(symbol, symbol) for symbol in symbols]
+
+
+def characters(names: Iterable[str]) -> list[str]:
+    """Words of the format as the characters that they stand for."""
+    meant = {name: character for character, name in SPELT.items()}
+    return [meant.get(name, name) for name in names]
+
+
+def write(model: NGram, names: Sequence[str], stream: IO[bytes]) -> None:
     table = np.array(names, dtype=object)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\\data\\\n")
-        for order, values in enumerate(model.log_probabilities, start=1):
-            file.write(f"ngram {order}={len(values)}\n")
-        for order, values in enumerate(model.log_probabilities, start=1):
-            file.write(f"\n\\{order}-grams:\n")
-            for first in range(0, len(values), SLICE):
-                rows = np.arange(first, min(first + SLICE, len(values)))
-                columns = [numbers(values[rows])]
-                columns.append([" ".join(row) for row in table[words(model, rows, order=order)]])
-                if order < model.order:
-                    columns.append(numbers(model.log_backoffs[order - 1][rows]))
-                file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
-        file.write("\n\\end\\\n")
+    file = TextIOWrapper(stream, encoding="utf-8", newline="\n")
+    file.write("\\data\\\n")
+    for order, values in enumerate(model.log_probabilities, start=1):
+        file.write(f"ngram {order}={len(values)}\n")
+    for order, values in enumerate(model.log_probabilities, start=1):
+        file.write(f"\n\\{order}-grams:\n")
+        for first in range(0, len(values), SLICE):
+            rows = np.arange(first, min(first + SLICE, len(values)))
+            columns = [numbers(values[rows])]
+            columns.append([" ".join(row) for row in table[words(model, rows, order=order)]])
+            if order < model.order:
+                columns.append(numbers(model.log_backoffs[order - 1][rows]))
+            file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
+    file.write("\n\\end\\\n")
+    file.detach()
 
 
 def words(model: NGram, rows: Integers, *, order: int) -> Integers:  # (N,) → (N, order)
@@ -87,8 +117,37 @@ class Section(NamedTuple):
 
 
 def read_arpa(path: Path) -> tuple[NGram, tuple[str, ...]]:
-    """A model and its symbols, in the order of the file; without <unk> where the file has none."""
+    """A model and its words, in the order of the file; without <unk> where the file has none."""
     return Reader(path).read()
+
+
+def read_words(path: Path) -> tuple[str, ...]:
+    """The words of a model alone, in the order of the file."""
+    reader = Reader(path)
+    reader.begin()
+    return tuple(reader.index)
+
+
+class Layout(NamedTuple):
+    """The words of a file as we number them: the start, the unknown word, the end, then the others in their order."""
+
+    names: tuple[str, ...]
+    numbers: Integers  # (words,), the number of each
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Self:
+        unknown = next((name for name in UNKNOWNS if name in words), UNKNOWNS[0])
+        first = (START, unknown, END)
+        names = (*first, *(word for word in words if word not in first))
+        index = {name: number for number, name in enumerate(names)}
+        return cls((START, UNKNOWNS[0], *names[2:]), np.array([index[word] for word in words]))
+
+    def arrange(self, model: NGram) -> NGram:
+        """The model with our numbers; where the unknown word has no probability, the smallest that can be written."""
+        found = model.renumber(self.numbers, vocabulary=len(self.names))
+        single = found.log_probabilities[0]
+        single[1] = max(single[1], ZERO * LOG_10)
+        return found
 
 
 class Reader:
@@ -100,7 +159,8 @@ class Reader:
         self.line = ""
         self.index: dict[str, int] = {}
 
-    def read(self) -> tuple[NGram, tuple[str, ...]]:
+    def begin(self) -> tuple[list[int], Section]:
+        """Read up to the single words; how many n-grams of each order there will be."""
         self._step()
         self._expect("\\data\\")
         sizes = self._sizes()
@@ -109,6 +169,10 @@ class Reader:
         if absent:
             raise BadData(self.place, f"the 1-grams lack {' and '.join(absent)}")
         first.probabilities[self.index[START]] = -np.inf  # a custom value; never predicted
+        return sizes, first
+
+    def read(self) -> tuple[NGram, tuple[str, ...]]:
+        sizes, first = self.begin()
         sections = [first]
         keys: list[Integers] = []
         for order, size in enumerate(sizes[1:], start=2):

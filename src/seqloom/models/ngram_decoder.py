@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.formats import BadData
+from seqloom.data.formats import BadData, resolve
 from seqloom.layers.embedding import PADDING
-from seqloom.models.arpa import read_arpa, write_arpa
+from seqloom.models.arpa import Layout, read_arpa, spell, write_arpa
 from seqloom.models.kneser_ney import estimate
 from seqloom.models.ngram import NGram
 
@@ -27,9 +27,10 @@ class NGramDecoder(nn.Module):
         *,
         order: int,
         end: int,
+        arpa: str = "",  # file of a model to take as it is
     ) -> None:
         super().__init__()
-        self.encode, self.symbols, self.order, self.end = encode, symbols, order, end
+        self.encode, self.symbols, self.order, self.end, self.arpa = encode, symbols, order, end, arpa
         self.ngram: NGram | None = None
 
     @property
@@ -39,16 +40,19 @@ class NGramDecoder(nn.Module):
         return self.ngram
 
     def count(self, examples: Iterable[Any]) -> None:
-        """Learn from all examples in one pass."""
+        """Learn from all examples in one pass, or take the model of the ARPA file."""
+        if self.arpa:
+            self.ngram = self._read(resolve(self.arpa))
+            return
         texts = (self.encode(example) for example in examples)
         self.ngram = estimate(texts, order=self.order, start=PADDING, end=self.end, vocabulary=len(self.symbols))
 
-    def read(self, path: Path) -> None:
-        """Take the model of an ARPA file; its words have to be the symbols."""
-        ngram, words = read_arpa(path)
-        if tuple(words[2:]) != tuple(self.symbols[2:]):
-            raise BadData(str(path), "its words are not those of the training text, which the model is to be used with")
-        self.ngram = ngram
+    def _read(self, path: Path) -> NGram:
+        model, words = read_arpa(path)
+        layout = Layout.of(words)
+        if list(layout.names[1:]) != spell(self.symbols[1:]):
+            raise BadData(str(path), "its words are no longer those that the task has learnt")
+        return layout.arrange(model)
 
     def write(self, path: Path) -> None:
         """The model as an ARPA file."""

@@ -8,15 +8,16 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData, Place, lines
+from seqloom.data.formats import BadData, Place, lines, resolve
 from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import END, UNKNOWN
+from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary
 from seqloom.layers.embedding import Embedding
+from seqloom.models.arpa import Layout, characters, read_words
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import Front, Recurrence, stack
 from seqloom.models.ngram_decoder import NGramDecoder
@@ -78,6 +79,10 @@ class LanguageModel(Task):
         description="recurrent; window: a feed-forward network over the last words; ngram: counts of words.",
     )
     encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
+    arpa: str = Field(
+        "",
+        description="ngram: an ARPA file whose model is taken as it is; there is nothing to count, nor need of train.",
+    )
     order: int = Field(5, ge=1, description="window, ngram: words that a probability is about, the next one included.")
     text: Text = Field(default_factory=Text, description="Symbols.")
     embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
@@ -87,6 +92,21 @@ class LanguageModel(Task):
     front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
     decoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
     learned: Learned | None = Field(None, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_text(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("arpa") and not values.get("train"):
+            return {**values, "train": values["arpa"], "dev_share": 0.0}
+        return values
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.arpa and self.kind != "ngram":
+            raise ValueError(f'arpa is a model of kind "ngram", and kind is "{self.kind}"')
+        if self.arpa and self.text.unit == "subwords":
+            raise ValueError('an ARPA file does not tell how words are cut: text.unit must be "words" or "characters"')
+        return self
 
     @property
     def metric(self) -> str:
@@ -104,10 +124,24 @@ class LanguageModel(Task):
             yield Line(place, text, (text.count(" ") if words else len(text)) + 1)
 
     def fit(self, examples: Iterable[Line]) -> Self:
+        if self.arpa:
+            return self.model_copy(update={"learned": Learned(text=self._foreign(resolve(self.arpa)))})
         encoding = self.text.fit((example.text for example in examples), specials=(END,))
         if len(encoding.vocabulary) <= 3:
             raise BadData(self.train, "there is no text to learn from")
         return self.model_copy(update={"learned": Learned(text=encoding)})
+
+    def _foreign(self, path: Path) -> Encoding:
+        """The words of an ARPA file as symbols."""
+        found = list(Layout.of(read_words(path)).names[3:])
+        if self.text.unit == "characters":
+            found = characters(found)
+            if long := [name for name in found if len(name) > 1]:
+                raise BadData(str(path), f"found {long[0]!r}; task.text.unit says that its words are characters")
+        if PAD in found:
+            raise BadData(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
+        vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *found))
+        return Encoding(unit=self.text.unit, lower=self.text.lower, vocabulary=vocabulary, specials=(END,))
 
     def collate(self, examples: Sequence[Line]) -> Batch:
         end = [self.symbols.vocabulary.index(END)]
@@ -119,7 +153,8 @@ class LanguageModel(Task):
     def model(self) -> nn.Module:
         vocabulary = self.symbols.vocabulary
         if self.kind == "ngram":
-            return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=vocabulary.index(END))
+            end = vocabulary.index(END)
+            return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=end, arpa=self.arpa)
         if self.decoder.bidirectional:
             raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
         front, recurrence = self.front, self.decoder

@@ -1,0 +1,133 @@
+import gzip
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from seqloom import config, workflow
+from seqloom.data.formats import BadData
+from seqloom.model import Config, Model, load
+from seqloom.tasks.language_model import LanguageModel
+
+WORDS = ["the", "cat", "sat", "on", "mat", "<unk>", "caf\u00e9"]
+
+
+def task(**options: Any) -> LanguageModel:
+    return LanguageModel.model_validate_json(json.dumps({"train": "train.txt", **options}))
+
+
+def write(path: Path, *, seed: int, more: tuple[str, ...] = ()) -> None:
+    draw = random.Random(seed)  # noqa: S311  data, not secrets
+    texts = (" ".join(draw.choices(WORDS, range(7, 0, -1), k=draw.randint(0, 9))) for _ in range(60))
+    path.write_text("".join(f"{text}\n" for text in [*texts, *more]), encoding="utf-8")
+
+
+def unit(model: Model) -> str:
+    assert isinstance(model.task, LanguageModel)
+    return model.task.text.unit
+
+
+def trained(folder: Path, output: str, *, unit: str = "words", **fields: Any) -> Model:
+    values = {"name": "language_model", "kind": "ngram", "order": 3, "dev": str(folder / "dev.txt"), **fields}
+    values["text.unit"] = unit
+    given = [f"task.{name}={json.dumps(value)}" for name, value in values.items()]
+    settings = Config.build(config.Document.empty(given))
+    return load(workflow.train(settings, output=folder / output).path)
+
+
+def shuffled(text: str) -> str:
+    """An ARPA file whose n-grams, and so its words, stand in another order."""
+    head, *sections = text.removesuffix("\n\\end\\\n").split("\n\\")
+    mixed = []
+    for section in sections:
+        title, *rows = section.strip("\n").split("\n")
+        random.Random(1).shuffle(rows)  # noqa: S311
+        mixed.append("\n".join([title, *rows, ""]))
+    return "\n\\".join([head, *mixed]) + "\n\\end\\\n"
+
+
+@pytest.fixture(scope="module", params=["words", "characters"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Model]:
+    """A folder with texts, an n-gram model of them, and that as model.arpa."""
+    folder = tmp_path_factory.mktemp(request.param)
+    write(folder / "train.txt", seed=1)
+    write(folder / "dev.txt", seed=2, more=("a zebra sat",))
+    model = trained(folder, "counted", train=str(folder / "train.txt"), unit=request.param)
+    model.export(folder / "model.arpa")
+    return folder, model
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_an_exported_model_is_the_same_when_it_is_read(run: tuple[Path, Model], foreign: bool) -> None:
+    folder, model = run
+    arpa = folder / f"{foreign}.arpa.gz"
+    text = (folder / "model.arpa").read_text(encoding="utf-8")
+    if foreign:
+        text = shuffled(text).replace("<unk>", "<UNK>")
+    arpa.write_bytes(gzip.compress(text.encode()))
+    again = trained(folder, f"read-{foreign}", arpa=str(arpa), unit=unit(model))
+    assert isinstance(again.task, LanguageModel)
+    assert isinstance(model.task, LanguageModel)
+    assert sorted(again.task.symbols.vocabulary.symbols) == sorted(model.task.symbols.vocabulary.symbols)
+    wanted = model.evaluate(folder / "dev.txt")
+    assert wanted["unknown"] > 1
+    assert again.evaluate(folder / "dev.txt") == pytest.approx(wanted, rel=1e-12)
+    again.export(folder / "again.arpa.gz")
+    assert gzip.decompress((folder / "again.arpa.gz").read_bytes()).count(b"\n") == text.count("\n")
+
+
+def test_kenlm_gives_the_same_perplexity(run: tuple[Path, Model]) -> None:
+    kenlm = pytest.importorskip("kenlm")
+    folder, model = run
+    theirs = kenlm.Model(str(folder / "model.arpa"))
+    lines = (folder / "dev.txt").read_text().splitlines()
+    if unit(model) == "characters":
+        lines = [" ".join("<space>" if letter == " " else letter for letter in line) for line in lines]
+    scores = [score for line in lines for score, _, _ in theirs.full_scores(line)]
+    found = model.evaluate(folder / "dev.txt")
+    assert found["symbols"] == len(scores)
+    assert found["loss"] == pytest.approx(-math.fsum(scores) / len(scores) * math.log(10), rel=1e-6)
+
+
+def test_a_run_of_an_arpa_file_needs_it_no_longer(run: tuple[Path, Model]) -> None:
+    folder, model = run
+    arpa = folder / "gone.arpa"
+    model.export(arpa)
+    trained(folder, "gone", arpa=str(arpa), unit=unit(model))
+    arpa.unlink()
+    assert load(folder / "gone").evaluate(["the cat"]) == model.evaluate(["the cat"])
+    with pytest.raises(BadData, match="there is no such file"):
+        trained(folder, "never", arpa=str(arpa))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "recurrent"}, 'arpa is a model of kind "ngram", and kind is "recurrent"'),
+        ({"text": {"unit": "subwords"}}, 'text.unit must be "words" or "characters"'),
+    ],
+)
+def test_what_cannot_be_taken_from_an_arpa_file(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        task(**{"kind": "ngram", "arpa": "x.arpa", **fields})
+
+
+@pytest.mark.parametrize(
+    ("word", "unit", "message"),
+    [("<pad>", "words", "the word <pad> has a meaning of its own"), ("ab", "characters", "found 'ab'; task.text.unit")],
+)
+def test_words_that_do_not_fit(word: str, unit: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.arpa"
+    path.write_text(f"\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 {word}\n\n\\end\\\n")
+    with pytest.raises(BadData, match=message):
+        task(kind="ngram", arpa=str(path), text={"unit": unit}).fit(())
+
+
+def test_lines_in_another_encoding(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"a caf\xe9\n")
+    found = task(encoding="latin-1").read(tmp_path / "x.txt")
+    assert [(line.text, len(line)) for line in found] == [("a café", 2)]
