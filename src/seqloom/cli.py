@@ -322,7 +322,9 @@ def info(
 
 
 @app.command(epilog="Example: seqloom export runs/ngram model.arpa")
-def export(run: RunFolder, file: Annotated[Path, typer.Argument(help="An .arpa file, of n-gram models.")]) -> None:
+def export(
+    run: RunFolder, file: Annotated[Path, typer.Argument(help="An .arpa or .arpa.gz file, of n-gram models.")]
+) -> None:
     """Write a trained model in a format of the field."""
     from seqloom.model import load
 
