@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from seqloom import terminal, workflow
 from seqloom.config import Document
 from seqloom.data.builtin import Files
@@ -38,6 +40,16 @@ def run(task: str, *, output: Path, seed: int = 1, quick: bool = False, quiet: b
         names = [*DEMONSTRATIONS, "memory"]
         near = "".join(f"did you mean {name!r}? " for name in get_close_matches(task, names, n=1, cutoff=0.5))
         raise ValueError(f"there is no demonstration {task!r}: {near}Wanted one of {', '.join(names)}")
+    threads = torch.get_num_threads()
+    # The models are small; and so the result does not depend on the number of cores.
+    torch.set_num_threads(1)
+    try:
+        return demonstrate(task, output, seed=seed, quick=quick, quiet=quiet)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def demonstrate(task: str, output: Path, *, seed: int, quick: bool, quiet: bool) -> dict[str, Any]:
     chosen = DEMONSTRATIONS[task]
     started = time.perf_counter()
     folder = _folder(output, f"demo-{task}")
