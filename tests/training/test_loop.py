@@ -358,3 +358,10 @@ def test_the_state_is_carried_on_and_the_gradient_is_cut(accumulate: int) -> Non
         wanted = torch.autograd.grad(found.total, list(model.parameters()))
         state = tuple(part.detach() for part in found.state)
         assert event.norm * piece.items == pytest.approx(float(flat(wanted).norm()), rel=1e-9)
+
+
+def test_an_equal_score_is_kept_but_waiting_goes_on() -> None:
+    found = evaluations([1, 2, 2, 2, 2, 9], patience=3, schedule="plateau", decay=0.5, decay_wait=2, rate=1.0)
+    assert [event.best for event in found] == [True, True, True, True, True]
+    assert [event.rate for event in found] == [1, 1, 1, 0.5, 0.5]
+    assert found[-1].finished == "no better score in 3 evaluations"
