@@ -1,0 +1,97 @@
+"""What a trained model is asked: files in another format or encoding than those it learnt from, standard input."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contracts.tiny import CASES, build
+from typer.testing import CliRunner
+
+from seqloom import workflow
+from seqloom.cli import app
+from seqloom.config import Wrong
+from seqloom.data.formats import BadData
+from seqloom.model import Model, load
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    for name, fields in {"tag, hmm": {}, "classify": {"encoding": "latin-1"}, "forecast": {}}.items():
+        folder = tmp_path_factory.mktemp(name.partition(",")[0])
+        case = CASES[name]
+        settings = build(case._replace(fields=case.fields | fields), folder, epochs=1)
+        found[case.name] = workflow.train(settings, output=folder / "run").path
+    return found
+
+
+def said(model: Model, source: Path | str, **given: Any) -> list[str]:
+    return [str(answer) for answers in model.stream(source, **given) for answer in answers]
+
+
+def put(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+
+
+def test_a_file_in_another_format(models: dict[str, Path], tmp_path: Path) -> None:
+    model = load(models["tag"])
+    path = tmp_path / "x.txt"
+    path.write_text("Anna sees\nParis\n")
+    wanted = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
+    assert said(model, path, format="lines") == wanted
+    assert said(model, path, format="lines", encoding="cp1252") == wanted
+    with pytest.raises(BadData, match="found 1 column"):
+        said(model, path)
+    assert model.task.model_dump()["format"] == "auto"  # the model stays as it was
+
+
+def test_standard_input_is_lines_if_nothing_is_said(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(models["tag"])
+    wanted = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
+    put(monkeypatch, b"Anna sees\nParis\n")
+    assert said(model, "-") == wanted
+    put(monkeypatch, b"Anna O\nsees O\n\nParis O\n")
+    assert said(model, "-", format="conll") == wanted
+
+
+def test_standard_input_is_utf_8_if_nothing_is_said(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(models["classify"])
+    texts = [example.content for example in model.read(["caf\u00e9"])]
+    for data, given in (("caf\u00e9".encode(), {}), (b"caf\xe9", {"encoding": "latin-1"})):
+        put(monkeypatch, data)
+        assert [example.content for example in model.read("-", **given)] == texts
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "message"),
+    [
+        (
+            "tag",
+            {"format": "conl"},
+            r'task\.format is "conl", wanted one of "auto", "conll", .*: did you mean "conll"\?',
+        ),
+        ("tag", {"encoding": "latin-11"}, r'task\.encoding is "latin-11": there is no such encoding'),
+        ("forecast", {"format": "conll"}, "the task forecast has no format to choose"),
+    ],
+)
+def test_what_cannot_be_said(models: dict[str, Path], task: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, Wrong), match=message):
+        load(models[task]).read("-", **given)
+
+
+def test_the_command(models: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes("Anna caf\u00e9\n".encode("latin-1"))
+    run = str(models["tag"])
+    result = CliRunner().invoke(app, ["predict", run, str(path), "--format", "lines", "--encoding", "latin-1"])
+    assert result.exit_code == 0, result.stderr
+    assert [line.split("\t")[0] for line in result.stdout.splitlines() if line] == ["Anna", "caf\u00e9"]
+    result = CliRunner().invoke(app, ["predict", run, str(path), "--format", "line"])
+    assert result.exit_code == 1
+    assert 'task.format is "line", wanted one of "auto"' in result.stderr
+
+
+def test_only_n_gram_models_are_exported(models: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"x\.arpa: only n-gram models are written, as \.arpa or \.arpa\.gz files"):
+        load(models["tag"]).export(tmp_path / "x.arpa")
