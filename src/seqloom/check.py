@@ -194,7 +194,7 @@ class _Examination:
                 module.count(train.longest)
             else:
                 self._update(config, module, train.longest)
-            if dev and dev.examples:
+            if dev and dev.examples and not dev.unlabelled:
                 assess(config, module, dev.longest)
 
     def _update(self, config: Config, module: nn.Module, examples: Sequence[Any]) -> None:

@@ -1,0 +1,211 @@
+"""What is found before training: by counting by hand, and by what training then does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from seqloom import workflow
+from seqloom.check import Report, examine, show
+from seqloom.cli import app
+from seqloom.config import Document
+from seqloom.model import Config
+
+SMALL = {
+    "tag": {"task.encoder.hidden": 8, "task.words.size": 8, "task.characters.layers": 0},
+    "classify": {"task.encoder.hidden": 8, "task.embedding": 8},
+    "language_model": {"task.decoder.hidden": 8, "task.embedding": 8},
+    "forecast": {"task.encoder.hidden": 8, "task.history": 4},
+}
+
+
+def configure(folder: Path, task: str, train: str | None, dev: str | None, **changes: Any) -> Config:
+    """A configuration of two files with these contents; None: there is no such file."""
+    values: dict[str, Any] = {"task.name": task, **SMALL[task]}
+    for name, content in (("train", train), ("dev", dev)):
+        path = folder / f"{name}.{'csv' if task == 'forecast' else 'txt'}"
+        if content is not None:
+            path.write_text(content)
+        values[f"task.{name}"] = str(path)
+    values |= {name.replace("__", "."): value for name, value in changes.items()}
+    return Config.build(Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]))
+
+
+TRAIN = "a X\nb Y\nc X\n\na X\nb Y\n\nd X\ne X\nf X\ng X\n\na X\nb Y\n"
+DEV = "a X\nb Y\n\nq X\nr Z\na Y\n"
+
+
+def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
+    found = examine(configure(tmp_path, "tag", TRAIN, DEV))
+    train, dev = found.splits["train"], found.splits["dev"]
+    assert (train.examples, train.elements, train.empty, train.unlabelled) == (4, 11, 0, 0)
+    assert (train.repeated, train.in_train, dev.repeated, dev.in_train) == (1, None, 0, 1)
+    assert train.labels == {"X": 8, "Y": 3}
+    assert dev.labels == {"X": 2, "Y": 2, "Z": 1}
+    assert (train.unknown, dev.unknown) == (0, 2 / 5)
+    assert train.lengths is not None
+    assert train.lengths.histogram == {"2-3": 3, "4-7": 1}
+    assert found.vocabularies == {"words": 2 + 7, "characters": 2 + 7}
+    # Vectors of 9 words; in each direction four gates of 8 from 8 + 8 inputs and a bias; two labels from 16 and a bias.
+    assert found.parameters == 9 * 8 + 2 * 4 * 8 * (8 + 8 + 1) + 2 * (16 + 1)
+    assert (found.updates, found.streams, found.problems) == (1, False, [])
+    file = tmp_path / "train.txt"
+    assert f"train: the content stands in an earlier example: 1 example ({file}:13 as {file}:5)" in found.remarks
+    assert (
+        f"dev: some of its content stands in train: 1 example ({tmp_path / 'dev.txt'}:1 as {file}:5)" in found.remarks
+    )
+    unseen = f"dev: 1 label not in train, so that no model can say it: 'Z' (1 times, first {tmp_path / 'dev.txt'}:5)"
+    assert unseen in found.remarks
+    assert f"train: 1 label less than 5 times: 'Y' (3, first {file}:2)" in found.remarks
+
+
+def test_what_is_wrong_in_each_file_is_told(tmp_path: Path) -> None:
+    config = configure(tmp_path, "tag", "a X\n\nb X Y\nc X\n", "a X\nb\n")
+    found = examine(config)
+    first, second = found.problems
+    assert first.startswith(f"{tmp_path / 'train.txt'}:3: ")
+    assert second.startswith(f"{tmp_path / 'dev.txt'}:2: ")
+    assert found.splits["train"].examples == 1  # those before
+    assert found.parameters is not None  # a model of what can be read
+
+
+@pytest.mark.parametrize("missing", ["train", "dev"])
+def test_a_missing_file_hides_nothing_of_the_other(missing: str, tmp_path: Path) -> None:
+    files = {"train": TRAIN, "dev": DEV} | {missing: None}
+    found = examine(configure(tmp_path, "tag", **files))
+    (problem,) = found.problems
+    assert f"{missing}.txt" in problem
+    (other,) = found.splits.values()
+    assert other.examples == (2 if missing == "train" else 4)
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    found = examine(configure(tmp_path, "language_model", "some words\n", ""))
+    assert found.problems == [f"{tmp_path / 'dev.txt'}: there are no examples"]
+
+
+def test_development_data_that_are_all_training_data(tmp_path: Path) -> None:
+    (problem,) = examine(configure(tmp_path, "tag", TRAIN, "a X\nb Y\n")).problems
+    assert problem.startswith("dev: all of its content stands in train: 1 example (")
+
+
+def test_texts_with_and_without_labels(tmp_path: Path) -> None:
+    train = "good\tfine day\nbad\tawful day\ngood\tawful day\ngood\t\n"
+    config = configure(tmp_path, "classify", train, "\tno label\ngood\tfine\n", task__format="columns")
+    found = examine(config)
+    assert found.problems == [f"dev: 1 example without a label, first {tmp_path / 'dev.txt'}:1"]
+    file = tmp_path / "train.txt"
+    assert f"train: 1 example without any element, first {file}:4" in found.remarks
+    twice = f"1 example, 1 of them with other labels ({file}:3 as {file}:2)"
+    assert f"train: the content stands in an earlier example: {twice}" in found.remarks
+
+
+def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
+    found = examine(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n"))
+    # A model sees the end of a line as a symbol, too: a q / q q b / are 7.
+    assert (found.splits["train"].unknown, found.splits["dev"].unknown) == (0, 3 / 7)
+    assert any("raise task.text.minimum" in remark for remark in found.remarks)
+    taught = examine(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__minimum=2))
+    assert taught.splits["train"].unknown == 1 / 7
+    assert not any("raise task.text.minimum" in remark for remark in taught.remarks)
+
+
+def test_a_held_out_share(tmp_path: Path) -> None:
+    lines = "".join(f"word{number}\n" for number in range(20))
+    found = examine(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.25))
+    assert {name: split.examples for name, split in found.splits.items()} == {"train": 15, "dev": 5}
+    assert found.splits["dev"].source == f"{tmp_path / 'train.txt'}, 25% of it"
+    none = examine(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.0))
+    assert list(none.splits) == ["train"]
+    assert any(remark.startswith("there are no development data") for remark in none.remarks)
+
+
+def test_a_column_that_never_changes(tmp_path: Path) -> None:
+    rows = "".join(f"{number % 3},7\n" for number in range(12))
+    found = examine(configure(tmp_path, "forecast", f"a,b\n{rows}", f"a,b\n{rows}"))
+    assert found.problems == []
+    assert "train: 1 column of 2 never changing: b" in found.remarks
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "wanted"),
+    [
+        ("tag", {"train__steps": 3}, "train.steps = 0"),
+        ("tag", {"task__encoder__layers": 0}, "there is nothing to train"),
+        ("tag", {"task__encoder__options__colour": 1}, "has no option 'colour'"),
+        ("tag", {"train__device": "abacus"}, "abacus"),
+        ("language_model", {"task__decoder__bidirectional": True}, "must not see what it predicts"),
+        ("language_model", {"train__pool": 2, "train__schedule": "cosine"}, "set train.updates"),
+    ],
+)
+def test_what_would_fail(task: str, changes: dict[str, Any], wanted: str, tmp_path: Path) -> None:
+    (problem,) = examine(configure(tmp_path, task, TRAIN, DEV, **changes)).problems
+    assert wanted in problem
+
+
+@pytest.mark.parametrize("kind", ["hmm", "ngram"])
+def test_models_of_counts(kind: str, tmp_path: Path) -> None:
+    found = examine(
+        configure(tmp_path, "tag" if kind == "hmm" else "language_model", 5 * f"{TRAIN}\n", DEV, task__kind=kind)
+    )
+    assert (found.problems, found.bytes["model"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"train__batch": 3}, {"train__batch_tokens": 7}, {"train__steps": 3, "train__batch": 2}]
+)
+def test_as_many_updates_as_training_makes(changes: dict[str, Any], tmp_path: Path) -> None:
+    text = "".join(f"{'w ' * (1 + number % 4)}\n" for number in range(10))
+    config = configure(tmp_path, "language_model", text, "w w\n", train__epochs=1, **changes)
+    updates = []
+    workflow.train(config, output=tmp_path / "run", listeners=[lambda _, event: updates.append(event.update)])
+    assert examine(config).updates == updates[-1]
+
+
+def test_memory_of_a_model(tmp_path: Path) -> None:
+    found = examine(configure(tmp_path, "tag", TRAIN, DEV))
+    assert found.parameters is not None
+    assert found.bytes["model"] == 16 * found.parameters  # weights, gradients, and Adam's two averages
+    plain = examine(configure(tmp_path, "tag", TRAIN, DEV, train__optimizer="sgd"))
+    assert plain.bytes["model"] == 8 * found.parameters
+    assert all(size > 0 for size in found.bytes.values())
+
+
+def test_report_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(examine(configure(tmp_path, "tag", TRAIN, DEV)))
+    shown = capsys.readouterr().out.splitlines()
+    assert ["examples", "4", "2"] in [line.split() for line in shown]
+    assert ["4-7", "1", "0", "##########"] in [line.split() for line in shown]
+    assert ["X", "8", "2", "#" * 30] in [line.split() for line in shown]
+    assert shown[-1] == "No problems found."
+
+
+def test_many_labels_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(examine(configure(tmp_path, "tag", "".join(f"a L{number}\n" for number in range(20)), DEV)))
+    assert "and 8 labels more" in capsys.readouterr().out.splitlines()
+
+
+def test_nothing_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = examine(configure(tmp_path, "tag", None, None))
+    assert isinstance(report, Report)
+    show(report)
+    assert capsys.readouterr().out.splitlines()[-1] == "2 problems found."
+
+
+def test_the_command(tmp_path: Path) -> None:
+    settings = [
+        f'[task]\nname = "tag"\ntrain = "{tmp_path}/train.txt"\ndev = "{tmp_path}/dev.txt"\n',
+        "[task.encoder]\nhidden = 8\n",
+    ]
+    (tmp_path / "config.toml").write_text("".join(settings))
+    (tmp_path / "train.txt").write_text(TRAIN)
+    (tmp_path / "dev.txt").write_text(DEV)
+    path = str(tmp_path / "config.toml")
+    good = CliRunner().invoke(app, ["check", path, "--json"])
+    assert good.exit_code == 0
+    assert json.loads(good.stdout)["splits"]["dev"]["labels"] == {"X": 2, "Y": 2, "Z": 1}
+    bad = CliRunner().invoke(app, ["check", path, "task.encoder.layers=0"])
+    assert bad.exit_code == 1
+    assert bad.stdout.splitlines()[-1] == "1 problem found."
