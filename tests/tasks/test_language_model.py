@@ -1,0 +1,281 @@
+"""Language models: the chain rule by brute force, what a window sees, n-grams by themselves, texts drawn."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import kenlm
+import pytest
+import torch
+from torch import nn
+
+from seqloom.data.formats import BadData
+from seqloom.data.loading import Batches
+from seqloom.decoding.sample import Sample
+from seqloom.model import Config, Model, assess
+from seqloom.models.kneser_ney import estimate
+from seqloom.tasks.language_model import LanguageModel, Scored
+from seqloom.training.loop import Train, train
+
+TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
+SMALL = {"embedding": 6, "decoder": {"hidden": 8}}
+
+
+def task(lines: Sequence[str] = TEXT, **fields: Any) -> LanguageModel:
+    made = LanguageModel.model_validate({"train": "train.txt", **SMALL, **fields})
+    return made.fit(made.read(lines))
+
+
+def shaken(fitted: LanguageModel, *, seed: int = 1) -> Any:
+    torch.manual_seed(seed)
+    module: Any = fitted.model()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    if hasattr(module, "count"):
+        module.count(fitted.read(TEXT))
+    return module.eval()
+
+
+def score(fitted: LanguageModel, module: nn.Module, texts: Sequence[str]) -> list[Scored]:
+    with torch.no_grad():
+        return fitted.predict(module, fitted.collate(list(fitted.read(texts)))).answers
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "recurrent": {},
+    "window": {"kind": "window", "order": 3},
+    "ngram": {"kind": "ngram", "order": 3},
+    "characters": {"text": {"unit": "characters"}},
+    "subwords": {"text": {"unit": "subwords", "size": 270}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_probability_is_the_product_of_softmaxes(kind: str) -> None:
+    fitted = task(**KINDS[kind])
+    module = shaken(fitted)
+    end = fitted.symbols.vocabulary.index("</s>")
+    texts = ["the cat on the mat", "", "a cow"]
+    for text, found in zip(texts, score(fitted, module, texts), strict=True):
+        symbols = [*fitted.symbols.encode(text), end]
+        wanted = []
+        for place, symbol in enumerate(symbols):  # each from scratch: read all that stands before
+            with torch.no_grad():
+                logits, _ = module(torch.tensor([[end, *symbols[:place]]]), module.start(None, 1))
+            wanted.append(float(logits[0, -1].double().log_softmax(dim=0)[symbol]))
+        assert found.log_probabilities == pytest.approx(wanted, abs=1e-5)
+        assert found.log_probability == pytest.approx(sum(wanted), abs=1e-4)
+        assert found.perplexity == pytest.approx(math.exp(-sum(wanted) / len(wanted)), rel=1e-4)
+        assert str(found) == f"{found.log_probability:.4f}\t{found.perplexity:.4g}"
+
+
+def test_all_texts_and_all_beginnings_of_others_have_probability_one() -> None:
+    fitted = task(["a b", "b"], kind="ngram", order=2)
+    module = shaken(fitted)
+    module.count(fitted.read(["a b", "b"]))
+    # Over the symbols <unk>, a, b: those that ended within two symbols, and those that did not.
+    ended = [" ".join(words) for length in range(3) for words in product(["x", "a", "b"], repeat=length)]
+    going_on = [" ".join(words) for words in product(["x", "a", "b"], repeat=3)]
+    total = sum(math.exp(found.log_probability) for found in score(fitted, module, ended))
+    total += sum(math.exp(sum(found.log_probabilities[:3])) for found in score(fitted, module, going_on))
+    assert total == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_a_window_sees_order_minus_one_words(order: int) -> None:
+    fitted = task(kind="window", order=order)
+    module = shaken(fitted)
+    text = "the cat and the dog sat on the mat".split()
+    (whole,) = score(fitted, module, [" ".join(text)])
+    for place in range(len(text)):
+        other = [*text[:place], "a", *text[place + 1 :]]
+        (found,) = score(fitted, module, [" ".join(other)])
+        seen = range(place + 1, place + max(order, 2))  # one word is read at least
+        for target in range(len(text) + 1):
+            if target != place:
+                differs = abs(found.log_probabilities[target] - whole.log_probabilities[target]) > 1e-9
+                assert differs == (target in seen)
+
+
+def test_an_ngram_model_is_its_estimate() -> None:
+    fitted = task(kind="ngram", order=3)
+    encode = fitted.symbols.encode
+    end, size = fitted.symbols.vocabulary.index("</s>"), len(fitted.symbols.vocabulary)
+    wanted = estimate([encode(text) for text in TEXT], order=3, start=0, end=end, vocabulary=size)
+    asked = ["the cat sat on a cow", "dog dog"]
+    found = score(fitted, shaken(fitted), asked)
+    for one, values in zip(found, wanted.score([encode(text) for text in asked]), strict=True):
+        assert one.log_probabilities == values.tolist()
+
+
+def config(fitted: LanguageModel, **settings: Any) -> Config:
+    return Config(fitted, Train.model_validate({"batch": 3, "threads": 1, **settings}))
+
+
+def test_perplexity_of_lines_by_hand() -> None:
+    fitted = task()
+    module = shaken(fitted)
+    texts = ["the cat", "cow on the mat", ""]
+    values = [value for found in score(fitted, module, texts) for value in found.log_probabilities]
+    scores = assess(config(fitted), module, list(fitted.read(texts)))
+    assert scores["symbols"] == len(values) == 2 + 4 + 0 + 3
+    assert scores["perplexity"] == pytest.approx(math.exp(-sum(values) / len(values)), rel=1e-6)
+    assert scores["loss"] == pytest.approx(-sum(values) / len(values), rel=1e-6)
+    characters = sum(len(text) + 1 for text in texts)
+    assert scores["bits_per_character"] == pytest.approx(-sum(values) / math.log(2) / characters, rel=1e-6)
+    assert scores["unknown"] == 1
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "window"])
+def test_a_track_is_the_text_as_one_long_line(kind: str) -> None:
+    fitted = task(kind=kind, order=3)
+    module = shaken(fitted)
+    texts = [*TEXT, "the mat and the cat"] * 5
+    scores = assess(config(fitted, steps=7, batch=1), module, list(fitted.read(texts)))
+    end = fitted.symbols.vocabulary.index("</s>")
+    stream = [end, *(symbol for text in texts for symbol in (*fitted.symbols.encode(text), end))]
+    with torch.no_grad():
+        logits, _ = module(torch.tensor([stream[:-1]]), module.start(None, 1))
+    found = logits[0].double().log_softmax(dim=-1)[range(len(stream) - 1), stream[1:]]
+    assert scores["loss"] == pytest.approx(-float(found.mean()), rel=1e-5)
+    assert scores["symbols"] == len(stream) - 1
+    alone = assess(config(fitted), module, list(fitted.read(texts)))  # each line without a past
+    assert alone["symbols"] == scores["symbols"]
+    assert alone["bits_per_character"] / alone["loss"] == pytest.approx(scores["bits_per_character"] / scores["loss"])
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "window", "characters"])
+@pytest.mark.parametrize("steps", [0, 5])
+def test_training_learns_the_text(kind: str, steps: int) -> None:
+    torch.manual_seed(1)
+    fitted = task(**KINDS[kind])
+    settings = Train.model_validate({"epochs": 12, "batch": 2, "steps": steps, "rate": 0.1, "threads": 1})
+    module = fitted.model()
+    before = assess(config(fitted), module, list(fitted.read(TEXT)))["perplexity"]
+    loaded = Batches(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
+    for _ in train(module, loaded, fitted.loss, settings):
+        pass
+    after = assess(config(fitted, steps=steps, batch=2), module, list(fitted.read(TEXT)))["perplexity"]
+    assert before == pytest.approx(len(fitted.symbols.vocabulary), rel=0.1)  # a fresh model guesses
+    assert after < before / 2
+
+
+def test_label_smoothing_is_in_the_loss_alone() -> None:
+    plain, smooth = task(), task(smoothing=0.2)
+    module = shaken(plain)
+    batch = plain.collate(list(plain.read(TEXT)))
+    with torch.no_grad():
+        logits, _ = module(batch.inputs.values, mask=batch.inputs.mask)
+        real = logits[batch.inputs.mask], batch.target[batch.inputs.mask]
+        wanted = nn.functional.cross_entropy(*real, reduction="sum", label_smoothing=0.2)
+        assert float(smooth.loss(module, batch).total) == pytest.approx(float(wanted), rel=1e-5)
+    assert score(smooth, module, TEXT) == score(plain, module, TEXT)
+
+
+# Texts that are drawn
+
+
+def model(fitted: LanguageModel) -> Model:
+    return Model(config(fitted), shaken(fitted))
+
+
+def spell(fitted: LanguageModel, symbols: Sequence[int]) -> str:
+    """The text of symbols, decoded line by line."""
+    lines: list[list[int]] = [[]]
+    for symbol in symbols:
+        if symbol == fitted.symbols.vocabulary.index("</s>"):
+            lines.append([])
+        else:
+            lines[-1].append(symbol)
+    return "\n".join(fitted.symbols.decode(line) for line in lines)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_most_probable_path(kind: str) -> None:
+    fitted = task(**KINDS[kind])
+    drawn = model(fitted)
+    path = [fitted.symbols.vocabulary.index("</s>"), *fitted.symbols.encode("the")]
+    module: Any = drawn.module
+    for _ in range(12):
+        with torch.no_grad():
+            logits, _ = module(torch.tensor([path]), module.start(None, 1))
+        scores = logits[0, -1].clone()
+        scores[0] = -torch.inf
+        path.append(int(scores.argmax()))
+    found = "the" + "".join(drawn.generate("the", length=12, sample=Sample(temperature=0.0)))
+    assert found == spell(fitted, path[1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_seed_decides_and_gradients_are_left_as_they_were(kind: str) -> None:
+    drawn = model(task(**KINDS[kind]))
+    one, same, other = ("".join(drawn.generate("a", length=30, sample=Sample(seed=seed))) for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+    stream = drawn.generate("", length=2)
+    next(stream)
+    assert torch.is_grad_enabled()
+
+
+MANY = ["naïve café ☕", "日本語 テキスト", "🎈🎉 grüße", "aé"]
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+@pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
+def test_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
+    fitted = task(MANY, text={"unit": unit, "size": 270 if unit == "subwords" else 0, "algorithm": algorithm})
+    drawn = model(fitted)
+    symbols: list[int] = []
+    draw = Sample.draw
+
+    def listen(self: Sample, *given: Any) -> torch.Tensor:
+        found = draw(self, *given)
+        symbols.append(int(found))
+        return found
+
+    for seed in range(3):
+        for prompt in ("", "aé", "日本語 テ", "aé\nnaïve"):
+            symbols.clear()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Sample, "draw", listen)
+                pieces = list(drawn.generate(prompt, length=25, sample=Sample(seed=seed)))
+            end = fitted.symbols.vocabulary.index("</s>")
+            read = [symbol for line in prompt.split("\n") for symbol in (end, *fitted.symbols.encode(line))][1:]
+            assert spell(fitted, read) + "".join(pieces) == spell(fitted, [*read, *symbols])
+            assert len(symbols) == 25
+            assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])
+
+
+def test_padding_is_never_drawn() -> None:
+    drawn = model(task(text={"unit": "characters"}))
+    module: Any = drawn.module
+    module.output.bias.data[0] = 100.0
+    assert set("".join(drawn.generate(length=50))) <= {*"".join(TEXT), "\n", "\ufffd"}
+
+
+# Errors, and files of the field
+
+
+def test_no_text_and_no_fit_are_named() -> None:
+    with pytest.raises(BadData, match=r"train\.txt: there is no text to learn from"):
+        task(["", ""])
+    with pytest.raises(ValueError, match="call fit first"):
+        _ = LanguageModel(train="x").symbols
+
+
+def test_a_language_model_must_not_look_ahead() -> None:
+    with pytest.raises(ValueError, match="must not see what it predicts"):
+        task(decoder={"bidirectional": True}).model()
+
+
+@pytest.mark.parametrize("order", [2, 4])  # kenlm wants two at least
+def test_kenlm_reads_the_exported_model(order: int, tmp_path: Path) -> None:
+    fitted = task(kind="ngram", order=order)
+    model(fitted).export(tmp_path / "model.arpa")
+    peer = kenlm.Model(str(tmp_path / "model.arpa"))
+    for text, found in zip(TEXT, score(fitted, shaken(fitted), TEXT), strict=True):
+        assert peer.score(text) * math.log(10) == pytest.approx(found.log_probability, abs=1e-4)
+    with pytest.raises(ValueError, match="only n-gram models are written"):
+        model(task()).export(tmp_path / "other.arpa")
