@@ -1,40 +1,102 @@
-"""README and docs say what is so: their Python blocks run and print what they promise, their commands exist."""
+"""README and docs say what is so: their Python blocks run and print what they promise, their commands work."""
 
 import contextlib
 import io
 import re
 import shlex
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from seqloom.cli import app
+from seqloom.data.builtin import build
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+SHORT = ["train.updates=2"]
+RUNS = {
+    "tag": ["examples/tag.toml"],
+    "classify": ["examples/classify.toml"],
+    "forecast": ["examples/forecast.toml"],
+    "language_model": ["examples/language_model.toml"],
+    "ngram": ["examples/language_model.toml", "task.kind=ngram"],
+    "forgetful": ["tagger.toml", "--layer", "mine:Forgetful"],
+}
+"""The runs that the documentation names, and how they are trained here."""
+
+SENTENCES = {
+    "train": ("the clouds are in the sky", "a cloud moved", "the sky is blue", "we are in a cloud"),
+    "dev": ("the clouds moved", "a sky is in the clouds"),
+    "test": ("we moved the clouds", "the cloud is blue"),
+}
+KINDS = {"the": "DET", "a": "DET", "in": "ADP", "is": "AUX", "are": "AUX", "we": "PRON", "moved": "VERB", "blue": "ADJ"}
 
 
 def pages() -> list[object]:
     return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES]
 
 
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def commands() -> list[str]:
-    """Every `seqloom ...` that stands in an indented block or in backquotes, without the comment after it."""
+    """Every command that stands in an indented block or in backquotes, without the comment after it."""
     found = set()
     for page in PAGES:
         text = page.read_text()
-        indented = re.findall(r"^ {4}(seqloom .+?)(?:  .*)?$", text, re.MULTILINE)
+        indented = re.findall(r"^ {4}((?:seqloom|torchrun|echo) .+?)(?:  .*)?$", text, re.MULTILINE)
         quoted = re.findall(r"`(seqloom [a-z][^`]*)`", text)
         found |= {*indented, *quoted}
+    for example in EXAMPLES:
+        found |= set(re.findall(r"^# {5}((?:seqloom|echo) .+?)(?:  .*)?$", example.read_text(), re.MULTILINE))
     return sorted(found)
 
 
+def call(words: list[str], *, standard_input: str = "") -> str:
+    result = CliRunner().invoke(app, words, input=standard_input)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def tagged(sentence: str) -> str:
+    """A sentence as CoNLL-U."""
+    rows = enumerate(sentence.split(), start=1)
+    return "".join(f"{number}\t{word}\t_\t{KINDS.get(word, 'NOUN')}" + "\t_" * 6 + "\n" for number, word in rows)
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files and runs that the documentation names; small ones."""
+    folder = tmp_path_factory.mktemp("workspace")
+    for name, sentences in SENTENCES.items():
+        (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
+    for name in ("python_tags", "digits", "prose", "sunspots", "parentheses"):
+        for path in build(name, folder / name):
+            lines = path.read_text().splitlines(keepends=True)
+            path.write_text("".join(lines[:120]))
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "mine.py").write_text(blocks(ROOT / "README.md")[1])
+    with contextlib.chdir(folder):
+        (folder / "tagger.toml").write_text(call(["init", "tag"]))
+        for name, words in RUNS.items():
+            call(["train", *words, *SHORT, "--quiet", "--output", f"runs/{name}"])
+    return folder
+
+
+@pytest.fixture
+def inside(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(workspace)
+    return workspace
+
+
 @pytest.mark.parametrize("page", pages())
-def test_python_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    code = "\n".join(blocks)
+def test_python_blocks_run_and_print_what_they_say(page: Path, inside: Path) -> None:
+    code = "\n".join(blocks(page))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, str(page), "exec"), {"__name__": page.stem})  # noqa: S102
@@ -42,22 +104,69 @@ def test_python_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path, m
     assert printed.getvalue().splitlines() == promised
 
 
-def test_readme_examples_are_short() -> None:
-    first, second = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(first.splitlines()) <= 10
-    assert len(second.splitlines()) <= 22
+def test_first_examples_are_short() -> None:
+    first, cell, _ = blocks(ROOT / "README.md")
+    layer = blocks(ROOT / "docs" / "recurrent.md")[0]
+    assert [len(block.splitlines()) <= most for block, most in ((first, 10), (cell, 20), (layer, 10))] == [True] * 3
+
+
+def shortened(words: list[str], folder: Path) -> list[str]:
+    """The same command, but without the time that it takes."""
+    name, *others = words
+    if name == "demo":
+        return [*words, "--quick", "--output", str(folder)]
+    if name == "compare":
+        config, *variants = others
+        return [name, config, *(",".join([variant, *SHORT]) for variant in variants), "--output", str(folder)]
+    if name == "train" and "--resume" not in words:
+        return [*words, *SHORT]
+    return words
+
+
+def names(word: str) -> bool:
+    """Whether a word of a command is the name of a file."""
+    return "/" in word and not word.startswith("--")
+
+
+def check_parts(words: list[str]) -> None:
+    """What cannot be run here: its files are there, and the command exists."""
+    call([*words[: 2 if words[0] == "bench" else 1], "--help"])
+    files = [word for word in words[1:] if names(word) or word.endswith(".toml")]
+    assert [word for word in files if not Path(word).exists() and not (ROOT / word).exists()] == []
+
+
+def said(command: str) -> Iterator[str]:
+    """What the first part of a pipe prints, if there is one; then the command, without the file that it prints to."""
+    before, pipe, after = command.rpartition(" | ")
+    yield f"{shlex.split(before)[1]}\n" if pipe else ""
+    yield after.partition(" > ")[0]
 
 
 @pytest.mark.parametrize("command", commands())
-def test_documented_commands_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    _, *words = shlex.split(command)
-    if words[0] == "demo":
-        words.append("--quick")
-    elif words[0] == "bench":
-        words.append("--help")
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standard_input, command = said(command)
+    words = shlex.split(command)
+    if words[0] == "torchrun":
+        words = words[words.index("seqloom") :]
+        assert words.pop(1) == "train"
+        check_parts(["train", *words[1:]])
+        return
+    words = words[1:]
+    if len(words) == 1 or words[0] == "bench" or "benchmarks/" in command:
+        check_parts(words)
+        return
+    if words[0] == "data":
+        monkeypatch.chdir(tmp_path)
+    if "--output" in words:
+        shutil.rmtree(words[words.index("--output") + 1], ignore_errors=True)
+    printed = call(shortened(words, tmp_path / "new"), standard_input=standard_input)
+    assert printed or "--quiet" in words or words[0] == "export"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_train(example: Path, inside: Path, tmp_path: Path) -> None:
+    printed = call(["train", str(example), *SHORT, "--json", "--output", str(tmp_path / "run")])
+    assert '"run": ' in printed
 
 
 @pytest.mark.parametrize("page", [*pages(), pytest.param(ROOT / "ARCHITECTURE.md", id="ARCHITECTURE.md")])
