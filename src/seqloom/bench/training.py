@@ -16,7 +16,7 @@ from seqloom.data.tagged import Sentence
 from seqloom.models.characters import Characters
 from seqloom.models.encoder import Recurrence
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.tasks.tag import Tag, Words
+from seqloom.tasks.tag import BothWays, Tag, Words
 from seqloom.tasks.task import Task
 from seqloom.training.loop import Train, train
 
@@ -145,7 +145,7 @@ def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
         words=Words(size=100, unknown=0.0),
         characters=Characters(layers=0),
         input_dropout=0.0,
-        encoder=Recurrence(hidden=hidden, bidirectional=True),
+        encoder=BothWays(hidden=hidden),
     )
     examples = [
         Sentence(Place("random", number), tuple(sentence), tuple(found))
