@@ -38,9 +38,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "pictures": {"run", "tasks", "insight", "model"},
     "workflow": {"checkpoint", "run", "interrupt", "data", "training", "models", "model", "pictures", "seqloom"},
     "compare": {"config", "run", "layers", "model", "workflow"},
-    "check": {"config", "terminal", "data", "training", "tasks", "model", "workflow"},
-    "lab": {"layers", "cells"},
-    "demo": {"terminal", "run", "data", "lab", "insight", "model", "workflow", "compare", "tasks", "metrics"},
+    "check": {"terminal", "data", "training", "tasks", "model", "workflow"},
+    "lab": {"terminal", "layers", "cells", "data", "decoding", "model"},
+    "demo": {"config", "terminal", "data", "lab", "model", "workflow"},
     "info": {"layers", "kernels", "seqloom"},
     "bench": {
         *("terminal", "data", "cells", "layers", "kernels", "models", "training", "tasks"),

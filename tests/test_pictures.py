@@ -1,0 +1,60 @@
+"""Pictures come with a run, and show what they should."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqloom.config import Document
+from seqloom.model import Config
+from seqloom.workflow import train
+
+
+@pytest.mark.parametrize("output", ["last", "synced"])
+def test_a_forecast_is_drawn_beside_truth_and_last_value(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = np.sin(np.arange(120) / 5)
+    (tmp_path / "waves.csv").write_text("level,other\n" + "".join(f"{value:.6f},{-value:.6f}\n" for value in steps))
+    drawn: list[tuple[np.ndarray, ...]] = []
+
+    def draw(*arrays: np.ndarray, names: list[str]) -> None:
+        drawn.append(arrays[:3])
+        assert names == ["level"]
+
+    monkeypatch.setattr("seqloom.insight.curves.draw_forecast", draw)
+    config = Config.build(
+        Document.empty(
+            [
+                "task.name=forecast",
+                f"task.train={tmp_path / 'waves.csv'}",
+                f"task.output={output}",
+                "task.history=8",
+                "task.horizon=2",
+                'task.target=["level"]',
+                "task.encoder.hidden=4",
+                "train.updates=2",
+            ]
+        )
+    )
+    run = train(config, output=tmp_path / "run")
+    assert (run.path / "results.png").stat().st_size > 1000
+    ((truth, found, still),) = drawn
+    assert truth.shape == found.shape == still.shape
+    # The picture ends where the data end, and the baseline is the value before what is forecast.
+    horizon, end = (2, len(steps)) if output == "last" else (1, len(steps) - 1)
+    np.testing.assert_allclose(truth[:, 0], steps[end - len(truth) : end], atol=1e-5)
+    before = steps[end - len(truth) - 1 : end - 1][::horizon].repeat(horizon)
+    np.testing.assert_allclose(still[:, 0], before, atol=1e-5)
+
+
+def test_without_matplotlib_the_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text("a b\n" * 20)
+    monkeypatch.setitem(sys.modules, "seqloom.insight.curves", None)
+    config = Config.build(
+        Document.empty(["task.name=language_model", f"task.train={tmp_path / 'text.txt'}", "train.updates=1"])
+    )
+    run = train(config, output=tmp_path / "run")
+    assert not (run.path / "results.png").exists()
+    assert "no pictures, since" in (run.path / "train.log").read_text()
