@@ -7,12 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 import seqloom
+from seqloom import tasks
 from seqloom.cli import app
+from seqloom.config import parse
+from seqloom.model import Config
 
-COMMANDS = (["--help"], ["demo", "--help"], ["info", "--help"], ["bench", "--help"], ["bench", "recurrent", "--help"])
+NAMES = ("init", "check", "train", "evaluate", "predict", "generate", "compare", "demo", "data", "info", "export")
+COMMANDS = (["--help"], *([name, "--help"] for name in (*NAMES, "bench")), ["bench", "recurrent", "--help"])
+
+TAGGED = "the DET\ncat NOUN\nsleeps VERB\n\nthe DET\ndog NOUN\nbarks VERB\n\ncats NOUN\nbark VERB\n"
+SMALL = ["task.encoder.hidden=8", "task.words.size=8", "task.characters.layers=0", "train.epochs=2", "train.batch=2"]
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -20,17 +28,27 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, env=environment)
 
 
+def call(*arguments: object, text: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=text)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
         "import seqloom",
-        *(f"from seqloom.cli import app; app({command}, standalone_mode=False)" for command in COMMANDS),
+        *(f"from seqloom.cli import app; app({command}, standalone_mode=False)" for command in COMMANDS[:2]),
     ],
 )
 def test_start_is_light(statement: str) -> None:
-    heavy = {"torch", "numpy", "llvmlite", "matplotlib"}
+    heavy = {"torch", "numpy", "llvmlite", "matplotlib", "pydantic"}
     ended = python("-c", f"import sys; {statement}; sys.exit(sorted({heavy} & sys.modules.keys()) or 0)")
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_commands_are_those_that_are_tested() -> None:
+    assert sorted(str(command.callback.__name__) for command in app.registered_commands if command.callback) == sorted(
+        NAMES
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -39,7 +57,8 @@ def test_help(command: list[str]) -> None:
     assert result.exit_code == 0
     assert "Usage: " in result.stdout
     if command[:-1] and command[:-1] != ["bench"]:
-        assert f"Example: seqloom {' '.join(command[:-1])}" in result.stdout
+        (example,) = (line for line in result.stdout.splitlines() if "Example: " in line)
+        assert f"seqloom {' '.join(command[:-1])}" in example
 
 
 def test_version_by_module() -> None:
@@ -48,53 +67,41 @@ def test_version_by_module() -> None:
 
 
 def test_a_wrong_call_returns_two_and_names_the_word() -> None:
-    result = CliRunner().invoke(app, ["dmeo"])
+    result = call("dmeo")
     assert result.exit_code == 2
     assert "dmeo" in result.stderr
 
 
+@pytest.mark.parametrize("name", tasks.names())
+def test_init_writes_a_configuration_that_can_be_used(name: str) -> None:
+    result = call("init", name)
+    assert result.exit_code == 0
+    config = Config.build(parse(result.stdout, "template"))
+    assert config.name == name
+    assert all("#" in line for line in result.stdout.splitlines() if " = " in line and not line.startswith("name"))
+    assert Config.build(parse(config.text(), "again")) == config
+
+
+def test_init_lists_the_tasks_and_knows_the_nearest() -> None:
+    assert [line.split()[0] for line in call("init").stdout.splitlines()] == tasks.names()
+    result = call("init", "tagg")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"seqloom: task.name is 'tagg': did you mean 'tag'? Wanted one of {', '.join(tasks.names())}\n"
+    )
+
+
 def test_info_for_people() -> None:
-    result = CliRunner().invoke(app, ["info"])
+    result = call("info")
     assert result.exit_code == 0
     assert f"seqloom           {seqloom.__version__}\n" in result.stdout
     assert "\nlstm             fused\n" in result.stdout
 
 
 def test_info_for_programs() -> None:
-    result = CliRunner().invoke(app, ["info", "--json"])
-    found = json.loads(result.stdout)
+    found = json.loads(call("info", "--json").stdout)
     assert found["versions"]["seqloom"] == seqloom.__version__
     assert found["cells"]["peephole"] == "fused"
-
-
-def test_demo_for_people(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path / "new")])
-    assert result.exit_code == 0
-    assert "LSTM, 5 steps\n" in result.stderr
-    assert "The symbol is remembered by the " in result.stdout
-    assert (tmp_path / "new" / "memory.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_demo_for_programs(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--quick", "--json", "--output", str(tmp_path)])
-    found = json.loads(result.stdout)
-    assert [outcome["length"] for outcome in found["outcomes"]] == [5, 5, 5, 10, 10, 10]
-    assert found["picture"] == str(tmp_path / "memory.png")
-
-
-def test_demo_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = CliRunner().invoke(app, ["demo", "--quick", "--json", "--output", str(tmp_path)])
-    assert result.exit_code == 0
-    assert "seqloom[plots]" in result.stderr
-    assert json.loads(result.stdout)["picture"] is None
-
-
-def test_demo_fails_at_once_where_it_cannot_write(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    result = CliRunner().invoke(app, ["demo", "--output", str(tmp_path / "file" / "folder")])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("seqloom: cannot make the folder ")
 
 
 def test_interruption_returns_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +109,213 @@ def test_interruption_returns_130(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("seqloom.info.collect", interrupt)
-    assert CliRunner().invoke(app, ["info"]).exit_code == 130
+    assert call("info").exit_code == 130
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of a tagger in files, and a configuration of it."""
+    path = tmp_path_factory.mktemp("tagger")
+    (path / "data").mkdir()
+    for name in ("train", "dev"):
+        (path / "data" / f"{name}.conll").write_text(TAGGED)
+    (path / "bad.conll").write_text("a X\nb\n")
+    (path / "tag.toml").write_text(
+        f'[task]\nname = "tag"\ntrain = "{path}/data/train.conll"\ndev = "{path}/data/dev.conll"\n'
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def tagger(folder: Path) -> Path:
+    run = folder / "run"
+    result = call("train", *SMALL, "--task", "tag", "--data", folder / "data", "--output", run)
+    assert result.exit_code == 0, result.output
+    return run
+
+
+@pytest.fixture(scope="module")
+def speaker(folder: Path) -> Path:
+    (folder / "lines.txt").write_text("a rose is a rose\n" * 20)
+    changes = ["task.decoder.hidden=8", "task.embedding=8", "train.updates=3", "task.text.unit=characters"]
+    run = folder / "speaker"
+    data = folder / "lines.txt"
+    result = call("train", *changes, "--task", "language_model", "--data", data, "--output", run, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["run"] == str(run)
+    assert found["perplexity"] > 1
+    return run
+
+
+def test_a_run_is_told_of(tagger: Path) -> None:
+    for_people = call("info", tagger)
+    assert ["task", "tag"] in [line.split() for line in for_people.stdout.splitlines()]
+    found = json.loads(call("info", tagger, "--json").stdout)
+    assert (found["task"], found["elements"]) == ("tag", 8)
+
+
+def test_training_speaks_to_people_on_standard_error(folder: Path) -> None:
+    result = call("train", folder / "tag.toml", *SMALL, "--output", folder / "loud")
+    assert result.exit_code == 0
+    assert "epoch 1.00  update 2  dev: accuracy " in result.stderr
+    assert result.stdout.splitlines()[0].split() == ["run", str(folder / "loud")]
+
+
+def test_a_quiet_training_says_nothing(folder: Path) -> None:
+    result = call("train", folder / "tag.toml", *SMALL, "train.epochs=1", "--quiet", "--output", folder / "quiet")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_a_run_is_never_overwritten(folder: Path, tagger: Path) -> None:
+    result = call("train", folder / "tag.toml", *SMALL, "--output", tagger)
+    assert result.exit_code == 1
+    assert f"{tagger}: exists already" in result.stderr
+
+
+def test_a_finished_training_can_be_resumed(folder: Path, tagger: Path) -> None:
+    result = call("train", "--resume", tagger, "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    mixed = call("train", folder / "tag.toml", "--resume", tagger)
+    assert mixed.exit_code == 1
+    assert "--resume takes the configuration of its run" in mixed.stderr
+
+
+def test_evaluation(folder: Path, tagger: Path) -> None:
+    file = folder / "data" / "dev.conll"
+    assert call("evaluate", tagger, file).stdout.splitlines()[0].split() == ["metric", "value"]
+    found = json.loads(call("evaluate", tagger, file, "--json").stdout)
+    assert found["elements"] == 8
+    low, high = found["accuracy_interval"]
+    assert low <= found["accuracy"] <= high
+
+
+def test_prediction_from_standard_input(tagger: Path) -> None:
+    result = call("predict", tagger, text="the cat sleeps\ncats bark\n")
+    assert result.exit_code == 0
+    assert [line.split("\t")[0] for line in result.stdout.splitlines() if line] == "the cat sleeps cats bark".split()
+    answers = [json.loads(line) for line in call("predict", tagger, "-", "--json", text="a b\nc\n").stdout.splitlines()]
+    assert [answer["words"] for answer in answers] == [["a", "b"], ["c"]]
+
+
+def test_prediction_of_a_file(folder: Path, tagger: Path) -> None:
+    result = call("predict", tagger, folder / "data" / "dev.conll", "--json", "--batch", 2)
+    assert [len(json.loads(line)["labels"]) for line in result.stdout.splitlines()] == [3, 3, 2]
+
+
+def test_text_is_drawn_again_by_its_seed(speaker: Path) -> None:
+    first, again, other = (
+        call("generate", speaker, "a ro", "--length", 40, "--seed", seed).stdout for seed in (1, 1, 2)
+    )
+    assert first.startswith("a ro")
+    assert first == again != other
+
+
+def test_only_language_models_draw_text(tagger: Path) -> None:
+    result = call("generate", tagger, "the")
+    assert result.exit_code == 1
+    assert "wanted a language_model" in result.stderr
+
+
+def test_what_cannot_be_exported(folder: Path, tagger: Path) -> None:
+    result = call("export", tagger, folder / "model.arpa")
+    assert result.exit_code == 1
+    assert "n-gram" in result.stderr
+
+
+def test_variants_are_compared(folder: Path) -> None:
+    (folder / "small.toml").write_text(
+        (folder / "tag.toml").read_text()
+        + "encoder.hidden = 8\nwords.size = 8\ncharacters.layers = 0\n[train]\nepochs = 1\n"
+    )
+    result = call(
+        "compare",
+        folder / "small.toml",
+        "task.kind=hmm",
+        "task.encoder.cell=gru",
+        "--output",
+        folder / "both",
+        "--json",
+    )
+    assert result.exit_code == 0, result.output
+    first, second = json.loads(result.stdout)
+    assert (first["variant"], second["variant"]) == ("task.kind=hmm", "task.encoder.cell=gru")
+    assert second["parameters"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "wanted"),
+    [
+        ('[task]\nname = "tag"\ntrain = "x"\nhiden = 3\n', 4, "hiden"),
+        ('[task]\nname = "tga"\ntrain = "x"\n', 2, "did you mean 'tag'?"),
+        ('[task]\nname = "tag"\ntrain = "x"\n[train]\n\nrate = "fast"\n', 6, "fast"),
+        ('[task]\nname = "tag\n', 2, ""),
+    ],
+)
+def test_a_wrong_configuration_is_named_by_its_line(text: str, line: int, wanted: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    for command in ("train", "check"):
+        result = call(command, path)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"seqloom: {path}:{line}: ")
+        assert wanted in result.stderr
+        assert "Traceback" not in result.output
+
+
+def test_a_wrong_change_is_of_the_command_line(folder: Path) -> None:
+    result = call("train", folder / "tag.toml", "train.rtae=1")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("seqloom: command line: ")
+    assert "rate" in result.stderr
+
+
+def test_wrong_data_are_named_by_their_line(folder: Path, tagger: Path) -> None:
+    bad = folder / "bad.conll"
+    for result in (
+        call("train", folder / "tag.toml", *SMALL, f"task.train={bad}", "--output", folder / "never"),
+        call("evaluate", tagger, bad),
+        call("predict", tagger, bad),
+    ):
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"seqloom: {bad}:2: ")
+    assert not (folder / "never").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict", "generate", "info", "train --resume", "export"])
+def test_a_missing_run(command: str, tmp_path: Path) -> None:
+    further = ["some.arpa"] if command in ("evaluate", "export") else []
+    result = call(*command.split(), tmp_path / "nowhere", *further)
+    assert result.exit_code == 1
+    assert str(tmp_path / "nowhere") in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_missing_file(folder: Path, tagger: Path) -> None:
+    for result in (
+        call("evaluate", tagger, folder / "none"),
+        call("train", "--task", "tag", "--data", folder / "none"),
+    ):
+        assert result.exit_code == 1
+        assert str(folder / "none") in result.stderr
+
+
+def test_nothing_to_train() -> None:
+    result = call("train")
+    assert result.exit_code == 1
+    assert "--task and --data" in result.stderr
+
+
+def test_a_divergence_returns_three(folder: Path) -> None:
+    changes = [*SMALL, "train.optimizer=sgd", "train.rate=1e30", "train.clip=0", "train.epochs=20"]
+    result = call("train", folder / "tag.toml", *changes, "--output", folder / "diverged", "--quiet")
+    assert result.exit_code == 3
+    assert "not finite" in result.stderr
+
+
+def test_a_reader_that_has_enough_is_no_error(tagger: Path) -> None:
+    command = f"yes the cat | head -20000 | {sys.executable} -m seqloom predict {tagger} - | head -1"
+    environment = {**os.environ, "PYTHONPATH": str(Path(seqloom.__file__).parent.parent)}
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)  # noqa: S602
+    assert ended.stdout.startswith("the\t")
+    assert ended.stderr == ""

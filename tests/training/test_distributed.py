@@ -1,0 +1,183 @@
+"""Several processes are as one: the same gradient, weights, scores; and one that dies ends them all."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.tiny import CASES, build
+from tests.killing import differences, outcome
+from tests.training.toy import Toy, batches, begin, evaluator, sequences, settings
+
+from seqloom import workflow
+from seqloom.checkpoint import BadRun
+from seqloom.interrupt import Interrupted
+from seqloom.model import Config, assess
+from seqloom.run import Run
+from seqloom.tasks.language_model import LanguageModel
+from seqloom.training.distributed import Team, join
+from seqloom.training.loop import Progress, Train
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+
+
+def together(size: int, work: Callable[[], object]) -> list[int | None]:
+    """Do the work in so many processes with the environment of torchrun; how they ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+
+    def enter(rank: int) -> None:
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        torch.set_num_threads(1)
+        work()
+
+    context = multiprocessing.get_context("fork")  # torch is loaded already
+    processes = [context.Process(target=enter, args=(rank,)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
+
+
+def learn(team: Team) -> dict[str, Any]:
+    model = Toy()
+    # 33 sequences in batches of 8: the last one has a single row, and no other process has any.
+    chosen = settings(batch=8, epochs=2, rate=0.05, optimizer="sgd", clip=1.0)
+    events = begin(model, chosen, sequences(33), team=team, evaluate=evaluator(sequences(5)))
+    losses = [event.loss for event in events if event.logged]
+    return {"losses": losses, "weights": {name: tensor.tolist() for name, tensor in model.state_dict().items()}}
+
+
+def judge(team: Team, count: int) -> dict[str, Any]:
+    """The scores of a language model on so many lines of unequal length."""
+    lines = [" ".join("abcde"[(place * place + number) % 5] for place in range(number % 7)) for number in range(count)]
+    task = LanguageModel.model_validate({"train": "x", "embedding": 4, "decoder": {"hidden": 5}})
+    task = task.fit(task.read(["a b c d e"]))
+    torch.manual_seed(0)
+    return assess(Config(task, Train(batch=8)), task.model(), list(task.read(lines)), team=team)
+
+
+def work(team: Team) -> dict[str, Any]:
+    return {
+        "total": team.total(team.rank + 1, 0.5),
+        "gathered": [data.decode() for data in team.gather(f"rank {team.rank}".encode() * (team.rank + 1))],
+        "nothing": [data.decode() for data in team.gather(b"")],
+        "agreed": [team.agree(stop=False), team.agree(stop=team.rank == team.size - 1)],
+        "shared": team.share(lambda: {"rank": team.rank}),
+        "learnt": learn(team),
+        "many": judge(team, 499),
+        "one": judge(team, 1),
+    }
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+    """What each process of teams of 1, 2 and 4 found."""
+    torch.set_num_threads(1)
+    found = {1: [work(Team())]}
+    for size in (2, 4):
+        folder = tmp_path_factory.mktemp("team")
+
+        def write(folder: Path = folder) -> None:
+            with join() as team:
+                (folder / f"{team.rank}.json").write_text(json.dumps(work(team)))
+
+        assert together(size, write) == [0] * size
+        found[size] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
+    return found
+
+
+def flat(weights: dict[str, list[Any]]) -> torch.Tensor:
+    return torch.cat([torch.tensor(values, dtype=torch.float64).flatten() for values in weights.values()])
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_processes_add_and_gather(jobs: dict[int, list[dict[str, Any]]], size: int) -> None:
+    for found in jobs[size]:
+        assert found["total"] == [size * (size + 1) / 2, size / 2]
+        assert found["gathered"] == [f"rank {rank}" * (rank + 1) for rank in range(size)]
+        assert found["nothing"] == [""] * size
+        assert found["agreed"] == [False, True]
+        assert found["shared"] == {"rank": 0}
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_weights_are_those_of_one_process(jobs: dict[int, list[dict[str, Any]]], size: int) -> None:
+    one = jobs[1][0]["learnt"]
+    wanted = flat(one["weights"])
+    for job in jobs[size]:
+        assert job["learnt"] == jobs[size][0]["learnt"]  # bit for bit the same on all
+        assert float((flat(job["learnt"]["weights"]) - wanted).norm() / wanted.norm()) < 1e-6
+        assert job["learnt"]["losses"] == pytest.approx(one["losses"], rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("name", ["many", "one"])
+def test_scores_are_those_of_one_process(jobs: dict[int, list[dict[str, Any]]], size: int, name: str) -> None:
+    wanted = jobs[1][0][name]
+    for job in jobs[size]:
+        assert job[name] == jobs[size][0][name]
+        assert job[name] == pytest.approx(wanted, rel=1e-7)  # float32, in batches of other sizes
+        assert job[name]["symbols"] == wanted["symbols"]
+
+
+def test_two_ranks_see_what_two_parts_are() -> None:
+    def seen(team: Team, accumulate: int = 1) -> list[list[Any]]:
+        loaded = batches(sequences(9), settings(accumulate=accumulate), team=team)
+        return [[part.inputs.values.tolist() for part in parts] for parts in loaded.epoch(0)]
+
+    for parts, one, other in zip(seen(Team(), 2), seen(Team(0, 2)), seen(Team(1, 2)), strict=True):
+        assert parts == one + other
+
+
+def test_alone_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with join() as team:
+        assert team == Team(0, 1)
+        tensor = torch.ones(2)
+        team.add([tensor])
+        assert tensor.tolist() == [1, 1]
+        assert (team.total(2.5), team.gather(b"x"), team.agree(stop=True)) == ([2.5], [b"x"], True)
+
+
+def test_a_process_that_dies_ends_the_others() -> None:
+    def die() -> None:
+        with join() as team:
+            for event in begin(Toy(), settings(epochs=10_000), sequences(20), team=team):
+                if event.update == 3 and team.rank == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+    assert together(2, die) == [1, -signal.SIGKILL]
+
+
+@pytest.mark.parametrize("name", ["language_model", "classify"])
+def test_a_run_of_two_goes_on_bit_for_bit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", os.fstat)
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    steps = {"steps": 3} if name == "language_model" else {}
+    chosen = build(CASES[name], tmp_path, updates=9, evaluate_every=4, average=2, **steps)
+    assert together(2, lambda: workflow.train(chosen, output=tmp_path / "whole")) == [0, 0]
+    path = tmp_path / "left"
+
+    def interrupt(run: Run, event: Progress) -> None:
+        if event.update == 6:
+            os.kill(os.getpid(), signal.SIGINT)  # the first process alone is asked; all have to stop
+
+    def stopped() -> None:
+        with pytest.raises(Interrupted):
+            workflow.train(chosen, output=path, listeners=[interrupt])
+
+    assert together(2, stopped) == [0, 0]
+    with pytest.raises(BadRun, match="was trained by 2 processes and goes on bit for bit only with as many"):
+        workflow.resume(path)
+    assert together(2, lambda: workflow.resume(path)) == [0, 0]
+    assert differences(outcome(tmp_path / "whole"), outcome(path)) == []
