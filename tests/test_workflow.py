@@ -1,0 +1,307 @@
+"""From a configuration to a run: killed, interrupted, diverged, repeated; always the same run, or a clear end."""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.contracts.tiny import CASES, build
+from tests.killing import command, differences, finish, launch, outcome, prepare
+from typer.testing import CliRunner
+
+from seqloom import tasks, workflow
+from seqloom.checkpoint import BadRun
+from seqloom.cli import app
+from seqloom.interrupt import Interrupted
+from seqloom.model import load
+from seqloom.run import Run
+from seqloom.training.loop import Diverged, Progress
+
+ROOT = Path(__file__).parent.parent
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", os.fstat)
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+
+
+def settings(folder: Path, name: str = "language_model", **train: Any) -> Any:
+    common = {"updates": 12, "evaluate_every": 5, "log_every": 2}
+    if name == "language_model":
+        common |= {"steps": 4, "average": 2}
+    return build(CASES[name], folder, **common | train)
+
+
+def at(update: int, action: Callable[[], object]) -> workflow.Listener:
+    """Act once, after that many updates."""
+
+    def listen(run: Run, event: Progress) -> None:
+        if event.update == update and not event.evaluation:
+            action()
+
+    return listen
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+# A run
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_a_run_holds_what_happened(name: str, tmp_path: Path) -> None:
+    events: list[Progress] = []
+    chosen = settings(tmp_path, name)
+    run = workflow.train(chosen, output=tmp_path / "run", listeners=[lambda _, event: events.append(event)])
+    rows = run.rows()
+    logged = [(event.update, event.loss) for event in events if event.logged]
+    assert [(row["update"], row["loss"]) for row in rows if "loss" in row] == logged
+    scores = [(event.update, event.evaluation.metrics) for event in events if event.evaluation]
+    assert [[row["update"], row["dev"]] for row in rows if "dev" in row] == json.loads(json.dumps(scores))
+    assert [update for update, _ in scores] == [5, 10, 12]
+    best = [event for event in events if event.best][-1]
+    assert best.evaluation is not None
+    assert run.load("best").facts["update"] == best.update
+    metric = load(run.path).task.metric
+    assert run.load("best").facts["metrics"][metric] == best.evaluation.metrics[metric]
+    # The best model, loaded, reaches what was written down.
+    model = load(run.path)
+    assert model.evaluate(model.task.dev)[metric] == pytest.approx(best.evaluation.metrics[metric], rel=1e-5)
+    assert "finished: 12 updates done" in (run.path / "train.log").read_text()
+
+
+def test_a_share_is_held_out_where_there_is_no_development_file(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, "classify")
+    shared = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_share": 0.3}))
+    found = workflow.data(shared)
+    train, dev = [[example.place.line for example in read()] for read in (found.train, found.dev)]
+    assert sorted(train + dev) == list(range(1, 19))
+    assert dev
+    alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_share": 0.0}))
+    run = workflow.train(alone, output=tmp_path / "run")
+    assert not run.saved("best")
+    assert load(run.path).predict(["it goes up"])
+
+
+def test_folders_are_numbered_and_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = settings(tmp_path, "classify", updates=1)
+    paths = [str(workflow.train(chosen).path) for _ in range(2)]
+    assert paths == ["runs/classify", "runs/classify-2"]
+    with pytest.raises(BadRun, match="exists already"):
+        workflow.train(chosen, output=Path("runs/classify"))
+
+
+@pytest.mark.parametrize("name", ["language_model, ngram", "tag, hmm"])
+def test_a_model_that_counts_is_a_run_too(name: str, tmp_path: Path) -> None:
+    run = workflow.train(build(CASES[name], tmp_path), output=tmp_path / "run")
+    before = outcome_of_best(run)
+    (row,) = run.rows()
+    assert load(run.path).evaluate(load(run.path).task.dev) == row["dev"]
+    workflow.resume(run.path)  # counts once more
+    assert outcome_of_best(run) == before
+    assert run.rows() == [row]
+
+
+def outcome_of_best(run: Run) -> Any:
+    return [(run.path / "best" / name).read_bytes() for name in ("model.safetensors", "training.json")]
+
+
+def test_time_ends_a_training(tmp_path: Path) -> None:
+    events: list[Progress] = []
+    chosen = settings(tmp_path, "classify", minutes=1e-7)
+    workflow.train(chosen, output=tmp_path / "run", listeners=[lambda _, event: events.append(event)])
+    assert events[-1].finished == "1e-07 minutes are over"
+    assert events[-1].update == 1
+
+
+# Killed (promises 1 and 2); scripts/kill does it at a hundred random moments
+
+
+@posix
+@pytest.mark.parametrize("workers", [0, 2])
+def test_killed_and_gone_on_with_it_is_the_same_run(workers: int, tmp_path: Path) -> None:
+    chosen = settings(tmp_path, save_minutes=1e-9, workers=workers)
+    whole = workflow.train(chosen, output=tmp_path / "whole")
+    path = tmp_path / "killed"
+    context = multiprocessing.get_context("fork")
+    for update in (1, 5, 7, 12):  # the first, one with an evaluation, one without, the last
+        listeners = [at(update, lambda: send(signal.SIGKILL))]
+
+        def go() -> None:
+            if path.exists():
+                workflow.resume(path, listeners=listeners)
+            else:
+                workflow.train(chosen, output=path, listeners=listeners)
+
+        process = context.Process(target=go)
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    workflow.resume(path)
+    assert differences(outcome(whole.path), outcome(path)) == []
+    workflow.resume(path)  # what is finished stays as it is
+    assert differences(outcome(whole.path), outcome(path)) == []
+
+
+def test_a_run_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    whole = workflow.train(chosen, output=tmp_path / "whole")
+    with pytest.raises(ZeroDivisionError):  # before anything is saved
+        workflow.train(chosen, output=tmp_path / "run", listeners=[at(3, lambda: 1 / 0)])
+    run = Run.open(tmp_path / "run")
+    assert run.rows()
+    assert not run.saved("last")
+    workflow.resume(run.path)
+    assert differences(outcome(whole.path), outcome(run.path)) == []
+
+
+# Interrupted (promise 24)
+
+
+@posix
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_saves_within_a_step(number: int, tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    whole = workflow.train(chosen, output=tmp_path / "whole")
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted, match="run$"):
+        workflow.train(chosen, output=tmp_path / "run", listeners=[at(3, lambda: send(number))])
+    assert signal.getsignal(number) is before
+    assert Run.open(tmp_path / "run").load("last").facts["position"]["update"] == 3
+    workflow.resume(tmp_path / "run")
+    assert differences(outcome(whole.path), outcome(tmp_path / "run")) == []
+
+
+@posix
+def test_an_interruption_is_heard_in_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = settings(tmp_path)
+    whole = workflow.train(chosen, output=tmp_path / "whole")
+    kind = type(chosen.task)
+    predict = kind.predict
+
+    def slow(self: Any, model: Any, batch: Any) -> Any:
+        send(signal.SIGINT)
+        return predict(self, model, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "predict", slow)
+        with pytest.raises(Interrupted):
+            workflow.train(chosen, output=tmp_path / "run")
+    assert Run.open(tmp_path / "run").load("last").facts["position"]["update"] == 5
+    workflow.resume(tmp_path / "run")
+    assert differences(outcome(whole.path), outcome(tmp_path / "run")) == []
+
+
+@posix
+def test_a_second_interruption_ends_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        send(signal.SIGINT)
+        send(signal.SIGINT)
+        raise AssertionError("it went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        workflow.train(settings(tmp_path), output=tmp_path / "run", listeners=[at(3, twice)])
+
+
+@posix
+def test_the_command_line_says_how_to_go_on(tmp_path: Path) -> None:
+    """The one test with a process of its own: the signal, the exit code, the message."""
+    config = prepare(tmp_path, updates=100_000)
+    process = launch(command(config, tmp_path / "run"), tmp_path)
+    assert process.stderr is not None
+    assert "update 7 " in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == f"stopped and saved; go on with: seqloom train --resume {tmp_path / 'run'}"
+    assert Run.open(tmp_path / "run").load("last").facts["position"]["update"] >= 7
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    run = workflow.train(settings(tmp_path, "classify", updates=1), output=tmp_path / "run")
+    with run.lock():
+        result = CliRunner().invoke(app, ["train", "--resume", str(run.path)])
+    assert result.exit_code == 1
+    assert result.stderr == f"seqloom: {run.path}: process {os.getpid()} is training on it\n"
+
+
+# Diverged (promise 13)
+
+
+def diverging(folder: Path) -> Any:
+    return settings(folder, "classify", rate=1e30, clip=0.0, updates=50)
+
+
+def test_a_training_that_diverges_leaves_the_batch_and_finite_weights(tmp_path: Path) -> None:
+    last: list[Progress] = []
+    with pytest.raises(Diverged):
+        workflow.train(diverging(tmp_path), output=tmp_path / "run", listeners=[lambda _, event: last.append(event)])
+    assert last[-1].skipped == 9
+    assert all(torch.isfinite(tensor).all() for tensor in last[-1].weights().values())
+    batch = load_file(tmp_path / "run" / "diverged.safetensors")
+    assert {name: tensor.shape[0] for name, tensor in batch.items()} == {
+        "batch.0.0.0": 4,
+        "batch.0.0.1": 4,
+        "batch.0.1": 4,
+    }
+    assert "not finite at 10 updates in a row" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_the_command_line_returns_three(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(diverging(tmp_path).text())
+    result = CliRunner().invoke(app, ["train", str(tmp_path / "config.toml"), "--output", str(tmp_path / "run")])
+    assert result.exit_code == 3
+    assert "lower train.rate" in result.stderr
+    assert (tmp_path / "run" / "diverged.safetensors").is_file()
+
+
+# The same seed (promise 19)
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import torch
+from tests.contracts.tiny import CASES, build
+from seqloom import workflow
+torch.set_num_threads(1)
+folder, workers = Path(sys.argv[1]), int(sys.argv[2])
+for name in ("tag, crf", "classify", "language_model", "forecast"):
+    chosen = build(CASES[name], folder, updates=4, evaluate_every=3, workers=workers)
+    workflow.train(chosen, output=folder / sys.argv[3] / name.split(",")[0])
+"""
+
+
+def test_the_same_seed_is_the_same_run_in_any_process(tmp_path: Path) -> None:
+    """Two processes with other hash seeds and another number of workers."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    started = [
+        launch(
+            [sys.executable, "-c", PROGRAM, str(tmp_path), workers, seed],
+            tmp_path,
+            PYTHONHASHSEED=seed,
+            PYTHONPATH=paths,
+        )
+        for seed, workers in (("1", "0"), ("4321", "2"))
+    ]
+    for process in started:
+        finish(process)
+    for name in tasks.names():
+        one, other = (tmp_path / seed / name for seed in ("1", "4321"))
+        assert differences(outcome(one), outcome(other)) == []
+        assert (one / "learned.json").read_bytes() == (other / "learned.json").read_bytes()
+
+
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    runs = [workflow.train(settings(tmp_path, seed=seed), output=tmp_path / str(seed)) for seed in (1, 2)]
+    assert differences(*(outcome(run.path) for run in runs))
