@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,15 +137,8 @@ def test_killed_and_gone_on_with_it_is_the_same_run(workers: int, tmp_path: Path
     path = tmp_path / "killed"
     context = multiprocessing.get_context("fork")
     for update in (1, 5, 7, 12):  # the first, one with an evaluation, one without, the last
-        listeners = [at(update, lambda: send(signal.SIGKILL))]
-
-        def go() -> None:
-            if path.exists():
-                workflow.resume(path, listeners=listeners)
-            else:
-                workflow.train(chosen, output=path, listeners=listeners)
-
-        process = context.Process(target=go)
+        go = partial(workflow.resume, path) if path.exists() else partial(workflow.train, chosen, output=path)
+        process = context.Process(target=go, kwargs={"listeners": [at(update, lambda: send(signal.SIGKILL))]})
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL
@@ -175,7 +169,7 @@ def test_an_interruption_saves_within_a_step(number: int, tmp_path: Path) -> Non
     chosen = settings(tmp_path)
     whole = workflow.train(chosen, output=tmp_path / "whole")
     before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match="run$"):
+    with pytest.raises(Interrupted, match=r"run$"):
         workflow.train(chosen, output=tmp_path / "run", listeners=[at(3, lambda: send(number))])
     assert signal.getsignal(number) is before
     assert Run.open(tmp_path / "run").load("last").facts["position"]["update"] == 3
@@ -250,11 +244,8 @@ def test_a_training_that_diverges_leaves_the_batch_and_finite_weights(tmp_path: 
     assert last[-1].skipped == 9
     assert all(torch.isfinite(tensor).all() for tensor in last[-1].weights().values())
     batch = load_file(tmp_path / "run" / "diverged.safetensors")
-    assert {name: tensor.shape[0] for name, tensor in batch.items()} == {
-        "batch.0.0.0": 4,
-        "batch.0.0.1": 4,
-        "batch.0.1": 4,
-    }
+    assert sorted(batch) == ["batch.0.0.0", "batch.0.0.1", "batch.0.1"]  # symbols, mask, labels
+    assert len({len(tensor) for tensor in batch.values()}) == 1
     assert "not finite at 10 updates in a row" in (tmp_path / "run" / "train.log").read_text()
 
 
@@ -270,6 +261,7 @@ def test_the_command_line_returns_three(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
+from functools import partial
 from pathlib import Path
 import torch
 from tests.contracts.tiny import CASES, build
