@@ -163,7 +163,7 @@ def _tell_numbers(examples: Sequence[Mapping[str, Any]]) -> None:
 
 
 SENTENCE = "The value of the expression is a new object."
-SCRAMBLED = "object a The is. new value expression of the"
+SCRAMBLED = "object expression a The is new value of the."
 
 
 def _show_letters(trained: Trained) -> list[dict[str, Any]]:

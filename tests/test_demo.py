@@ -1,0 +1,142 @@
+"""Each demonstration from its data to its answers, in its quick form."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from seqloom import tasks
+from seqloom.cli import app
+from seqloom.config import read
+from seqloom.demo import run
+from seqloom.lab.first_models import DEMONSTRATIONS
+from seqloom.model import Config, load
+
+
+def call(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["demo", *map(str, arguments), "--quick"])
+
+
+def test_there_is_one_for_each_task() -> None:
+    assert sorted(DEMONSTRATIONS) == tasks.names()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each says to programs."""
+    folder = tmp_path_factory.mktemp("demo")
+    results = {}
+    for task in DEMONSTRATIONS:
+        result = call(task, "--json", "--output", folder)
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+        results[task] = json.loads(result.stdout)
+        assert results[task]["run"] == str(folder / f"demo-{task}" / "run")
+    return results
+
+
+@pytest.mark.parametrize("task", DEMONSTRATIONS)
+def test_figures_are_those_of_the_run(task: str, found: dict[str, Any]) -> None:
+    result = found[task]
+    path = Path(result["run"])
+    test = next((path.parent / "data").glob("test.*"))
+    again = load(path).evaluate(test)
+    assert result["test"][result["metric"]] == pytest.approx(again[result["metric"]])
+    assert result["examples"]
+    assert {"config.toml", "learned.json", "metrics.jsonl", "best/model.safetensors"} <= set(result["files"])
+    assert all((path / file).is_file() for file in result["files"])
+    config = Config.build(read(path / "config.toml"))
+    assert (config.name, config.train.seed) == (task, 1)
+
+
+def test_tags(found: dict[str, Any]) -> None:
+    result = found["tag"]
+    always, usual, markov = result["baseline"].values()
+    assert 0.3 < always < usual < markov < 1
+    assert result["test"]["accuracy"] > always  # after forty updates
+    for example in result["examples"]:
+        assert len(example["words"]) == len(example["answer"]) == len(example["truth"])
+
+
+def test_digits(found: dict[str, Any]) -> None:
+    (always,) = found["classify"]["baseline"].values()
+    assert 0.05 < always < 0.15
+    assert found["classify"]["test"]["accuracy"] > 3 * always
+    assert all(len(row) == 16 for example in found["classify"]["examples"] for row in example["picture"])
+
+
+def test_sunspots(found: dict[str, Any]) -> None:
+    result = found["forecast"]
+    assert result["test"]["mse"] < min(result["baseline"].values())
+    *years, following = result["examples"]
+    assert following == {"last": 2.9, "answer": following["answer"], "truth": None}
+    assert [year["truth"] for year in years] == [111, 104, 63.7, 40.4, 29.8, 15.2, 7.5, 2.9]
+
+
+def test_letters(found: dict[str, Any]) -> None:
+    result = found["language_model"]
+    single, three, five = result["baseline"].values()
+    assert single > three > five > 1
+    assert 1 < result["test"]["perplexity"] < 2 * single
+    *scored, drawn = result["examples"]
+    assert sorted(scored[0]["text"]) == sorted(scored[1]["text"])  # the same characters in another order
+    assert len(drawn["text"]) > 100
+
+
+def test_people_are_told_what_was_learnt_and_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "demo-forecast").mkdir()
+    result = call("forecast", "--output", tmp_path)
+    assert result.exit_code == 0
+    assert list((tmp_path / "demo-forecast").iterdir()) == []  # what is there stays as it is
+    path = tmp_path / "demo-forecast-2" / "run"
+    assert "dev: " in result.stderr
+    rows = [line.split("  ") for line in result.stdout.splitlines()]
+    names = [row[0] for row in rows]
+    assert {"this model", "the value of last year", "config.toml", "best"} <= set(names)
+    commands = [line.strip() for line in result.stdout.splitlines() if line.startswith("  seqloom ")]
+    assert f"seqloom evaluate {path} {path.parent / 'data' / 'test.csv'}" in commands
+    _, *evaluation = commands[1].split()
+    assert CliRunner().invoke(app, evaluation).exit_code == 0
+
+
+def test_an_unknown_name() -> None:
+    result = call("langage_model")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "seqloom: there is no demonstration 'langage_model': did you mean 'language_model'? "
+        "Wanted one of tag, classify, forecast, language_model, memory\n"
+    )
+
+
+@pytest.mark.parametrize("task", ["tag", "memory"])
+def test_a_place_where_nothing_can_be_written(task: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = call(task, "--output", tmp_path / "file" / "folder")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("seqloom: cannot make the folder ")
+
+
+def test_without_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ValueError, match=r"pip install 'seqloom\[digits\]'"):
+        run("classify", output=tmp_path)
+
+
+def test_memory_for_people(tmp_path: Path) -> None:
+    result = call("memory", "--output", tmp_path / "new")
+    assert result.exit_code == 0
+    assert "LSTM, 5 steps\n" in result.stderr
+    assert "The symbol is remembered by the " in result.stdout
+    assert (tmp_path / "new" / "memory.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_memory_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = call("memory", "--json", "--output", tmp_path)
+    assert result.exit_code == 0
+    assert "seqloom[plots]" in result.stderr
+    found = json.loads(result.stdout)
+    assert [outcome["length"] for outcome in found["outcomes"]] == [5, 5, 5, 10, 10, 10]
+    assert found["picture"] is None
