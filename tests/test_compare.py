@@ -60,3 +60,9 @@ def test_all_variants_are_checked_before_the_first_is_trained(config: Path, tmp_
     with pytest.raises(Wrong, match="did you mean"):
         compare(config, ["task.kind=ngram", "task.ordr=2"], output=tmp_path / "runs", listen=lambda: nullcontext(print))
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_second_comparison_has_a_folder_of_its_own(config: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        compare(config, ["task.kind=ngram"], output=tmp_path / "runs", listen=lambda: nullcontext(print))
+    assert Run.open(tmp_path / "runs-2" / "task.kind=ngram").path.is_dir()

@@ -11,7 +11,7 @@ from seqloom.config import read
 from seqloom.layers.recurrent import Recurrent
 from seqloom.model import Config, opened
 from seqloom.run import Run
-from seqloom.workflow import Listener, train
+from seqloom.workflow import Listener, free, train
 
 
 def outcome(run: Run) -> dict[str, Any]:
@@ -47,6 +47,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Train each variant (``key=value,key=value``) of a configuration; one row of scores for each."""
     rows = []
+    output = free(output)
     configs = [Config.build(read(path, variant.split(","))) for variant in variants]
     for variant, config in zip(variants, configs, strict=True):
         name = re.sub(r"[^\w.=-]+", "_", variant)

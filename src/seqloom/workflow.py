@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +100,15 @@ def leads() -> bool:
 
 def _create(config: Config, output: str | Path | None) -> Run:
     assert config.task.learned is not None  # noqa: S101  it was fitted
-    name = config.name
-    folder = output or next(
-        path
-        for number in range(1, 1 << 30)
-        if not os.path.lexists(path := Path("runs", name if number == 1 else f"{name}-{number}"))
-    )
+    folder = output or free(Path("runs", config.name))
     learned = config.task.learned.model_dump_json()
     return Run.create(folder, config=config.text(), learned=learned, environment=environment())
+
+
+def free(folder: Path) -> Path:
+    """The folder, or the first of folder-2, folder-3 … that does not exist."""
+    names = (folder if number == 1 else folder.with_name(f"{folder.name}-{number}") for number in count(1))
+    return next(path for path in names if not os.path.lexists(path))
 
 
 def environment() -> dict[str, Any]:
