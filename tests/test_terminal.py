@@ -1,8 +1,12 @@
 """Tables and progress, piped and on a terminal."""
 
+import math
 import os
 import pty
+import re
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,3 +40,72 @@ def test_terminal_gets_rules_and_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(reading)
     assert "first [piece]" in shown
     assert "│ a [b] │       7% │" in shown
+
+
+# Trainings
+
+
+def event(update: int, **values: Any) -> Any:
+    """What a training tells after an update."""
+    common = {"update": update, "updates": 4, "epoch": update / 2, "loss": 1.25, "rate": 0.001, "items": 10}
+    flags = {"logged": False, "pending": False, "evaluation": None, "best": False}
+    return SimpleNamespace(**common | flags | values)
+
+
+def evaluation(accuracy: float) -> Any:
+    return SimpleNamespace(metric="accuracy", metrics={"accuracy": accuracy, "loss": 0.5, "examples": 7, "per": {}})
+
+
+EVENTS = [
+    event(1),
+    event(2, logged=True, pending=True),
+    event(2, evaluation=evaluation(0.75), best=True, items=0, loss=math.nan),
+    event(4, logged=True, pending=True),
+    event(4, evaluation=evaluation(0.5), items=0, loss=math.nan),
+]
+
+
+def test_piped_training_is_a_line_for_each_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.Watch() as watch:
+        for one in EVENTS:
+            watch(SimpleNamespace(path="runs/tag"), one)
+    out, said = capsys.readouterr()
+    lines = [re.sub(r"[\d,]+ items/s", "N items/s", line) for line in said.splitlines()]
+    assert out == ""
+    assert lines == [
+        "epoch 1.00  update 2  loss 1.2500  rate 0.001  N items/s",
+        "epoch 1.00  update 2  dev: accuracy 0.75  loss 0.5  (best)",
+        "epoch 2.00  update 4  loss 1.2500  rate 0.001  N items/s",
+        "epoch 2.00  update 4  dev: accuracy 0.5  loss 0.5",
+    ]
+
+
+def test_a_quiet_training_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.Watch(quiet=True) as watch:
+        for one in EVENTS:
+            watch(SimpleNamespace(path="runs/tag"), one)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_gets_a_bar_with_loss_and_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    reading, writing = pty.openpty()
+    with os.fdopen(writing, "w", encoding="utf-8") as screen:
+        monkeypatch.setattr(sys, "stderr", screen)
+        with terminal.Watch() as watch:
+            for one in EVENTS:
+                watch(SimpleNamespace(path="runs/[tag]"), one)
+        screen.flush()
+        shown = os.read(reading, 100_000).decode()
+    os.close(reading)
+    assert "runs/[tag]" in shown
+    assert "best accuracy 0.75" in shown
+    assert "dev: accuracy 0.75  loss 0.5  (best)" in shown
+    assert "rate 0.001" not in shown  # the bar shows the entries of the log
+
+
+def test_scores_are_rows_with_their_intervals() -> None:
+    found = {"accuracy": 2 / 3, "accuracy_interval": [0.5, 0.8], "examples": 7, "per_label": {"a": {}}, "list": [1]}
+    assert terminal.numbers(found) == [("accuracy", "0.66667  [0.5, 0.8]"), ("examples", "7")]
+    assert [terminal.number(value) for value in (1234567.0, 3, "x", [0.5, 1])] == ["1.2346e+06", "3", "x", "0.5, 1"]

@@ -1,0 +1,176 @@
+"""Configurations as written and as built, models as loaded and asked."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.tiny import CASES, build, write
+from torch import Tensor, nn
+
+from seqloom import config, workflow
+from seqloom.cells.gru import GRU
+from seqloom.checkpoint import BadRun, Snapshot
+from seqloom.config import Wrong
+from seqloom.model import Config, Model, assess, document, files, find_layer, load, opened
+from seqloom.run import Run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("classify")
+    return workflow.train(build(CASES["classify"], folder, updates=3, evaluate_every=2), output=folder / "run")
+
+
+# Configurations
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'c.toml:1: missing key "name" in [task]: one of classify, forecast, language_model, tag'),
+        ("[task]\n", 'c.toml:1: missing key "name" in [task]: one of classify, forecast, language_model, tag'),
+        ('[task]\nname = "clasify"\n', "c.toml:2: task.name is 'clasify': did you mean 'classify'?"),
+        ("[task]\nname = 3\n", "c.toml:2: task.name is 3: Wanted one of"),
+    ],
+)
+def test_a_task_has_a_name(text: str, message: str) -> None:
+    with pytest.raises(Wrong) as caught:
+        Config.build(config.parse(text, "c.toml"))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> None:
+    write(CASES["classify"], tmp_path)
+    alone = document("", task="classify", data=str(tmp_path / "t.txt"))
+    assert alone.get("task.train") == str(tmp_path / "t.txt")
+    assert alone.get("task.dev") == ""
+    changed = document("train.epochs=7", task="classify", data=str(tmp_path / "t.txt"))
+    assert Config.build(changed).train.epochs == 7
+    path = tmp_path / "c.toml"
+    path.write_text(Config.build(alone).text())
+    assert Config.build(document(str(path), ["train.batch=3"])).train.batch == 3
+    with pytest.raises(ValueError, match=r"give either a configuration or --task and --data"):
+        document(str(path), task="tag", data="x")
+    with pytest.raises(ValueError, match="what is to be trained"):
+        document("", task="tag")
+
+
+def test_files_of_a_folder_are_known_by_their_names(tmp_path: Path) -> None:
+    for name in ("x.train.txt", "x.valid.txt", "readme"):
+        (tmp_path / name).touch()
+    found = files(str(tmp_path))
+    assert found == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}
+    (tmp_path / "y.train.txt").touch()
+    with pytest.raises(ValueError, match=r"several files for task\.train: x\.train\.txt, y\.train\.txt"):
+        files(str(tmp_path))
+    for path in tmp_path.glob("*train*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="no file has train in its name"):
+        files(str(tmp_path))
+
+
+# A layer of one's own
+
+
+class Mean(nn.Module):
+    """Each output is the mean of what was read so far."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(size, 5)
+        self.output_size = 5
+
+    def forward(self, x: Tensor) -> Tensor:
+        mapped: Tensor = self.map(x)
+        return mapped.cumsum(dim=1) / torch.arange(1, x.shape[1] + 1).view(1, -1, 1)
+
+
+def test_a_layer_is_found_by_its_name() -> None:
+    assert find_layer("seqloom.cells.gru:GRU") is GRU
+    assert find_layer("") is None
+    for wrong in ("seqloom.cells.gru:GUR", "no_such_module:X", "seqloom"):
+        with pytest.raises(ValueError, match=f"--layer is '{wrong}', wanted module:name"):
+            find_layer(wrong)
+
+
+def test_a_run_with_an_own_layer_asks_for_it(tmp_path: Path) -> None:
+    chosen = build(CASES["classify"], tmp_path, updates=2)
+    made = workflow.train(chosen, output=tmp_path / "run", layer=Mean)
+    with pytest.raises(ValueError, match=r"trained with a layer of your own, Mean: give it again"):
+        load(made.path)
+    answers = load(made.path, layer=Mean).predict(["it goes up", "low"])
+    assert len(answers) == 2
+    assert "Mean" in made.config
+    assert "tests" not in made.config  # a name, never a place to import from
+
+
+# Models
+
+
+def test_the_best_or_the_last_is_loaded(run: Run) -> None:
+    for name in ("best", "last"):
+        model = load(run.path, checkpoint=name)
+        wanted = run.load(name).model
+        assert all(torch.equal(tensor, wanted[key]) for key, tensor in model.module.state_dict().items())
+        assert not model.module.training
+
+
+def test_a_run_whose_task_learnt_something_else_is_refused(tmp_path: Path) -> None:
+    chosen = build(CASES["classify"], tmp_path)
+    strange = Run.create(tmp_path / "run", config=chosen.text(), learned='{"x": 1}', environment={})
+    with pytest.raises(BadRun, match=r"learned\.json: is not what the task classify has learnt"):
+        opened(strange)
+
+
+def test_answers_come_before_the_next_question_is_read(run: Run) -> None:
+    model = load(run.path)
+    asked: list[str] = []
+
+    def questions() -> Iterator[Any]:
+        for text in ("up", "down", "low"):
+            asked.append(text)
+            yield from model.task.read([text])
+
+    answers = model.answer(questions(), batch=1)
+    next(answers)
+    assert asked == ["up"]
+    assert [len(some) for some in answers] == [1, 1]
+
+
+def test_answers_do_not_depend_on_how_many_are_asked_together(run: Run) -> None:
+    model = load(run.path)
+    texts = ["up", "it goes low below under", "", "what is this", "high"] * 3
+    alone, together = (model.predict(texts, batch=size) for size in (1, 7))
+    for one, other in zip(alone, together, strict=True):
+        assert one.label == other.label
+        assert asdict(one)["probabilities"] == pytest.approx(asdict(other)["probabilities"], abs=1e-6)
+
+
+def test_scores_do_not_depend_on_the_order(run: Run) -> None:
+    model = load(run.path)
+    examples = list(model.task.read(Path(model.task.dev)))
+    one, other = (assess(model.config, model.module, some) for some in (examples, examples[::-1]))
+    assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
+    assert one["accuracy"] == other["accuracy"]
+
+
+def test_what_cannot_be_done_is_said(run: Run, tmp_path: Path) -> None:
+    model = load(run.path)
+    with pytest.raises(TypeError, match="a model of the task classify generates no text"):
+        next(model.generate("x"))
+    with pytest.raises(ValueError, match="only n-gram models are written"):
+        model.export(tmp_path / "x.arpa")
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(ValueError, match="there are no examples"):
+        model.evaluate(str(tmp_path / "empty.txt"))
+
+
+def test_a_model_can_be_made_of_what_is_at_hand(run: Run) -> None:
+    settings = opened(run)
+    module = settings.task.model()
+    module.load_state_dict(run.load("best").model)
+    assert Model(settings, module).predict(["low"]) == load(run.path).predict(["low"])
+    assert isinstance(run.load("best"), Snapshot)
