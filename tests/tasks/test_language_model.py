@@ -6,7 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import kenlm
 import pytest
 import torch
 from torch import nn
@@ -274,6 +273,7 @@ def test_a_language_model_must_not_look_ahead() -> None:
 def test_kenlm_reads_the_exported_model(order: int, tmp_path: Path) -> None:
     fitted = task(kind="ngram", order=order)
     model(fitted).export(tmp_path / "model.arpa")
+    kenlm = pytest.importorskip("kenlm")
     peer = kenlm.Model(str(tmp_path / "model.arpa"))
     for text, found in zip(TEXT, score(fitted, shaken(fitted), TEXT), strict=True):
         assert peer.score(text) * math.log(10) == pytest.approx(found.log_probability, abs=1e-4)
