@@ -52,7 +52,7 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     assert found.parameters == 9 * 8 + 2 * 4 * 8 * (8 + 8 + 1) + 2 * (16 + 1)
     assert (found.updates, found.streams, found.problems) == (1, False, [])
     file = tmp_path / "train.txt"
-    assert f"train: the content stands in an earlier example: 1 example ({file}:13 as {file}:5)" in found.remarks
+    assert f"train: the content stands in an earlier example: 1 example ({file}:13 as line 5)" in found.remarks
     assert (
         f"dev: some of its content stands in train: 1 example ({tmp_path / 'dev.txt'}:1 as {file}:5)" in found.remarks
     )
@@ -98,7 +98,7 @@ def test_texts_with_and_without_labels(tmp_path: Path) -> None:
     assert found.problems == [f"dev: 1 example without a label, first {tmp_path / 'dev.txt'}:1"]
     file = tmp_path / "train.txt"
     assert f"train: 1 example without any element, first {file}:4" in found.remarks
-    twice = f"1 example, 1 of them with other labels ({file}:3 as {file}:2)"
+    twice = f"1 example, 1 of them with other labels ({file}:3 as line 2)"
     assert f"train: the content stands in an earlier example: {twice}" in found.remarks
 
 

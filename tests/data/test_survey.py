@@ -55,7 +55,7 @@ def test_repetition_is_told_with_places_and_labels() -> None:
     for line, (content, label) in enumerate(zip("abaaaa", "xyxzxx", strict=True), start=1):
         contents.add(content.encode(), label.encode(), Place(f"file{line % 2}", line))
     assert contents.describe() == (
-        "4 examples, 1 of them with other labels (file1:3 as file1:1, file0:4 as file1:1, file1:5 as file1:1, …)"
+        "4 examples, 1 of them with other labels (file1:3 as line 1, file0:4 as file1:1, file1:5 as line 1, …)"
     )
     assert Contents().describe(contents) == contents.describe(Contents()) == ""
 
@@ -81,7 +81,7 @@ def test_a_tagged_file() -> None:
     assert found.first == {"O": ("file", 1), "B-x": ("file", 2), "I-x": ("file", 3), "I-y": ("file", 5)}
     assert [each.place.line for each in found.longest] == [1, 7]
     repeated, disordered = found.remarks()
-    assert repeated == "the content stands in an earlier example: 1 example (file:10 as file:5)"
+    assert repeated == "the content stands in an earlier example: 1 example (file:10 as line 5)"
     assert disordered.startswith("2 labels out of order, first file:5: I-y is the first label: ")
 
 

@@ -96,10 +96,14 @@ class Contents:
         pairs = list(zip(*(each.tolist() for each in self.repeated(before)), strict=True))
         if not pairs:
             return ""
-        places = [f"{self.place(one)} as {others.place(other)}" for one, other in pairs[:SHOWN]]
+        places = [f"{self.place(one)} as {_from(self.place(one), others.place(other))}" for one, other in pairs[:SHOWN]]
         unlike = sum(self.labels[one] != others.labels[other] for one, other in pairs)
         labels = f", {unlike:,} of them with other labels" if unlike else ""
         return f"{counted(len(pairs), 'example')}{labels} ({listed(places, len(pairs))})"
+
+
+def _from(here: Place, there: Place) -> str:
+    return f"line {there.line}" if here.file == there.file else str(there)
 
 
 class Survey:
