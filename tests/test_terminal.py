@@ -1,10 +1,12 @@
 """Tables and progress, piped and on a terminal."""
 
+import contextlib
 import math
 import os
 import pty
 import re
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,18 +93,27 @@ def test_a_terminal_gets_a_bar_with_loss_and_best(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     reading, writing = pty.openpty()
+    pieces: list[bytes] = []
+    reader = threading.Thread(target=_read_all, args=(reading, pieces))
+    reader.start()
     with os.fdopen(writing, "w", encoding="utf-8") as screen:
         monkeypatch.setattr(sys, "stderr", screen)
         with terminal.Watch() as watch:
             for one in EVENTS:
                 watch(SimpleNamespace(path="runs/[tag]"), one)
-        screen.flush()
-        shown = os.read(reading, 100_000).decode()
+    reader.join()
     os.close(reading)
+    shown = b"".join(pieces).decode()
     assert "runs/[tag]" in shown
     assert "best accuracy 0.75" in shown
     assert "dev: accuracy 0.75  loss 0.5  (best)" in shown
     assert "rate 0.001" not in shown  # the bar shows the entries of the log
+
+
+def _read_all(terminal_end: int, pieces: list[bytes]) -> None:
+    with contextlib.suppress(OSError):  # the end of a terminal that was closed
+        while piece := os.read(terminal_end, 100_000):
+            pieces.append(piece)
 
 
 def test_scores_are_rows_with_their_intervals() -> None:
