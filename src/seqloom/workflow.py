@@ -135,7 +135,8 @@ def _go(
         torch.manual_seed(config.train.seed + 7919 * team.rank)
         dev = list(sources.dev())
         if hasattr(module, "count"):
-            _count(run, config, module, sources, dev)
+            if team.leads:
+                _count(run, config, module, sources, dev)
             return
         rows = start.facts["rows"] if start else 0
         if team.leads:

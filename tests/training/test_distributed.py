@@ -100,6 +100,13 @@ def flat(weights: dict[str, list[Any]]) -> torch.Tensor:
     return torch.cat([torch.tensor(values, dtype=torch.float64).flatten() for values in weights.values()])
 
 
+def test_one_process_counts(tmp_path: Path) -> None:
+    case = CASES["language_model"]
+    counted = build(case._replace(fields=case.fields | {"kind": "ngram"}), tmp_path)
+    assert together(2, lambda: workflow.train(counted, output=tmp_path / "run")) == [0, 0]
+    assert len(Run.open(tmp_path / "run").rows()) == 1
+
+
 @pytest.mark.parametrize("size", [2, 4])
 def test_processes_add_and_gather(jobs: dict[int, list[dict[str, Any]]], size: int) -> None:
     for found in jobs[size]:
