@@ -110,6 +110,13 @@ def test_states_have_names_and_come_back_as_tuples() -> None:
     ]
 
 
+def test_the_state_of_a_layer_without_memory_keeps_its_place() -> None:
+    a = torch.ones(2)
+    for state in ((), ((), (a,)), ((a,), ())):
+        found = listed(nest(flatten(state, "x"))["x"])
+        assert [len(part) for part in found] == [len(part) for part in state]
+
+
 def test_more_than_ten_parts_stay_in_their_order() -> None:
     state = tuple(torch.tensor([number]) for number in range(12))
     found: tuple[Tensor, ...] = listed(nest(flatten(state, "x"))["x"])

@@ -10,6 +10,9 @@ from torch.optim import Optimizer
 from seqloom.checkpoint import BadRun, Snapshot
 from seqloom.training.distributed import Team
 
+EMPTY = "empty"
+"""The name of what stands for a state without tensors: that of a layer without memory, beside one with."""
+
 
 class Position(NamedTuple):
     """How far the training is; plain numbers."""
@@ -105,8 +108,10 @@ def flatten(state: Any, name: str) -> dict[str, Tensor]:
     """The tensors of a state by the way to them."""
     if isinstance(state, Tensor):
         return {name: state.detach()}
+    if not state:
+        return {f"{name}.{EMPTY}": torch.empty(0)}
     found: dict[str, Tensor] = {}
-    for index, part in enumerate(state or ()):
+    for index, part in enumerate(state):
         found.update(flatten(part, f"{name}.{index}"))
     return found
 
@@ -127,4 +132,6 @@ def listed(nested: Any) -> Any:
     """Dictionaries with the keys 0, 1, … as tuples: a state, whose layers know their own names for its parts."""
     if isinstance(nested, Tensor):
         return nested
+    if EMPTY in nested:
+        return ()
     return tuple(listed(nested[str(index)]) for index in range(len(nested)))
