@@ -99,7 +99,16 @@ def test_the_gap_between_neighbours_in_one_file_is_the_horizon_but_one(tmp_path:
     examples = list(task().read(write(tmp_path, np.arange(20.0))))
     train, dev = examples[:5], examples[5 + task().gap :]
     assert train[-1].after(3).max() + 1 == dev[0].after(3).min()
-    assert task(output="synced").gap == 0
+
+
+@pytest.mark.parametrize("history", [1, 2, 4])
+def test_pieces_on_both_sides_of_the_gap_forecast_different_rows(tmp_path: Path, history: int) -> None:
+    chosen = task(output="synced", history=history)
+    examples = list(chosen.read(write(tmp_path, np.arange(30.0))))
+    last, *between, first = examples[1 : 3 + chosen.gap]
+    assert last.after(3, each=True).max() < first.after(3, each=True).min()
+    assert not between or last.after(3, each=True).max() >= between[-1].after(3, each=True).min()
+    assert task(output="synced", history=0).gap == 0
 
 
 @pytest.mark.parametrize("output", ["last", "synced"])

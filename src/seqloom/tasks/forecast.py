@@ -114,7 +114,9 @@ class Forecast(Task):
     @property
     def gap(self) -> int:
         """Examples between two parts of a series that forecast rows of both."""
-        return self.horizon - 1 if self.output == "last" else 0
+        if self.output == "last":
+            return self.horizon - 1
+        return math.ceil((self.horizon - 1) / self.history) if self.history else 0
 
     def read(self, source: Source) -> Iterator[Window]:
         for series in self._series(source):
