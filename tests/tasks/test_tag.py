@@ -249,6 +249,13 @@ def test_constraint_holds_where_the_training_data_keep_it() -> None:
 VECTORS = "4 3\nmet 1 2 3\nYork 9 9 9\nrome 4 5 6\nberlin 7 8 9\n"
 
 
+def test_a_file_of_vectors_without_any_word_of_the_data_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("elsewhere 1 2 3\n")
+    fitted = task(words={"vectors": str(path), "extra": 0}).fit([Sentence(Place("x", 1), ("here",), ("A",))])
+    assert all(parameter.isfinite().all() for parameter in fitted.model().parameters())
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_pretrained_vectors(tmp_path: Path, frozen: bool) -> None:
     path = tmp_path / "vectors.txt"

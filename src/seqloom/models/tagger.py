@@ -61,6 +61,8 @@ class WordVectors(nn.Module):
         vectors: Tensor,  # (N, size)
     ) -> None:
         """Set the vectors of some words; the others are made as long as these are."""
+        if not len(words):
+            return
         self.learnt.weight *= vectors.std() / self.learnt.weight[1:].std().clamp(min=1e-12)
         self.learnt.weight[PADDING] = 0
         (self.given if self.frozen else self.learnt.weight)[words] = vectors
