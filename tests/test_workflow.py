@@ -59,6 +59,13 @@ def send(number: int) -> None:
 # A run
 
 
+def test_a_device_that_does_not_exist_is_named_before_anything_is_made(tmp_path: Path) -> None:
+    for device in ("nowhere", "cuda:99"):
+        with pytest.raises(ValueError, match=f'train.device is "{device}": '):
+            workflow.train(settings(tmp_path, device=device), output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("name", tasks.names())
 def test_a_run_holds_what_happened(name: str, tmp_path: Path) -> None:
     events: list[Progress] = []

@@ -71,7 +71,7 @@ def train(
     """Train a model in a new run."""
     if not isinstance(config, Config):
         config = Config.build(document(str(config), overrides))
-    with join() as team, _threads(config):
+    with join() as team, _machine(config):
         config = config.with_layer(layer)
         sources = data(config)
         config = config._replace(task=config.task.fit(sources.train()))
@@ -84,7 +84,7 @@ def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[L
     """Go on with a run that was stopped, bit for bit as if it had not been."""
     run = Run.open(path)
     config = opened(run, layer=layer)
-    with join() as team, _threads(config):
+    with join() as team, _machine(config):
         sources = data(config)
         start = run.load("last") if run.saved("last") else None
         if start is None:  # pretrained vectors, which are a part of the weights later, are read once more
@@ -271,7 +271,13 @@ def _shared(team: Team, create: Callable[[], Run]) -> Run:
 
 
 @contextmanager
-def _threads(config: Config) -> Iterator[None]:
+def _machine(config: Config) -> Iterator[None]:
+    """The threads that are asked for, and a device that exists."""
+    device = config.train.device
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch's own, by the kind of device
+        raise ValueError(f'train.device is "{device}": {str(error).splitlines()[0]}') from None
     before = torch.get_num_threads()
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
