@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"config", "checkpoint", "run", "data", "training", "models", "decoding", "tasks"},
     "pictures": {"run", "tasks", "insight", "model"},
     "workflow": {"checkpoint", "run", "interrupt", "data", "training", "models", "model", "pictures", "seqloom"},
-    "compare": {"config", "run", "layers", "model", "workflow"},
+    "compare": {"config", "run", "layers", "models", "model", "workflow"},
     "check": {"terminal", "data", "training", "tasks", "model", "workflow"},
     "lab": {"terminal", "layers", "cells", "data", "decoding", "model"},
     "demo": {"config", "terminal", "data", "lab", "model", "workflow"},

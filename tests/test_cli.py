@@ -215,6 +215,7 @@ def test_only_language_models_draw_text(tagger: Path) -> None:
     result = call("generate", tagger, "the")
     assert result.exit_code == 1
     assert "wanted a language_model" in result.stderr
+    assert result.stdout == ""
 
 
 def test_what_cannot_be_exported(folder: Path, tagger: Path) -> None:

@@ -223,9 +223,8 @@ def generate(
     with errors():
         sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
         model = load(run, layer=find_layer(layer))
-        print(prompt, end="", flush=True)
-        for piece in model.generate(prompt, length=length, sample=sample):
-            print(piece, end="", flush=True)
+        for number, piece in enumerate(model.generate(prompt, length=length, sample=sample)):
+            print(piece if number else prompt + piece, end="", flush=True)
         print()
 
 
@@ -288,6 +287,7 @@ def data(
 def info(
     run: Annotated[Path | None, typer.Argument(help="A run; without it, the machine.")] = None,
     *,
+    layer: Layer = "",
     as_json: AsJson = False,
 ) -> None:
     """Show versions, machine and fused cells, or what a run is and reached."""
@@ -296,9 +296,10 @@ def info(
 
     if run is not None:
         from seqloom.compare import describe
+        from seqloom.model import find_layer
 
         with errors():
-            described = describe(run)
+            described = describe(run, layer=find_layer(layer))
             if as_json:
                 print_json(described)
             else:

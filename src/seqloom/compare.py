@@ -10,6 +10,7 @@ from typing import Any
 from seqloom.config import read
 from seqloom.layers.recurrent import Recurrent
 from seqloom.model import Config, opened
+from seqloom.models.encoder import GivenLayer
 from seqloom.run import Run
 from seqloom.workflow import Listener, free, train
 
@@ -21,10 +22,10 @@ def outcome(run: Run) -> dict[str, Any]:
     return metrics
 
 
-def describe(path: Path) -> dict[str, Any]:
+def describe(path: Path, *, layer: GivenLayer | None = None) -> dict[str, Any]:
     """What a run is and what it reached."""
     run = Run.open(path)
-    config = opened(run)
+    config = opened(run, layer=layer)
     module = config.task.model()
     layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
     facts = run.load("best" if run.saved("best") else "last").facts
