@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seqloom import config, workflow
 from seqloom.cells.gru import GRU
 from seqloom.checkpoint import BadRun, Snapshot
+from seqloom.compare import describe
 from seqloom.config import Wrong
 from seqloom.model import Config, Model, assess, document, files, find_layer, load, opened
 from seqloom.run import Run
@@ -103,6 +104,7 @@ def test_a_run_with_an_own_layer_asks_for_it(tmp_path: Path) -> None:
         load(made.path)
     answers = load(made.path, layer=Mean).predict(["it goes up", "low"])
     assert len(answers) == 2
+    assert describe(made.path, layer=Mean)["task"] == "classify"
     assert "Mean" in made.config
     assert "tests" not in made.config  # a name, never a place to import from
 
@@ -155,6 +157,13 @@ def test_scores_do_not_depend_on_the_order(run: Run) -> None:
     one, other = (assess(model.config, model.module, some) for some in (examples, examples[::-1]))
     assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
     assert one["accuracy"] == other["accuracy"]
+
+
+def test_a_model_is_scored_where_it_is_not_where_it_was_trained(run: Run) -> None:
+    model = load(run.path)
+    elsewhere = model.config._replace(train=model.config.train.model_copy(update={"device": "meta"}))
+    labelled = [("it goes up", "up"), ("low", "down")]
+    assert Model(elsewhere, model.module).evaluate(labelled) == model.evaluate(labelled)
 
 
 def test_what_cannot_be_done_is_said(run: Run, tmp_path: Path) -> None:

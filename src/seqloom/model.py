@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
@@ -255,15 +255,15 @@ def assess(
     )
     answers: list[list[Any]] = []
     state = None
+    # Where the module is, which need not be where it was trained.
+    device = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), "cpu")
     module.eval()
     with torch.no_grad():
         for parts in batches.epoch(0):
             alive()
             found: list[Any] = []
             for part in parts:
-                predictions = task.predict(
-                    module, part._replace(state=state if part.continues else None).to(settings.device)
-                )
+                predictions = task.predict(module, part._replace(state=state if part.continues else None).to(device))
                 state = predictions.state
                 found += predictions.answers
             answers.append(found)
