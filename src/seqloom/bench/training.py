@@ -145,7 +145,7 @@ def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
         words=Words(size=100, unknown=0.0),
         characters=Characters(layers=0),
         input_dropout=0.0,
-        encoder=BothWays(hidden=hidden),
+        encoder=BothWays(hidden=hidden, dropout=0.0),
     )
     examples = [
         Sentence(Place("random", number), tuple(sentence), tuple(found))

@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from seqloom.layers.dropout import Dropout
+
 PADDING = 0
 """The index that stands for no symbol; its vector is zero and stays so."""
 
@@ -11,7 +13,7 @@ class Embedding(nn.Embedding):
 
     def __init__(self, symbols: int, size: int, *, dropout: float = 0.0, scale: float = 0.1) -> None:
         super().__init__(symbols, size, padding_idx=PADDING)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         nn.init.uniform_(self.weight, -scale, scale)
         self.weight.data[PADDING] = 0
 

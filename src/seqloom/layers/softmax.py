@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-LOGITS = 4_000_000
-"""Logits that exist at once: 16 MB in float32."""
+LOGITS = 8_000_000
+"""Logits that exist at once: 32 MB in float32."""
 
 
 def cross_entropy(

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from seqloom.layers.connection import CONNECTIONS, Plain
+from seqloom.layers.dropout import Dropout
 from seqloom.layers.layer import Layer, check_input
 
 
@@ -48,7 +49,7 @@ class Stack(Layer):
         self.connect = connect
         self.layers = nn.ModuleList(layers)
         self.connections = nn.ModuleList(connections)
-        self.dropout = dropout if isinstance(dropout, nn.Module) else nn.Dropout(dropout)
+        self.dropout = dropout if isinstance(dropout, nn.Module) else Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, tuple[Any, ...]]:
         check_input(x, mask, size=self.input_size, like=next(self.parameters()))

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import PADDING, Embedding
 from seqloom.models.encoder import Encoder
 from seqloom.models.pooling import Pooling
@@ -45,7 +46,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.pooling = pooling
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(pooling.size, labels)
 
     def forward(

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.dropout import Variational
+from seqloom.layers.dropout import Dropout, Variational
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer
 from seqloom.layers.softmax import cross_entropy, log_probabilities
@@ -30,7 +30,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed = embed
         self.layer = layer
-        self.dropout: nn.Module = Variational(dropout) if variational else nn.Dropout(dropout)
+        self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
         narrow = tied and layer.output_size != embed.embedding_dim
         self.bridge = nn.Linear(layer.output_size, embed.embedding_dim) if narrow else nn.Identity()
         size = embed.embedding_dim if tied else layer.output_size

@@ -12,7 +12,7 @@ from seqloom.cells.cell import Cell
 from seqloom.config import Part
 from seqloom.layers.build import find, names, recurrent
 from seqloom.layers.convolution import Convolution
-from seqloom.layers.dropout import Variational
+from seqloom.layers.dropout import Dropout, Variational
 from seqloom.layers.layer import Layer
 from seqloom.layers.own import Own
 from seqloom.layers.stack import Stack
@@ -90,7 +90,7 @@ def stack(front: Front, recurrence: Recurrence, input_size: int, *, causal: bool
         layers.append(_recurrent(recurrence, size))
     if not layers:
         raise ValueError("front.layers and encoder.layers are both 0: there is nothing to train")
-    between = Variational(recurrence.dropout) if recurrence.variational else nn.Dropout(recurrence.dropout)
+    between = Variational(recurrence.dropout) if recurrence.variational else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
 
@@ -115,7 +115,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embed = embed  # the task's inputs → (B, T, layer.input_size)
         self.layer = layer
-        self.dropout: nn.Module = Variational(dropout) if variational else nn.Dropout(dropout)
+        self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
         self.size = layer.output_size
 
     def forward(

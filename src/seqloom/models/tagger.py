@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import PADDING, Embedding
 from seqloom.models.characters import CharacterEncoder
 from seqloom.models.crf import CRF
@@ -48,7 +49,7 @@ class WordVectors(nn.Module):
         self.characters = characters
         self.unknown = unknown
         self.frozen = frozen
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.size = size + (characters.size if characters else 0)
         self.register_buffer("counts", counts.float(), persistent=False)
         if frozen:
@@ -90,7 +91,7 @@ class FrameVectors(nn.Module):
     def __init__(self, size: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.size = size
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Any) -> Tensor:  # Padded → (B, T, size)
         dropped: Tensor = self.dropout(inputs.values)

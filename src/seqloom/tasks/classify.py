@@ -22,6 +22,7 @@ from seqloom.data.pretrained import read_vectors
 from seqloom.data.tokenizers import Encoding, Text
 from seqloom.data.vectors import Missing
 from seqloom.data.vocabulary import Labels
+from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.interval import wilson
 from seqloom.metrics.labels import accuracy, confusion, f1, macro_f1
@@ -219,7 +220,7 @@ class Classify(Task):
             embed = Symbols(embedding, unknown=self.word_dropout)
         else:
             size = len(learned.means)
-            embed = nn.Sequential(Noise(self.noise), nn.Dropout(self.input_dropout))
+            embed = nn.Sequential(Noise(self.noise), Dropout(self.input_dropout))
         encoder = Encoder(embed, stack(self.front, self.encoder, size))
         pooling = POOLINGS[self.pooling](encoder.size)
         return Classifier(encoder, pooling, labels=len(learned.labels), dropout=self.encoder.dropout)
