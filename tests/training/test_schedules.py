@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqloom.training.loop import Train
 from seqloom.training.schedules import NEED_THE_END, SCHEDULES, Moment, Shape, factor
 
 
@@ -53,6 +54,13 @@ def test_step_is_that_of_zaremba() -> None:
     shape = Shape(decay=0.5, decay_after=4)  # the small model: four epochs, then halved in each
     found = [factor("step", at(0, epoch=epoch), shape) for epoch in (0, 0.9, 3.99, 4, 4.5, 5, 6.01)]
     assert found == [1, 1, 1, 0.5, 0.5, 0.25, 0.125]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_training_that_says_no_more_begins_with_the_whole_rate(name: str) -> None:
+    chosen = Train()
+    shape = Shape(chosen.warmup, chosen.decay, chosen.decay_after, chosen.decay_wait)
+    assert factor(name, at(0), shape) == 1
 
 
 @pytest.mark.parametrize(

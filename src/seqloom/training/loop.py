@@ -43,7 +43,7 @@ class Train(Part):
     )
     warmup: int = Field(0, ge=0, description="Updates over which the rate rises from zero.")
     decay: float = Field(0.5, ge=0, le=1, description="step, plateau: factor of the rate; cosine, linear: last share.")
-    decay_after: float = Field(0, ge=0, description="step: epochs before the first decay.")
+    decay_after: float = Field(1, ge=0, description="step: epochs before the first decay.")
     decay_wait: int = Field(1, ge=1, description="plateau: evaluations without a better score before a decay.")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd.")
     weight_decay: float = Field(0.0, ge=0, description="Pull of the weights towards zero; biases are spared.")
