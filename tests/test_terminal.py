@@ -7,6 +7,7 @@ import pty
 import re
 import sys
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,19 +28,35 @@ def test_piped_progress_is_a_line_each(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr() == ("", "one\ntwo\n")
 
 
+@contextlib.contextmanager
+def screen_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
+    """A terminal in the place of both outputs, and what it is sent, complete once it is left."""
+    reading, writing = pty.openpty()
+    pieces: list[bytes] = []
+
+    def read_all() -> None:
+        with contextlib.suppress(OSError):  # the end of a terminal that was closed
+            while piece := os.read(reading, 100_000):
+                pieces.append(piece)
+
+    reader = threading.Thread(target=read_all)
+    reader.start()
+    with os.fdopen(writing, "w", encoding="utf-8") as screen, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", screen)
+        patch.setattr(sys, "stderr", screen)
+        yield pieces
+    reader.join()
+    os.close(reading)
+
+
 def test_terminal_gets_rules_and_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    reading, writing = pty.openpty()
-    with os.fdopen(writing, "w", encoding="utf-8") as screen:
-        monkeypatch.setattr(sys, "stdout", screen)
-        monkeypatch.setattr(sys, "stderr", screen)
+    with screen_of(monkeypatch) as pieces:
         with terminal.progress(2) as begin:
             begin("first [piece]")
         terminal.table(("name", "accuracy"), [("a [b]", "7%"), ("c", "100%")])
-        screen.flush()
-        shown = os.read(reading, 100_000).decode()
-    os.close(reading)
+    shown = b"".join(pieces).decode()
     assert "first [piece]" in shown
     assert "│ a [b] │       7% │" in shown
 
@@ -92,28 +109,14 @@ def test_a_quiet_training_says_nothing(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_terminal_gets_a_bar_with_loss_and_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    reading, writing = pty.openpty()
-    pieces: list[bytes] = []
-    reader = threading.Thread(target=_read_all, args=(reading, pieces))
-    reader.start()
-    with os.fdopen(writing, "w", encoding="utf-8") as screen:
-        monkeypatch.setattr(sys, "stderr", screen)
-        with terminal.Watch() as watch:
-            for one in EVENTS:
-                watch(SimpleNamespace(path="runs/[tag]"), one)
-    reader.join()
-    os.close(reading)
+    with screen_of(monkeypatch) as pieces, terminal.Watch() as watch:
+        for one in EVENTS:
+            watch(SimpleNamespace(path="runs/[tag]"), one)
     shown = b"".join(pieces).decode()
     assert "runs/[tag]" in shown
     assert "best accuracy 0.75" in shown
     assert "dev: accuracy 0.75  loss 0.5  (best)" in shown
     assert "rate 0.001" not in shown  # the bar shows the entries of the log
-
-
-def _read_all(terminal_end: int, pieces: list[bytes]) -> None:
-    with contextlib.suppress(OSError):  # the end of a terminal that was closed
-        while piece := os.read(terminal_end, 100_000):
-            pieces.append(piece)
 
 
 def test_scores_are_rows_with_their_intervals() -> None:

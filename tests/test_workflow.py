@@ -304,3 +304,34 @@ def test_the_same_seed_is_the_same_run_in_any_process(tmp_path: Path) -> None:
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
     runs = [workflow.train(settings(tmp_path, seed=seed), output=tmp_path / str(seed)) for seed in (1, 2)]
     assert differences(*(outcome(run.path) for run in runs))
+
+
+# Data
+
+
+def test_a_run_goes_on_with_the_same_data_only(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with pytest.raises(Interrupted):
+        workflow.train(config, output=tmp_path / "run", listeners=[at(3, lambda: send(signal.SIGINT))])
+    train = Path(config.task.train)
+    before = train.read_bytes()
+    train.write_bytes(before + b"one more\n")
+    with pytest.raises(BadRun, match="is not as it was"):
+        workflow.resume(tmp_path / "run")
+    train.write_bytes(before)
+    assert workflow.resume(tmp_path / "run").saved("best")
+
+
+def test_an_empty_share_of_development_examples_is_an_error(tmp_path: Path) -> None:
+    config = settings(tmp_path, "classify")
+    few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_share": 0.0001}))
+    with pytest.raises(ValueError, match="no development examples"):
+        workflow.train(few, output=tmp_path / "run")
+
+
+def test_a_layer_is_refused_where_there_is_no_place_for_it(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    window = config._replace(task=config.task.model_copy(update={"kind": "window"}))
+    with pytest.raises(ValueError, match="which has none"):
+        workflow.train(window, output=tmp_path / "run", layer=lambda size: torch.nn.Linear(size, 4))
+    assert not (tmp_path / "run").exists()

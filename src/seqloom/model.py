@@ -66,6 +66,9 @@ class Config(NamedTuple):
         places = [name for name in ("encoder", "decoder") if isinstance(getattr(self.task, name, None), Recurrence)]
         if layer is None or not places:
             return self
+        kind = getattr(self.task, "kind", "")
+        if kind in ("window", "ngram", "hmm"):
+            raise ValueError(f'a layer of your own is given, and task.kind is "{kind}", which has none')
         name = getattr(layer, "__qualname__", type(layer).__qualname__)
         recurrence = getattr(self.task, places[0]).model_copy(update={"given": layer, "own": name})
         return self._replace(task=self.task.model_copy(update={places[0]: recurrence}))
@@ -248,6 +251,7 @@ def assess(
         lambda: iter(ordered),
         task.collate,
         rows=settings.batch if steps else max(settings.batch, 32),
+        tokens=0 if steps else settings.batch_tokens,
         steps=steps,
         shuffle=False,
         parts=team.size,

@@ -17,8 +17,8 @@ from torch import nn
 
 import seqloom
 from seqloom import pictures
-from seqloom.checkpoint import Snapshot, write_tensors
-from seqloom.data.formats import resolve
+from seqloom.checkpoint import BadRun, Snapshot, write_tensors
+from seqloom.data.formats import fingerprint, resolve
 from seqloom.data.loading import Batches
 from seqloom.data.split import Read, hold_out
 from seqloom.interrupt import Interrupted, interruptible
@@ -73,6 +73,8 @@ def train(
         config = Config.build(document(str(config), overrides))
     with join() as team, _machine(config):
         config = config.with_layer(layer)
+        if output and os.path.lexists(output):
+            raise BadRun(f"{output}: exists already, and a run is never overwritten; choose another folder")
         sources = data(config)
         config = config._replace(task=config.task.fit(sources.train()))
         run = _shared(team, lambda: _create(config, output))
@@ -85,6 +87,7 @@ def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[L
     run = Run.open(path)
     config = opened(run, layer=layer)
     with join() as team, _machine(config):
+        _check_data(run, config)
         sources = data(config)
         start = run.load("last") if run.saved("last") else None
         if start is None:  # pretrained vectors, which are a part of the weights later, are read once more
@@ -102,7 +105,20 @@ def _create(config: Config, output: str | Path | None) -> Run:
     assert config.task.learned is not None  # noqa: S101  it was fitted
     folder = output or free(Path("runs", config.name))
     learned = config.task.learned.model_dump_json()
-    return Run.create(folder, config=config.text(), learned=learned, environment=environment())
+    facts = environment() | {"data": _fingerprints(config)}
+    return Run.create(folder, config=config.text(), learned=learned, environment=facts)
+
+
+def _fingerprints(config: Config) -> dict[str, Any]:
+    """Of the training and the development file."""
+    return {name: fingerprint(name) for name in (config.task.train, config.task.dev) if name}
+
+
+def _check_data(run: Run, config: Config) -> None:
+    """Refuse to go on with other data than the run began with."""
+    for name, found in _fingerprints(config).items():
+        if found != run.environment.get("data", {}).get(name, found):
+            raise BadRun(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
 
 
 def free(folder: Path) -> Path:
@@ -128,12 +144,15 @@ def environment() -> dict[str, Any]:
 def _go(
     run: Run, config: Config, sources: Data, start: Snapshot | None, listeners: Sequence[Listener], team: Team
 ) -> None:
-    torch.manual_seed(config.train.seed + 7919 * team.rank)
     with run.lock() if team.leads else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed)  # every process begins with the same weights
         module = config.task.model().to(config.train.device)
         torch.manual_seed(config.train.seed + 7919 * team.rank)
         dev = list(sources.dev())
+        if not dev and (config.task.dev or config.task.dev_share):
+            raise ValueError(
+                "there are no development examples: give task.dev, or raise task.dev_share (0: go without)"
+            )
         if hasattr(module, "count"):
             if team.leads:
                 _count(run, config, module, sources, dev)

@@ -20,6 +20,7 @@ from seqloom.data.formats import (
     BadData,
     Place,
     delimited,
+    fingerprint,
     jsonl,
     labelled,
     lines,
@@ -384,3 +385,19 @@ def refused(name: str, path: Path, seed: int) -> bool:
 def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
     assert list(VALID[name][0](put(tmp_path, VALID[name][1].encode())))
     assert 10 < sum(refused(name, tmp_path / "fuzzed", seed) for seed in range(100)) < 100
+
+
+def test_a_fingerprint_tells_changed_content(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    seen = set()
+    for content in (b"", b"a", b"b", b"a" * 3_000_000, b"a" * 2_999_999 + b"b"):
+        path.write_bytes(content)
+        seen.add(fingerprint(str(path)))
+        assert fingerprint(f"{path}[0:0.5]") == fingerprint(str(path))
+    assert len(seen) == 5
+    folder = tmp_path / "classes"
+    folder.mkdir()
+    for name in ("one.txt", "two.txt"):
+        (folder / name).write_text(name)
+        seen.add(fingerprint(str(folder)))
+    assert len(seen) == 7

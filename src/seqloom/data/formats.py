@@ -3,6 +3,7 @@
 import csv
 import difflib
 import gzip
+import hashlib
 import io
 import itertools
 import json
@@ -65,6 +66,25 @@ def resolve(text: str) -> Path:
     if path != Path("-") and not os.path.lexists(path) and not os.path.lexists(whole):
         raise missing(whole)
     return path
+
+
+ENDS = 1 << 20  # bytes at the start and at the end of a file that stand for the whole of it
+
+
+def fingerprint(text: str) -> str:
+    """Of the file, or the folder of files, that a text names: another one means that its content has changed."""
+    path = resolve(text)
+    whole = path if os.path.lexists(path) else path.with_name(path.name.rpartition("[")[0])
+    found = hashlib.sha256()
+    for each in sorted(whole.iterdir()) if whole.is_dir() else [whole]:
+        if each.is_file():
+            size = each.stat().st_size
+            found.update(f"{each.name if whole.is_dir() else ''} {size} ".encode())
+            with each.open("rb") as stream:
+                found.update(stream.read(ENDS))
+                stream.seek(max(size - ENDS, 0))
+                found.update(stream.read(ENDS))
+    return found.hexdigest()
 
 
 def missing(path: Path) -> BadData:

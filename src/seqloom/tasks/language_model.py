@@ -61,6 +61,7 @@ class LanguageModel(Task):
     sequential: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.txt",
+        "task.text.minimum": 2,
         "task.dev": "valid.txt",
         "task.embedding": 256,
         "task.input_dropout": 0.2,

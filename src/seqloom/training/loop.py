@@ -202,6 +202,8 @@ class Training:
                 group["lr"] = rate
             self.optimizer.step()
             self.past = self.past._replace(carried=carried)
+        elif not any(part.continues for part in parts):
+            self.past = self.past._replace(carried=())  # what follows does not go on from the epoch before
         self.optimizer.zero_grad()
         self.position = self.position.after(summed, items, finite=finite, clipped=clipped, final=final)
         if self.position.skipped_in_a_row == PATIENCE:
