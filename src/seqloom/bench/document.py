@@ -11,7 +11,7 @@ from seqloom.info import collect
 
 Rows = list[dict[str, Any]]
 
-TITLES = {"recurrent": "Recurrent layers"}
+TITLES = {"recurrent": "Recurrent layers", "training": "Whole trainings"}
 
 
 def draw(folder: Path) -> str:
