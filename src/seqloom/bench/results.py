@@ -90,8 +90,8 @@ def draw(results: list[dict[str, Any]]) -> str:
     text = [
         "# Results on real data",
         "",
-        "Drawn by `scripts/results` from `docs/results.json`. Each line is one training on two cores, with the",
-        "configuration in `benchmarks/` and the command beside it; `SEQLOOM_DATA` names the folder of the data sets.",
+        "Drawn by `scripts/results` from `docs/results.json`. Each line is one training, with the configuration in",
+        "`benchmarks/` and the command beside it; `SEQLOOM_DATA` names the folder of the data sets.",
         "Everything was chosen on the dev data. A dev figure is the best of a training's evaluations, by which its",
         "model was chosen; a test figure was measured once, at the end.",
         "",
