@@ -148,8 +148,8 @@ class _Examination:
 
         self._try(gather)
         if survey.unlabelled:
-            several = counted(len(survey.unlabelled), "example")
-            self.problems.append(f"{name}: {several} without a label, first {listed(survey.unlabelled)}")
+            several = counted(survey.unlabelled.total, "example")
+            self.problems.append(f"{name}: {several} without a label, first {survey.unlabelled}")
         return survey
 
     def _fit(self, readers: dict[str, Read], found: dict[str, Survey]) -> Task | None:
@@ -225,8 +225,8 @@ class _Examination:
             source=self._source(name),
             examples=survey.examples,
             elements=survey.elements,
-            empty=len(survey.empty),
-            unlabelled=len(survey.unlabelled),
+            empty=survey.empty.total,
+            unlabelled=survey.unlabelled.total,
             repeated=len(survey.contents.repeated()[0]),
             in_train=len(survey.contents.repeated(train.contents)[0]) if train and other else None,
             lengths=Lengths.of(survey.lengths) if survey.lengths else None,

@@ -91,7 +91,8 @@ def test_labels_that_are_no_spans_are_in_no_order() -> None:
 
 def test_what_lacks_elements_or_labels() -> None:
     found = survey(*(Example(Place("file", line), "", None, 0) for line in range(1, 6)))
-    assert found.unlabelled == found.empty == [Place("file", line) for line in range(1, 6)]
+    assert found.unlabelled.total == found.empty.total == 5
+    assert found.unlabelled.first == found.empty.first == [Place("file", line) for line in (1, 2, 3)]
     assert list(found.remarks()) == ["5 examples without any element, first file:1, file:2, file:3, …"]
 
 

@@ -106,6 +106,25 @@ def _from(here: Place, there: Place) -> str:
     return f"line {there.line}" if here.file == there.file else str(there)
 
 
+class Findings:
+    """The first few of what was found; all are counted."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.first: list[Any] = []
+
+    def note(self, finding: Any) -> None:
+        self.total += 1
+        if len(self.first) < SHOWN:
+            self.first.append(finding)
+
+    def __bool__(self) -> bool:
+        return self.total > 0
+
+    def __str__(self) -> str:
+        return listed(self.first, self.total)
+
+
 class Survey:
     """What is gathered while examples are read: any that have a length, a place, and maybe words, labels, numbers."""
 
@@ -115,9 +134,9 @@ class Survey:
         self.lengths: Counter[int] = Counter()
         self.labels: Counter[str] = Counter()
         self.first: dict[str, Place] = {}  # of each label
-        self.empty: list[Place] = []
-        self.unlabelled: list[Place] = []
-        self.odd: list[tuple[Place, str]] = []
+        self.empty = Findings()  # places
+        self.unlabelled = Findings()  # places
+        self.odd = Findings()  # places and reasons
         self.contents = Contents()
         self.symbols: int | None = None  # that a model sees; None: not counted
         self.unknown: int | None = None  # of them; None: they are vectors
@@ -132,7 +151,7 @@ class Survey:
         self.lengths[length] += 1
         self.elements += length
         if not length:
-            self.empty.append(example.place)
+            self.empty.note(example.place)
         (heappush if len(self._longest) < self.keep else heappushpop)(self._longest, (length, -self.examples, example))
         self._add_labels(example)
         content = _content(example)
@@ -147,14 +166,15 @@ class Survey:
         labels = _labels(example)
         if labels is None:
             if hasattr(example, "label") or hasattr(example, "labels"):
-                self.unlabelled.append(example.place)
+                self.unlabelled.note(example.place)
             return
         self.labels.update(labels)
         for index, label in enumerate(labels):
             if label not in self.first:
                 self.first[label] = example.at(index) if hasattr(example, "at") else example.place
         if isinstance(example, Sentence):
-            self.odd += oddities([example])
+            for odd in oddities([example]):
+                self.odd.note(odd)
 
     def _add_columns(self, example: Any) -> None:
         """Between which numbers each column lies; the windows of a series are looked at together."""
@@ -201,7 +221,7 @@ class Survey:
     def remarks(self) -> Iterator[str]:
         """What is worth knowing."""
         if self.empty:
-            yield f"{counted(len(self.empty), 'example')} without any element, first {listed(self.empty)}"
+            yield f"{counted(self.empty.total, 'example')} without any element, first {self.empty}"
         if again := self.contents.describe():
             yield f"the content stands in an earlier example: {again}"
         if self.lengths:
@@ -212,8 +232,8 @@ class Survey:
                     f"{lengths.most:,}: its batch takes much more memory and time than others"
                 )
         if self.odd and are_spans(self.labels):
-            place, why = self.odd[0]
-            yield f"{counted(len(self.odd), 'label')} out of order, first {place}: {why}"
+            place, why = self.odd.first[0]
+            yield f"{counted(self.odd.total, 'label')} out of order, first {place}: {why}"
         if still := self.constant:
             yield f"{counted(len(still), 'column')} of {len(self._low)} never changing: {listed(still)}"
         for label, times in self.labels.most_common(1):
