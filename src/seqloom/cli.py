@@ -132,22 +132,18 @@ def train(
     """
     from seqloom import terminal, workflow
     from seqloom.compare import outcome
-    from seqloom.model import Config, document, find_layer, opened
-    from seqloom.run import Run
+    from seqloom.model import Config, document, find_layer
 
-    with errors():
+    with errors(), terminal.Watch(quiet=quiet or not workflow.leads()) as watch:
         given = find_layer(layer)
-        if resume is not None:
-            if config or overrides or task or data or output:
-                raise ValueError("--resume takes the configuration of its run, and none besides")
-            settings = opened(Run.open(resume), layer=given)
-        else:
+        if resume is None:
             settings = Config.build(document(config, overrides or [], task=task, data=data))
-        with terminal.Watch(quiet=quiet or not workflow.leads()) as watch:
-            if resume is not None:
-                run = workflow.resume(resume, layer=given, listeners=[watch])
-            else:
-                run = workflow.train(settings, output=output, layer=given, listeners=[watch])
+            run = workflow.train(settings, output=output, layer=given, listeners=[watch])
+        elif config or overrides or task or data or output:
+            raise ValueError("--resume takes the configuration of its run, and none besides")
+        else:
+            run = workflow.resume(resume, layer=given, listeners=[watch])
+    with errors():
         if not workflow.leads():
             return
         found = outcome(run)

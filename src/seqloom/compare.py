@@ -17,8 +17,7 @@ from seqloom.workflow import Listener, free, train
 
 def outcome(run: Run) -> dict[str, Any]:
     """What the best model of a run reached on the development data."""
-    found = run.load("best" if run.saved("best") else "last").facts
-    metrics: dict[str, Any] = found.get("metrics", {})
+    metrics: dict[str, Any] = run.load_best().facts.get("metrics", {})
     return metrics
 
 
@@ -28,7 +27,7 @@ def describe(path: Path, *, layer: GivenLayer | None = None) -> dict[str, Any]:
     config = opened(run, layer=layer)
     module = config.task.model()
     layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
-    facts = run.load("best" if run.saved("best") else "last").facts
+    facts = run.load_best().facts
     return {
         "task": config.name,
         "parameters": sum(parameter.numel() for parameter in module.parameters()),

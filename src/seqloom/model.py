@@ -23,10 +23,10 @@ from seqloom.decoding.sample import Sample
 from seqloom.models.decoder import step
 from seqloom.models.encoder import GivenLayer, Recurrence
 from seqloom.models.ngram_decoder import NGramDecoder
-from seqloom.run import Run
+from seqloom.run import Name, Run
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.task import Task
-from seqloom.training.distributed import Team
+from seqloom.training.distributed import ALONE, Team
 from seqloom.training.loop import Train
 
 STEPS = 100
@@ -160,13 +160,13 @@ class Model:
         yield encoding.decode(line)[len(said) :]
 
 
-def load(path: str | Path, *, layer: GivenLayer | None = None, checkpoint: str = "best") -> Model:
+def load(path: str | Path, *, layer: GivenLayer | None = None, checkpoint: Name = "best") -> Model:
     """The model of a run: the best one, or the last."""
     run = Run.open(path)
     config = opened(run, layer=layer)
     module = config.task.model()
-    name = checkpoint if run.saved(checkpoint) else "last"  # type: ignore[arg-type]
-    module.load_state_dict(run.load(name).model)  # type: ignore[arg-type]
+    snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
+    module.load_state_dict(snapshot.model)
     return Model(config, module)
 
 
@@ -240,7 +240,7 @@ def assess(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    team: Team = Team(),  # noqa: B008  a named tuple
+    team: Team = ALONE,
     alive: Callable[[], None] = lambda: None,  # called between batches; may raise
 ) -> dict[str, Any]:
     """The scores of a model on examples; each process of a team answers its share."""

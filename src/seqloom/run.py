@@ -30,6 +30,12 @@ def _complain(message: str) -> None:
     sys.stderr.write(f"warning: {message}\n")
 
 
+def refuse_existing(path: str | Path) -> None:
+    """Raise BadRun if there is anything where a run is to be made."""
+    if os.path.lexists(path):
+        raise BadRun(f"{path}: exists already, and a run is never overwritten; choose another folder")
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A directory from which everything can be redone.
@@ -46,8 +52,7 @@ class Run:
     def create(cls, path: str | Path, *, config: str, learned: str, environment: Mapping[str, Any]) -> Self:
         """Make a new run, which appears all at once. What exists is never overwritten."""
         path = Path(path)
-        if os.path.lexists(path):
-            raise BadRun(f"{path}: exists already, and a run is never overwritten; choose another folder")
+        refuse_existing(path)
         texts = {"config.toml": config, "learned.json": learned, "env.json": json.dumps(environment, indent=2) + "\n"}
         partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
         try:
@@ -115,6 +120,10 @@ class Run:
     def load(self, name: Name, *, warn: Callable[[str], object] = _complain) -> Snapshot:
         """The checkpoint, verified; the one before, after a warning that names the file, where a file is damaged."""
         return checkpoint.load(self._folder(name), warn=warn)
+
+    def load_best(self) -> Snapshot:
+        """The best checkpoint; the last one where nothing was evaluated yet."""
+        return self.load("best" if self.saved("best") else "last")
 
     def saved(self, name: Name) -> bool:
         """Whether there is a checkpoint of this name to be loaded."""

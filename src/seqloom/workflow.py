@@ -24,7 +24,7 @@ from seqloom.data.split import Read, hold_out
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.model import Config, assess, document, opened
 from seqloom.models.encoder import GivenLayer
-from seqloom.run import Run
+from seqloom.run import Run, refuse_existing
 from seqloom.training.distributed import Team, join
 from seqloom.training.loop import Diverged, Evaluation, Progress
 from seqloom.training.loop import train as iterate
@@ -73,8 +73,8 @@ def train(
         config = Config.build(document(str(config), overrides))
     with join() as team, _machine(config):
         config = config.with_layer(layer)
-        if output and os.path.lexists(output):
-            raise BadRun(f"{output}: exists already, and a run is never overwritten; choose another folder")
+        if output:
+            refuse_existing(output)
         sources = data(config)
         config = config._replace(task=config.task.fit(sources.train()))
         run = _shared(team, lambda: _create(config, output))

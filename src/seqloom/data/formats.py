@@ -62,10 +62,16 @@ def resolve(text: str) -> Path:
     path = Path(re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, text))
     with suppress(RuntimeError):  # nobody of that name: the folder is called so
         path = path.expanduser()
-    whole = path.with_name(re.sub(r"(?<=.)\[[^\[\]]*\]$", "", path.name)) if path.name else path
-    if path != Path("-") and not os.path.lexists(path) and not os.path.lexists(whole):
-        raise missing(whole)
+    if path != Path("-") and not os.path.lexists(whole(path)):
+        raise missing(whole(path))
     return path
+
+
+def whole(path: Path) -> Path:
+    """The file of which a path may name a range, as ``x.csv[0:10]`` does where no file is called so."""
+    if not path.name or os.path.lexists(path):
+        return path
+    return path.with_name(re.sub(r"(?<=.)\[[^\[\]]*\]$", "", path.name))
 
 
 ENDS = 1 << 20  # bytes at the start and at the end of a file that stand for the whole of it
@@ -73,13 +79,12 @@ ENDS = 1 << 20  # bytes at the start and at the end of a file that stand for the
 
 def fingerprint(text: str) -> str:
     """Of the file, or the folder of files, that a text names: another one means that its content has changed."""
-    path = resolve(text)
-    whole = path if os.path.lexists(path) else path.with_name(path.name.rpartition("[")[0])
+    path = whole(resolve(text))
     found = hashlib.sha256()
-    for each in sorted(whole.iterdir()) if whole.is_dir() else [whole]:
+    for each in sorted(path.iterdir()) if path.is_dir() else [path]:
         if each.is_file():
             size = each.stat().st_size
-            found.update(f"{each.name if whole.is_dir() else ''} {size} ".encode())
+            found.update(f"{each.name if path.is_dir() else ''} {size} ".encode())
             with each.open("rb") as stream:
                 found.update(stream.read(ENDS))
                 stream.seek(max(size - ENDS, 0))

@@ -7,6 +7,9 @@ from seqloom.layers.dropout import Dropout
 PADDING = 0
 """The index that stands for no symbol; its vector is zero and stays so."""
 
+UNKNOWN = 1
+"""The index of every symbol that is not in the vocabulary."""
+
 
 class Embedding(nn.Embedding):
     """A vector for each symbol, with dropout of whole vectors' parts; index 0 is padding."""

@@ -25,8 +25,8 @@ def macro_f1(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
 def per_label(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> dict[str, dict[str, float]]:
     """Precision, recall, F1 and number of each label that occurs in either, the most frequent first."""
     names, counts = _counts(truth, predicted)
-    report = _report([str(name) for name in names], counts)
-    return dict(sorted(report.items(), key=lambda item: (-item[1]["support"], item[0])))
+    found = report([str(name) for name in names], counts)
+    return dict(sorted(found.items(), key=lambda item: (-item[1]["support"], item[0])))
 
 
 def confusion(truth: Sequence[Hashable], predicted: Sequence[Hashable], names: Sequence[Hashable]) -> list[list[int]]:
@@ -94,7 +94,7 @@ def span_f1(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) 
 
 def per_type(comparison: SpanComparison) -> dict[str, dict[str, float]]:
     """Precision, recall, F1 and the number of true spans of each type."""
-    return _report(comparison.names, comparison.types)
+    return report(comparison.names, comparison.types)
 
 
 def _counts(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> tuple[list[Hashable], Matches]:
@@ -103,7 +103,8 @@ def _counts(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> tuple[l
     return names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))
 
 
-def _report(names: Sequence[str], counts: Matches) -> dict[str, dict[str, float]]:
+def report(names: Sequence[str], counts: Matches) -> dict[str, dict[str, float]]:
+    """Precision, recall, F1 and number of each name, in the order of the counts."""
     right, found, wanted = counts
     columns = zip(
         names,

@@ -4,12 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.layers.dropout import Dropout
-from seqloom.layers.embedding import PADDING, Embedding
+from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
 from seqloom.models.encoder import Encoder
 from seqloom.models.pooling import Pooling
-
-UNKNOWN = 1
-"""The index of symbols that are not known."""
 
 
 class Symbols(nn.Module):

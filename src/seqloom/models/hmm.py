@@ -8,10 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch
+from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.crf import Chain, log_partition, marginals, score, viterbi
-
-UNKNOWN = 1
-"""The number of words and endings that are not in their vocabularies."""
 
 LONGEST_ENDING = 5
 RARE = 10

@@ -7,13 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqloom.layers.dropout import Dropout
-from seqloom.layers.embedding import PADDING, Embedding
+from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
 from seqloom.models.characters import CharacterEncoder
 from seqloom.models.crf import CRF
 from seqloom.models.encoder import Encoder
-
-UNKNOWN = 1
-"""The number of all words that are not in the vocabulary."""
 
 
 class Spelled(NamedTuple):

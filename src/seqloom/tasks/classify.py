@@ -25,7 +25,7 @@ from seqloom.data.vocabulary import Labels
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.interval import wilson
-from seqloom.metrics.labels import accuracy, confusion, f1, macro_f1
+from seqloom.metrics.labels import Matches, accuracy, confusion, macro_f1, report
 from seqloom.models.classifier import Classifier, Noise, Symbols
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.pooling import POOLINGS
@@ -269,7 +269,7 @@ class Classify(Task):
             "accuracy_interval": list(wilson(right, len(truth))),
             "examples": len(truth),
             "unseen": len(truth) - len(losses),
-            "per_label": _per_label(names, table),
+            "per_label": report(names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))),
             "confusion": {"labels": names, "counts": table.tolist()},
         }
 
@@ -305,19 +305,3 @@ def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[floa
     deviations = np.sqrt(squares / max(count, 1))
     # A channel that never changes is left as wide as it is.
     return tuple(mean.tolist()), tuple(np.where(deviations > 0, deviations, 1.0).tolist())
-
-
-def _per_label(names: Sequence[str], table: NDArray[np.int64]) -> dict[str, dict[str, float]]:
-    right, found, wanted = table.diagonal(), table.sum(axis=0), table.sum(axis=1)
-    columns = zip(
-        names,
-        (right / np.maximum(found, 1)).tolist(),
-        (right / np.maximum(wanted, 1)).tolist(),
-        f1(right, found, wanted).tolist(),
-        wanted.tolist(),
-        strict=True,
-    )
-    return {
-        name: {"precision": precision, "recall": recall, "f1": mean, "support": support}
-        for name, precision, recall, mean, support in columns
-    }

@@ -172,8 +172,8 @@ class LanguageModel(Task):
         return self.symbols.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
-        features, state = _features(model, batch)
-        total = model.loss(features, _real(batch.target, batch.inputs.mask), smoothing=self.smoothing)
+        features, target, state = _features(model, batch)
+        total = model.loss(features, target, smoothing=self.smoothing)
         return Loss(total, batch.items, state)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
@@ -181,8 +181,8 @@ class LanguageModel(Task):
         if isinstance(model, NGramDecoder):
             rows = model.log_probabilities(batch.target, inputs.mask)
             return Predictions([_scored(row) for row in rows])
-        features, state = _features(model, batch)
-        found = model.log_probabilities(features, _real(batch.target, inputs.mask))
+        features, target, state = _features(model, batch)
+        found = model.log_probabilities(features, target)
         return Predictions([_scored(row.tolist()) for row in found.split(inputs.lengths.tolist())], state)
 
     def score(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> dict[str, Any]:
@@ -200,16 +200,14 @@ class LanguageModel(Task):
         }
 
 
-def _features(model: Decoder, batch: Batch) -> tuple[torch.Tensor, Any]:
-    """What the softmax reads, of the real elements only (N, D), and the state."""
+def _features(model: Decoder, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, Any]:
+    """What the softmax reads (N, D) and should answer (N,), of the real elements only, and the state."""
     values, mask = batch.inputs
     whole = bool(mask.all())
     features, state = model.features(values, batch.state, mask=None if whole else mask)
-    return features.flatten(0, 1) if whole else features[mask], state
-
-
-def _real(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return values.flatten() if bool(mask.all()) else values[mask]
+    if whole:
+        return features.flatten(0, 1), batch.target.flatten(), state
+    return features[mask], batch.target[mask], state
 
 
 def _scored(log_probabilities: list[float]) -> Scored:

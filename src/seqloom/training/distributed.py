@@ -67,12 +67,15 @@ class Team(NamedTuple):
         return self.total(float(stop))[0] > 0
 
 
+ALONE = Team()
+
+
 @contextmanager
 def join() -> Iterator[Team]:
     """The team of this process: as torchrun's environment says, or alone."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1 or "RANK" not in os.environ:
-        yield Team()
+        yield ALONE
         return
     distributed.init_process_group("gloo", timeout=PATIENCE)
     try:

@@ -15,7 +15,7 @@ from seqloom.data.batch import Batch
 from seqloom.data.loading import Batches
 from seqloom.state import apply
 from seqloom.training import optimizers, schedules, snapshots
-from seqloom.training.distributed import Team
+from seqloom.training.distributed import ALONE, Team
 from seqloom.training.snapshots import Past, Position
 
 PATIENCE = 10
@@ -123,7 +123,7 @@ def train(
     evaluate: Callable[[nn.Module], Evaluation] | None = None,
     stop: Callable[[], bool] = lambda: False,  # asked after every update: time is up
     start: Snapshot | None = None,  # go on from there
-    team: Team = Team(),  # noqa: B008  a named tuple
+    team: Team = ALONE,
 ) -> Iterator[Progress]:
     """Train until the end, or until the caller leaves the loop; every update and evaluation is handed out."""
     training = Training(model, batches, loss, settings, evaluate=evaluate, stop=stop, team=team)
