@@ -1,7 +1,7 @@
 """State: nested named tuples of tensors, batch first, and the only four things that are ever done to them."""
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -15,18 +15,56 @@ def apply(function: Callable[..., Tensor], state: S, *others: S) -> S:
         return cast(S, function(state, *others))
     if not isinstance(state, tuple):
         raise TypeError(f"a state holds tensors and tuples of them, not {type(state).__name__}")
-    parts = [apply(function, *matching) for matching in zip(state, *cast(tuple[tuple[object]], others), strict=True)]
-    return cast(S, type(state)(*parts) if hasattr(state, "_fields") else tuple(parts))
+    return _rebuild(
+        state, [apply(function, *matching) for matching in zip(state, *cast(tuple[tuple[object]], others), strict=True)]
+    )
+
+
+class Shared(NamedTuple):
+    """A table that several rows of the batch read, such as the source of all hypotheses of a sentence.
+
+    Row b of the batch reads row ``rows[b]`` of the table: to move or repeat it is to move numbers, not the table.
+    """
+
+    parts: Any  # a state of R rows
+    rows: Tensor  # (B,)
+
+    @property
+    def times(self) -> int:
+        """How many rows of the batch read each row of the table, if it is as many for each and in order; else 0."""
+        count = len(_first(self.parts))
+        times, rest = divmod(len(self.rows), count) if count else (0, 1)
+        if rest or not times:
+            return 0
+        regular = torch.arange(count, device=self.rows.device).unsqueeze(1).expand(-1, times)
+        return times if torch.equal(self.rows.view(count, times), regular) else 0
+
+    def gathered(self) -> Any:
+        """The state that each row of the batch reads, as a state of B rows."""
+        return self.parts if self.times == 1 else select(self.parts, self.rows)
 
 
 def select(state: S, rows: Tensor) -> S:
     """The given rows of the batch, in the given order; a row may be taken more than once."""
-    return apply(lambda tensor: tensor.index_select(0, rows), state)
+    if isinstance(state, Tensor):
+        return cast(S, state.index_select(0, rows))
+    if isinstance(state, Shared):
+        read = state.rows.index_select(0, rows)
+        if len(read) >= len(state.rows):
+            return cast(S, Shared(state.parts, read))
+        kept, read = torch.unique(read, return_inverse=True)  # who is gone takes its part of the table along
+        parts = state.parts if len(kept) == len(_first(state.parts)) else select(state.parts, kept)
+        return cast(S, Shared(parts, read))
+    return _rebuild(state, [select(part, rows) for part in cast(tuple[Any, ...], state)])
 
 
 def repeat(state: S, times: int) -> S:
     """Every row ``times`` times in a row."""
-    return apply(lambda tensor: tensor.repeat_interleave(times, dim=0), state)
+    if isinstance(state, Tensor):
+        return cast(S, state.repeat_interleave(times, dim=0))
+    if isinstance(state, Shared):
+        return cast(S, Shared(state.parts, state.rows.repeat_interleave(times)))
+    return _rebuild(state, [repeat(part, times) for part in cast(tuple[Any, ...], state)])
 
 
 def where(rows: Tensor, state: S, other: S) -> S:
@@ -35,4 +73,22 @@ def where(rows: Tensor, state: S, other: S) -> S:
     def choose(left: Tensor, right: Tensor) -> Tensor:
         return torch.where(rows.view(-1, *[1] * (left.dim() - 1)), left, right)
 
-    return apply(choose, state, other)
+    if isinstance(state, Shared) and isinstance(other, Shared):
+        if _first(state.parts) is _first(other.parts):
+            return cast(S, Shared(state.parts, torch.where(rows, state.rows, other.rows)))
+        parts = apply(choose, state.gathered(), other.gathered())
+        return cast(S, Shared(parts, torch.arange(len(rows), device=rows.device)))
+    if isinstance(state, Tensor):
+        return cast(S, choose(state, cast(Tensor, other)))
+    pairs = zip(cast(tuple[Any, ...], state), cast(tuple[Any, ...], other), strict=True)
+    return _rebuild(state, [where(rows, left, right) for left, right in pairs])
+
+
+def _rebuild(state: S, parts: list[Any]) -> S:
+    return cast(S, type(state)(*parts) if hasattr(state, "_fields") else tuple(parts))
+
+
+def _first(state: Any) -> Tensor:
+    while not isinstance(state, Tensor):
+        state = state[0]
+    return state

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.contracts.registry import masked, noise, shake
 
-from seqloom.models.encoder import Memory
+from seqloom.layers.layer import Memory
 from seqloom.models.pooling import POOLINGS, Attention, Ends, Pooling
 
 Array = NDArray[np.float64]

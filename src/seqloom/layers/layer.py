@@ -2,12 +2,20 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+
+class Memory(NamedTuple):
+    """What an encoder made of a source."""
+
+    values: Tensor  # (B, S, D)
+    mask: Tensor  # (B, S), True where real
+    state: Any  # of the encoder after each row's last element
 
 
 class Layer(nn.Module, ABC):
@@ -26,6 +34,33 @@ class Layer(nn.Module, ABC):
         state: Any = None,  # as returned by an earlier call; None for the start
     ) -> tuple[Tensor, Any]:  # (B, T, output_size), zero in the padding; the state after each row's last real element
         """Run the layer over a batch of sequences."""
+
+    def start(
+        self,
+        batch: int,
+        memory: Memory | None = None,  # noqa: ARG002  of the layers that look at a source
+        *,
+        coverage: bool = False,  # noqa: ARG002  of the same: note how much each element of the source is looked at
+    ) -> Any:
+        """The state before the first element of each sequence; a layer that looks at a source keeps it there."""
+        like = next(self.parameters(), torch.empty(0))
+        return self(like.new_zeros(batch, 0, self.input_size), None, None)[1]
+
+
+def coverage(state: Any) -> Tensor | None:
+    """How much each element of the source was looked at so far, (B, S): the mean of all that a state has noted."""
+    found = list(_noted(state))
+    return torch.stack(found).mean(dim=0) if found else None
+
+
+def _noted(state: Any) -> Iterator[Tensor]:
+    if not isinstance(state, tuple):
+        return
+    for name, part in zip(getattr(state, "_fields", [""] * len(state)), state, strict=True):
+        if name == "coverage" and part.shape[1]:
+            yield part
+        else:
+            yield from _noted(part)
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -1,13 +1,13 @@
 """Layers on top of each other."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from seqloom.layers.connection import CONNECTIONS, Plain
 from seqloom.layers.dropout import Dropout
-from seqloom.layers.layer import Layer, check_input
+from seqloom.layers.layer import Layer, Memory, check_input
 
 
 class Stack(Layer):
@@ -66,6 +66,9 @@ class Stack(Layer):
             x = connection(x, y)
             states.append(following)
         return x, tuple(states)
+
+    def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> tuple[Any, ...]:
+        return tuple(cast(Layer, layer).start(batch, memory, coverage=coverage) for layer in self.layers)
 
     def extra_repr(self) -> str:
         return f"connect={self.connect}"

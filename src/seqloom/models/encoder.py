@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from seqloom.config import Part
 from seqloom.layers.build import find, names, recurrent
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.dropout import Dropout, Variational
-from seqloom.layers.layer import Layer
+from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.own import Own
 from seqloom.layers.stack import Stack
 
@@ -65,14 +65,6 @@ class Recurrence(Part):
             hint = f'did you mean "{near[0]}"?' if near else "there is no such cell"
             raise ValueError(f"{hint} (allowed: {', '.join(known)})")
         return cell
-
-
-class Memory(NamedTuple):
-    """What an encoder made of a source."""
-
-    values: Tensor  # (B, T, D)
-    mask: Tensor  # (B, T)
-    state: Any  # the state after each row's last element
 
 
 def stack(front: Front, recurrence: Recurrence, input_size: int, *, causal: bool = False) -> Layer:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
-from seqloom.models.encoder import Encoder, Memory
+from seqloom.layers.layer import Memory
+from seqloom.models.encoder import Encoder
 from seqloom.models.pooling import Last
 from seqloom.state import apply
 

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from seqloom.models.encoder import Memory
+from seqloom.layers.layer import Memory
 
 
 class Pooling(nn.Module, ABC):
