@@ -1,14 +1,19 @@
 """Intervals of 95 %: how far a figure may be off because the test data are few."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from seqloom.metrics.labels import f1
 
 NORMAL = 1.959963984540054
 """95 % of a normal distribution lie within this many standard deviations."""
+
+RESAMPLES = 1000
+DRAWN_TOGETHER = 1 << 22
+"""Numbers of a sample that exist at once: 32 MB."""
 
 
 def wilson(right: int, total: int) -> tuple[float, float]:
@@ -28,16 +33,49 @@ def bootstrap_f1(
     found: ArrayLike,
     wanted: ArrayLike,
     *,
-    resamples: int = 1000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[float, float]:
     """The interval of F1 over sentences drawn anew with replacement (Efron 1979, percentiles)."""
     counts = np.stack([np.asarray(count, dtype=np.int64) for count in (right, found, wanted)], axis=1)
     if not len(counts):
         return 0.0, 1.0
-    # Sentences with the same counts are the same to F1: a draw is how often each kind of them occurs.
-    kinds, times = np.unique(counts, axis=0, return_counts=True)
-    draws = np.random.default_rng(seed).multinomial(len(counts), times / len(counts), size=resamples)
-    sums = draws @ kinds  # (resamples, 3)
-    low, high = np.quantile(f1(sums[:, 0], sums[:, 1], sums[:, 2]), [0.025, 0.975])
+    sums = np.stack(list(resample(counts, resamples=resamples, seed=seed)))  # (resamples, 3)
+    return quantiles(f1(sums[:, 0], sums[:, 1], sums[:, 2]))
+
+
+def bootstrap_ratio(
+    errors: ArrayLike,  # (N,), of each sentence
+    symbols: ArrayLike,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The interval of Σ errors / Σ symbols over sentences drawn anew with replacement."""
+    counts = np.stack([np.asarray(count, dtype=np.int64) for count in (errors, symbols)], axis=1)
+    if not len(counts):
+        return 0.0, 1.0
+    sums = np.stack(list(resample(counts, resamples=resamples, seed=seed)))
+    return quantiles(sums[:, 0] / np.maximum(sums[:, 1], 1))
+
+
+def resample(
+    statistics: NDArray[np.int64],  # (N, S), of each sentence
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Iterator[NDArray[np.int64]]:  # (S,) each
+    """Sums over as many sentences, drawn anew with replacement (Efron 1979)."""
+    # Sentences with the same statistics are the same to any sum: a draw is how often each kind of them occurs.
+    kinds, times = np.unique(statistics, axis=0, return_counts=True)
+    random = np.random.default_rng(seed)
+    together = max(DRAWN_TOGETHER // max(len(kinds), 1), 1)
+    for start in range(0, resamples if len(kinds) else 0, together):
+        count = min(together, resamples - start)
+        yield from random.multinomial(len(statistics), times / len(statistics), size=count) @ kinds
+
+
+def quantiles(values: ArrayLike) -> tuple[float, float]:
+    """Between which 95 % of the values lie."""
+    low, high = np.quantile(np.asarray(values, dtype=np.float64), [0.025, 0.975])
     return float(low), float(high)
