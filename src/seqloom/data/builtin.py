@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data.dates import pairs
 from seqloom.data.formats import BadData
 
 
@@ -310,8 +311,17 @@ def balanced(text: Sequence[str]) -> bool:
     return not waiting
 
 
+def dates(folder: Path, *, seed: int = 1) -> Files:
+    """Columns for translation: dates as people write them in seven languages, and in ISO 8601; dates are held out."""
+    train, dev, test = (
+        [f"{written}\t{iso}" for written, iso in pairs(size, name, seed=seed)]
+        for name, size in (("train", 12000), ("dev", 500), ("test", 1000))
+    )
+    return write(folder, "tsv", train=train, dev=dev, test=test)
+
+
 BUILDERS: dict[str, Callable[[Path], Files]] = {
-    build.__name__: build for build in (prose, python_tags, digits, sunspots, copy, adding, parentheses)
+    build.__name__: build for build in (prose, python_tags, digits, sunspots, copy, adding, parentheses, dates)
 }
 """Every data set by its name."""
 
