@@ -1,4 +1,4 @@
-"""Symbols out, one after the other: what a language model is."""
+"""Symbols out, one after the other: what a language model is, and half of a translator."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from seqloom.layers.dropout import Dropout, Variational
 from seqloom.layers.embedding import Embedding
-from seqloom.layers.layer import Layer
+from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.softmax import cross_entropy, log_probabilities
 
 
@@ -40,10 +40,9 @@ class Decoder(nn.Module):
         if tied:
             self.output.weight = embed.weight
 
-    def start(self, memory: None, batch: int) -> Any:  # noqa: ARG002  there is none without an encoder
-        """The state before the first symbol of each of ``batch`` sequences."""
-        nothing = self.embed.weight.new_zeros(batch, 0, self.embed.embedding_dim)
-        return self.layer(nothing, None, None)[1]
+    def start(self, memory: Memory | None, batch: int, *, coverage: bool = False) -> Any:
+        """The state before the first symbol of each of ``batch`` sequences; a language model has no memory."""
+        return self.layer.start(batch, memory, coverage=coverage)
 
     def features(
         self,

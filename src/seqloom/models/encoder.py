@@ -3,9 +3,10 @@
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, Literal
+from itertools import groupby
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
@@ -16,6 +17,10 @@ from seqloom.layers.dropout import Dropout, Variational
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.own import Own
 from seqloom.layers.stack import Stack
+from seqloom.layers.transformer import Block, transformer
+
+TRANSFORMER = "transformer"
+"""What stands in the place of a cell's name for layers of attention."""
 
 GivenLayer = type[Cell] | Callable[[int], nn.Module]
 """A user's own: a cell class, or a function from the width of the input to a module (see ``Own``)."""
@@ -37,20 +42,28 @@ class Front(Part):
 class Recurrence(Part):
     """Recurrent layers by name."""
 
-    cell: str = Field(
-        default="lstm", description="A file of cells/: elman, lstm, peephole, coupled, gru, layer_norm_lstm, …"
+    cell: str | tuple[str, ...] = Field(
+        default="lstm",
+        description="A file of cells/: elman, lstm, peephole, coupled, gru, layer_norm_lstm, … or transformer; "
+        'or a list of them, one for each layer, such as ["lstm", "transformer"].',
     )
     hidden: int = Field(default=128, ge=1, description="Width of each layer and direction.")
     layers: int = Field(
         default=1, ge=0, description="How many on top of each other; 0: none, the front is all there is."
     )
-    bidirectional: bool = Field(default=False, description="Read in both directions.")
+    bidirectional: bool = Field(
+        default=False, description="Read in both directions; a transformer sees what comes before only, or everything."
+    )
     connect: Literal["plain", "residual", "highway", "dense"] = Field(default="plain", description="How layers meet.")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Between layers and on the output.")
     variational: bool = Field(default=False, description="The same dropout mask at every step.")
     zoneout: float = Field(default=0.0, ge=0, lt=1, description="Share of the state that stays as it was.")
     recurrent_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
-    options: dict[str, Any] = Field(default_factory=dict, description='Of the cell, such as { activation = "relu" }.')
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description='Of the cell, such as { activation = "relu" }; of a transformer heads, feed_forward, activation, '
+        "norm, positions, distance, longest, context.",
+    )
     own: str = Field(
         default="", description="Name of a layer or cell of your own that is given with --layer; for information."
     )
@@ -58,17 +71,38 @@ class Recurrence(Part):
 
     @field_validator("cell")
     @classmethod
-    def check_cell(cls, cell: str) -> str:
-        known = names()
-        if cell not in known:
-            near = get_close_matches(cell.lower(), known, n=1, cutoff=0.5)
-            hint = f'did you mean "{near[0]}"?' if near else "there is no such cell"
-            raise ValueError(f"{hint} (allowed: {', '.join(known)})")
+    def check_cell(cls, cell: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        known = [*names(), TRANSFORMER]
+        for name in (cell,) if isinstance(cell, str) else cell:
+            if name not in known:
+                near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+                hint = f'did you mean "{near[0]}"?' if near else "there is no such cell"
+                raise ValueError(f"{hint} (allowed: {', '.join(known)})")
         return cell
 
+    @model_validator(mode="after")
+    def check_layers(self) -> Self:
+        if not isinstance(self.cell, str) and self.layers not in (1, len(self.cell)):
+            raise ValueError(
+                f"layers is {self.layers}, and cell has a name for each of {len(self.cell)}: leave one out"
+            )
+        return self
 
-def stack(front: Front, recurrence: Recurrence, input_size: int, *, causal: bool = False) -> Layer:
-    """The front and the recurrent layers as one layer; ``causal`` where an output must not see later input."""
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The name of each layer's cell."""
+        return (self.cell,) * self.layers if isinstance(self.cell, str) else self.cell
+
+
+def stack(
+    front: Front,
+    recurrence: Recurrence,
+    input_size: int,
+    *,
+    causal: bool = False,  # an output must not see later input
+    memory_size: int = 0,  # width of the memory that transformers look at
+) -> Layer:
+    """The front and the recurrent or attention layers as one layer."""
     if recurrence.own and recurrence.given is None:
         raise ValueError(
             f"this model was trained with a layer of your own, {recurrence.own}: give it again (--layer module:name)"
@@ -78,26 +112,48 @@ def stack(front: Front, recurrence: Recurrence, input_size: int, *, causal: bool
     for _ in range(front.layers):
         layers.append(Convolution(size, front.size, window=front.window, activation=front.activation, causal=causal))
         size = front.size
-    if recurrence.layers:
-        layers.append(_recurrent(recurrence, size))
+    layers += runs(recurrence, size, memory_size=memory_size)
     if not layers:
         raise ValueError("front.layers and encoder.layers are both 0: there is nothing to train")
     between = Variational(recurrence.dropout) if recurrence.variational else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
 
-def _recurrent(recurrence: Recurrence, size: int) -> Layer:
+def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Layer]:
+    """The layers, those of one kind that follow each other as one."""
     given = recurrence.given
-    if given is not None and not (isinstance(given, type) and issubclass(given, Cell)):
-        return Own(given(size), size)
-    cell = given or find(recurrence.cell)
-    known = list(inspect.signature(cell).parameters)[2:]
-    for name in recurrence.options:
-        if name not in known:
-            near = [f": did you mean {found!r}?" for found in get_close_matches(name, known, n=1)]
-            raise ValueError(f"the cell {recurrence.cell} has no option {name!r}{''.join(near)}")
-    options = recurrence.model_dump(exclude={"cell", "hidden", "options", "own"})
-    return recurrent(cell, size, recurrence.hidden, **options, **recurrence.options)
+    if given is not None and recurrence.layers and not (isinstance(given, type) and issubclass(given, Cell)):
+        return [Own(given(size), size)]
+    makers: dict[str, Callable[..., Any]] = {
+        name: transformer if name == TRANSFORMER else given or find(name) for name in set(recurrence.kinds)
+    }
+    known = {name: _options(name, make) for name, make in makers.items()}
+    for option in recurrence.options:
+        allowed = sorted(set().union(*known.values()))
+        if makers and option not in allowed:
+            near = [f": did you mean {found!r}?" for found in get_close_matches(option, allowed, n=1)]
+            raise ValueError(f"the cell {' and '.join(makers)} has no option {option!r}{''.join(near)}")
+    layers: list[Layer] = []
+    for name, group in groupby(recurrence.kinds):
+        options = {option: value for option, value in recurrence.options.items() if option in known[name]}
+        options["layers"] = len(list(group))
+        if name == TRANSFORMER:
+            options |= {"dropout": recurrence.dropout, "causal": not recurrence.bidirectional}
+            layers.append(transformer(size, recurrence.hidden, memory_size=memory_size, **options))
+        else:
+            common = ("bidirectional", "connect", "dropout", "variational", "zoneout", "recurrent_dropout")
+            options |= {option: getattr(recurrence, option) for option in common}
+            layers.append(recurrent(makers[name], size, recurrence.hidden, **options))
+        size = layers[-1].output_size
+    return layers
+
+
+def _options(name: str, make: Callable[..., Any]) -> set[str]:
+    """What users may choose besides the sizes."""
+    if name != TRANSFORMER:
+        return set(list(inspect.signature(make).parameters)[2:])
+    own = {*inspect.signature(transformer).parameters, *inspect.signature(Block).parameters}
+    return own - {"input_size", "size", "layers", "options", "dropout", "causal", "memory_size"}
 
 
 class Encoder(nn.Module):
