@@ -119,9 +119,9 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes
         (b"good\n\xc3\xa4\xff\n", ":2: found byte 0xff at byte 3 of the line; UTF-8 is wanted"),
         (b"good\ngood\nba\0d", ":3: found a NUL byte at byte 3 of the line; text is wanted"),
         ("text".encode("utf-16"), ":1: found UTF-16; UTF-8 is wanted"),
-        (pack(b"a\nb\n")[:-9], ":3: the gzip data are damaged or cut off here"),
-        (pack(b"a\nb\n")[:12], ":1: the gzip data are damaged or cut off here"),
-        (pack(b"a\nb\n") + b"rest", ":3: the gzip data are damaged or cut off here"),
+        (pack(b"a\nb\n")[:-9], ":3: the packed data are damaged or cut off here"),
+        (pack(b"a\nb\n")[:12], ":1: the packed data are damaged or cut off here"),
+        (pack(b"a\nb\n") + b"rest", ":3: the packed data are damaged or cut off here"),
     ],
 )
 def test_bad_bytes_are_named_by_file_and_line(tmp_path: Path, data: bytes, message: str) -> None:
@@ -309,8 +309,8 @@ def test_labelled() -> None:
 def test_parallel(tmp_path: Path) -> None:
     left, right = put(tmp_path, b"a\nb\nc\n", "in"), put(tmp_path, b"1\n2\n", "out")
     assert [pair[1:] for pair in parallel(right, right)] == [("1", "1"), ("2", "2")]
-    assert error(parallel(left, right)) == f"{left}: has 3 lines, and {right} has 2; as many are wanted"
-    assert error(parallel(right, left)) == f"{right}: has 2 lines, and {left} has 3; as many are wanted"
+    assert error(parallel(left, right)) == f"{left}:3: is alone: {left} has 3 lines, {right} 2; wanted as many"
+    assert error(parallel(right, left)) == f"{left}:3: is alone: {right} has 2 lines, {left} 3; wanted as many"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
     (UD, lambda path: read_conllu(path, labels="pos"), "data:3: there is no column 'pos'; one of id, form"),
     ("a\n", lambda path: read_parallel(path, ("in", "out")), "'in' .task.parallel. does not occur"),
     ("a b\n", lambda path: read_parallel(path, ("data", "labels")), "data:1: found 2 words, and .*labels has 1 labels"),
-    ("a b\nc", lambda path: read_parallel(path, ("data", "labels")), "has 2 lines, and .*labels has 1"),
+    ("a b\nc", lambda path: read_parallel(path, ("data", "labels")), "has 2 lines, .*labels 1"),
     ("1,x\n", lambda path: read_frames(path, labels="x"), "there is no column 'x'"),
 ]
 

@@ -10,11 +10,14 @@ import json
 import os
 import re
 import sys
+import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Never, cast
+
+from seqloom.data.members import archive, member
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz may hold a line that fills the memory
 
@@ -46,7 +49,7 @@ Source = Path | Sequence[Any]
 
 
 def resolve(text: str) -> Path:
-    """The existing file that a text names; ``$NAME`` is an environment variable, ``-`` standard input.
+    """The existing file that a text names, or two of them; ``$NAME`` is an environment variable, ``-`` standard input.
 
     A range of rows in square brackets may follow the name.
     """
@@ -62,33 +65,37 @@ def resolve(text: str) -> Path:
     path = Path(re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, text))
     with suppress(RuntimeError):  # nobody of that name: the folder is called so
         path = path.expanduser()
-    if path != Path("-") and not os.path.lexists(whole(path)):
-        raise missing(whole(path))
+    for file in files(path) if path != Path("-") else ():
+        if not os.path.lexists(file) and not archive(file):
+            raise missing(file)
     return path
 
 
-def whole(path: Path) -> Path:
-    """The file of which a path may name a range, as ``x.csv[0:10]`` does where no file is called so."""
+def files(path: Path) -> list[Path]:
+    """The files that a path means where none is called so: ``x.csv[0:10]`` is a range of one, ``x.{en,de}`` are two."""
     if not path.name or os.path.lexists(path):
-        return path
-    return path.with_name(re.sub(r"(?<=.)\[[^\[\]]*\]$", "", path.name))
+        return [path]
+    if two := re.fullmatch(r"(.*)(?<!\$)\{([^{},]*),([^{},]*)\}(.*)", str(path)):
+        return [Path(f"{two[1]}{side}{two[4]}") for side in (two[2], two[3])]
+    return [path.with_name(re.sub(r"(?<=.)\[[^\[\]]*\]$", "", path.name))]
 
 
 ENDS = 1 << 20  # bytes at the start and at the end of a file that stand for the whole of it
 
 
 def fingerprint(text: str) -> str:
-    """Of the file, or the folder of files, that a text names: another one means that its content has changed."""
-    path = whole(resolve(text))
+    """Of the files, or the folder of files, that a text names: another one means that its content has changed."""
     found = hashlib.sha256()
-    for each in sorted(path.iterdir()) if path.is_dir() else [path]:
-        if each.is_file():
-            size = each.stat().st_size
-            found.update(f"{each.name if path.is_dir() else ''} {size} ".encode())
-            with each.open("rb") as stream:
-                found.update(stream.read(ENDS))
-                stream.seek(max(size - ENDS, 0))
-                found.update(stream.read(ENDS))
+    for path in files(resolve(text)):
+        whole = archive(path) or path
+        for each in sorted(whole.iterdir()) if whole.is_dir() else [whole]:
+            if each.is_file():
+                size = each.stat().st_size
+                found.update(f"{each.name if whole.is_dir() else ''} {size} ".encode())
+                with each.open("rb") as stream:
+                    found.update(stream.read(ENDS))
+                    stream.seek(max(size - ENDS, 0))
+                    found.update(stream.read(ENDS))
     return found.hexdigest()
 
 
@@ -149,8 +156,8 @@ def decoded(path: Path, *, encoding: str) -> Iterator[tuple[Place, str]]:
             place = Place(name, number + 1)
             try:
                 raw = stream.readline(LONGEST_LINE)
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise BadData(place, f"the gzip data are damaged or cut off here ({error})") from None
+            except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
+                raise BadData(place, f"the packed data are damaged or cut off here ({error})") from None
             except OSError as error:
                 raise BadData(place, f"cannot be read: {error.strerror or error}") from None
             if not raw:
@@ -185,6 +192,15 @@ def opened(path: Path, name: str) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked; standard input stays open."""
     if name == "standard input":
         yield unpacked(sys.stdin.buffer)
+        return
+    if outside := archive(path):
+        try:
+            with member(path, outside) as inside:
+                yield unpacked(cast(BinaryIO, inside))
+        except FileNotFoundError as error:
+            raise BadData(name, str(error)) from None
+        except (tarfile.TarError, EOFError, zlib.error) as error:
+            raise BadData(str(outside), f"is no tar archive, or damaged ({error})") from None
         return
     try:
         stream = path.open("rb")
@@ -306,5 +322,6 @@ def parallel(source: Source, target: Source, *, encoding: str = "utf-8") -> Iter
                 number + (right is not None) + sum(1 for _ in second),
             )
             names = [str(one) if isinstance(one, Path) else "input" for one in (source, target)]
-            raise BadData(names[0], f"has {counts[0]} lines, and {names[1]} has {counts[1]}; as many are wanted")
+            alone = Place(names[left is None], number + 1)
+            raise BadData(alone, f"is alone: {names[0]} has {counts[0]} lines, {names[1]} {counts[1]}; wanted as many")
         yield left[0], left[1], right[1]

@@ -116,8 +116,8 @@ class Reader:
                 yield place, fields[0].strip(), None
             else:
                 unlabelled = isinstance(label, str) and label not in header and self.known is not None
-                name = None if unlabelled else _pick(place, fields, header, label)
-                yield place, _pick(place, fields, header, text), name
+                name = None if unlabelled else pick(place, fields, header, label)
+                yield place, pick(place, fields, header, text), name
 
     def _jsonl(self, source: Path) -> Found:
         names = [self.text_column or "text", self.label_column or "label"]
@@ -181,7 +181,8 @@ def _cases(cases: Iterable[Vectors]) -> Found:
         yield case.place, case.values, case.label
 
 
-def _pick(place: Place, fields: list[str], header: list[str], column: int | str) -> str:
+def pick(place: Place, fields: list[str], header: list[str], column: int | str) -> str:
+    """The field of a column, by its number or by its name in the header."""
     if isinstance(column, str):
         if column not in header:
             raise BadData(place, f"there is no column {column!r}; the header has {', '.join(header)[:200]}")
