@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqloom.insight.alignment import alignment_lines, draw_alignment
+
+
+def test_text_for_a_terminal() -> None:
+    weights = [[1.0, 0.0, 0.0], [0.2, 0.5, 0.3], [0.0, 0.13, 0.87]]
+    assert alignment_lines(weights, list("a b"), ["x", "yy", "</s>"]) == [
+        "     a ␣ b",
+        "   x ██",
+        "  yy ░░▒▒░░",
+        "</s>   ░░▓▓",
+    ]
+
+
+def test_words_stand_upright() -> None:
+    lines = alignment_lines(np.eye(2), ["go", "extraordinarily"], ["va", "x"])
+    assert len(lines) == 12 + 2
+    assert "".join(line[5] if len(line) > 5 else " " for line in lines[:12]) == "extraordina…"
+    assert [line[3] for line in lines[10:12]] == ["g", "o"]
+    assert lines[-2:] == ["va ██", " x   ██"]
+
+
+def test_every_shade_is_used_from_nothing_to_all() -> None:
+    (_, row) = alignment_lines([np.linspace(0, 1, 9)], list("abcdefghi"), ["x"])
+    assert row == "x     ░░░░▒▒▒▒▓▓▓▓██"
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    draw_alignment(np.full((3, 4), 0.25), list("ab d"), ["one", "two", "</s>"], tmp_path / "new" / "a.png", title="a")
+    assert (tmp_path / "new" / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0, 2)])
+def test_what_cannot_be_drawn(shape: tuple[int, int], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"weights has shape|nothing to draw"):
+        draw_alignment(np.zeros(shape), ["a", "b"], [] if not shape[0] else ["x", "y"], tmp_path / "a.png")
