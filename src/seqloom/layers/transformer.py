@@ -170,12 +170,13 @@ class Block(Layer):
         times = memory.times
         source: Source = memory.parts if times else memory.gathered()
         table = len(source.keys)
-        asked = query.reshape(table, -1, self.heads, self.input_size // self.heads)  # rows of one source side by side
+        size = self.input_size // self.heads
+        asked = query.reshape(table, (times or 1) * length, self.heads, size)  # rows of one source side by side
         visible = source.mask[:, None, None] if source.mask.shape[1] else None
         asked, keys, values = _headed(asked, source.keys, source.values)
-        seen = self.look(asked, keys, values, visible).transpose(1, 2).reshape(batch, length, -1)
+        seen = self.look(asked, keys, values, visible).transpose(1, 2).reshape(query.shape)
         if noted.shape[1]:
-            weights = self.look.weights(asked, keys, visible).mean(dim=1).view(batch, length, -1)
+            weights = self.look.weights(asked, keys, visible).mean(dim=1).view(batch, length, keys.shape[2])
             if mask is not None:
                 weights = weights.masked_fill(~mask.unsqueeze(-1), 0)
             noted = noted + weights.sum(dim=1)
@@ -232,7 +233,7 @@ class _Rows:
     def unpack(self, x: Tensor) -> Tensor:  # (N, D) → (B, T, D), zero in the padding
         if self.real is not None:
             x = x.new_zeros(self.shape.numel(), x.shape[1]).index_copy(0, self.real, x)
-        return x.view(*self.shape, -1)
+        return x.view(*self.shape, x.shape[1])
 
 
 def _headed(*tensors: Tensor) -> list[Tensor]:  # (B, T, H, D) → (B, H, T, D)
