@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from seqloom import terminal
 from seqloom.data.formats import resolve
+from seqloom.data.lengths import counted, listed
 from seqloom.data.loading import Batches
 from seqloom.data.split import Read
-from seqloom.data.survey import Lengths, Survey, counted, listed
+from seqloom.data.survey import Split, Survey
 from seqloom.data.tokenizers import Encoding
 from seqloom.data.vocabulary import Vocabulary
 from seqloom.model import Config, assess
@@ -28,22 +29,6 @@ RARE = 5  # a label that occurs less often can hardly be learnt
 MANY_UNKNOWN = 0.1  # share of the symbols
 LABELS = 15  # rows of the table of labels
 BAR = 30  # characters of the longest bar
-
-
-@dataclass(frozen=True)
-class Split:
-    """What a file holds, or a part of it."""
-
-    source: str
-    examples: int
-    elements: int
-    empty: int
-    unlabelled: int
-    repeated: int  # examples whose content stands in an earlier one
-    in_train: int | None  # examples of dev whose content stands in the training data
-    lengths: Lengths | None  # None: there are no examples
-    unknown: float | None  # share of the symbols that are not in the vocabulary; None: not known, or no symbols
-    labels: dict[str, int]  # how often each occurs, the most frequent first
 
 
 @dataclass(frozen=True)
@@ -102,7 +87,7 @@ class _Examination:
         )
         return Report(
             task=config.name,
-            splits={name: self._split(name, survey, train) for name, survey in found.items()},
+            splits={name: survey.split(self._source(name), train) for name, survey in found.items()},
             vocabularies=_vocabularies(task),
             parameters=self.parameters,
             updates=None if streams or not train else self._updates(train),
@@ -149,7 +134,8 @@ class _Examination:
         self._try(gather)
         if survey.unlabelled:
             several = counted(survey.unlabelled.total, "example")
-            self.problems.append(f"{name}: {several} without a label, first {survey.unlabelled}")
+            missing = survey.contents.answers.removesuffix("s")
+            self.problems.append(f"{name}: {several} without a {missing}, first {survey.unlabelled}")
         return survey
 
     def _fit(self, readers: dict[str, Read], found: dict[str, Survey]) -> Task | None:
@@ -172,8 +158,10 @@ class _Examination:
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
             self.remarks.append(f"train: {counted(len(rare), 'label')} less than {RARE} times: {listed(shown)}")
+        for name in [name for name in dev.sides if name in train.sides]:
+            self.remarks += dev.sides[name].compare(train.sides[name])
         share = dev.unknown_share or 0.0
-        if share > MANY_UNKNOWN:
+        if share > MANY_UNKNOWN and not dev.sides:
             self.remarks.append(f"dev: {share:.1%} of the symbols are unknown, as they do not occur in train")
         task = self.config.task
         if share and not train.unknown and hasattr(task, "text") and not getattr(task, "word_dropout", 0):
@@ -218,21 +206,6 @@ class _Examination:
             )
         lengths = [range(length) for length in train.lengths.elements()]  # their len is all that is asked for
         return _batches(self.config, lengths).count(0)
-
-    def _split(self, name: str, survey: Survey, train: Survey | None) -> Split:
-        other = train is not None and survey is not train
-        return Split(
-            source=self._source(name),
-            examples=survey.examples,
-            elements=survey.elements,
-            empty=survey.empty.total,
-            unlabelled=survey.unlabelled.total,
-            repeated=len(survey.contents.repeated()[0]),
-            in_train=len(survey.contents.repeated(train.contents)[0]) if train and other else None,
-            lengths=Lengths.of(survey.lengths) if survey.lengths else None,
-            unknown=survey.unknown_share,
-            labels=dict(survey.labels.most_common()),
-        )
 
 
 class _Kept:
@@ -321,6 +294,25 @@ def _facts(splits: Sequence[Split]) -> list[tuple[str, ...]]:
         *((name, *(_cell(getattr(split, key)) for split in splits)) for name, key in FACTS.items()),
         ("unknown symbols", *unknown),
         *((name, *(_cell(getattr(split.lengths, key, None)) for split in splits)) for name, key in LENGTHS.items()),
+        *(
+            row
+            for side in dict.fromkeys(name for split in splits for name in split.sides)
+            for row in _side(side, splits)
+        ),
+    ]
+
+
+def _side(name: str, splits: Sequence[Split]) -> list[tuple[str, ...]]:
+    """Of the sources or of the targets of pairs."""
+    sides = [split.sides.get(name) for split in splits]
+    shares = ["-" if side is None or side.unknown is None else f"{side.unknown:.2%}" for side in sides]
+    return [
+        (f"{name}: unknown symbols", *shares),
+        (f"{name}: without symbols", *(_cell(side and side.empty) for side in sides)),
+        *(
+            (f"{name}: {what}", *(_cell(side and getattr(side.lengths, key)) for side in sides))
+            for what, key in LENGTHS.items()
+        ),
     ]
 
 

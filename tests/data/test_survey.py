@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from seqloom.data.formats import Place
 from seqloom.data.labelled import Example
+from seqloom.data.lengths import Lengths
+from seqloom.data.parallel import Reader
 from seqloom.data.series import Series, Window
-from seqloom.data.survey import Contents, Lengths, Survey
+from seqloom.data.survey import Contents, Survey
 from seqloom.data.tagged import Sentence
 from seqloom.data.vectors import Vectors
 
@@ -134,3 +136,20 @@ def test_memory_is_that_of_all_examples() -> None:
     found = survey(*(Vectors(Place("file", line), values.copy(), label="x") for line in range(10)))
     assert 80_000 < found.size(10) < 90_000
     assert found.size(5) == found.size(10) // 2
+
+
+def test_both_sides_of_pairs() -> None:
+    given = [("a b", "x"), ("", "y z"), ("a b", "x y z"), ("c", ""), ("d", None)]
+    reader = Reader(source_length=lambda text: len(text.split()), target_length=lambda text: len(text.split()))
+    found = survey(*reader.read(given))
+    assert (found.examples, found.elements, found.unlabelled.total) == (5, 2 + 2 + 3 + 1 + 1, 1)
+    facts = found.split("file", None).sides
+    assert {name: (side.empty, side.lengths.maximum) for name, side in facts.items()} == {
+        "source": (1, 2),
+        "target": (1, 3),
+    }
+    assert list(found.remarks()) == [
+        "1 source without any symbol, first input:2",
+        "1 target without any symbol, first input:4",
+        "the content stands in an earlier example: 1 example, 1 of them with other targets (input:3 as line 1)",
+    ]

@@ -1,7 +1,6 @@
 """What a file holds: lengths, labels, repetitions and oddities, counted while it is read and not kept."""
 
 import hashlib
-import math
 import sys
 from array import array
 from collections import Counter
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 
 from seqloom.data.batch import Batch
 from seqloom.data.formats import Place
+from seqloom.data.lengths import SHOWN, Facts, Findings, Lengths, Side, counted, listed
+from seqloom.data.parallel import Pair
 from seqloom.data.tagged import Sentence, are_spans, oddities
 
-SHOWN = 3  # places of each finding
 TOGETHER = 1 << 18  # elements that are collated together, with their padding
 SAMPLE = 1000  # examples by which the memory of all is estimated
 UNBALANCED = 0.9  # share of one label
@@ -25,45 +25,27 @@ OUTLIER = 10  # times as long as 95 % of the others
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """How long examples are."""
+class Split:
+    """What a file holds, or a part of it."""
 
-    minimum: int
-    median: float
-    mean: float
-    most: int  # 95 % are at most as long
-    maximum: int
-    histogram: dict[str, int]  # examples by their length, from a power of two to the next
-
-    @classmethod
-    def of(cls, lengths: Counter[int]) -> "Lengths":
-        values, counts = (np.array(each) for each in zip(*sorted(lengths.items()), strict=True))
-        below = counts.cumsum()
-        total = int(below[-1])
-        ranks = [(total + 1) // 2, total // 2 + 1, math.ceil(0.95 * total)]  # from 1
-        low, high, most = values[np.searchsorted(below, ranks)].tolist()
-        histogram: Counter[int] = Counter()
-        for length, count in lengths.items():
-            histogram[length.bit_length()] += count
-        return cls(
-            minimum=int(values[0]),
-            median=(low + high) / 2,
-            mean=float(values @ counts / total),
-            most=most,
-            maximum=int(values[-1]),
-            histogram={_span(bits): histogram[bits] for bits in range(min(histogram), max(histogram) + 1)},
-        )
-
-
-def _span(bits: int) -> str:
-    first, last = (1 << bits) >> 1, (1 << bits) - 1
-    return str(first) if first >= last else f"{first}-{last}"
+    source: str
+    examples: int
+    elements: int
+    empty: int
+    unlabelled: int
+    repeated: int  # examples whose content stands in an earlier one
+    in_train: int | None  # examples of dev whose content stands in the training data
+    lengths: Lengths | None  # None: there are no examples
+    unknown: float | None  # share of the symbols that are not in the vocabulary; None: not known, or no symbols
+    labels: dict[str, int]  # how often each occurs, the most frequent first
+    sides: dict[str, Facts]  # of pairs: source, target
 
 
 class Contents:
     """Hashes of contents and of their labels, with their places: 24 bytes for each example."""
 
     def __init__(self) -> None:
+        self.answers = "labels"  # what they are called
         self.files: dict[str, int] = {}
         self.hashes, self.labels, self.places = array("Q"), array("Q"), array("Q")
 
@@ -98,31 +80,12 @@ class Contents:
             return ""
         places = [f"{self.place(one)} as {_from(self.place(one), others.place(other))}" for one, other in pairs[:SHOWN]]
         unlike = sum(self.labels[one] != others.labels[other] for one, other in pairs)
-        labels = f", {unlike:,} of them with other labels" if unlike else ""
+        labels = f", {unlike:,} of them with other {self.answers}" if unlike else ""
         return f"{counted(len(pairs), 'example')}{labels} ({listed(places, len(pairs))})"
 
 
 def _from(here: Place, there: Place) -> str:
     return f"line {there.line}" if here.file == there.file else str(there)
-
-
-class Findings:
-    """The first few of what was found; all are counted."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.first: list[Any] = []
-
-    def note(self, finding: Any) -> None:
-        self.total += 1
-        if len(self.first) < SHOWN:
-            self.first.append(finding)
-
-    def __bool__(self) -> bool:
-        return self.total > 0
-
-    def __str__(self) -> str:
-        return listed(self.first, self.total)
 
 
 class Survey:
@@ -138,6 +101,7 @@ class Survey:
         self.unlabelled = Findings()  # places
         self.odd = Findings()  # places and reasons
         self.contents = Contents()
+        self.sides: dict[str, Side] = {}  # of pairs: source, target
         self.symbols: int | None = None  # that a model sees; None: not counted
         self.unknown: int | None = None  # of them; None: they are vectors
         self._longest: list[tuple[int, int, Any]] = []  # a heap: length, number, example
@@ -156,13 +120,16 @@ class Survey:
         self._add_labels(example)
         content = _content(example)
         if content and length:
-            self.contents.add(content, "\t".join(_labels(example) or ()).encode(), example.place)
+            self.contents.add(content, _answer(example).encode(), example.place)
         self._add_columns(example)
         if self.examples < SAMPLE:
             self._sampled += _size(example)
         self.examples += 1
 
     def _add_labels(self, example: Any) -> None:
+        if isinstance(example, Pair):
+            self._add_sides(example)
+            return
         labels = _labels(example)
         if labels is None:
             if hasattr(example, "label") or hasattr(example, "labels"):
@@ -175,6 +142,14 @@ class Survey:
         if isinstance(example, Sentence):
             for odd in oddities([example]):
                 self.odd.note(odd)
+
+    def _add_sides(self, pair: Pair) -> None:
+        self.contents.answers = "targets"
+        if pair.target is None:
+            self.unlabelled.note(pair.place)
+        for name, text, length in zip(("source", "target"), (pair.source, pair.target), pair.lengths, strict=True):
+            if text is not None:
+                self.sides.setdefault(name, Side(name)).add(length, pair.place)
 
     def _add_columns(self, example: Any) -> None:
         """Between which numbers each column lies; the windows of a series are looked at together."""
@@ -192,11 +167,14 @@ class Survey:
         """How many elements a model sees, and how many of them are unknown symbols, by the task's own ``collate``."""
         symbols, unknown, symbolic = 0, 0, False
         for some in _chunks(examples):
-            inputs = collate(some).inputs
+            batch = collate(some)
+            inputs = batch.inputs
             values = inputs[0][inputs.mask]
             symbolic = not values.is_floating_point()
             symbols += len(values)
             unknown += int((values == 1).sum()) if symbolic else 0
+            for side, part in zip(self.sides.values(), (inputs, batch.target), strict=False):
+                side.count(part.values[part.mask])
         self.symbols, self.unknown = symbols, unknown if symbolic else None
 
     @property
@@ -218,10 +196,29 @@ class Survey:
         """Bytes that the examples need in memory, or so many of them."""
         return self._sampled * min(self.examples, most) // max(min(self.examples, SAMPLE), 1)
 
+    def split(self, source: str, train: "Survey | None") -> Split:
+        """What was found in a file of this name; ``train`` is what it is compared with."""
+        return Split(
+            source=source,
+            examples=self.examples,
+            elements=self.elements,
+            empty=self.empty.total,
+            unlabelled=self.unlabelled.total,
+            repeated=len(self.contents.repeated()[0]),
+            in_train=len(self.contents.repeated(train.contents)[0]) if train and self is not train else None,
+            lengths=Lengths.of(self.lengths) if self.lengths else None,
+            unknown=self.unknown_share,
+            labels=dict(self.labels.most_common()),
+            sides={name: side.facts() for name, side in self.sides.items()},
+        )
+
     def remarks(self) -> Iterator[str]:
         """What is worth knowing."""
         if self.empty:
             yield f"{counted(self.empty.total, 'example')} without any element, first {self.empty}"
+        for name, side in self.sides.items():
+            if side.empty:
+                yield f"{counted(side.empty.total, name)} without any symbol, first {side.empty}"
         if again := self.contents.describe():
             yield f"the content stands in an earlier example: {again}"
         if self.lengths:
@@ -242,18 +239,13 @@ class Survey:
                 yield f"{label!r} is {share:.1%} of all labels: who says nothing else has that accuracy"
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def listed(things: Sequence[object], total: int = 0) -> str:
-    """The first of them, and dots where there are more."""
-    return ", ".join(map(str, things[:SHOWN])) + (", …" if max(total, len(things)) > SHOWN else "")
-
-
 def _labels(example: Any) -> Sequence[str] | None:
     label, labels = getattr(example, "label", None), getattr(example, "labels", None)
     return labels if labels is not None else None if label is None else (label,)
+
+
+def _answer(example: Any) -> str:
+    return example.target or "" if isinstance(example, Pair) else "\t".join(_labels(example) or ())
 
 
 def _numbers(example: Any) -> NDArray[Any] | None:  # (T, D)
@@ -266,7 +258,7 @@ def _content(example: Any) -> bytes:
     values = _numbers(example)
     if values is not None:
         return values.tobytes()
-    text = getattr(example, "text", None) or getattr(example, "content", None)
+    text = next((getattr(example, name) for name in ("text", "content", "source") if hasattr(example, name)), None)
     return (text if isinstance(text, str) else "\t".join(getattr(example, "words", ()))).encode()
 
 
