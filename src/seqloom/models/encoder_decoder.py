@@ -1,10 +1,95 @@
 """One sequence in, another one out: any encoder with any decoder, and what carries the one to the other."""
 
-from typing import Any
+from typing import Any, Literal, cast
 
+from pydantic import Field
 from torch import Tensor, nn
 
+from seqloom.config import Part
+from seqloom.layers.attend import After, Before, Fixed
+from seqloom.layers.attention import Attending, Attention
+from seqloom.layers.bridge import Bridged, levels
+from seqloom.layers.dropout import Dropout
+from seqloom.layers.hard import Hard, estimator
+from seqloom.layers.layer import Layer
+from seqloom.layers.local import Local
+from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder
+from seqloom.models.encoder import TRANSFORMER, Front, Recurrence, runs, stack
+
+Bridge = Literal["linear", "copy", "zero"]
+
+
+class Looks(Part):
+    """How a recurrent decoder looks at the source; transformers do so by themselves."""
+
+    place: Literal["after", "before", "none"] = Field(
+        default="after", description="after the step (Luong), before it (Bahdanau; slower), or not at all (Sutskever)."
+    )
+    score: Literal["dot", "scaled", "multiplicative", "additive"] = Field(
+        default="multiplicative", description="How well a state of the decoder fits an element of the source."
+    )
+    kind: Literal["soft", "hard", "local"] = Field(
+        default="soft", description="A mean of all elements, one that is drawn, or those of a window."
+    )
+    window: int = Field(default=5, ge=1, description="local: elements on each side of the middle.")
+    predicted: bool = Field(default=False, description="local: the middle is predicted, not the step's own number.")
+    context: Literal["none", "last", "ends", "mean"] = Field(
+        default="none",
+        description="The source as one vector beside every input: the encoder's last word, both its ends, or its mean.",
+    )
+
+    def build(self, query_size: int, key_size: int) -> Attending:
+        if self.kind == "hard":
+            return Hard(query_size, key_size, score=self.score)
+        if self.kind == "local":
+            return Local(query_size, key_size, score=self.score, window=self.window, predicted=self.predicted)
+        return Attention(query_size, key_size, score=self.score)
+
+
+def decoding_layer(
+    recurrence: Recurrence,
+    looks: Looks,
+    input_size: int,
+    *,
+    encoder: Layer | None,  # whose last state the decoder begins with; None: it has none
+    memory_size: int,
+    bridge: Bridge,
+) -> Layer:
+    """The layers of a decoder that knows a source."""
+    if recurrence.bidirectional:
+        raise ValueError("decoder.bidirectional is true: a decoder must not see what it predicts")
+    layers: list[Layer] = []
+    if looks.context != "none":
+        layers.append(Fixed(input_size, memory_size, kind=looks.context))
+    size = layers[-1].output_size if layers else input_size
+    recurrent = not recurrence.own and TRANSFORMER not in recurrence.kinds
+    if recurrent and looks.place == "before":
+        layers += _looking_before(recurrence, looks, size, memory_size=memory_size)
+    else:
+        layers.append(stack(Front(), recurrence, size, causal=True, memory_size=memory_size))
+    if looks.place == "after" and TRANSFORMER not in recurrence.kinds:
+        size = layers[-1].output_size
+        layers.append(After(looks.build(size, memory_size), size))
+    whole = layers[0] if len(layers) == 1 else Stack(layers, dropout=Dropout(recurrence.dropout))
+    if not levels(whole):
+        return whole
+    return Bridged(whole, encoder, memory_size=memory_size, kind=bridge)
+
+
+def _looking_before(recurrence: Recurrence, looks: Looks, size: int, *, memory_size: int) -> list[Layer]:
+    """The first recurrent layer looks before each step; others stand on it as always."""
+    kinds = recurrence.kinds
+    if not kinds:
+        raise ValueError('decoder.layers is 0, and attention.place is "before": before which step?')
+    (lowest,) = runs(
+        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connect": "plain"}), size + memory_size
+    )
+    cell = cast(Recurrent, lowest).cell
+    first = Before(cell, looks.build(cell.hidden_size, memory_size))
+    rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
+    return [first, *runs(rest, first.output_size)]
 
 
 class EncoderDecoder(nn.Module):
@@ -35,3 +120,21 @@ class EncoderDecoder(nn.Module):
         """Teacher forcing: what the softmax is computed from, of all steps in one call."""
         found, _ = self.decoder.features(tokens, self.start(inputs, mask), mask=real)
         return found[real]
+
+    def loss(
+        self,
+        features: Tensor,  # (N, D), as `features` gives them
+        target: Tensor,  # (B, T)
+        real: Tensor,  # (B, T)
+        *,
+        smoothing: float = 0.0,
+    ) -> (
+        Tensor
+    ):  # (), the sum of the targets' negative log-probabilities, and what stands for the choices of hard attention
+        wanted = target[real]
+        total = self.decoder.loss(features, wanted, smoothing=smoothing)
+        if self.training and any(isinstance(part, Hard) for part in self.decoder.modules()):
+            losses = features.new_zeros(real.shape)
+            losses[real] = -self.decoder.log_probabilities(features.detach(), wanted)
+            total = total + estimator(self.decoder, losses, real)
+        return total
