@@ -205,6 +205,8 @@ class Training:
         elif not any(part.continues for part in parts):
             self.past = self.past._replace(carried=())  # what follows does not go on from the epoch before
         self.optimizer.zero_grad()
+        for module in self.model.modules():
+            getattr(module, "updated", bool)()  # of those that change with time
         self.position = self.position.after(summed, items, finite=finite, clipped=clipped, final=final)
         if self.position.skipped_in_a_row == PATIENCE:
             raise Diverged(self.position.update, parts)
