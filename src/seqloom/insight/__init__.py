@@ -1,6 +1,7 @@
 """Looking inside of models, without changing anything."""
 
+from seqloom.insight.alignments import Alignment, alignments
 from seqloom.insight.plots import draw_gates
 from seqloom.insight.trace import Trace, trace
 
-__all__ = ["Trace", "draw_gates", "trace"]
+__all__ = ["Alignment", "Trace", "alignments", "draw_gates", "trace"]

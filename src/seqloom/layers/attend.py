@@ -1,0 +1,288 @@
+"""Layers of a decoder that look at a source: after the recurrence, before it, or once for all steps."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom import state as states
+from seqloom.cells.cell import Cell
+from seqloom.layers.attention import Attending
+from seqloom.layers.feed import Feed
+from seqloom.layers.layer import Layer, Memory, check_input, untraced
+from seqloom.layers.recurrent import check_state, take_step
+
+
+class Source(NamedTuple):
+    """A memory as attention reads it, zero in the padding."""
+
+    prepared: Tensor  # (B, S, A), what the score makes of the keys
+    values: Tensor  # (B, S, V)
+    mask: Tensor  # (B, S), True where real
+
+
+class Looking(NamedTuple):
+    """What a layer that attends remembers of its source."""
+
+    source: states.Shared  # of a Source: a beam moves numbers, not the source
+    step: Tensor  # (B,), how many elements there were so far
+    coverage: Tensor  # (B, S), how much each position was looked at so far; (B, 0) where nobody asked
+
+
+Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # queries (B, T, Q), steps (B, T) → context, weights
+
+
+class After(Layer):
+    """Attention after the recurrence (Luong et al. 2015): y = tanh(W [context; x]), where x is the query.
+
+    Nothing is fed back, so that all steps of a sequence are one call.
+    """
+
+    State = Looking
+
+    def __init__(self, attention: Attending, output_size: int) -> None:
+        super().__init__(attention.query_size, output_size)
+        self.attention = attention
+        self.output = nn.Linear(attention.key_size + attention.query_size, output_size, bias=False)
+        nn.init.xavier_uniform_(self.output.weight)
+
+    def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> Looking:
+        return begin(self.attention, batch, memory, coverage=coverage)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Looking]:
+        check_input(x, mask, size=self.input_size, like=self.output.weight)
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        context, weights = self._look(x, state)
+        y = torch.tanh(self.output(torch.cat([context, x], dim=-1)))
+        if mask is not None:
+            y = y.masked_fill(~mask.unsqueeze(-1), 0)
+        return y, advance(state, weights, mask)
+
+    def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, T, S)
+        """For insight: how much each element looked at each position, in a call with the same arguments."""
+        if mask is None:
+            return self._look(x, state)[1]
+        real = mask.unsqueeze(-1)
+        return self._look(x.masked_fill(~real, 0), state)[1].masked_fill(~real, 0)
+
+    def _look(self, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
+        check_looking(state, len(x), name="After")
+        return looking(self.attention, state)(x, positions(state, x.shape[1]))
+
+
+class Before(Layer):
+    """Attention before the step (Bahdanau et al. 2015): c_t looks with s_{t-1}, and s_t = step([x_t; c_t], s_{t-1}).
+
+    The output is s_t with the context c_t beside it, so that what comes after it sees both. The steps wait for each
+    other; the projections of the keys and of all x_t do not, and are done at once.
+    """
+
+    class State(NamedTuple):
+        cell: Any  # the state of the recurrence
+        looking: Looking
+
+    def __init__(
+        self,
+        cell: Cell,  # it reads [x; context]
+        attention: Attending,  # its query is the output of the cell
+    ) -> None:
+        if not isinstance(cell, Cell):
+            raise TypeError(f"cell is {type(cell).__qualname__}, wanted a Cell that reads the input and the context")
+        if attention.query_size != cell.hidden_size:
+            raise ValueError(
+                f"attention has query_size {attention.query_size}, wanted {cell.hidden_size}: the cell's output looks"
+            )
+        if cell.input_size <= attention.key_size:
+            raise ValueError(
+                f"cell has input_size {cell.input_size}, wanted more than {attention.key_size}: it reads x and context"
+            )
+        super().__init__(cell.input_size - attention.key_size, cell.hidden_size + attention.key_size)
+        self.cell = cell
+        self.attention = attention
+        self._sizes = tuple(field.shape[1] for field in cell.start(1))
+
+    def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> "Before.State":
+        return self.State(self.cell.start(batch), begin(self.attention, batch, memory, coverage=coverage))
+
+    @untraced
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, "Before.State"]:
+        outputs, contexts, weights, last = self._run(x, mask, state)
+        if not outputs:
+            return x.new_zeros(len(x), 0, self.output_size), state
+        y = torch.cat([torch.stack(outputs, dim=1), torch.stack(contexts, dim=1)], dim=-1)
+        if mask is not None:
+            y = y.masked_fill(~mask.unsqueeze(-1), 0)
+        return y, self.State(last, advance(state.looking, weights, mask))
+
+    @untraced
+    def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, T, S)
+        """For insight: how much each element looked at each position, in a call with the same arguments."""
+        _, _, weights, _ = self._run(x, mask, state)
+        if not weights:
+            return x.new_zeros(len(x), 0, state.looking.source.parts.mask.shape[1])
+        whole = torch.cat(weights, dim=1)
+        return whole if mask is None else whole.masked_fill(~mask.unsqueeze(-1), 0)
+
+    def _run(
+        self, x: Tensor, mask: Tensor | None, state: Any
+    ) -> tuple[
+        list[Tensor], list[Tensor], list[Tensor], Any
+    ]:  # T × (B, H), T × (B, V), T × (B, 1, S), the cell's state
+        check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
+        if not isinstance(state, tuple) or len(state) != 2:
+            raise TypeError(f"state is {type(state).__name__}, wanted Before.State: begin with start(batch, memory)")
+        check_looking(state[1], len(x), name="Before")
+        inner, seen = check_state(state[0], self.cell.State, self._sizes, x), state[1]
+        if mask is not None:
+            x = x.masked_fill(~mask.unsqueeze(-1), 0)
+        look = looking(self.attention, seen)
+        feed = Feed(self.cell, x.transpose(0, 1))
+        real = [None] * x.shape[1] if mask is None else _where_needed(mask)
+        outputs, contexts, weights = [], [], []
+        for time, now in enumerate(positions(seen, x.shape[1]).unbind(1)):
+            context, weight = look(inner[0].unsqueeze(1), now.unsqueeze(1))
+            context = context.squeeze(1)
+            following, _ = take_step(self.cell, feed(time, context), inner)
+            rows = real[time]
+            inner = following if rows is None else states.where(rows, following, inner)
+            outputs.append(inner[0])
+            contexts.append(context)
+            weights.append(weight)
+        return outputs, contexts, weights, inner
+
+
+class Fixed(Layer):
+    """No attention: the source as one vector beside the input, the same at every step (Cho et al. 2014)."""
+
+    class State(NamedTuple):
+        vector: Tensor  # (B, V)
+
+    KINDS = ("last", "ends", "mean")
+
+    def __init__(
+        self,
+        input_size: int,
+        memory_size: int,
+        *,
+        kind: str = "last",  # what the memory says at the last element, at both ends (of two directions), or its mean
+    ) -> None:
+        if kind not in self.KINDS:
+            raise ValueError(f"kind is {kind!r}, wanted one of {', '.join(self.KINDS)}")
+        if kind == "ends" and memory_size % 2:
+            raise ValueError(f"both ends need two directions of equal width, found a width of {memory_size}")
+        super().__init__(input_size, input_size + memory_size)
+        self.memory_size = memory_size
+        self.kind = kind
+
+    def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> "Fixed.State":  # noqa: ARG002
+        memory = check_memory(memory, batch, size=self.memory_size, name="Fixed")
+        if self.kind == "mean":
+            return self.State(mean(memory))
+        lengths = memory.mask.sum(dim=1)
+        ends = _at(memory, lengths - 1)
+        if self.kind == "ends":
+            half = self.memory_size // 2
+            ends = torch.cat([ends[:, :half], _at(memory, lengths.clamp(max=1) - 1)[:, half:]], dim=1)
+        return self.State(ends)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, "Fixed.State"]:
+        if not isinstance(state, tuple) or len(state) != 1:
+            raise TypeError(f"state is {type(state).__name__}, wanted Fixed.State: begin with start(batch, memory)")
+        (vector,) = check_state(state, self.State, (self.memory_size,), x)
+        check_input(x, mask, size=self.input_size, like=vector)
+        y = torch.cat([x, vector.unsqueeze(1).expand(-1, x.shape[1], -1)], dim=-1)
+        return y if mask is None else y.masked_fill(~mask.unsqueeze(-1), 0), self.State(vector)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.memory_size}, kind={self.kind}"
+
+
+def begin(attention: Attending, batch: int, memory: Memory | None, *, coverage: bool) -> Looking:
+    """The memory as a state: its keys prepared once, for all steps and all hypotheses."""
+    memory = check_memory(memory, batch, size=attention.key_size, name="attention")
+    values = memory.values
+    if not memory.mask.all():
+        values = values.masked_fill(~memory.mask.unsqueeze(-1), 0)
+    rows = torch.arange(batch, device=values.device)
+    source = states.Shared(Source(attention.prepare(values), values, memory.mask), rows)
+    return Looking(source, torch.zeros_like(rows), values.new_zeros(batch, values.shape[1] if coverage else 0))
+
+
+def looking(attention: Attending, state: Looking) -> Look:
+    """Attention over the source of a state; the rows of one source are queries of one row of the table."""
+    times = state.source.times
+    source = state.source.parts if times else state.source.gathered()
+    mask = None if source.mask.all() else source.mask
+
+    def look(query: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+        batch, time, _ = query.shape
+        if times > 1:
+            query, steps = query.reshape(-1, times * time, query.shape[2]), steps.reshape(-1, times * time)
+        context, weights = attention(query, source.prepared, source.values, mask=mask, steps=steps)
+        if times > 1:
+            context, weights = context.view(batch, time, -1), weights.view(batch, time, source.mask.shape[1])
+        return context, weights
+
+    return look
+
+
+def positions(state: Looking, time: int) -> Tensor:  # (B, T)
+    """Which step of its sequence each of the next elements is."""
+    return state.step.unsqueeze(1) + torch.arange(time, device=state.step.device)
+
+
+def advance(
+    state: Looking,
+    weights: Tensor | list[Tensor],  # (B, T, S), or (B, 1, S) for each of T steps
+    mask: Tensor | None,  # (B, T)
+) -> Looking:
+    """The state after the elements that looked with these weights."""
+    time = weights.shape[1] if isinstance(weights, Tensor) else len(weights)
+    coverage = state.coverage
+    if coverage.shape[1]:
+        weights = weights if isinstance(weights, Tensor) else torch.cat(weights, dim=1)
+        coverage = coverage + (weights if mask is None else weights.masked_fill(~mask.unsqueeze(-1), 0)).sum(dim=1)
+    return Looking(state.source, state.step + (time if mask is None else mask.sum(dim=1)), coverage)
+
+
+def mean(memory: Memory) -> Tensor:  # (B, V)
+    """The mean over the elements; zeros where there is none."""
+    total = memory.values.masked_fill(~memory.mask.unsqueeze(-1), 0).sum(dim=1)
+    return total / memory.mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def check_memory(memory: Memory | None, batch: int, *, size: int, name: str) -> Memory:
+    if memory is None:
+        raise ValueError(f"memory is None, but {name} looks at a source: wanted start(batch, memory)")
+    shape = tuple(memory.values.shape)
+    if len(shape) != 3 or (shape[0], shape[2]) != (batch, size):
+        raise ValueError(f"memory.values has shape {shape}, wanted ({batch}, length, {size})")
+    if memory.mask.shape != shape[:2] or memory.mask.dtype != torch.bool:
+        found = f"shape {tuple(memory.mask.shape)} and dtype {memory.mask.dtype}"
+        raise ValueError(f"memory.mask has {found}, wanted {shape[:2]} and torch.bool")
+    return memory
+
+
+def check_looking(state: Any, batch: int, *, name: str) -> None:
+    if not isinstance(state, Looking):
+        raise TypeError(f"state is {type(state).__name__}, wanted {name}.State: begin with start(batch, memory)")
+    if len(state.step) != batch:
+        raise ValueError(f"state.step has shape {tuple(state.step.shape)}, wanted {(batch,)}")
+
+
+def _where_needed(mask: Tensor) -> list[Tensor | None]:
+    """The mask step by step; None where all rows are real, and nothing has to be chosen."""
+    whole = mask.all(dim=0).tolist()
+    return [None if all_real else real for all_real, real in zip(whole, mask.unbind(1), strict=True)]
+
+
+def _at(
+    memory: Memory,
+    steps: Tensor,  # (B,), which element of each row; below zero: there is none
+) -> Tensor:  # (B, V)
+    if not memory.values.shape[1]:
+        return memory.values.new_zeros(len(steps), memory.values.shape[2])
+    rows = torch.arange(len(steps), device=steps.device)
+    return memory.values[rows, steps.clamp(min=0)].masked_fill((steps < 0).unsqueeze(1), 0)

@@ -1,0 +1,78 @@
+"""Layers that look at a source, for the contracts: each with a memory of its own."""
+
+from functools import cache
+
+from tests.contracts.registry import HIDDEN, INPUT, cells, masked, noise, shake
+from torch import Tensor
+
+from seqloom.cells import GRU, LSTM
+from seqloom.layers.attend import After, Before, Fixed
+from seqloom.layers.attention import Attending, Attention
+from seqloom.layers.bridge import Bridged
+from seqloom.layers.build import recurrent
+from seqloom.layers.hard import Hard
+from seqloom.layers.layer import Layer, Memory
+from seqloom.layers.local import Local
+from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.stack import Stack
+
+SOURCE = 4  # the width of the memory
+ENCODER = recurrent("lstm", INPUT, SOURCE // 2, bidirectional=True)
+
+
+def attentions(query_size: int) -> dict[str, Attending]:
+    found: dict[str, Attending] = {
+        score: Attention(query_size, SOURCE, score=score) for score in ("multiplicative", "additive")
+    }
+    if query_size == SOURCE:
+        found |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled")}
+    return found | {
+        "hard": Hard(query_size, SOURCE),
+        "monotonic": Local(query_size, SOURCE, window=1),
+        "predicted": Local(query_size, SOURCE, window=1, predicted=True),
+    }
+
+
+@cache
+def layers() -> dict[str, Layer]:
+    """Every layer that looks at a source, shaken, in double precision and eval mode; tests leave them as they are."""
+    found: dict[str, Layer] = {}
+    for name, attention in attentions(INPUT).items():
+        found[f"after-{name}"] = After(attention, HIDDEN)
+    for name, attention in attentions(HIDDEN).items():
+        found[f"before-{name}"] = Before(LSTM(INPUT + SOURCE, HIDDEN), attention)
+    for name, make in cells().items():
+        found[f"before-{name}"] = Before(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+    for kind in Fixed.KINDS:
+        found[f"fixed-{kind}"] = Stack([Fixed(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
+    decoder = Stack(
+        [
+            Before(LSTM(INPUT + SOURCE, SOURCE), Attention(SOURCE, SOURCE, score="dot")),
+            Recurrent(GRU(2 * SOURCE, HIDDEN)),
+            After(Attention(HIDDEN, SOURCE), HIDDEN),
+        ]
+    )
+    found["bridged-stack"] = Bridged(decoder, ENCODER, memory_size=SOURCE)
+    found["bridged-copy"] = Bridged(
+        recurrent("lstm", INPUT, SOURCE, layers=2), ENCODER, memory_size=SOURCE, kind="copy"
+    )
+    for layer in found.values():
+        shake(layer.eval())
+    return found
+
+
+def memory(lengths: list[int], length: int, *, filling: float | None = None, grad: bool = False) -> Memory:
+    """A memory of rows of the given lengths; the padding holds zeros, or whatever is asked for."""
+    mask = masked(lengths, length)
+    values = noise(len(lengths), 20, SOURCE, seed=11)[:, :length]
+    values = values.masked_fill(~mask.unsqueeze(-1), 0.0 if filling is None else filling)
+    fields = [noise(len(lengths), SOURCE // 2, seed=12 + index) for index in range(4)]
+    for tensor in (values, *fields):
+        tensor.requires_grad_(grad)
+    state = ENCODER.start(len(lengths))
+    return Memory(values, mask, type(state)(LSTM.State(*fields[:2]), LSTM.State(*fields[2:])))
+
+
+def tensors(memory: Memory) -> list[Tensor]:
+    """What has gradients."""
+    return [memory.values, *memory.state[0], *memory.state[1]]

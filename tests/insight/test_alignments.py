@@ -1,0 +1,129 @@
+"""Alignments are the weights that were used, and looking changes nothing (law 7)."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.attending import SOURCE, layers, memory
+from tests.contracts.registry import INPUT, masked, noise
+from torch import Tensor, nn
+
+from seqloom import state as states
+from seqloom.cells import LSTM, Zoneout
+from seqloom.insight import alignments
+from seqloom.layers.attend import After, Before
+from seqloom.layers.attention import Attention
+from seqloom.layers.dropout import Dropout
+from seqloom.layers.hard import Hard
+from seqloom.layers.layer import Layer, coverage
+from seqloom.layers.stack import Stack
+
+ATTENDING = pytest.mark.parametrize("name", [name for name in layers() if "before" in name or "after" in name])
+
+
+@ATTENDING
+def test_an_alignment_is_what_each_element_looked_at(name: str) -> None:
+    layer, mask = layers()[name], masked([5, 2, 0], 5)
+    start = layer.start(3, memory([3, 0, 4], 4), coverage=True)
+    x = noise(3, 5, INPUT)
+    (_, state), (found,) = alignments(layer, x, mask, start)
+    assert found.weights.shape == (3, 1, 5, 4)
+    assert not found.weights[:, 0][~mask].any()
+    wanted = coverage(state)
+    assert wanted is not None
+    torch.testing.assert_close(found.weights.sum(dim=(1, 2)), wanted, rtol=0, atol=1e-12)
+    for step in range(5):  # one by one: the same rows
+        (_, start), (one,) = alignments(layer, x=x[:, step : step + 1], state=start)
+        torch.testing.assert_close(one.weights[0, 0, 0], found.weights[0, 0, step], rtol=0, atol=1e-12)
+    _, (found,) = alignments(layer, x[:, :0], mask[:, :0], start)
+    assert found.weights.shape == (3, 1, 0, 4)
+
+
+@pytest.mark.parametrize("name", ["before-additive", "after-multiplicative"])
+def test_hypotheses_are_rows(name: str) -> None:
+    layer = layers()[name]
+    state = states.repeat(layer.start(2, memory([3, 4], 4)), 2)
+    x = noise(4, 3, INPUT)
+    _, (found,) = alignments(layer, x, None, state)
+    for row in range(4):
+        own = states.select(state, torch.tensor([row]))
+        _, (alone,) = alignments(layer, x[row : row + 1], None, own)
+        torch.testing.assert_close(found.weights[row : row + 1], alone.weights, rtol=0, atol=1e-12)
+
+
+class Decoder(nn.Module):
+    """Both kinds of attention, with everything that is random."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hard = Hard(5, SOURCE)
+        before = Before(Zoneout(LSTM(INPUT + SOURCE, 5), 0.3), self.hard)
+        after = After(Attention(5 + SOURCE, SOURCE), 5)
+        self.layer: Layer = Stack([before, after], dropout=Dropout(0.2))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Any:
+        source = states.apply(
+            lambda tensor: tensor.float() if tensor.is_floating_point() else tensor, memory([3, 4], 4)
+        )
+        return self.layer(x, mask, self.layer.start(2, source))
+
+
+def test_looking_changes_nothing() -> None:
+    torch.manual_seed(0)
+    model = Decoder()
+    x, mask = noise(2, 6, INPUT, dtype=torch.float32), masked([6, 3], 6)
+    results = []
+    for each, look in ((model, True), (copy.deepcopy(model), False)):
+        torch.manual_seed(1)
+        outputs = [(alignments(each, x, mask)[0] if look else each(x, mask))[0] for _ in range(3)]
+        estimate = each.hard.estimator(outputs[-1].sum(dim=-1), mask)
+        (outputs[-1].sum() + estimate).backward()
+        results.append([*outputs, estimate, *[parameter.grad for parameter in each.parameters()], torch.rand(1)])
+    for seen, unseen in zip(*results, strict=True):
+        assert torch.equal(seen, unseen)
+
+
+def test_samples_and_noise_are_seen_as_they_were_drawn() -> None:
+    torch.manual_seed(2)
+    layer = Before(Zoneout(LSTM(INPUT + SOURCE, 5), 0.5), Hard(5, SOURCE)).double()
+    source = memory([4, 2], 4)
+    (y, _), (found,) = alignments(layer, noise(2, 9, INPUT), None, layer.start(2, source))
+    # Another sample would be another context.
+    torch.testing.assert_close(found.weights[:, 0] @ source.values, y[..., 5:], rtol=0, atol=1e-12)
+
+
+class Pool(nn.Module):
+    """One query, as in pooling."""
+
+    def weights(self, memory: Tensor) -> Tensor:
+        return memory.mean(dim=2).softmax(dim=1)
+
+    def forward(self, memory: Tensor) -> Tensor:
+        return torch.einsum("bt,btd->bd", self.weights(memory), memory)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.look = Attention(3, 3, score="scaled")
+        self.pool = Pool()
+        self.plain = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.pool(self.plain(self.look(x, self.look.prepare(x), x).context))
+        return out
+
+
+def test_every_attention_of_a_model_is_seen_in_order() -> None:
+    torch.manual_seed(3)
+    model, x = Model(), torch.randn(2, 4, 3)
+    result, found = alignments(model, x)
+    assert torch.equal(result, model(x))
+    assert [(each.name, tuple(each.weights.shape)) for each in found] == [
+        ("look", (2, 1, 4, 4)),
+        ("pool", (2, 1, 1, 4)),
+    ]
+    assert not found[0].weights.requires_grad
+    torch.testing.assert_close(found[0].weights[:, 0], (x @ x.transpose(1, 2) / 3**0.5).softmax(dim=-1))
+    assert alignments(model.plain, x)[1] == []

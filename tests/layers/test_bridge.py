@@ -1,0 +1,142 @@
+"""Bridges: what a decoder begins with, by hand."""
+
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.registry import masked, noise, shake
+from torch import Tensor
+
+from seqloom.cells import GRU, LSTM
+from seqloom.layers.attend import After, Before
+from seqloom.layers.attention import Attention
+from seqloom.layers.bridge import Bridged
+from seqloom.layers.build import recurrent
+from seqloom.layers.convolution import Convolution
+from seqloom.layers.layer import Layer, Memory
+from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.stack import Stack
+
+MASK = masked([4, 2], 4)
+
+
+def encode(encoder: Layer) -> Memory:
+    shake(encoder)
+    values, state = encoder(noise(2, 4, encoder.input_size), MASK)
+    return Memory(values, MASK, state)
+
+
+def bridged(layer: Layer, encoder: Layer, kind: str) -> tuple[Bridged, Memory, Any]:
+    memory = encode(encoder)
+    bridge = Bridged(layer, encoder, memory_size=encoder.output_size, kind=kind)
+    shake(bridge, seed=3)
+    return bridge, memory, bridge.start(2, memory)
+
+
+def test_a_copy_of_equal_layers_is_the_state() -> None:
+    _, memory, state = bridged(recurrent("lstm", 3, 5, layers=2), recurrent("lstm", 4, 5, layers=2), "copy")
+    for found, wanted in zip(state, memory.state, strict=True):
+        assert torch.equal(found.hidden, wanted.hidden)
+        assert torch.equal(found.memory, wanted.memory)
+
+
+def test_a_copy_puts_two_directions_side_by_side() -> None:
+    _, memory, state = bridged(recurrent("lstm", 3, 8), recurrent("lstm", 5, 4, bidirectional=True), "copy")
+    ahead, back = memory.state
+    assert torch.equal(state.hidden, torch.cat([ahead.hidden, back.hidden], dim=1))
+    assert torch.equal(state.memory, torch.cat([ahead.memory, back.memory], dim=1))
+
+
+@pytest.mark.parametrize(("below", "above", "wanted"), [(3, 2, [1, 2]), (2, 3, [0, 0, 1]), (1, 3, [0, 0, 0])])
+def test_unequal_depth_is_matched_from_the_top(below: int, above: int, wanted: list[int]) -> None:
+    encoder, decoder = recurrent("gru", 3, 5, layers=below), recurrent("gru", 3, 5, layers=above)
+    _, memory, state = bridged(decoder, encoder, "copy")
+    ended = memory.state if below > 1 else (memory.state,)
+    for found, index in zip(state, wanted, strict=True):
+        assert torch.equal(found.hidden, ended[index].hidden)
+
+
+def test_a_linear_bridge_equals_its_equations() -> None:
+    decoder = recurrent("lstm", 3, 5, layers=3)
+    bridge, memory, state = bridged(decoder, recurrent("gru", 4, 6, layers=2, bidirectional=True), "linear")
+    given = bridge.state_dict()
+    for index, source in enumerate([0, 0, 1]):
+        ended = torch.cat([memory.state[source].forward.hidden, memory.state[source].backward.hidden], dim=1)
+        raw = [
+            ended @ given[f"maps.{index}.{field}.weight"].T + given[f"maps.{index}.{field}.bias"] for field in (0, 1)
+        ]
+        torch.testing.assert_close(state[index].hidden, torch.tanh(raw[0]), rtol=0, atol=1e-12)
+        torch.testing.assert_close(state[index].memory, raw[1], rtol=0, atol=1e-12)
+
+
+def test_all_fields_of_an_lstm_are_read() -> None:
+    bridge, memory, state = bridged(recurrent("gru", 3, 5), recurrent("lstm", 4, 6), "linear")
+    given = bridge.state_dict()
+    ended = torch.cat([memory.state.hidden, memory.state.memory], dim=1)
+    raw = ended @ given["maps.0.0.weight"].T + given["maps.0.0.bias"]
+    torch.testing.assert_close(state.hidden, torch.tanh(raw), rtol=0, atol=1e-12)
+
+
+def test_an_encoder_without_recurrence_gives_the_mean_of_its_memory() -> None:
+    encoder = Convolution(4, 6, window=3)
+    bridge, memory, state = bridged(recurrent("lstm", 3, 5), encoder, "linear")
+    spoiled = memory._replace(values=memory.values.masked_fill(~MASK.unsqueeze(-1), float("nan")))
+    mean = torch.stack([memory.values[0].mean(dim=0), memory.values[1, :2].mean(dim=0)])
+    given = bridge.state_dict()
+    raw = mean @ given["maps.0.1.weight"].T + given["maps.0.1.bias"]
+    for found in (state, bridge.start(2, spoiled), bridge.start(2, memory._replace(state=None))):
+        torch.testing.assert_close(found.memory, raw, rtol=0, atol=1e-12)
+    twin = Bridged(recurrent("lstm", 3, 5), None, memory_size=6)
+    shake(twin, seed=3)
+    torch.testing.assert_close(twin.start(2, memory).memory, raw, rtol=0, atol=1e-12)
+
+
+def test_zero_begins_with_nothing_and_forward_is_the_layer_inside() -> None:
+    layer = recurrent("lstm", 3, 5, layers=2)
+    bridge, _, state = bridged(layer, recurrent("gru", 4, 6), "zero")
+    assert not any(field.any() for part in state for field in part)
+    assert not list(bridge.maps.parameters())
+    x = noise(2, 3, 3)
+    found, wanted = bridge(x, None, state), layer(x)
+    assert torch.equal(found[0], wanted[0])
+    assert torch.equal(bridge(x)[0], wanted[0])
+    assert torch.equal(bridge.start(2)[0].hidden, torch.zeros(2, 5, dtype=torch.float64))
+    assert (bridge.input_size, bridge.output_size) == (3, 5)
+
+
+def test_in_a_stack_only_recurrences_are_begun_anew() -> None:
+    encoder = Stack([Convolution(4, 4), Recurrent(LSTM(4, 5)), Recurrent(LSTM(5, 5))])
+    before = Before(LSTM(3 + 5, 5), Attention(5, 5))
+    layer = Stack([before, Convolution(10, 4, window=2, causal=True), Recurrent(LSTM(4, 5)), After(Attention(5, 5), 6)])
+    _, memory, state = bridged(layer, encoder, "copy")
+    plain = layer.start(2, memory)
+    assert torch.equal(state[0].cell.memory, memory.state[1].memory)
+    assert torch.equal(state[2].hidden, memory.state[2].hidden)
+    pairs: list[tuple[Tensor, Tensor]] = [
+        (state[0].looking.source.parts.prepared, plain[0].looking.source.parts.prepared),
+        (state[1].past, plain[1].past),
+        (state[3].source.parts.values, plain[3].source.parts.values),
+    ]
+    assert all(torch.equal(left, right) for left, right in pairs)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (recurrent("gru", 3, 5), r"the encoder has fields of widths {'hidden': 5}, and recurrence 0 of the decoder"),
+        (recurrent("lstm", 3, 6), r"widths {'hidden': 6, 'memory': 6}.*{'hidden': 5, 'memory': 5}.*'linear' fits any"),
+        (recurrent("lstm", 3, 5, bidirectional=True), r"widths {'hidden': 10, 'memory': 10}"),
+        (Convolution(3, 5), r"the encoder has no recurrence.*kind 'linear' fits any"),
+    ],
+)
+def test_a_copy_that_does_not_fit_says_why(encoder: Layer, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Bridged(recurrent("lstm", 3, 5), encoder, memory_size=5, kind="copy")
+
+
+def test_errors_say_what_is_wanted() -> None:
+    layer = Recurrent(GRU(3, 5))
+    with pytest.raises(ValueError, match="kind is 'steel', wanted one of linear, copy, zero"):
+        Bridged(layer, layer, memory_size=5, kind="steel")
+    with pytest.raises(ValueError, match="memory is None, but a bridge of kind 'linear' begins with it"):
+        Bridged(layer, layer, memory_size=5).start(2)
