@@ -30,9 +30,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "layers": {"cells", "kernels", "state"},
     "data": {"config", "state"},
     "training": {"config", "state", "data", "checkpoint"},
-    "models": {"config", "state", "data", "cells", "layers"},
     "decoding": {"config", "state"},
-    "tasks": {"config", "data", "metrics", "layers", "models"},
+    "models": {"config", "state", "data", "cells", "layers", "decoding"},
+    "tasks": {"config", "state", "data", "metrics", "layers", "models", "decoding"},
     "insight": {"layers"},
     "model": {"config", "checkpoint", "run", "data", "training", "models", "decoding", "tasks"},
     "pictures": {"run", "tasks", "insight", "model"},
@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"config", "terminal", "data", "lab", "model", "workflow"},
     "info": {"layers", "kernels", "seqloom"},
     "bench": {
-        *("terminal", "data", "cells", "layers", "kernels", "models", "training", "tasks"),
+        *("terminal", "data", "cells", "layers", "kernels", "models", "decoding", "training", "tasks"),
         *("model", "workflow", "compare", "info", "seqloom"),
     },
     "cli": {

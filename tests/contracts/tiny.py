@@ -88,6 +88,25 @@ def _model(**fields: Any) -> Case:
     return Case("language_model", "t.txt", _text(1, 18), _text(2, 11), common | fields, ["a cd é", "", "b x"])
 
 
+def _pairs(seed: int, count: int) -> str:
+    """Words, and the same backwards in capital letters; some sources occur twice, one is empty."""
+    draw = random.Random(seed)  # noqa: S311
+    lines = []
+    for _ in range(count):
+        words = draw.choices(["a", "b", "cd", "é", "eff"], k=draw.randint(0, 6))
+        lines.append(f"{' '.join(words)}\t{' '.join(words[::-1]).upper()}\n")
+    return "x\tX\n" + "".join(lines)
+
+
+def _translate(**fields: Any) -> Case:
+    common = {"embedding": 5, "encoder": RECURRENCE, "decoder": RECURRENCE, "input_dropout": 0.2}
+    return Case("translate", "t.tsv", _pairs(1, 18), _pairs(2, 11), common | fields, ["a cd é", "", "b x"])
+
+
+CHARACTERS = {"unit": "characters"}
+TRANSFORMER = {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}}
+
+
 def _forecast(**fields: Any) -> Case:
     common = {"history": 5, "horizon": 2, "encoder": RECURRENCE}
     return Case("forecast", "t.csv", _series(1, 30), _series(2, 18), common | fields, [_rows(_series(3, 9))])
@@ -112,6 +131,11 @@ CASES: dict[str, Case] = {
     "language_model, characters": _model(text={"unit": "characters"}, tied=False),
     "language_model, window": _model(kind="window", order=3),
     "language_model, ngram": _model(kind="ngram", order=3),
+    "translate": _translate(sampling={"schedule": "linear", "offset": 0.5}),
+    "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"place": "before"}),
+    "translate, no attention": _translate(shared=True, reverse=True, attention={"place": "none", "context": "last"}),
+    "translate, beam": _translate(search={"name": "beam", "size": 3, "best": 2, "coverage": 0.2}, tied=False),
+    "translate, transformer": _translate(encoder=TRANSFORMER, decoder=TRANSFORMER, smoothing=0.1),
     "forecast": _forecast(),
     "forecast, synced": _forecast(output="synced"),
     "forecast, each alone": _forecast(separate=True),

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqloom.layers import softmax
-from seqloom.layers.softmax import cross_entropy, log_probabilities
+from seqloom.layers.softmax import cross_entropy, judge, log_probabilities
 
 EXACT = 1e-12  # float64, sums of some dozen terms
 
@@ -115,3 +115,13 @@ def test_logits_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cross_entropy(hidden.requires_grad_(), weight, bias, target)
     assert sum(sizes) == 23
     assert max(sizes) <= 10
+
+
+@pytest.mark.parametrize("count", [0, 1, 23])
+def test_the_most_probable_symbols_are_told(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(softmax, "LOGITS", 30)
+    hidden, weight, bias, target = numbers(count, 3)
+    values, right = judge(hidden, weight, bias, target)
+    logits = functional.linear(hidden, weight, bias)
+    assert torch.equal(right, logits.argmax(dim=1) == target)
+    assert torch.allclose(values, logits.log_softmax(dim=1).gather(1, target.unsqueeze(1)).squeeze(1))

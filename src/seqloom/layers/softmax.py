@@ -43,6 +43,24 @@ def log_probabilities(
     return torch.cat(found) if found else hidden.new_zeros(0)
 
 
+def judge(
+    hidden: Tensor,  # (N, D)
+    weight: Tensor,  # (V, D)
+    bias: Tensor | None,  # (V,)
+    target: Tensor,  # (N,)
+) -> tuple[Tensor, Tensor]:  # (N,), (N,)
+    """Log-probabilities, and whether each target is the most probable symbol; without a gradient."""
+    values, right = [], []
+    with torch.no_grad():
+        for rows in _chunks(hidden, weight):
+            loss, softmax = _rows(hidden[rows], weight, bias, target[rows], 0.0)
+            values.append(-loss)
+            right.append(softmax.argmax(dim=1) == target[rows])
+    if not values:
+        return hidden.new_zeros(0), target.new_zeros(0, dtype=torch.bool)
+    return torch.cat(values), torch.cat(right)
+
+
 def _chunks(hidden: Tensor, weight: Tensor) -> Iterator[slice]:
     count = max(LOGITS // len(weight), 1)
     pieces = -(-len(hidden) // count) or 1

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from seqloom.layers.dropout import Dropout, Variational
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.softmax import cross_entropy, log_probabilities
+from seqloom.layers.softmax import cross_entropy, judge, log_probabilities
 
 
 class Decoder(nn.Module):
@@ -81,6 +81,14 @@ class Decoder(nn.Module):
         target: Tensor,  # (N,)
     ) -> Tensor:  # (N,)
         return log_probabilities(features, self.output.weight, self.output.bias, target)
+
+    def judge(
+        self,
+        features: Tensor,  # (N, D)
+        target: Tensor,  # (N,)
+    ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
+        """The same, and whether each target is the most probable symbol."""
+        return judge(features, self.output.weight, self.output.bias, target)
 
 
 def step(decoder: nn.Module, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:  # (B,) → (B, V), state

@@ -43,7 +43,6 @@ class Task(Part, ABC):
     An example has a length (``len``, for buckets) and a ``place`` (file and line, for errors).
     """
 
-    higher_is_better: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}
     """What ``seqloom init`` writes instead of the defaults, by ``section.key``."""
     sequential: ClassVar[bool] = False  # the order of the examples matters: a share held out is the last part
@@ -62,6 +61,11 @@ class Task(Part, ABC):
     @abstractmethod
     def metric(self) -> str:
         """The name in ``score`` by which the best model is chosen."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a larger value of that is better."""
+        return True
 
     @property
     def gap(self) -> int:

@@ -1,0 +1,318 @@
+"""Translation: any sequence of symbols to any other; words of another language, sounds, commands, dates."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch, pad
+from seqloom.data.formats import BadData
+from seqloom.data.parallel import Format, Pair, Reader
+from seqloom.data.tokenizers import Encoding, Text
+from seqloom.data.vocabulary import END
+from seqloom.decoding.beam import Beam
+from seqloom.decoding.greedy import Greedy
+from seqloom.decoding.sample import Sample
+from seqloom.decoding.search import Hypothesis
+from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
+from seqloom.layers.layer import Memory
+from seqloom.metrics import text as metrics
+from seqloom.models.classifier import Symbols
+from seqloom.models.decoder import Decoder
+from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, decoding_layer
+from seqloom.models.generation import before, forced, generate
+from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
+from seqloom.state import apply
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+
+MARGIN = 1.5  # times as long as 99.9 % of the training data need
+NEVER = (PADDING, UNKNOWN)  # symbols that an answer does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A translation among several."""
+
+    text: str
+    score: float  # what they are ranked by
+    log_probability: float
+    symbols: list[str]
+    log_probabilities: list[float]  # of each symbol, and of the end where it ended
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The best translation."""
+
+    text: str
+    score: float
+    symbols: list[str]
+    log_probabilities: list[float]  # of each symbol, and of the end where it ended
+    best: list[Candidate]  # all that the search gives, the best first
+    target: list[float]  # log-probabilities of the true symbols and the end, each after the true ones before it
+    forced: list[bool]  # whether each of them was the most probable one; both are empty where the target is not known
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Learned(Part):
+    """The symbols of the training texts."""
+
+    source: Encoding
+    target: Encoding | None  # None: those of the source
+    ratio: float  # symbols of a target for each of its source: more have but one in a thousand
+
+
+class Reading(Recurrence):
+    """Recurrent layers, as a rule from both ends; of a transformer: it sees all of the source."""
+
+    bidirectional: bool = Field(default=True, description="Read in both directions.")
+
+
+class Longest(Part):
+    """How long an answer may be: factor × symbols of the source + offset."""
+
+    factor: float = Field(0.0, ge=0, description="0: 1.5 times what the training data need.")
+    offset: int = Field(10, ge=1, description="Symbols besides, the end among them.")
+
+
+Score = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "symbol_error_rate", "loss"]
+
+
+class Translate(Task):
+    """Any sequence to any other: languages, spellings to sounds, commands to actions."""
+
+    recommended: ClassVar[Mapping[str, Any]] = {
+        "task.train": "train.tsv",
+        "task.dev": "dev.tsv",
+        "task.embedding": 256,
+        "task.source.minimum": 2,
+        "task.target.minimum": 2,
+        "task.input_dropout": 0.2,
+        "task.encoder.hidden": 256,
+        "task.encoder.dropout": 0.2,
+        "task.decoder.hidden": 256,
+        "task.decoder.dropout": 0.2,
+        "task.smoothing": 0.1,
+        "train.batch": 64,
+        "train.rate": 0.001,
+        "train.schedule": "plateau",
+        "train.patience": 5,
+    }
+
+    name: Literal["translate"] = "translate"
+    format: Format = Field(
+        "auto",
+        description="columns (TSV, CSV), lines (two files: train.{en,de}), jsonl, scan (IN: … OUT: …); auto: by the "
+        "name and the first line.",
+    )
+    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
+    separator: str = Field("", description="Between columns; empty: a comma in .csv, otherwise a tab.")
+    source_column: int | str = Field(
+        "", description='Number from 0, or name in the header or JSON object; empty: 0, "source".'
+    )
+    target_column: int | str = Field("", description='The same for the target; empty: 1, "target".')
+    source: Text = Field(default_factory=Text, description="Symbols that are read.")
+    target: Text = Field(default_factory=Text, description="Symbols that are said.")
+    shared: bool = Field(default=False, description="Both sides have the symbols of task.source, and one vector each.")
+    reverse: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
+    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tied: bool = Field(default=True, description="The vectors of the target's symbols are also those of the output.")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of the source that is unknown in training.")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
+    front: Front = Field(default_factory=Front, description="Layers before the recurrence of the encoder.")
+    encoder: Reading = Field(default_factory=Reading, description="What reads the source.")
+    decoder: Recurrence = Field(default_factory=Recurrence, description="What says the target.")
+    attention: Looks = Field(default_factory=Looks, description="How the decoder looks at the source.")
+    bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
+    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    search: Greedy | Beam | Sample = Field(default_factory=Greedy, description="How a translation is found.")
+    longest: Longest = Field(default_factory=Longest, description="Of an answer.")
+    best_by: Score = Field(
+        "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."
+    )
+    learned: Learned | None = Field(None, exclude=True)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.shared and self.target not in (self.source, Text()):
+            raise ValueError("shared is true, and task.target differs from task.source, whose symbols both would have")
+        return self
+
+    @property
+    def metric(self) -> str:
+        if self.best_by != "auto":
+            return self.best_by
+        return "exact_match" if self._said.unit == "characters" else "bleu"
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric not in ("symbol_error_rate", "loss")
+
+    @property
+    def _said(self) -> Text:
+        return self.source if self.shared else self.target
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
+        """Of Python values: sources, or tuples of a source and its target."""
+        return self._reader().read(source)
+
+    def ask(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
+        return self._reader().ask(source)
+
+    def _reader(self) -> Reader:
+        names = ("format", "encoding", "separator", "source_column", "target_column")
+        return Reader(
+            **{name: getattr(self, name) for name in names},
+            source_length=_measure(self.source),
+            target_length=_measure(self._said),
+        )
+
+    def fit(self, examples: Iterable[Pair]) -> Self:
+        sources, targets, ratios = [], [], []
+        for example in examples:
+            if example.target is None:
+                raise BadData(example.place, "there is no target; training needs one for each source")
+            sources.append(example.source)
+            targets.append(example.target)
+            ratios.append(example.lengths[1] / max(example.lengths[0], 1))
+        if not sources:
+            raise BadData(self.train, "there are no examples to learn from")
+        source = self.source.fit([*sources, *targets] if self.shared else sources, specials=(END,))
+        target = None if self.shared else self.target.fit(targets, specials=(END,))
+        ratio = float(np.quantile(ratios, 0.999))
+        return self.model_copy(update={"learned": Learned(source=source, target=target, ratio=ratio)})
+
+    def _fitted(self) -> tuple[Encoding, Encoding]:
+        """The symbols of both sides."""
+        if self.learned is None:
+            raise ValueError("the task has learnt nothing yet: call fit first")
+        return self.learned.source, self.learned.target or self.learned.source
+
+    def collate(self, examples: Sequence[Pair]) -> Batch:
+        read, said = self._fitted()
+        end = said.vocabulary.index(END)
+        sources = [read.encode(example.source) for example in examples]
+        inputs = pad([np.array([*(text[::-1] if self.reverse else text), end]) for text in sources])
+        if any(example.target is None for example in examples):
+            return Batch(inputs, None, 0)
+        target = pad([np.array([*said.encode(example.target or ""), end]) for example in examples])
+        return Batch(inputs, target, int(target.mask.sum()))
+
+    def model(self) -> EncoderDecoder:
+        read, said = self._fitted()
+        embed = Embedding(len(read.vocabulary), self.embedding, dropout=self.input_dropout)
+        reading = stack(self.front, self.encoder, self.embedding)
+        encoder = Encoder(Symbols(embed, unknown=self.word_dropout), reading, dropout=self.encoder.dropout)
+        if not self.shared:
+            embed = Embedding(len(said.vocabulary), self.embedding, dropout=self.input_dropout)
+        layer = decoding_layer(
+            self.decoder,
+            self.attention,
+            self.embedding,
+            encoder=reading,
+            memory_size=encoder.size,
+            bridge=self.bridge,
+        )
+        dropout, variational = self.decoder.dropout, self.decoder.variational
+        model = EncoderDecoder(encoder, Decoder(embed, layer, tied=self.tied, dropout=dropout, variational=variational))
+        if self.sampling.schedule != "none":
+            model.add_module("mixer", Mixer(self.sampling))
+        return model
+
+    def loss(self, model: Any, batch: Batch) -> Loss:
+        if batch.target is None:
+            raise ValueError("some examples of the batch have no target: there is no loss")
+        said, real = batch.target
+        tokens = before(batch.target, self._fitted()[1].vocabulary.index(END))
+        if model.training and self.sampling.schedule != "none":
+            state = model.start(*batch.inputs)
+            tokens = model.mixer(model.decoder, apply(Tensor.detach, state), tokens, never=NEVER)
+            found, _ = model.decoder.features(tokens, state, mask=real)
+            features = found[real]
+        else:
+            features = model.features(*batch.inputs, tokens, real)
+        return Loss(model.loss(features, said, real, smoothing=self.smoothing), batch.items)
+
+    def predict(self, model: Any, batch: Batch) -> Predictions:
+        memory: Memory = model.encoder(*batch.inputs)
+        end = self._fitted()[1].vocabulary.index(END)
+        lengths = self._limits(batch.inputs.lengths)
+        found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER)
+        told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
+        if batch.target is not None:
+            told = forced(model.decoder, memory, batch.target, end=end)
+        answers = []
+        for hypotheses, (target, right) in zip(found, told, strict=True):
+            best = [self._candidate(hypothesis) for hypothesis in hypotheses]
+            first = best[0]
+            answers.append(
+                Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, right)
+            )
+        return Predictions(answers)
+
+    def _limits(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
+        """How long the answers may be; the end of a source does not count."""
+        factor = self.longest.factor or MARGIN * (self.learned.ratio if self.learned else 1.0)
+        return ((lengths - 1) * factor).ceil().long() + self.longest.offset
+
+    def _candidate(self, found: Hypothesis) -> Candidate:
+        said = self._fitted()[1]
+        symbols = said.vocabulary.decode(found.tokens)
+        return Candidate(
+            said.decode(found.tokens), found.score, found.log_probability, symbols, found.log_probabilities
+        )
+
+    def score(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> dict[str, Any]:
+        """A source that occurs several times is scored once, and any of its targets counts; not so by BLEU and chrF."""
+        said, wanted = self._fitted()[1], []
+        for example in examples:
+            if example.target is None:
+                raise BadData(example.place, "there is no target to compare with")
+            wanted.append(example.target.lower() if self._said.lower else example.target)
+        found = [answer.text for answer in predictions]
+        cut: Callable[[str], Any] = list if self._said.unit == "characters" else str.split
+        sources = [example.source for example in examples]
+        errors = metrics.compare(sources, [cut(text) for text in found], [cut(text) for text in wanted])
+        scores: dict[str, Any] = {}
+        details: dict[str, Any] = {}
+        if self._said.unit != "characters" or self.best_by in ("bleu", "bleu_lower", "chrf"):
+            for name, corpus in (
+                ("bleu", metrics.bleu(found, wanted)),
+                ("bleu_lower", metrics.bleu(found, wanted, lower=True)),
+                ("chrf", metrics.chrf(found, wanted)),
+            ):
+                scores[name] = corpus.score
+                details |= {f"{name}_interval": list(corpus.interval), f"{name}_signature": corpus.signature}
+        free = metrics.compare(
+            range(len(wanted)), [answer.symbols for answer in predictions], [said.tokens(text) for text in wanted]
+        )
+        values = [value for answer in predictions for value in answer.target]
+        right = [found for answer in predictions for found in answer.forced[:-1]]
+        forced_accuracy = sum(right) / max(len(right), 1)
+        return scores | {
+            "exact_match": errors.exact_match,
+            "symbol_error_rate": errors.symbol_error_rate,
+            "loss": -math.fsum(values) / max(len(values), 1),
+            "forced_accuracy": forced_accuracy,
+            "free_accuracy": 1 - free.symbol_error_rate,
+            "gap": forced_accuracy - (1 - free.symbol_error_rate),
+            "exact_match_interval": list(errors.exact_match_interval),
+            "symbol_error_rate_interval": list(errors.symbol_error_interval),
+            **details,
+            "examples": len(wanted),
+            "sources": len(errors.errors),
+        }
+
+
+def _measure(text: Text) -> Callable[[str], int]:
+    return len if text.unit == "characters" else lambda given: len(given.split())
