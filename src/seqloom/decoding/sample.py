@@ -1,26 +1,75 @@
 """Sampling: the next symbol is drawn from its distribution, which can be sharpened and cut before."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from seqloom.config import Part
+from seqloom import state as states
+from seqloom.decoding.allowed import Allowed, top
+from seqloom.decoding.record import Fate, Integers, Record
+from seqloom.decoding.search import Coverage, Hypothesis, Search, Step, limits
+from seqloom.decoding.tree import PrefixTree
+from seqloom.decoding.walk import walk
 
-Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
-"""The last symbols (B,) and a state → log-probabilities of the next ones (B, V), and the following state."""
+BELOW_ONE = 1 - 1e-12  # so that no rounding leads behind the last symbol
 
 
-class Sample(Part):
+class Sample(Search):
     """Draws symbols one after the other."""
 
+    name: Literal["sample"] = "sample"
     temperature: float = Field(1.0, ge=0, description="Below 1 sharper, above 1 flatter; 0: always the most probable.")
     top_k: int = Field(0, ge=0, description="Only the k most probable symbols; 0: all.")
     top_p: float = Field(1.0, gt=0, le=1, description="Only the most probable symbols that together have this share.")
     min_p: float = Field(0.0, ge=0, le=1, description="Only symbols at least this share as probable as the best one.")
+    count: int = Field(1, ge=1, description="Sequences drawn for each row.")
     seed: int = Field(1, ge=0, description="Of the random numbers.")
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        step: Step,
+        state: Any,
+        start: Tensor,  # (B,)
+        end: int,
+        *,
+        lengths: Tensor | int,
+        never: tuple[int, ...] = (),
+        tree: PrefixTree | None = None,
+        coverage: Coverage | None = None,  # noqa: ARG002  there is nothing to choose in the end
+        record: Record | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The sequences drawn for each row, the most probable first.
+
+        All rows are drawn with the same random numbers, so that what a row gives does not depend on the others.
+        """
+        random, count = np.random.default_rng(self.seed), self.count
+
+        def choose(values: npt.NDArray[np.floating], largest: Integers, rows: Integers) -> Integers:
+            numbers = random.random(count)[rows % count]
+            if self.temperature == 0:
+                return largest
+            values = np.where(np.isneginf(values.max(axis=1, keepdims=True)), 0.0, values)  # nothing is possible there
+            return self.pick(torch.from_numpy(values), torch.from_numpy(numbers)).numpy()
+
+        found = walk(
+            step,
+            states.repeat(state, count) if count > 1 else state,
+            start.repeat_interleave(count),
+            allowed=Allowed(end, never=never, tree=tree),
+            choose=choose,
+            limits=limits(lengths, start).repeat(count),
+            record=record,
+            names=np.arange(len(start)).repeat(count),
+            lost=Fate.UNDRAWN,
+        )
+        rows = [[draw for draw in found[row : row + count] if draw] for row in range(0, len(found), count)]
+        return [sorted(draws, key=lambda draw: (-draw.ended, -draw.score)) for draws in rows]
 
     def stream(
         self,
@@ -39,7 +88,8 @@ class Sample(Part):
         for _ in range(length):
             scores, state = step(tokens, state)
             scores = scores.cpu().double()
-            scores[:, list(never)] = -torch.inf
+            if never:
+                scores = scores.index_fill(1, torch.tensor(never), -torch.inf)
             tokens = self.draw(scores, random)
             if end is not None:
                 tokens = torch.where(done, end, tokens)
@@ -59,17 +109,27 @@ class Sample(Part):
             raise ValueError("the distribution to draw from is empty or not a number")
         if self.temperature == 0:
             return scores.argmax(dim=-1)
-        return torch.multinomial(self.distribution(scores), 1, generator=random).squeeze(1)
+        return self.pick(scores, torch.rand(len(scores), generator=random, dtype=torch.float64))
+
+    def pick(self, scores: Tensor, numbers: Tensor) -> Tensor:  # (B, V), (B,) → (B,)
+        """The symbols that numbers from 0 to 1 stand for, if each has its share of this range."""
+        reached = self.distribution(scores.double()).cumsum(dim=-1)
+        wanted = reached[:, -1:] * (numbers.unsqueeze(1) * BELOW_ONE)
+        return torch.searchsorted(reached, wanted, right=True).squeeze(1)
 
     def distribution(self, scores: Tensor) -> Tensor:  # (B, V) → (B, V), rows add up to one
         """What is drawn from: temperature first, then the cuts."""
         scores = scores - scores.amax(dim=-1, keepdim=True)  # so that no temperature makes the best one infinite
         probabilities = torch.softmax(scores / self.temperature, dim=-1)
-        ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
+        if not self.top_k and self.top_p == 1:
+            kept = probabilities.where(probabilities >= self.min_p * probabilities.amax(dim=-1, keepdim=True), 0)
+            return kept / kept.sum(dim=-1, keepdim=True)
+        if self.top_k:
+            ordered, order = map(torch.from_numpy, top(probabilities.numpy().copy(), self.top_k))
+        else:
+            ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
         keep = ordered >= self.min_p * ordered[:, :1]
         keep &= ordered.cumsum(dim=-1) - ordered < self.top_p  # what stands before has not reached it yet
-        if self.top_k:
-            keep[:, self.top_k :] = False
         keep[:, 0] = True
         kept = torch.zeros_like(probabilities).scatter(1, order, ordered * keep)
         return kept / kept.sum(dim=-1, keepdim=True)
