@@ -1,6 +1,6 @@
 """Layers of a decoder that look at a source: after the recurrence, before it, or once for all steps."""
 
-from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +11,9 @@ from seqloom.cells.cell import Cell
 from seqloom.layers.attention import Attending
 from seqloom.layers.feed import Feed
 from seqloom.layers.layer import Layer, Memory, check_input, untraced
+from seqloom.layers.linear import Linear
 from seqloom.layers.recurrent import check_state, take_step
+from seqloom.layers.running import Running
 
 
 class Source(NamedTuple):
@@ -30,9 +32,6 @@ class Looking(NamedTuple):
     coverage: Tensor  # (B, S), how much each position was looked at so far; (B, 0) where nobody asked
 
 
-Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # queries (B, T, Q), steps (B, T) → context, weights
-
-
 class After(Layer):
     """Attention after the recurrence (Luong et al. 2015): y = tanh(W [context; x]), where x is the query.
 
@@ -44,7 +43,7 @@ class After(Layer):
     def __init__(self, attention: Attending, output_size: int) -> None:
         super().__init__(attention.query_size, output_size)
         self.attention = attention
-        self.output = nn.Linear(attention.key_size + attention.query_size, output_size, bias=False)
+        self.output = Linear(attention.key_size + attention.query_size, output_size, bias=False)
         nn.init.xavier_uniform_(self.output.weight)
 
     def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> Looking:
@@ -57,19 +56,20 @@ class After(Layer):
         context, weights = self._look(x, state)
         y = torch.tanh(self.output(torch.cat([context, x], dim=-1)))
         if mask is not None:
-            y = y.masked_fill(~mask.unsqueeze(-1), 0)
-        return y, advance(state, weights, mask)
+            y, weights = (tensor.masked_fill(~mask.unsqueeze(-1), 0) for tensor in (y, weights))
+        return y, advance(state, weights, x.shape[1], mask=mask)
 
     def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, T, S)
         """For insight: how much each element looked at each position, in a call with the same arguments."""
         if mask is None:
             return self._look(x, state)[1]
-        real = mask.unsqueeze(-1)
-        return self._look(x.masked_fill(~real, 0), state)[1].masked_fill(~real, 0)
+        unreal = ~mask.unsqueeze(-1)
+        return self._look(x.masked_fill(unreal, 0), state)[1].masked_fill(unreal, 0)
 
     def _look(self, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
         check_looking(state, len(x), name="After")
-        return looking(self.attention, state)(x, positions(state, x.shape[1]))
+        steps = state.step.unsqueeze(1) + torch.arange(x.shape[1], device=x.device)
+        return Look(self.attention, state.source)(x, steps)
 
 
 class Before(Layer):
@@ -108,49 +108,46 @@ class Before(Layer):
 
     @untraced
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, "Before.State"]:
-        outputs, contexts, weights, last = self._run(x, mask, state)
+        running, outputs, weights, last = self._run(x, mask, state)
         if not outputs:
-            return x.new_zeros(len(x), 0, self.output_size), state
-        y = torch.cat([torch.stack(outputs, dim=1), torch.stack(contexts, dim=1)], dim=-1)
-        if mask is not None:
-            y = y.masked_fill(~mask.unsqueeze(-1), 0)
-        return y, self.State(last, advance(state.looking, weights, mask))
+            return x.new_zeros(*x.shape[:2], self.output_size), state
+        noted = running.unpack(weights) if state.looking.coverage.shape[1] else None
+        return running.unpack(outputs), self.State(last, advance(state.looking, noted, x.shape[1], mask=mask))
 
     @untraced
     def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, T, S)
         """For insight: how much each element looked at each position, in a call with the same arguments."""
-        _, _, weights, _ = self._run(x, mask, state)
-        if not weights:
-            return x.new_zeros(len(x), 0, state.looking.source.parts.mask.shape[1])
-        whole = torch.cat(weights, dim=1)
-        return whole if mask is None else whole.masked_fill(~mask.unsqueeze(-1), 0)
+        running, _, weights, _ = self._run(x, mask, state)
+        length = state.looking.source.parts.mask.shape[1]
+        return running.unpack(weights) if weights else x.new_zeros(*x.shape[:2], length)
 
     def _run(
         self, x: Tensor, mask: Tensor | None, state: Any
-    ) -> tuple[
-        list[Tensor], list[Tensor], list[Tensor], Any
-    ]:  # T × (B, H), T × (B, V), T × (B, 1, S), the cell's state
+    ) -> tuple[Running, list[Tensor], list[Tensor], Any]:  # outputs and weights of each step, the cell's last state
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
         if not isinstance(state, tuple) or len(state) != 2:
             raise TypeError(f"state is {type(state).__name__}, wanted Before.State: begin with start(batch, memory)")
         check_looking(state[1], len(x), name="Before")
-        inner, seen = check_state(state[0], self.cell.State, self._sizes, x), state[1]
-        if mask is not None:
-            x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        look = looking(self.attention, seen)
-        feed = Feed(self.cell, x.transpose(0, 1))
-        real = [None] * x.shape[1] if mask is None else _where_needed(mask)
-        outputs, contexts, weights = [], [], []
-        for time, now in enumerate(positions(seen, x.shape[1]).unbind(1)):
-            context, weight = look(inner[0].unsqueeze(1), now.unsqueeze(1))
+        inner = check_state(state[0], self.cell.State, self._sizes, x)
+        running = Running(mask, (x.shape[0], x.shape[1]), together=self.attention.remembers)
+        feed = Feed(self.cell, x, running)
+        inner, shared, before = running.sort((inner, state[1].source, state[1].step))
+        look = Look(self.attention, shared, grouped=running.order is None)
+        outputs, weights, left = [], [], []
+        for time, rows in enumerate(running.counts):
+            if not rows:
+                break
+            if rows < len(before):
+                left.append(states.apply(itemgetter(slice(rows, None)), inner))
+                inner, before = states.apply(itemgetter(slice(rows)), (inner, before))
+                look.keep(rows)
+            context, weight = look(inner[0].unsqueeze(1), (before + time).unsqueeze(1))
             context = context.squeeze(1)
             following, _ = take_step(self.cell, feed(time, context), inner)
-            rows = real[time]
-            inner = following if rows is None else states.where(rows, following, inner)
-            outputs.append(inner[0])
-            contexts.append(context)
-            weights.append(weight)
-        return outputs, contexts, weights, inner
+            inner = running.hold(time, following, inner)
+            outputs.append(torch.cat([inner[0], context], dim=-1))
+            weights.append(weight.squeeze(1))
+        return running, outputs, weights, running.unsort([inner, *reversed(left)])
 
 
 class Fixed(Layer):
@@ -210,41 +207,47 @@ def begin(attention: Attending, batch: int, memory: Memory | None, *, coverage: 
     return Looking(source, torch.zeros_like(rows), values.new_zeros(batch, values.shape[1] if coverage else 0))
 
 
-def looking(attention: Attending, state: Looking) -> Look:
-    """Attention over the source of a state; the rows of one source are queries of one row of the table."""
-    times = state.source.times
-    source = state.source.parts if times else state.source.gathered()
-    mask = None if source.mask.all() else source.mask
+class Look:
+    """Attention over a shared source; the rows that share one are queries of one row of the table."""
 
-    def look(query: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
-        batch, time, _ = query.shape
-        if times > 1:
-            query, steps = query.reshape(-1, times * time, query.shape[2]), steps.reshape(-1, times * time)
-        context, weights = attention(query, source.prepared, source.values, mask=mask, steps=steps)
-        if times > 1:
-            context, weights = context.view(batch, time, -1), weights.view(batch, time, source.mask.shape[1])
+    def __init__(self, attention: Attending, shared: states.Shared, *, grouped: bool = True) -> None:
+        self.attention = attention
+        self.times = shared.times if grouped else 0
+        self.source: Source = shared.parts if self.times else shared.gathered()
+        self.whole = bool(self.source.mask.all())
+
+    def __call__(
+        self,
+        query: Tensor,  # (B, T, Q)
+        steps: Tensor,  # (B, T)
+    ) -> tuple[Tensor, Tensor]:  # context (B, T, V), weights (B, T, S)
+        prepared, values, mask = self.source
+        batch, time, size = query.shape
+        if self.times > 1:
+            query, steps = query.reshape(-1, self.times * time, size), steps.reshape(-1, self.times * time)
+        context, weights = self.attention(query, prepared, values, mask=None if self.whole else mask, steps=steps)
+        if self.times > 1:
+            context, weights = context.view(batch, time, -1), weights.view(batch, time, mask.shape[1])
         return context, weights
 
-    return look
-
-
-def positions(state: Looking, time: int) -> Tensor:  # (B, T)
-    """Which step of its sequence each of the next elements is."""
-    return state.step.unsqueeze(1) + torch.arange(time, device=state.step.device)
+    def keep(self, rows: int) -> None:
+        """Go on with the first rows."""
+        self.source = states.apply(itemgetter(slice(rows)), self.source)
 
 
 def advance(
     state: Looking,
-    weights: Tensor | list[Tensor],  # (B, T, S), or (B, 1, S) for each of T steps
+    weights: Tensor | None,  # (B, T, S), zero in the padding; of use where coverage is asked for
+    time: int,
+    *,
     mask: Tensor | None,  # (B, T)
 ) -> Looking:
     """The state after the elements that looked with these weights."""
-    time = weights.shape[1] if isinstance(weights, Tensor) else len(weights)
+    step = state.step + (time if mask is None else mask.sum(dim=1))
     coverage = state.coverage
-    if coverage.shape[1]:
-        weights = weights if isinstance(weights, Tensor) else torch.cat(weights, dim=1)
-        coverage = coverage + (weights if mask is None else weights.masked_fill(~mask.unsqueeze(-1), 0)).sum(dim=1)
-    return Looking(state.source, state.step + (time if mask is None else mask.sum(dim=1)), coverage)
+    if weights is not None and coverage.shape[1]:
+        coverage = coverage + weights.sum(dim=1)
+    return Looking(state.source, step, coverage)
 
 
 def mean(memory: Memory) -> Tensor:  # (B, V)
@@ -270,12 +273,6 @@ def check_looking(state: Any, batch: int, *, name: str) -> None:
         raise TypeError(f"state is {type(state).__name__}, wanted {name}.State: begin with start(batch, memory)")
     if len(state.step) != batch:
         raise ValueError(f"state.step has shape {tuple(state.step.shape)}, wanted {(batch,)}")
-
-
-def _where_needed(mask: Tensor) -> list[Tensor | None]:
-    """The mask step by step; None where all rows are real, and nothing has to be chosen."""
-    whole = mask.all(dim=0).tolist()
-    return [None if all_real else real for all_real, real in zip(whole, mask.unbind(1), strict=True)]
 
 
 def _at(

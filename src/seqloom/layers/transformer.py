@@ -12,6 +12,7 @@ from seqloom.layers.convolution import ACTIVATIONS
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.heads import Heads
 from seqloom.layers.layer import Layer, Memory, check_input
+from seqloom.layers.linear import Linear
 from seqloom.layers.positions import KINDS, Kind, Positions, rotate
 from seqloom.layers.stack import Stack
 from seqloom.state import Shared
@@ -56,23 +57,23 @@ class Block(Layer):
         super().__init__(size, size)
         self.heads, self.norm, self.positions, self.context, self.causal = heads, norm, positions, context, causal
         self.memory_size = memory_size
-        self.project = nn.Linear(size, 3 * size)  # query, key, value
+        self.project = Linear(size, 3 * size)  # query, key, value
         self.attention = Heads(size // heads, distance=distance if positions == "relative" else 0)
-        self.collect = nn.Linear(size, size)
+        self.collect = Linear(size, size)
         self.feed = nn.Sequential(
-            nn.Linear(size, feed_forward or 4 * size),
+            Linear(size, feed_forward or 4 * size),
             ACTIVATIONS[activation](),
-            nn.Linear(feed_forward or 4 * size, size),
+            Linear(feed_forward or 4 * size, size),
         )
         self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(3 if memory_size else 2))
         self.dropout = Dropout(dropout)
         if memory_size:
-            self.ask = nn.Linear(size, size)
-            self.read = nn.Linear(memory_size, 2 * size)
+            self.ask = Linear(size, size)
+            self.read = Linear(memory_size, 2 * size)
             self.look = Heads(size // heads)
-            self.gather = nn.Linear(size, size)
+            self.gather = Linear(size, size)
         for module in self.modules():
-            if isinstance(module, nn.Linear):
+            if isinstance(module, Linear):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
 

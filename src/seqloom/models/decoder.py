@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from seqloom.layers.dropout import Dropout, Variational
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
+from seqloom.layers.linear import Linear
 from seqloom.layers.softmax import cross_entropy, judge, log_probabilities
 
 
@@ -34,7 +35,7 @@ class Decoder(nn.Module):
         narrow = tied and layer.output_size != embed.embedding_dim
         self.bridge = nn.Linear(layer.output_size, embed.embedding_dim) if narrow else nn.Identity()
         size = embed.embedding_dim if tied else layer.output_size
-        self.output = nn.Linear(size, embed.num_embeddings)
+        self.output = Linear(size, embed.num_embeddings)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)
         if tied:

@@ -1,0 +1,53 @@
+"""A linear map that is quick for few rows, as generation has them."""
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.kernels.packed import LARGEST, REALS, Packed
+from seqloom.layers.layer import untraced
+
+
+class Linear(nn.Linear):
+    """As ``nn.Linear``; where no gradient is asked for, few rows are multiplied with a packed copy of the weights.
+
+    The copy is made again after the weights have changed. It does not notice a change through ``weight.data``, which
+    torch does not count; ``train()`` and ``eval()`` forget it.
+    """
+
+    _packed: tuple[int, int, Packed] | None = None  # of which memory, in which version
+
+    @untraced
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name is torch's
+        packed = self._packing(input)
+        if packed is None:
+            return super().forward(input)
+        rows = input.reshape(-1, self.in_features)
+        out = packed.multiply(rows if rows.stride(1) == 1 else rows.contiguous())
+        if self.bias is not None:
+            out += self.bias
+        return out.view(*input.shape[:-1], self.out_features) if input.dim() != 2 else out
+
+    def _packing(self, x: Tensor) -> Packed | None:
+        """The packed weights, if this call is one for them."""
+        weight = self.weight
+        recorded = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+        if recorded or not 0 < x.numel() <= LARGEST or x.dtype not in REALS or x.dtype != weight.dtype:
+            return None
+        if x.device.type != "cpu" or weight.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+            return None
+        if torch._C._functorch.maybe_current_level() is not None or x.shape[-1] != self.in_features:
+            return None
+        place, version = weight.data_ptr(), weight._version  # noqa: SLF001  there is no other sign of a change
+        if self._packed is None or self._packed[:2] != (place, version):
+            self._packed = (place, version, Packed(weight.detach().t()))
+        return self._packed[2]
+
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
+        self._packed = None
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Packed weights are not part of a module: they are made again where they are needed."""
+        return {**self.__dict__, "_packed": None}
