@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workflow": {"checkpoint", "run", "interrupt", "data", "training", "models", "model", "pictures", "seqloom"},
     "compare": {"config", "run", "layers", "models", "model", "workflow"},
     "check": {"terminal", "data", "training", "tasks", "model", "workflow"},
-    "lab": {"terminal", "layers", "cells", "data", "decoding", "model"},
+    "lab": {"metrics", "terminal", "layers", "cells", "data", "decoding", "insight", "model"},
     "demo": {"config", "terminal", "data", "lab", "model", "workflow"},
     "info": {"layers", "kernels", "seqloom"},
     "bench": {

@@ -32,3 +32,15 @@ def bench_training(
     from seqloom.bench import training
 
     training.main(quick=quick, as_json=as_json)
+
+
+@bench.command("translate", epilog="Example: seqloom bench translate --quick")
+def bench_translate(
+    *,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Translation, its search, and sampling, against those peers that are installed."""
+    from seqloom.bench import translate
+
+    translate.main(quick=quick, as_json=as_json)

@@ -4,6 +4,7 @@ import importlib
 import random
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import NamedTuple, Protocol
 
 import torch
@@ -108,9 +109,9 @@ def _pad(rows: list[list[int]]) -> Tensor:
     return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
-def updates(peer: Peer, batches: list[Pairs]) -> Iterator[None]:
+def updates(peer: Peer, batches: list[Pairs], *, rate: float = 1e-4) -> Iterator[None]:
     """Training as everybody does it; each step is one pass over the batches."""
-    optimizer = torch.optim.Adam(peer.model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.Adam(peer.model.parameters(), lr=rate, fused=True)
     peer.model.train()
     while True:
         for batch in batches:
@@ -121,14 +122,16 @@ def updates(peer: Peer, batches: list[Pairs]) -> Iterator[None]:
         yield
 
 
-INSTALLED = {"HF transformers": "transformers", "OpenNMT-py": "opennmt", "JoeyNMT": "joeynmt"}
-"""The name of each peer that somebody may have installed, and where ``transformer`` and ``recurrent`` of it are."""
+INSTALLED = {"transformers": "HF transformers", "opennmt": "OpenNMT-py", "joeynmt": "JoeyNMT"}
+"""Peers that somebody may have installed, by the file that has ``transformer`` and ``recurrent`` of them."""
+
+PACKAGES = {"transformers": "transformers", "opennmt": "OpenNMT-py", "joeynmt": "joeynmt"}
 
 
 def find(kind: str, sizes: Sizes) -> dict[str, Peer]:
     """The peers of a kind, transformer or recurrent, that can be imported here; of others, a line on stderr."""
     found: dict[str, Peer] = {}
-    for name, file in {"plain torch": "torch", **INSTALLED}.items():
+    for file, name in {"torch": "plain torch", **INSTALLED}.items():
         try:
             module = importlib.import_module(f"seqloom.bench.peers_{file}")
         except ImportError as error:
@@ -136,5 +139,6 @@ def find(kind: str, sizes: Sizes) -> dict[str, Peer]:
             continue
         torch.manual_seed(1)
         if hasattr(module, kind):
-            found[name] = getattr(module, kind)(sizes)
+            full = f"{name} {version(PACKAGES[file])}" if file in PACKAGES else name
+            found[full] = getattr(module, kind)(sizes)
     return found

@@ -3,6 +3,7 @@
 Run as a program, it prints the seconds of each translation as JSON.
 """
 
+import importlib.metadata
 import importlib.util
 import json
 import statistics
@@ -17,6 +18,10 @@ from seqloom.bench.measure import Timing
 
 def installed() -> bool:
     return importlib.util.find_spec("ctranslate2") is not None
+
+
+def name() -> str:
+    return f"CTranslate2 {importlib.metadata.version('ctranslate2')} float32"
 
 
 def measure(

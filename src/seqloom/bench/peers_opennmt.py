@@ -54,7 +54,7 @@ class OpenNMT:
             max_length_ratio=0,
             # its greedy search is a sample of the most probable symbol; its beam of one is slower
             random_sampling_topk=1 if width == 1 else 0,
-            global_scorer=GNMTGlobalScorer(0.0, 0.0, "none", "none"),
+            global_scorer=GNMTGlobalScorer(0.0, 0.0, None, None),
             dump_beam="",
         )
         batch = {"src": source.unsqueeze(-1), "srclen": lengths, "ind_in_bucket": list(range(len(source)))}
