@@ -81,8 +81,11 @@ class Beam(Search):
         allowed, most = Allowed(end, never=never, tree=tree), limits(lengths, start)
         roots = np.zeros_like(most) if record is None else record.begin(np.arange(len(most)))
         answers = Answers(len(most), self.best, record=record)
-        for row in np.flatnonzero(most == 0).tolist() if tree is None else ():
-            answers.add(row, Hypothesis([], 0.0, 0.0, [], ended=False), roots[row])
+        for row in np.flatnonzero(most == 0).tolist():
+            if tree is None:
+                answers.add(row, Hypothesis([], 0.0, 0.0, [], ended=False), roots[row])
+            else:
+                answers.refuse(roots[row], Fate.CUT)
         rows = np.flatnonzero(most).repeat(self.groups)
         front = Front(most, width=self.groups, numbers=roots[rows])
         last, before = start.cpu().numpy()[rows], len(start)

@@ -32,10 +32,10 @@ def walk(
     """Where each row leads to; None where it leads nowhere."""
     found: list[Hypothesis | None] = [None] * len(start)
     numbers = np.zeros_like(names) if record is None else record.begin(names)
-    for row in np.flatnonzero(limits == 0).tolist() if allowed.tree is None else ():
-        found[row] = Hypothesis([], 0.0, 0.0, [], ended=False)
+    for row in np.flatnonzero(limits == 0):
+        found[row] = Hypothesis([], 0.0, 0.0, [], ended=False) if allowed.tree is None else None
         if record is not None:
-            record.decide(numbers[row], Fate.BEST)
+            record.decide(numbers[row], Fate.CUT if found[row] is None else Fate.BEST)
     symbols, values = np.empty((len(start), 16), np.int64), np.empty((len(start), 16))
     totals, nodes = np.zeros(len(start)), np.zeros(len(start), np.int64)
     last, alive, length = start, np.arange(len(start)), 0
