@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from seqloom import tasks
 from seqloom.cli import app
 from seqloom.config import read
-from seqloom.demo import run
+from seqloom.demo import _typed, run
 from seqloom.lab.first_models import DEMONSTRATIONS
 from seqloom.model import Config, load
 
@@ -85,6 +85,43 @@ def test_letters(found: dict[str, Any]) -> None:
     assert len(drawn["text"]) > 100
 
 
+def test_dates(found: dict[str, Any]) -> None:
+    result = found["translate"]
+    copied, ruled = result["baseline"].values()
+    assert 0 < copied < ruled < 0.6
+    assert [example["source"] for example in result["examples"]] == list(DEMONSTRATIONS["translate"].inputs)
+    assert (Path(result["run"]) / "alignment.png").read_bytes().startswith(b"\x89PNG")
+    assert "alignment.png" in result["files"]
+    for example in result["examples"]:
+        assert len(example["alignment"]) == len("</s>") + len(example["answer"]) + 1  # the source above, an end below
+    assert result["test"]["forced_accuracy"] > 0.4  # after eighty updates
+    assert {"free_accuracy", "gap", "loss", "exact_match_interval"} <= set(result["test"])
+
+
+def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "Where it looked in the first one for each character that it said:" in result.stdout
+    assert "Now type your own" not in result.stdout  # there is nobody at a terminal
+    assert (tmp_path / "demo-translate" / "run" / "alignment.png").is_file()
+
+
+def test_what_people_type_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    typed = iter(["5 May 2005", ""])
+
+    def answer(prompt: str) -> str:
+        text = next(typed, None)
+        if text is None:
+            raise EOFError
+        return text
+
+    monkeypatch.setattr("builtins.input", answer)
+    assert _typed(["a", "b", "c"], quiet=False) == ["5 May 2005", "b", "c"]
+    assert _typed(["a"], quiet=True) == ["a"]
+
+
 def test_people_are_told_what_was_learnt_and_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "demo-forecast").mkdir()
     result = call("forecast", "--output", tmp_path)
@@ -106,7 +143,7 @@ def test_an_unknown_name() -> None:
     assert result.exit_code == 1
     assert result.stderr == (
         "seqloom: there is no demonstration 'langage_model': did you mean 'language_model'? "
-        "Wanted one of tag, classify, forecast, language_model, memory\n"
+        "Wanted one of translate, tag, classify, forecast, language_model, memory\n"
     )
 
 

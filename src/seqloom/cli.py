@@ -246,7 +246,7 @@ def compare(
 
 @app.command(epilog="Example: seqloom demo tag")
 def demo(
-    task: Annotated[str, typer.Argument(help="A task, or memory: how far back networks remember.")] = "tag",
+    task: Annotated[str, typer.Argument(help="A task, or memory: how far back networks remember.")] = "translate",
     *,
     output: Annotated[Path, typer.Option(help="Folder for what it makes.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same result.")] = 1,

@@ -5,8 +5,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from seqloom import terminal, workflow
 from seqloom.config import Document
 from seqloom.data.builtin import Files
 from seqloom.lab import memory
-from seqloom.lab.first_models import DEMONSTRATIONS, Demonstration, Trained
+from seqloom.lab.demonstration import Demonstration, Trained
+from seqloom.lab.first_models import DEMONSTRATIONS
 from seqloom.model import Config, load
 
 RUN_FILES = {
@@ -26,6 +27,7 @@ RUN_FILES = {
     "env.json": "versions and machine",
     "metrics.jsonl": "loss and scores over time",
     "results.png": "the same as a picture",
+    "alignment.png": "where it looked for each symbol that it said",
     "train.log": "what happened when",
     "best": "the model with the best score on dev",
     "last": "the last model, and all that is needed to go on with the training",
@@ -63,21 +65,38 @@ def demonstrate(task: str, output: Path, *, seed: int, quick: bool, quiet: bool)
     with terminal.Watch(quiet=quiet) as watch:
         trained = workflow.train(config, output=folder / "run", listeners=[watch])
     model = load(trained.path)
-    found = Trained(model, files, model.evaluate(files.test))
+    found = Trained(model, files, model.evaluate(files.test), trained.path)
+    baseline = chosen.baselines(found)
+    seconds = time.perf_counter() - started
+    examples = chosen.show(replace(found, typed=_typed(chosen.inputs, quiet=quiet)))
     paths = sorted(str(path.relative_to(trained.path)) for path in trained.path.rglob("[!.]*") if path.is_file())
     result = {
         "task": task,
         "run": str(trained.path),
         "metric": chosen.metric,
         "test": dict(found.test),
-        "baseline": chosen.baselines(found),
-        "examples": chosen.show(found),
+        "baseline": baseline,
+        "examples": examples,
         "files": paths,
-        "seconds": time.perf_counter() - started,
+        "seconds": seconds,
     }
     if not quiet:
         _tell(chosen, result, files)
     return result
+
+
+def _typed(inputs: Sequence[str], *, quiet: bool) -> list[str]:
+    """What a person at a terminal wants to be answered; for each that is left empty, one of the inputs."""
+    if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return list(inputs)
+    terminal.say("", *(["Now type your own, or press Enter:"] if inputs else []))
+    typed = []
+    for given in inputs:
+        try:
+            typed.append(input(f"  instead of {given!r}: ").strip() or given)
+        except EOFError:
+            typed.append(given)
+    return typed
 
 
 def _folder(output: Path, name: str) -> Path:

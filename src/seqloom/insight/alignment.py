@@ -23,7 +23,7 @@ def draw_alignment(
     from matplotlib.figure import Figure
 
     values = _checked(weights, source, target)
-    wide = max((len(symbol) for symbol in source), default=1) > 2
+    wide = sum(map(len, source)) > 2 * len(source)
     height = 0.26 * len(target) + (1.9 if wide else 1.1)
     figure = Figure(figsize=(max(4.0, 0.26 * len(source) + 2), max(2.2, height)), layout="constrained")
     axes = figure.add_subplot()

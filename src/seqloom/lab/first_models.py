@@ -1,43 +1,18 @@
 """A first model of each task: built-in data, settings that take about a minute, what to compare with, what to show."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seqloom import terminal
 from seqloom.data import builtin
-from seqloom.data.builtin import Files
 from seqloom.decoding.sample import Sample
-from seqloom.model import Config, Model, assess
+from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
+from seqloom.lab.translate_demo import TRANSLATE
+from seqloom.model import Config, assess
 
 SHADES = " .:-=+*#%@"  # of a picture, from light to dark
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A model, the data that it comes from, and what it reached on the test file."""
-
-    model: Model
-    files: Files
-    test: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Demonstration:
-    """One task."""
-
-    about: str  # what is learnt from what
-    build: Callable[[Path], Files]
-    settings: Mapping[str, Any]  # by section.key
-    quick: Mapping[str, Any]  # instead of some of them
-    metric: str
-    percent: bool  # the metric is a share
-    baselines: Callable[[Trained], dict[str, float]]  # the same metric of simpler ways, by their names
-    show: Callable[[Trained], list[dict[str, Any]]]  # a few answers, for programs
-    tell: Callable[[Sequence[Mapping[str, Any]]], None]  # the same, for people
-    following: str  # a command to try, with {run} and {test}
 
 
 def _counted(trained: Trained, **changes: Any) -> float:
@@ -183,15 +158,14 @@ def _tell_letters(examples: Sequence[Mapping[str, Any]]) -> None:
     terminal.say("", "A text drawn from it:", *f"{drawn['prompt']}{drawn['text']}".splitlines())
 
 
-COSINE = {"train.schedule": "cosine", "train.decay": 0.02, "train.threads": 1}
-
 DEMONSTRATIONS = {
+    "translate": TRANSLATE,
     "tag": Demonstration(
         about="Each token of a line of Python gets its role: a model learns it from some modules of the standard "
         "library, and is asked about others.",
         build=builtin.python_tags,
         settings={
-            **COSINE,
+            **ONE_THREAD,
             "task.input_dropout": 0.2,
             "task.words.size": 64,
             "task.encoder.hidden": 96,
@@ -213,7 +187,7 @@ DEMONSTRATIONS = {
         "them, and is asked about others.",
         build=builtin.digits,
         settings={
-            **COSINE,
+            **ONE_THREAD,
             "task.encoder.cell": "gru",
             "task.encoder.hidden": 128,
             "task.encoder.bidirectional": True,
@@ -237,7 +211,7 @@ DEMONSTRATIONS = {
         "one from 11 years, and is asked about the years from 1967 on.",
         build=builtin.sunspots,
         settings={
-            **COSINE,
+            **ONE_THREAD,
             "task.columns": ["sunspots"],
             "task.history": 11,
             "task.season": 11,
@@ -261,7 +235,7 @@ DEMONSTRATIONS = {
         "how many equally probable characters it has to guess, on average.",
         build=builtin.prose,
         settings={
-            **COSINE,
+            **ONE_THREAD,
             "task.text.unit": "characters",
             "task.embedding": 64,
             "task.decoder.cell": "layer_norm_lstm",

@@ -1,0 +1,108 @@
+"""A first translator: dates as people write them become dates of ISO 8601, and its attention shows how."""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqloom import terminal
+from seqloom.data import builtin
+from seqloom.data.dates import PIVOT
+from seqloom.data.vocabulary import END
+from seqloom.insight import alignments
+from seqloom.insight.alignment import alignment_lines, draw_alignment
+from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
+from seqloom.model import Model
+
+
+def _guess_dates(trained: Trained) -> dict[str, float]:
+    """How often simple rules are exactly right."""
+    test = list(trained.model.task.read(trained.files.test))
+    return {
+        "the text as it is": sum(pair.source == pair.target for pair in test) / len(test),
+        "three numbers are day, month, year": sum(_rule(pair.source) == pair.target for pair in test) / len(test),
+    }
+
+
+def _rule(text: str) -> str:
+    numbers = re.findall(r"\d+", text)
+    if len(numbers) != 3:
+        return ""
+    day, month, year = map(int, numbers if len(numbers[0]) < 4 else numbers[::-1])
+    century = 0 if year > 99 else 1900 if year >= PIVOT else 2000
+    return f"{century + year}-{month:02}-{day:02}"
+
+
+def looked(model: Model, source: str) -> tuple[list[str], list[str], NDArray[np.float64]]:  # S, T, (T, S)
+    """The symbols of a source, what the model says, and how much it looked at each of the one for each of the other."""
+    task: Any = model.task
+    module: Any = model.module
+    (pair,) = task.ask([source])
+    batch = task.collate([pair])
+    (answer,) = task.predict(module, batch).answers
+    read, said = task.learned.source, task.learned.target or task.learned.source
+    tokens = torch.tensor([[said.vocabulary.index(END), *said.vocabulary.encode(answer.symbols)]])
+    with torch.no_grad():
+        state = module.start(*batch.inputs)
+        _, found = alignments(module.decoder, tokens, state)
+    weights = torch.stack([each.weights.mean(dim=1) for each in found]).mean(dim=0)[0]
+    return [*read.tokens(source), END], [*answer.symbols, END], weights.double().numpy()
+
+
+def _show_dates(trained: Trained) -> list[dict[str, Any]]:
+    shown = []
+    for number, text in enumerate(trained.typed):
+        (answer,) = trained.model.predict([text])
+        symbols, said, weights = looked(trained.model, text)
+        if not number:
+            _draw(trained, symbols, said, weights)
+        lines = alignment_lines(weights, symbols, said)
+        shown.append({"source": text, "answer": answer.text, "score": answer.score, "alignment": lines})
+    return shown
+
+
+def _draw(trained: Trained, symbols: list[str], said: list[str], weights: NDArray[np.float64]) -> None:
+    try:
+        draw_alignment(weights, symbols, said, trained.path / "alignment.png")
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"No picture, since {error.name} is missing: pip install 'seqloom[plots]'\n")
+
+
+def _tell_dates(examples: Sequence[Mapping[str, Any]]) -> None:
+    terminal.say("What it makes of dates:")
+    terminal.table(("written", "ISO 8601"), [(each["source"], each["answer"]) for each in examples])
+    terminal.say("", "Where it looked in the first one for each character that it said:", *examples[0]["alignment"])
+
+
+CHARACTERS = {"task.source.unit": "characters", "task.target.unit": "characters"}
+
+TRANSLATE = Demonstration(
+    about="Dates as people write them in seven languages become dates of ISO 8601, character by character: a recurrent "
+    "network with attention learns it from examples, and is asked about dates that it has never seen.",
+    build=builtin.dates,
+    settings={
+        **ONE_THREAD,
+        **CHARACTERS,
+        "task.embedding": 32,
+        "task.tied": False,
+        "task.encoder.cell": "gru",
+        "task.encoder.hidden": 64,
+        "task.decoder.cell": "gru",
+        "task.decoder.hidden": 128,
+        "train.epochs": 5,
+        "train.batch": 64,
+        "train.rate": 0.004,
+    },
+    quick={"train.updates": 80, "task.encoder.hidden": 32, "task.decoder.hidden": 64},
+    metric="exact_match",
+    percent=True,
+    baselines=_guess_dates,
+    show=_show_dates,
+    tell=_tell_dates,
+    following="echo 'le 14 juillet 1789' | seqloom predict {run} -",
+    inputs=("Donnerstag, den 27. September 1984", "the 1st of March, 1871", "14/7/1789"),
+)
