@@ -1,7 +1,7 @@
 """Attention as its definition: a query, keys, values, a score, a softmax, a weighted sum (Bahdanau et al. 2015)."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ class Attending(nn.Module, ABC):
     Whoever looks often prepares the keys once. What masked positions hold counts for nothing as long as it is finite;
     the layers of ``attend`` put zeros there.
     """
+
+    remembers: ClassVar[bool] = False
+    """Whether it keeps something of each call: then all rows of a batch come in every call, in their own order."""
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from seqloom.cells.cell import Cell
 from seqloom.cells.wrapper import Wrapper
+from seqloom.layers.running import Running
 
 
 class Feed:
@@ -14,7 +15,8 @@ class Feed:
     def __init__(
         self,
         cell: Cell,
-        x: Tensor,  # (T, B, D)
+        x: Tensor,  # (B, T, D)
+        running: Running,
     ) -> None:
         wrappers = []
         while isinstance(cell, Wrapper):
@@ -24,23 +26,22 @@ class Feed:
         parts = list(cell.input) if type(cell.input) is nn.Sequential else [cell.input]
         first, self.rest = parts[0], parts[1:]  # the product, which can be split, and what is done to it
         self.weight: Tensor | None = None  # (P, V), the columns that read the context
-        known = x
+        known = running.flatten(x)
         if type(cell).project is Cell.project and type(first) is nn.Linear:
             own, self.weight = first.weight.split([x.shape[2], first.in_features - x.shape[2]], dim=1)
-            known = functional.linear(x, own, first.bias)
-        # unbind, not indexing: the gradient of an index fills a tensor of the whole sequence at every step.
-        self.known = known.unbind(0)
-        noise = known[..., :0]
+            known = functional.linear(known, own, first.bias)
+        self.known = running.split(known)
+        noise = x.transpose(0, 1)[..., :0].detach()
         for wrapper in reversed(wrappers):
             if wrapper.training:
                 noise = torch.cat([noise, wrapper.draw(noise)], dim=-1)
-        self.noise = noise.detach().unbind(0) if noise.shape[2] else None
+        self.noise = running.pack(noise.transpose(0, 1)) if noise.shape[2] else None
 
     def __call__(
         self,
         time: int,
-        context: Tensor,  # (B, V)
-    ) -> Tensor:  # (B, P)
+        context: Tensor,  # (n, V)
+    ) -> Tensor:  # (n, P)
         """The projected input of one step."""
         known = self.known[time]
         if self.weight is None:

@@ -1,6 +1,6 @@
 """Hard attention: one position at a time, sampled, with the estimator of its gradient (Xu et al. 2015)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ class Hard(Attending):
     """
 
     baseline: Tensor
+    remembers: ClassVar[bool] = True
 
     def __init__(
         self,
