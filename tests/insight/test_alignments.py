@@ -1,7 +1,7 @@
 """Alignments are the weights that were used, and looking changes nothing (law 7)."""
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -16,8 +16,10 @@ from seqloom.layers.attend import After, Before
 from seqloom.layers.attention import Attention
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.hard import Hard
-from seqloom.layers.layer import Layer, coverage
+from seqloom.layers.layer import Layer, Memory, coverage
 from seqloom.layers.stack import Stack
+from seqloom.layers.transformer import Block
+from seqloom.models import pooling
 
 ATTENDING = pytest.mark.parametrize("name", [name for name in layers() if "before" in name or "after" in name])
 
@@ -93,37 +95,42 @@ def test_samples_and_noise_are_seen_as_they_were_drawn() -> None:
     torch.testing.assert_close(found.weights[:, 0] @ source.values, y[..., 5:], rtol=0, atol=1e-12)
 
 
-class Pool(nn.Module):
-    """One query, as in pooling."""
-
-    def weights(self, memory: Tensor) -> Tensor:
-        return memory.mean(dim=2).softmax(dim=1)
-
-    def forward(self, memory: Tensor) -> Tensor:
-        return torch.einsum("bt,btd->bd", self.weights(memory), memory)
-
-
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.look = Attention(3, 3, score="scaled")
-        self.pool = Pool()
         self.plain = nn.Linear(3, 3)
+        self.pool = pooling.Attention(3)
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.pool(self.plain(self.look(x, self.look.prepare(x), x).context))
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        seen = self.plain(self.look(x, self.look.prepare(x), x, mask=mask).context)
+        out: Tensor = self.pool(Memory(seen, mask, ()))
         return out
 
 
 def test_every_attention_of_a_model_is_seen_in_order() -> None:
     torch.manual_seed(3)
-    model, x = Model(), torch.randn(2, 4, 3)
-    result, found = alignments(model, x)
-    assert torch.equal(result, model(x))
-    assert [(each.name, tuple(each.weights.shape)) for each in found] == [
-        ("look", (2, 1, 4, 4)),
-        ("pool", (2, 1, 1, 4)),
-    ]
+    model, x, mask = Model(), torch.randn(2, 4, 3), masked([4, 2], 4)
+    result, found = alignments(model, x, mask)
+    assert torch.equal(result, model(x, mask))
+    shapes = [(each.name, tuple(each.weights.shape)) for each in found]
+    assert shapes == [("look", (2, 1, 4, 4)), ("pool", (2, 1, 1, 4))]
     assert not found[0].weights.requires_grad
-    torch.testing.assert_close(found[0].weights[:, 0], (x @ x.transpose(1, 2) / 3**0.5).softmax(dim=-1))
+    wanted = (x[1] @ x[1, :2].T / 3**0.5).softmax(dim=-1)
+    torch.testing.assert_close(found[0].weights[1, 0, :, :2], wanted)
+    torch.testing.assert_close(found[1].weights.sum(dim=-1), torch.ones(2, 1, 1))
     assert alignments(model.plain, x)[1] == []
+
+
+@pytest.mark.parametrize("positions", ["rotary", "relative"])
+def test_the_heads_of_a_transformer_are_seen(positions: Literal["rotary", "relative"]) -> None:
+    torch.manual_seed(4)
+    block = Block(8, heads=2, positions=positions, memory_size=SOURCE).double()
+    source, x = memory([3, 4], 4), noise(2, 5, 8)
+    (y, state), found = alignments(block, x, None, block.start(2, source, coverage=True))
+    assert torch.equal(y, block(x, None, block.start(2, source, coverage=True))[0])
+    own, other = found
+    assert (own.name, tuple(own.weights.shape)) == ("attention", (2, 2, 5, 5))
+    assert not own.weights.triu(1).any()
+    assert (other.name, tuple(other.weights.shape)) == ("look", (2, 2, 5, 4))
+    torch.testing.assert_close(other.weights.mean(dim=1).sum(dim=1), state.coverage)

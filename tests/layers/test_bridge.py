@@ -16,6 +16,7 @@ from seqloom.layers.convolution import Convolution
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.recurrent import Recurrent
 from seqloom.layers.stack import Stack
+from seqloom.layers.transformer import transformer
 
 MASK = masked([4, 2], 4)
 
@@ -77,8 +78,12 @@ def test_all_fields_of_an_lstm_are_read() -> None:
     torch.testing.assert_close(state.hidden, torch.tanh(raw), rtol=0, atol=1e-12)
 
 
-def test_an_encoder_without_recurrence_gives_the_mean_of_its_memory() -> None:
-    encoder = Convolution(4, 6, window=3)
+@pytest.mark.parametrize(
+    "encoder",
+    [Convolution(4, 6, window=3), transformer(4, 6, heads=3, causal=False)],
+    ids=["convolution", "transformer"],
+)
+def test_an_encoder_without_recurrence_gives_the_mean_of_its_memory(encoder: Layer) -> None:
     bridge, memory, state = bridged(recurrent("lstm", 3, 5), encoder, "linear")
     spoiled = memory._replace(values=memory.values.masked_fill(~MASK.unsqueeze(-1), float("nan")))
     mean = torch.stack([memory.values[0].mean(dim=0), memory.values[1, :2].mean(dim=0)])
