@@ -1,7 +1,7 @@
 """Searches as plain Python loops over prefixes, brute force over all sequences, and a model to search in."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -34,7 +34,9 @@ class Toy:
         if kind == "sparse":
             impossible = torch.rand(ROWS, symbols, generator=random) < 0.3
             self.table = logits.masked_fill(impossible, -torch.inf)
-            self.table = (self.table - self.table.logsumexp(dim=1, keepdim=True)).nan_to_num(-torch.inf, neginf=-torch.inf)
+            self.table = (self.table - self.table.logsumexp(dim=1, keepdim=True)).nan_to_num(
+                -torch.inf, neginf=-torch.inf
+            )
         if kind == "float32":
             self.table = self.table.float()
         self.attention = torch.rand(ROWS, POSITIONS, generator=random, dtype=torch.float64)
@@ -157,25 +159,26 @@ class Candidate(NamedTuple):
     value: float
 
 
-Tell = Callable[[Prefix, int, str], None]  # prefix, symbol, fate
+Fates = list[tuple[Prefix, int, str]]  # prefix, symbol, fate
 
 
-def beam_search(beam: Beam, toy: Toy, row: int, limits: Limits, tell: Tell = lambda *_: None) -> list[Hypothesis]:
+def beam_search(beam: Beam, toy: Toy, row: int, limits: Limits, fates: Fates | None = None) -> list[Hypothesis]:
     """The definition: no batch, no arrays, no early stop."""
     if not limits.length:
         return [Hypothesis([], 0.0, 0.0, [], ended=False)] if limits.only is None else []
     found: list[Hypothesis] = []
+    fates = [] if fates is None else fates
     groups = [[Live(0.0, (), [])] for _ in range(beam.groups)]
     for length in range(1, limits.length + 1):
         taken: list[int] = []
         for group, live in enumerate(groups):
-            listed = candidates(beam, toy, row, live=live, limits=limits, tell=tell)
+            listed = candidates(beam, toy, row, live=live, limits=limits, fates=fates)
             ranked = [one._replace(rank=one.total - beam.diversity * taken.count(one.symbol)) for one in listed]
             chosen, dropped = choose(beam, ranked)
             usual, _ = choose(beam, listed)
             for place in set(range(len(listed))) - set(chosen):
                 fate = "THRESHOLD" if place in dropped else "GROUP" if place in usual else "BEAM"
-                tell(live[listed[place].parent].prefix, listed[place].symbol, fate)
+                fates.append((live[listed[place].parent].prefix, listed[place].symbol, fate))
             taken += [listed[place].symbol for place in chosen]
             following = []
             for one in [listed[place] for place in chosen]:
@@ -194,9 +197,7 @@ def beam_search(beam: Beam, toy: Toy, row: int, limits: Limits, tell: Tell = lam
     return ordered([one for one in found if one is different[tuple(one.tokens), one.ended]])[: beam.best]
 
 
-def candidates(
-    beam: Beam, toy: Toy, row: int, *, live: list[Live], limits: Limits, tell: Tell
-) -> list[Candidate]:
+def candidates(beam: Beam, toy: Toy, row: int, *, live: list[Live], limits: Limits, fates: Fates) -> list[Candidate]:
     """The children of all live hypotheses of a group, hypothesis by hypothesis, the most probable first."""
     found = []
     for parent, (total, prefix, _) in enumerate(live):
@@ -206,13 +207,13 @@ def candidates(
             if values[symbol] == -math.inf:
                 continue
             if reason := forbidden(beam, prefix, symbol, limits):
-                tell(prefix, symbol, reason)
+                fates.append((prefix, symbol, reason))
                 continue
             value = values[symbol]
             children.append(Candidate(total + value, total + value, parent, symbol, value))
         enough = beam.per_node if 0 < beam.per_node < beam.size else len(children)
         for child in children[enough:]:
-            tell(prefix, child.symbol, "PER_NODE")
+            fates.append((prefix, child.symbol, "PER_NODE"))
         found += children[:enough]
     return found
 

@@ -244,7 +244,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any], message: str) -> None
 @pytest.mark.parametrize("attention", [None, lambda _: None], ids=["not given", "none"])
 def test_coverage_needs_attention(attention: Any) -> None:
     toy = Toy(3)
-    with pytest.raises(ValueError, match="coverage has the weight 0.5, and this model has no attention"):
+    with pytest.raises(ValueError, match=r"coverage has the weight 0\.5, and this model has no attention"):
         Beam(coverage=0.5)(toy.step, toy.start([0]), torch.zeros(1).long(), 1, lengths=3, coverage=attention)
 
 

@@ -64,8 +64,9 @@ def test_every_candidate_has_the_fate_of_the_definition(beam: Beam, problem: tup
     for row, answers in enumerate(found):
         nodes = record.nodes(row)
         check(nodes, toy, row, end=limits[row].end, answers=answers, groups=beam.groups)
-        told: Counter[tuple[Prefix, int, str]] = Counter()
-        beam_search(beam, toy, row, limits[row], lambda *one: told.update([one]))
+        reasons: list[tuple[Prefix, int, str]] = []
+        beam_search(beam, toy, row, limits[row], reasons)
+        told = Counter(reasons)
         names = prefixes(nodes)
         noted = Counter((names[n.parent], n.symbol, n.fate.name) for n in nodes if n.fate in PRUNED)
         assert not noted - told  # the definition does not stop early

@@ -1,6 +1,7 @@
 """Draws against the exact distribution, and the cuts against sets found by brute force."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -9,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import stats
+from tests.decoding.reference import Limits, Toy, everything
 from torch import Tensor
 
+from seqloom.decoding.beam import Beam
+from seqloom.decoding.greedy import Greedy
 from seqloom.decoding.sample import Sample
+from seqloom.decoding.search import Hypothesis
+from seqloom.decoding.tree import PrefixTree
 
 
 def exact(
@@ -143,7 +149,64 @@ def test_some_symbols_are_never_drawn() -> None:
     assert not {2, 4} & set(found)
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}, {"min_p": 1.5}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}, {"min_p": 1.5}, {"count": 0}], ids=str
+)
 def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         Sample.model_validate(wrong)
+
+
+def sequences(sample: Sample, toy: Toy, rows: Sequence[int], *, length: int = 4) -> list[list[Hypothesis]]:
+    return sample(toy.step, toy.start(rows), torch.zeros(len(rows)).long(), 2, lengths=length)
+
+
+def test_sequences_are_as_frequent_as_they_are_probable() -> None:
+    toy, count = Toy(3, seed=6), 20_000
+    (found,) = sequences(Sample(count=count), toy, [5], length=3)
+    wanted = {(*one.tokens, one.ended): one for one in everything(Beam(), toy, 5, Limits(2, 3))}
+    observed = Counter((*one.tokens, one.ended) for one in found)
+    assert sum(observed.values()) == count
+    expected = [count * math.exp(one.log_probability) for one in wanted.values()]
+    assert stats.chisquare([observed[name] for name in wanted], expected).pvalue > 1e-3
+    for one in found[:: count // 50]:
+        exact = wanted[(*one.tokens, one.ended)]
+        assert one.log_probabilities == exact.log_probabilities
+        assert one.score == one.log_probability == pytest.approx(exact.log_probability, abs=1e-12)
+
+
+def test_draws_come_best_first_and_differ() -> None:
+    (found,) = sequences(Sample(count=20), Toy(3, seed=6), [5])
+    key = [(not one.ended, -one.score) for one in found]
+    assert key == sorted(key)
+    assert len({tuple(one.tokens) for one in found}) > 5
+
+
+def test_probabilities_are_those_of_the_model_however_sharp() -> None:
+    toy = Toy(3, seed=6)
+    rows = list(range(30))
+    cold = sequences(Sample(temperature=0.0), toy, rows)
+    assert cold == Greedy()(toy.step, toy.start(rows), torch.zeros(30).long(), 2, lengths=4)
+    assert cold == sequences(Sample(temperature=0.001), toy, rows)
+    assert cold == sequences(Sample(top_k=1, temperature=3.0), toy, rows)
+
+
+def test_a_row_draws_the_same_whatever_the_others_do() -> None:
+    toy, sample = Toy(4, seed=6), Sample(count=2)
+    whole = sequences(sample, toy, range(12))
+    assert [sequences(sample, toy, [row])[0] for row in range(12)] == whole
+    assert sequences(sample, toy, range(11, -1, -1)) == whole[::-1]
+
+
+def test_only_allowed_sequences_are_drawn() -> None:
+    toy = Toy(4, kind="sparse", seed=6)
+    tree = PrefixTree([[], [0, 1], [0, 2, 2]], end=3)
+    found = Sample(count=40)(toy.step, toy.start(range(9)), torch.zeros(9).long(), 3, lengths=4, tree=tree)
+    assert {tuple(one.tokens) for draws in found for one in draws} == {(), (0, 1), (0, 2, 2)}
+    assert any(len(draws) < 40 for draws in found)  # an allowed symbol can be impossible
+
+
+def test_the_scores_of_a_step_are_left_alone() -> None:
+    scores = torch.zeros(1, 3, dtype=torch.float64)
+    list(Sample().stream(lambda _, state: (scores, state), torch.zeros(1), torch.zeros(1).long(), length=3, never=(1,)))
+    assert scores.tolist() == [[0.0] * 3]

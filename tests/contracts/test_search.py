@@ -1,0 +1,274 @@
+"""Law 5 of ARCHITECTURE.md, for every search and every kind of decoder; PROMISES 9 and 12 for every search."""
+
+import math
+import random
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+from inspect import isabstract
+from itertools import product
+from pkgutil import iter_modules
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.registry import masked, shake
+from tests.decoding.reference import Toy
+from torch import Tensor
+
+import seqloom.decoding
+from seqloom.decoding.beam import Beam
+from seqloom.decoding.greedy import Greedy
+from seqloom.decoding.record import Record
+from seqloom.decoding.sample import Sample
+from seqloom.decoding.search import Hypothesis, Search, Step
+from seqloom.decoding.tree import PrefixTree
+from seqloom.layers.embedding import Embedding
+from seqloom.models.decoder import Decoder, step
+from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.encoder_decoder import EncoderDecoder, Looks, decoding_layer
+
+V, END, START, LENGTH = 4, 2, 1, 4
+HIDDEN = 8
+SENTENCES = torch.tensor([[1, 2, 3, 3], [3, 1, 0, 0], [2, 0, 0, 0]])
+LENGTHS = [4, 2, 1]
+
+
+class Case:
+    """A model with three sources: what a search needs, and the probabilities of whole sequences."""
+
+    def __init__(self, decoder: Decoder, start: Callable[[Tensor], Any]) -> None:
+        self.decoder = decoder
+        self.start = start  # of the sources with the given numbers
+
+    @property
+    def step(self) -> Step:
+        return partial(step, self.decoder)
+
+    @cache  # noqa: B019  a few cases, as long as the tests
+    def truth(self) -> list[dict[tuple[int, ...], float]]:
+        """Of each source, every sequence with its log-probability, by teacher forcing: no search, no step."""
+        found: list[dict[tuple[int, ...], float]] = [{} for _ in SENTENCES]
+        sequences = list(product(range(V), repeat=LENGTH))
+        read = torch.tensor([[START, *sequence[:-1]] for sequence in sequences])
+        for row, truth in enumerate(found):
+            with torch.no_grad():
+                logits, _ = self.decoder(read, self.start(torch.full((len(read),), row)))
+            for sequence, each in zip(sequences, logits.log_softmax(dim=-1).tolist(), strict=True):
+                ends = sequence.index(END) + 1 if END in sequence else LENGTH
+                truth[sequence[:ends]] = math.fsum(each[place][sequence[place]] for place in range(ends))
+        return found
+
+
+def language_model(recurrence: Recurrence) -> Case:
+    decoder = Decoder(Embedding(V, HIDDEN), stack(Front(), recurrence, HIDDEN, causal=True))
+    shake(decoder.eval())
+
+    def start(rows: Tensor) -> Any:  # the first symbols are read before
+        with torch.no_grad():
+            return decoder(SENTENCES[rows, :1], decoder.start(None, len(rows)))[1]
+
+    return Case(decoder, start)
+
+
+def translator(recurrence: Recurrence, looks: Looks | None = None) -> Case:
+    encoder = Encoder(
+        Embedding(V, HIDDEN), stack(Front(), recurrence.model_copy(update={"bidirectional": True}), HIDDEN)
+    )
+    layer = decoding_layer(
+        recurrence, looks or Looks(), HIDDEN, encoder=encoder.layer, memory_size=encoder.size, bridge="linear"
+    )
+    model = EncoderDecoder(encoder, Decoder(Embedding(V, HIDDEN), layer))
+    shake(model.eval())
+
+    def start(rows: Tensor) -> Any:
+        with torch.no_grad():
+            return model.start(SENTENCES[rows], masked(LENGTHS, SENTENCES.shape[1])[rows])
+
+    return Case(model.decoder, start)
+
+
+def recurrence(cell: str | tuple[str, ...], layers: int = 1, **options: Any) -> Recurrence:
+    return Recurrence(cell=cell, hidden=HIDDEN, layers=layers, options=options)
+
+
+BLOCK = {"heads": 2, "feed_forward": 8}
+
+DECODERS: dict[str, Callable[[], Case]] = {
+    "lstm": lambda: language_model(recurrence("lstm")),
+    "gru-2": lambda: language_model(recurrence("gru", 2)),
+    "transformer": lambda: language_model(recurrence("transformer", 2, **BLOCK)),
+    "mixed": lambda: language_model(recurrence(("lstm", "transformer"), 2)),
+    "attention-after": lambda: translator(recurrence("lstm")),
+    "attention-before": lambda: translator(recurrence("gru"), Looks(place="before", score="additive")),
+    "attention-local": lambda: translator(recurrence("lstm"), Looks(kind="local", window=1, predicted=True)),
+    "no-attention": lambda: translator(recurrence("lstm"), Looks(place="none", context="last")),
+    "encoder-decoder-transformer": lambda: translator(recurrence("transformer", 2, **BLOCK)),
+}
+
+EVERY_SEARCH: list[Search] = [
+    Greedy(),
+    Sample(),
+    Sample(temperature=0.7, top_k=3, top_p=0.9, min_p=0.01, count=3),
+    Beam(size=1),
+    Beam(size=4, best=3),
+    Beam(size=4, penalty="gnmt", threshold=2.0, per_node=2, no_repeat=2, minimum=1, best=2),
+    Beam(size=6, groups=3, diversity=0.7, penalty="length", best=4),
+    Beam(size=40, best=5),
+]
+SEARCHES = pytest.mark.parametrize("search", EVERY_SEARCH, ids=lambda one: f"{one.name}{EVERY_SEARCH.index(one)}")
+
+
+@cache
+def case(name: str) -> Case:
+    return DECODERS[name]()
+
+
+def search_in(name: str, search: Search) -> list[list[Hypothesis]]:
+    start = torch.full((len(SENTENCES),), START)
+    return search(case(name).step, case(name).start(torch.arange(len(SENTENCES))), start, END, lengths=LENGTH)
+
+
+def whole(one: Hypothesis) -> tuple[int, ...]:
+    return (*one.tokens, END) if one.ended else tuple(one.tokens)
+
+
+def test_every_search_is_tested() -> None:
+    modules = [
+        import_module(f"{seqloom.decoding.__name__}.{entry.name}") for entry in iter_modules(seqloom.decoding.__path__)
+    ]
+    found = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Search) and not isabstract(value)
+    }
+    assert found == {type(search) for search in EVERY_SEARCH}
+    for kind in found:
+        assert kind.__module__ == f"seqloom.decoding.{kind.model_fields['name'].default}"  # the file's name
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@SEARCHES
+def test_probabilities_are_those_of_the_whole_and_none_is_better_than_the_best(name: str, search: Search) -> None:
+    for found, truth in zip(search_in(name, search), case(name).truth(), strict=True):
+        assert found
+        ended = max(value for sequence, value in truth.items() if sequence[-1] == END)
+        for one in found:
+            assert one.log_probability == pytest.approx(truth[whole(one)], abs=1e-9)
+            assert math.fsum(one.log_probabilities) == pytest.approx(one.log_probability, abs=1e-12)
+            assert len(one.log_probabilities) == len(whole(one))
+            assert not one.ended or one.log_probability <= ended + 1e-9
+        key = [(not one.ended, -one.score) for one in found]
+        assert key == sorted(key)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("penalty", ["none", "length", "gnmt"])
+def test_full_width_is_exhaustive_search(name: str, penalty: str) -> None:
+    beam = Beam.model_validate({"size": V**LENGTH, "best": 5, "penalty": penalty, "alpha": 0.7})
+    divide = {"none": lambda _: 1.0, "length": lambda n: n**0.7, "gnmt": lambda n: ((5 + n) / 6) ** 0.7}[penalty]
+    for found, truth in zip(search_in(name, beam), case(name).truth(), strict=True):
+        scores = {sequence: value / divide(len(sequence)) for sequence, value in truth.items()}
+        wanted = sorted(scores, key=lambda sequence: (sequence[-1] != END, -scores[sequence]))[:5]
+        assert [whole(one) for one in found] == wanted
+        assert [one.score for one in found] == pytest.approx([scores[sequence] for sequence in wanted], abs=1e-9)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_width_one_is_greedy_and_greedy_is_the_best_symbol_each_time(name: str) -> None:
+    greedy = search_in(name, Greedy())
+    assert search_in(name, Beam(size=1)) == greedy
+    assert search_in(name, Sample(temperature=0.0)) == greedy
+    for (one,), truth in zip(greedy, case(name).truth(), strict=True):
+        prefix: tuple[int, ...] = ()
+        while prefix[-1:] != (END,) and len(prefix) < LENGTH:
+            mass = {
+                symbol: math.fsum(
+                    math.exp(value) for other, value in truth.items() if other[: len(prefix) + 1] == (*prefix, symbol)
+                )
+                for symbol in range(V)
+            }
+            prefix = (*prefix, max(mass, key=lambda symbol: mass[symbol]))
+        assert whole(one) == prefix
+
+
+def chosen(search: Search, toy: Toy, rows: list[int]) -> list[list[Hypothesis]]:
+    return search(toy.step, toy.start(rows), torch.zeros(len(rows)).long(), 7, lengths=6, never=(6,))
+
+
+@SEARCHES
+def test_batch_mates_are_invisible(search: Search) -> None:
+    toy, rows = Toy(8, seed=8), list(range(500))
+    wanted = dict(enumerate(chosen(search, toy, rows)))
+    shuffled = random.Random(1).sample(rows, len(rows))  # noqa: S311
+    for size, order in ((1, rows[:60]), (7, rows), (64, shuffled)):
+        batches = [order[first : first + size] for first in range(0, len(order), size)]
+        found = [answer for batch in batches for answer in chosen(search, toy, batch)]
+        assert found == [wanted[row] for row in order]
+
+
+def fixed(*values: float) -> Step:
+    return lambda tokens, state: (torch.tensor(values).expand(len(tokens), -1), state)
+
+
+def ask(search: Search, step: Step, rows: int = 3, **options: Any) -> list[list[Hypothesis]]:
+    given = {"lengths": 5, **options}
+    return search(step, torch.zeros(rows, 2), torch.zeros(rows).long(), 0, **given)
+
+
+@SEARCHES
+def test_where_nothing_is_possible_there_is_no_answer(search: Search) -> None:
+    assert ask(search, fixed(*[-math.inf] * 4)) == [[], [], []]
+    assert ask(search, fixed(0.0, -math.inf), never=(0,)) == [[], [], []]
+    tree = PrefixTree([[1, 1, 1]], end=0)
+    assert ask(search, fixed(-1.0, -1.0), tree=tree, lengths=3) == [[], [], []]  # with its end it is too long
+    assert ask(search, fixed(-1.0, -1.0), tree=tree, lengths=0) == [[], [], []]
+
+
+@SEARCHES
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.5])
+def test_what_is_no_log_probability_is_named(search: Search, value: float) -> None:
+    def later(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        scores = torch.tensor([-math.inf, -1.0, -1.1, -1.2, -1.3]).repeat(len(tokens), 1)
+        scores[state[:, 0] == 2, 3] = value
+        return scores, state + 1
+
+    message = f"the step gave a log-probability of {value:g} for symbol 3 of row 0, wanted at most 0"
+    with pytest.raises(ValueError, match=message):
+        ask(search, later)
+
+
+@SEARCHES
+def test_without_an_end_symbol_the_greatest_length_ends(search: Search) -> None:
+    lengths = torch.tensor([20, 0, 3])
+    step = fixed(-math.inf, *torch.full((21,), 1 / 21).log().tolist())
+    for found, length in zip(ask(search, step, lengths=lengths), lengths.tolist(), strict=True):
+        assert found
+        assert all(not one.ended and len(one.tokens) == length == len(one.log_probabilities) for one in found)
+    (empty,) = ask(search, step, rows=1, lengths=0)
+    assert empty[0] == Hypothesis([], 0.0, 0.0, [], ended=False)
+
+
+@SEARCHES
+def test_no_rows_are_no_answers(search: Search) -> None:
+    assert ask(search, fixed(0.0, 0.0), rows=0) == []
+    assert ask(search, fixed(0.0, 0.0), rows=0, lengths=torch.zeros(0).long(), record=Record()) == []
+
+
+@SEARCHES
+def test_one_allowed_sequence_is_the_answer(search: Search) -> None:
+    tree = PrefixTree([[3, 1, 2]], end=0)
+    step = fixed(*torch.tensor([0.1, 0.2, 0.3, 0.4]).double().log().tolist())
+    for found in ask(search, step, tree=tree):
+        assert {tuple(one.tokens) for one in found} == {(3, 1, 2)}
+        assert found[0].ended
+        assert found[0].log_probability == pytest.approx(math.log(0.4 * 0.2 * 0.3 * 0.1), abs=1e-6)
+
+
+@SEARCHES
+def test_looking_changes_nothing(search: Search) -> None:
+    toy = Toy(5, seed=8)
+    start = torch.zeros(9).long()
+    without = search(toy.step, toy.start(range(9)), start, 4, lengths=6)
+    assert search(toy.step, toy.start(range(9)), start, 4, lengths=6, record=Record()) == without
