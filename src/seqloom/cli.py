@@ -25,7 +25,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 Configuration = Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such as train.epochs=5.")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
+Search = Annotated[str, typer.Option(help="Instead of task.search, such as 'beam size=5 best=3'.")]
 Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
+Search = Annotated[str, typer.Option(help="How to search, such as 'beam size=5 best=3' or greedy; of translations.")]
+Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]
 
 
 def main() -> None:
@@ -159,6 +162,8 @@ def evaluate(
     file: Annotated[str, typer.Argument(help="Labelled data.")],
     *,
     layer: Layer = "",
+    search: Search = "",
+    also: Also = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a trained model on labelled data, with intervals of confidence."""
@@ -166,7 +171,7 @@ def evaluate(
     from seqloom.model import find_layer, load
 
     with errors():
-        found = load(run, layer=find_layer(layer)).evaluate(file)
+        found = load(run, layer=find_layer(layer), search=search, also=also or []).evaluate(file)
         if as_json:
             print_json(found)
         else:
@@ -181,6 +186,8 @@ def predict(
     file_format: Annotated[str, typer.Option("--format", help="Of this file, if not that of the training.")] = "",
     encoding: Annotated[str, typer.Option(help="Likewise, such as latin-1.")] = "",
     layer: Layer = "",
+    search: Search = "",
+    also: Also = None,
     batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
 ) -> None:
@@ -188,7 +195,7 @@ def predict(
     from seqloom.model import find_layer, load
 
     with errors():
-        model = load(run, layer=find_layer(layer))
+        model = load(run, layer=find_layer(layer), search=search, also=also or [])
         together = 1 if file == "-" and sys.stdin.isatty() else batch
         given = {name: value for name, value in (("format", file_format), ("encoding", encoding)) if value}
         for answers in model.stream(file, batch=together, **given):

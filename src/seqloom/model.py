@@ -22,6 +22,7 @@ from seqloom.data.vocabulary import END
 from seqloom.decoding.sample import Sample
 from seqloom.models.decoder import step
 from seqloom.models.encoder import GivenLayer, Recurrence
+from seqloom.models.ensemble import Ensemble
 from seqloom.models.ngram_decoder import NGramDecoder
 from seqloom.run import Name, Run
 from seqloom.tasks.language_model import LanguageModel
@@ -81,6 +82,18 @@ class Model:
         self.config = config
         self.task = config.task
         self.module = module.eval()
+
+    def searching(self, words: str) -> "Model":
+        """The same with another search: its name and what differs from its defaults, such as ``beam size=5 best=3``."""
+        if "search" not in type(self.task).model_fields:
+            raise ValueError(f"the task {self.config.name} searches for nothing")
+        name, *changes = words.split() or [""]
+        overrides = [f"task.search.name={name}", *(f"task.search.{change}" for change in changes)]
+        given = configuration.Document.empty(overrides).values["task"]
+        values = {"task": self.task.model_dump(mode="json", exclude_none=True) | given}
+        built: Any = configuration.Document(configuration.COMMAND_LINE, values, {(): 0}).build(task=type(self.task))
+        task = self.task.model_copy(update={"search": built["task"].search})
+        return Model(self.config._replace(task=task), self.module)
 
     def predict(self, items: Path | str | Sequence[Any], *, batch: int = 64) -> list[Any]:
         """The answers to a file (its path) or to a list of texts or arrays, in order."""
@@ -160,14 +173,27 @@ class Model:
         yield encoding.decode(line)[len(said) :]
 
 
-def load(path: str | Path, *, layer: GivenLayer | None = None, checkpoint: Name = "best") -> Model:
+def load(
+    path: str | Path,
+    *,
+    layer: GivenLayer | None = None,
+    checkpoint: Name = "best",
+    search: str = "",  # instead of that of the configuration, such as "beam size=5 best=3"
+    also: Sequence[str | Path] = (),  # further runs of the same task and symbols: all answer together
+) -> Model:
     """The model of a run: the best one, or the last."""
     run = Run.open(path)
-    config = opened(run, layer=layer)
+    config = opened(run, layer=layer, search=search)
     module = config.task.model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module.load_state_dict(snapshot.model)
-    return Model(config, module)
+    if not also:
+        return Model(config, module)
+    others = [load(other, layer=layer, checkpoint=checkpoint) for other in also]
+    for name, other in zip(also, others, strict=True):
+        if other.task.learned != config.task.learned:
+            raise ValueError(f"{name} and {path} have learnt other symbols: they cannot answer together")
+    return Model(config, Ensemble([module, *(other.module for other in others)]))
 
 
 def document(
@@ -224,15 +250,24 @@ def find_layer(name: str) -> GivenLayer | None:
     return found
 
 
-def opened(run: Run, *, layer: GivenLayer | None = None) -> Config:
+def opened(run: Run, *, layer: GivenLayer | None = None, search: str = "") -> Config:
     """The configuration of a run with what its task had learnt."""
-    config = Config.build(configuration.parse(run.config, str(run.path / "config.toml"))).with_layer(layer)
+    text = configuration.parse(run.config, str(run.path / "config.toml"), overrides=_searching(search))
+    config = Config.build(text).with_layer(layer)
     kinds = get_args(type(config.task).model_fields["learned"].annotation)  # of Learned | None
     try:
         learned = kinds[0].model_validate_json(run.learned)
     except ValueError as error:
         raise BadRun(f"{run.path / 'learned.json'}: is not what the task {config.name} has learnt") from error
     return config._replace(task=config.task.model_copy(update={"learned": learned}))
+
+
+def _searching(text: str) -> list[str]:
+    """``beam size=5`` as changes of a configuration."""
+    if not text.strip():
+        return []
+    name, *pairs = text.split()
+    return [f"task.search={{ name = {json.dumps(name)} }}", *(f"task.search.{pair}" for pair in pairs)]
 
 
 def assess(
