@@ -25,7 +25,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program t
 Configuration = Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such as train.epochs=5.")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
-Search = Annotated[str, typer.Option(help="Instead of task.search, such as 'beam size=5 best=3'.")]
 Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
 Search = Annotated[str, typer.Option(help="How to search, such as 'beam size=5 best=3' or greedy; of translations.")]
 Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]

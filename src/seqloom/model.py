@@ -83,18 +83,6 @@ class Model:
         self.task = config.task
         self.module = module.eval()
 
-    def searching(self, words: str) -> "Model":
-        """The same with another search: its name and what differs from its defaults, such as ``beam size=5 best=3``."""
-        if "search" not in type(self.task).model_fields:
-            raise ValueError(f"the task {self.config.name} searches for nothing")
-        name, *changes = words.split() or [""]
-        overrides = [f"task.search.name={name}", *(f"task.search.{change}" for change in changes)]
-        given = configuration.Document.empty(overrides).values["task"]
-        values = {"task": self.task.model_dump(mode="json", exclude_none=True) | given}
-        built: Any = configuration.Document(configuration.COMMAND_LINE, values, {(): 0}).build(task=type(self.task))
-        task = self.task.model_copy(update={"search": built["task"].search})
-        return Model(self.config._replace(task=task), self.module)
-
     def predict(self, items: Path | str | Sequence[Any], *, batch: int = 64) -> list[Any]:
         """The answers to a file (its path) or to a list of texts or arrays, in order."""
         return [answer for answers in self.answer(self.read(items), batch=batch) for answer in answers]

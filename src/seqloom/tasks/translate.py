@@ -135,7 +135,9 @@ class Translate(Task):
     bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
-    search: Greedy | Beam | Sample = Field(default_factory=Greedy, description="How a translation is found.")
+    search: Greedy | Beam | Sample = Field(
+        default_factory=Greedy, discriminator="name", description="How a translation is found."
+    )
     longest: Longest = Field(default_factory=Longest, description="Of an answer.")
     best_by: Score = Field(
         "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."

@@ -1,0 +1,231 @@
+"""The task translate: against step-by-step products of probabilities, and scores counted by hand."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from seqloom import workflow
+from seqloom.config import Document
+from seqloom.data.formats import BadData
+from seqloom.data.parallel import Pair
+from seqloom.data.vocabulary import END
+from seqloom.metrics.text import bleu
+from seqloom.model import Config
+from seqloom.models.decoder import step
+from seqloom.tasks.translate import Translate, Translated
+
+PAIRS = [("a b", "x y z"), ("b a c", "y"), ("c", "z z"), ("a b", "x"), ("", "y x")]
+SMALL = {
+    "embedding": 4,
+    "encoder": {"cell": "gru", "hidden": 5, "bidirectional": True},
+    "decoder": {"cell": "gru", "hidden": 6},
+}
+CLOSE = 1e-5  # float32, sums of some dozen terms
+
+
+def task(**fields: Any) -> Translate:
+    return Translate.model_validate({"train": "train.tsv", **SMALL, **fields})
+
+
+def fit(**fields: Any) -> tuple[Translate, Any, list[Pair]]:
+    fresh = task(**fields)
+    pairs = list(fresh.read(PAIRS))
+    fitted = fresh.fit(pairs)
+    torch.manual_seed(2)
+    model: Any = fitted.model()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return fitted, model.eval(), pairs
+
+
+@torch.no_grad()
+def follow(model: Any, batch: Any, row: int, symbols: list[int], *, end: int) -> list[float]:
+    """The log-probability of each symbol, one step after the other, of one row alone."""
+    state = model.start(*(tensor[row : row + 1, : int(batch.inputs.lengths[row])] for tensor in batch.inputs))
+    last, found = end, []
+    for symbol in symbols:
+        scores, state = step(model.decoder, torch.tensor([last]), state)
+        found.append(scores[0, symbol].item())
+        last = symbol
+    return found
+
+
+def test_what_the_model_reads_and_should_say() -> None:
+    fitted, _, pairs = fit()
+    assert fitted.learned is not None
+    assert fitted.learned.source.vocabulary.symbols == ("<pad>", "<unk>", END, "a", "b", "c")
+    assert fitted.learned.target is not None
+    assert fitted.learned.target.vocabulary.symbols == ("<pad>", "<unk>", END, "x", "y", "z")
+    batch = fitted.collate(pairs[:2])
+    assert batch.inputs.values.tolist() == [[3, 4, 2, 0], [4, 3, 5, 2]]
+    assert batch.target.values.tolist() == [[3, 4, 5, 2], [4, 2, 0, 0]]
+    assert batch.items == 6
+    backwards = fitted.model_copy(update={"reverse": True}).collate(pairs[:2])
+    assert backwards.inputs.values.tolist() == [[4, 3, 2, 0], [5, 3, 4, 2]]
+
+
+def test_one_vocabulary_for_both_sides() -> None:
+    fitted, model, _ = fit(shared=True)
+    assert fitted.learned is not None
+    assert fitted.learned.target is None
+    assert len(fitted.learned.source.vocabulary) == 3 + 6
+    assert model.encoder.embed.embedding is model.decoder.embed
+    assert model.decoder.output.weight is model.decoder.embed.weight
+    with pytest.raises(ValidationError, match=r"differs from task\.source"):
+        task(shared=True, target={"unit": "characters"})
+
+
+@pytest.mark.parametrize("place", ["after", "before", "none"])
+def test_the_loss_is_that_of_the_chain_rule(place: str) -> None:
+    fitted, model, pairs = fit(attention={"place": place})
+    batch = fitted.collate(pairs)
+    found = fitted.loss(model, batch)
+    rows = [batch.target.values[row, : int(batch.target.lengths[row])].tolist() for row in range(len(pairs))]
+    each = [follow(model, batch, row, symbols, end=2) for row, symbols in enumerate(rows)]
+    assert float(found.total.detach()) == pytest.approx(-math.fsum(map(math.fsum, each)), rel=CLOSE)
+    assert found.items == sum(map(len, each))
+    with torch.no_grad():
+        answers = fitted.predict(model, batch).answers
+    for answer, wanted in zip(answers, each, strict=True):
+        assert answer.target == pytest.approx(wanted, rel=CLOSE, abs=CLOSE)
+
+
+def test_greedy_answers_are_the_most_probable_symbols_one_by_one() -> None:
+    fitted, model, pairs = fit(longest={"factor": 1.0, "offset": 3})
+    batch = fitted.collate(pairs)._replace(target=None)
+    with torch.no_grad():
+        answers = fitted.predict(model, batch).answers
+    names = fitted.learned.target.vocabulary if fitted.learned and fitted.learned.target else None
+    assert names is not None
+    for row, answer in enumerate(answers):
+        state = model.start(*(tensor[row : row + 1, : int(batch.inputs.lengths[row])] for tensor in batch.inputs))
+        last, said = 2, []
+        for _ in range(int(batch.inputs.lengths[row]) - 1 + 3):
+            scores, state = step(model.decoder, torch.tensor([last]), state)
+            scores[:, :2] = -math.inf  # neither padding nor an unknown symbol is ever said
+            last = int(scores.argmax())
+            said.append(last)
+            if last == 2:
+                break
+        assert answer.symbols == names.decode(symbol for symbol in said if symbol != 2)
+        assert answer.text == " ".join(answer.symbols)
+        assert answer.target == answer.forced == []
+        assert answer.score == pytest.approx(math.fsum(answer.log_probabilities))
+
+
+def test_a_beam_gives_several_the_best_first() -> None:
+    fitted, model, pairs = fit(search={"name": "beam", "size": 4, "best": 3})
+    with torch.no_grad():
+        answers = fitted.predict(model, fitted.collate(pairs)).answers
+    for answer in answers:
+        assert len(answer.best) == 3
+        assert (answer.best[0].text, answer.best[0].score) == (answer.text, answer.score)
+        assert len({each.text for each in answer.best}) == 3
+        scores = [each.score for each in answer.best]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_what_is_wrong_with_a_search_is_named() -> None:
+    values = ["task.name=translate", "task.train=x"]
+    with pytest.raises(ValueError, match=r'unknown key "siz" in \[task\.search\]: did you mean "size"\?'):
+        Config.build(Document.empty([*values, "task.search={ name = 'beam', siz = 3 }"]))
+    with pytest.raises(ValueError, match=r'task\.search\.name is "bean", wanted one of .*: did you mean "beam"\?'):
+        Config.build(Document.empty([*values, "task.search.name=bean"]))
+
+
+def answer(text: str, target: list[float], forced: list[bool]) -> Translated:
+    return Translated(text, 0.0, text.split(), [], [], target, forced)
+
+
+def test_scores_counted_by_hand() -> None:
+    fitted, _, pairs = fit()
+    said = ["x y z", "y x", "z z", "x y z", ""]
+    told = [[-1.0] * (len(str(pair.target).split()) + 1) for pair in pairs]
+    right = [[True] * (len(row) - 1) + [False] for row in told]  # the end does not count
+    right[0][0] = False
+    scores = fitted.score([answer(*each) for each in zip(said, told, right, strict=True)], pairs)
+    # "a b" has two targets, of which the first is said: four sources, of which two are right.
+    assert (scores["exact_match"], scores["sources"], scores["examples"]) == (0.5, 4, 5)
+    # One symbol too many for "b a c", and two missing for the empty source, of 3 + 1 + 2 + 2.
+    assert scores["symbol_error_rate"] == pytest.approx(3 / 8)
+    assert scores["loss"] == 1
+    assert scores["forced_accuracy"] == pytest.approx(8 / 9)
+    # Line by line: 0 + 1 + 0 + 2 + 2 errors of 9 symbols.
+    assert scores["free_accuracy"] == pytest.approx(1 - 5 / 9)
+    assert scores["gap"] == pytest.approx(8 / 9 - 4 / 9)
+    assert scores["bleu"] == bleu(said, [str(pair.target) for pair in pairs]).score
+    assert "case:lc" in scores["bleu_lower_signature"]
+
+
+def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
+    fitted, model, pairs = fit(target={"unit": "characters"})
+    with torch.no_grad():
+        answers = fitted.predict(model, fitted.collate(pairs)).answers
+    assert "bleu" not in fitted.score(answers, pairs)
+    assert next(iter(fitted.score(answers, pairs))) == "exact_match"
+    asked = fitted.model_copy(update={"best_by": "chrf"})
+    assert {"bleu", "chrf"} <= set(asked.score(answers, pairs))
+
+
+@pytest.mark.parametrize(
+    ("fields", "metric", "higher"),
+    [
+        ({}, "bleu", True),
+        ({"target": {"unit": "characters"}}, "exact_match", True),
+        ({"best_by": "symbol_error_rate"}, "symbol_error_rate", False),
+        ({"best_by": "loss"}, "loss", False),
+    ],
+)
+def test_what_chooses_the_best_model(fields: dict[str, Any], metric: str, higher: bool) -> None:
+    chosen = task(**fields)
+    assert (chosen.metric, chosen.higher_is_better) == (metric, higher)
+
+
+def test_answers_may_be_as_long_as_the_training_data_need() -> None:
+    fitted, _, _ = fit()
+    assert fitted.learned is not None
+    assert fitted.learned.ratio == pytest.approx(2, rel=0.01)  # "c" becomes "z z"; the empty source counts as one
+    assert fitted._limits(torch.tensor([1, 3])).tolist() == [10, 16]
+
+
+def test_scheduled_sampling_mixes_in_training_only() -> None:
+    fitted, model, pairs = fit(sampling={"schedule": "linear", "offset": 0.3, "slope": 0.1})
+    plain, _, _ = fit()
+    batch = fitted.collate(pairs)
+    alone = float(plain.loss(model, batch).total.detach())
+    assert float(fitted.loss(model, batch).total.detach()) == alone
+    model.train()
+    torch.manual_seed(1)
+    found = {round(float(fitted.loss(model, batch).total.detach()), 4) for _ in range(5)}
+    assert len(found) > 1
+    fitted.loss(model, batch).total.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    for _ in range(3):
+        model.mixer.updated()
+    assert model.mixer.settings.share(int(model.mixer.updates)) == pytest.approx(0)
+
+
+def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    (tmp_path / "t.tsv").write_text("a\tb\nc\td\ne f\tg\nh\ti\n" * 3)
+    values = ["task.name=translate", f"task.train={tmp_path / 't.tsv'}", "task.dev_share=0.2", "train.accumulate=2"]
+    values += ["task.sampling.schedule=exponential", "train.updates=5", "train.batch=3", "task.encoder.hidden=4"]
+    run = workflow.train(Config.build(Document.empty([*values, "task.decoder.hidden=4"])), output=tmp_path / "run")
+    assert int(run.load("last").model["mixer.updates"]) == 5
+
+
+def test_what_lacks_its_target() -> None:
+    fitted, model, _ = fit()
+    asked = list(fitted.ask(["a b"]))
+    with pytest.raises(BadData, match="there is no target; training needs one"):
+        task().fit(asked)
+    with pytest.raises(BadData, match="there are no examples"):
+        task().fit([])
+    with pytest.raises(ValueError, match="there is no loss"):
+        fitted.loss(model, fitted.collate(asked))
+    with pytest.raises(BadData, match="input:1: there is no target to compare with"):
+        fitted.score([answer("x", [], [])], asked)
