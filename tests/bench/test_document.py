@@ -22,6 +22,18 @@ def test_environment_names_versions_and_machine(tmp_path: Path) -> None:
     assert not any("/" in str(value) for value in found.values())
 
 
+def test_peers_without_a_goal_have_a_table_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "environment.json").write_text((DOCS / "benchmarks" / "environment.json").read_text())
+    common = {"case": "beam 5", "unit": "tokens/s", "threads": 2, "ours": 1500.0, "limit": None}
+    best = {**common, "peer": 750.0, "peer_name": "quick", "ratio": 2.0, "goal": 1.5}
+    other = {**common, "peer": 500.0, "peer_name": "slow", "ratio": 3.0, "goal": None}
+    (tmp_path / "translate.json").write_text(json.dumps([best, other]))
+    text = draw(tmp_path).splitlines()
+    assert "| beam 5 | 2 | quick | 2.00 | 1.50 | reached |" in text
+    assert "| beam 5 | 2 | quick | 1,500 | 750 | 2.00 |  |" in text
+    assert "| beam 5 | 2 | slow | 1,500 | 500 | 3.00 |  |" in text
+
+
 def test_goals_are_judged() -> None:
     text = draw(DOCS / "benchmarks")
     for line in text.splitlines():

@@ -11,7 +11,7 @@ from seqloom.info import collect
 
 Rows = list[dict[str, Any]]
 
-TITLES = {"recurrent": "Recurrent layers", "training": "Whole trainings"}
+TITLES = {"recurrent": "Recurrent layers", "training": "Whole trainings", "translate": "Translation"}
 
 
 def draw(folder: Path) -> str:
@@ -57,6 +57,8 @@ def _benchmark(results: Rows) -> list[str]:
             f"| slowest shape in training: {worst['case']} | {worst['threads']} | {worst['peer_name']} "
             f"| {worst['ratio']:.2f} | {worst['goal']:.2f} | {reached} |"
         )
+    if any(result["goal"] is None and result["unit"] == "tokens/s" for result in results):
+        text += _rates([result for result in results if result["unit"] == "tokens/s"])
     groups: dict[tuple[int, str], Rows] = defaultdict(list)
     for result in results:
         if result["unit"] == "ms":
@@ -73,6 +75,18 @@ def _benchmark(results: Rows) -> list[str]:
                 f"| {result['case']} | {result['ours']:.2f} | {result['ours_best']:.2f} "
                 f"| {result['peer']:.2f} | {result['peer_best']:.2f} | {result['ratio']:.2f} | {limit} |"
             )
+    return text
+
+
+def _rates(results: Rows) -> list[str]:
+    text = ["", "### All peers, tokens in a second", ""]
+    text += ["| case | threads | against | ours | theirs | ratio | limit |", "|---|---|---|---|---|---|---|"]
+    for result in results:
+        limit = "" if result["limit"] is None else f"{result['limit']:,.0f}"
+        text.append(
+            f"| {result['case']} | {result['threads']} | {result['peer_name']} | {result['ours']:,.0f} "
+            f"| {result['peer']:,.0f} | {result['ratio']:.2f} | {limit} |"
+        )
     return text
 
 
