@@ -18,6 +18,7 @@ SMALL = {
     "classify": {"task.encoder.hidden": 8, "task.embedding": 8},
     "language_model": {"task.decoder.hidden": 8, "task.embedding": 8},
     "forecast": {"task.encoder.hidden": 8, "task.history": 4},
+    "translate": {"task.encoder.hidden": 4, "task.decoder.hidden": 4, "task.embedding": 4},
 }
 
 
@@ -209,3 +210,44 @@ def test_the_command(tmp_path: Path) -> None:
     bad = CliRunner().invoke(app, ["check", path, "task.encoder.layers=0"])
     assert bad.exit_code == 1
     assert bad.stdout.splitlines()[-1] == "1 problem found."
+
+
+def test_pairs_counted_by_hand(tmp_path: Path) -> None:
+    train = "a b\tx\nb\ty z\na b\tz\nc\tx y z\n\tx\n"
+    dev = "a b\tx\nq r\tw\nc\t\n"
+    found = examine(configure(tmp_path, "translate", train, dev))
+    one, other = found.splits["train"], found.splits["dev"]
+    assert (one.examples, one.repeated, other.in_train, found.problems) == (5, 1, 2, [])
+    assert found.vocabularies == {"source": 3 + 3, "target": 3 + 3}
+    assert [(side.empty, side.lengths.maximum) for side in one.sides.values()] == [(1, 2), (0, 3)]
+    # Of dev, q and r beside three known symbols and three ends; w beside x and three ends.
+    assert [side.unknown for side in other.sides.values()] == [2 / 8, 1 / 5]
+    train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
+    assert found.remarks == [
+        f"train: 1 source without any symbol, first {train_file}:5",
+        (
+            "train: the content stands in an earlier example: 1 example, 1 of them with other targets "
+            f"({train_file}:3 as line 1)"
+        ),
+        f"dev: 1 target without any symbol, first {dev_file}:3",
+        (
+            "dev: some of its content stands in train: 2 examples, 1 of them with other targets "
+            f"({dev_file}:1 as {train_file}:1, {dev_file}:3 as {train_file}:4)"
+        ),
+        "dev: 25.00% of the symbols of the source do not occur in train: they all look the same",
+        "dev: no symbol of train is unknown, so that nothing is learnt about it: raise task.source.minimum",
+        "dev: 20.00% of the symbols of the target do not occur in train: no model can say them",
+    ]
+
+
+def test_pairs_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(examine(configure(tmp_path, "translate", "a b\tx\nb\ty z\n", "a\tx\n")))
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "source: longest 2 1" in rows
+    assert "target: unknown symbols 0.00% 0.00%" in rows
+    assert rows[-1] == "No problems found."
+
+
+def test_a_pair_without_its_target_is_a_problem(tmp_path: Path) -> None:
+    found = examine(configure(tmp_path, "translate", "a\tx\nb\n", "b\tx\na b\tx\n"))
+    assert found.problems == [f"train: 1 example without a target, first {tmp_path / 'train.txt'}:2"]
