@@ -167,9 +167,10 @@ def test_probabilities_are_those_of_the_whole_and_none_is_better_than_the_best(n
 @pytest.mark.parametrize("penalty", ["none", "length", "gnmt"])
 def test_full_width_is_exhaustive_search(name: str, penalty: str) -> None:
     beam = Beam.model_validate({"size": V**LENGTH, "best": 5, "penalty": penalty, "alpha": 0.7})
-    divide = {"none": lambda _: 1.0, "length": lambda n: n**0.7, "gnmt": lambda n: ((5 + n) / 6) ** 0.7}[penalty]
+    divisors = {"none": (0, 1, 0.0), "length": (0, 1, 0.7), "gnmt": (5, 6, 0.7)}  # ((a + length) / b)^α
+    more, scale, power = divisors[penalty]
     for found, truth in zip(search_in(name, beam), case(name).truth(), strict=True):
-        scores = {sequence: value / divide(len(sequence)) for sequence, value in truth.items()}
+        scores = {sequence: value / ((more + len(sequence)) / scale) ** power for sequence, value in truth.items()}
         wanted = sorted(scores, key=lambda sequence: (sequence[-1] != END, -scores[sequence]))[:5]
         assert [whole(one) for one in found] == wanted
         assert [one.score for one in found] == pytest.approx([scores[sequence] for sequence in wanted], abs=1e-9)

@@ -97,7 +97,7 @@ class Limits(NamedTuple):
 
 
 def divisor(beam: Beam, length: int) -> float:
-    return {"none": 1.0, "length": length**beam.alpha, "gnmt": ((5 + length) / 6) ** beam.alpha}[beam.penalty]
+    return float({"none": 1.0, "length": length**beam.alpha, "gnmt": ((5 + length) / 6) ** beam.alpha}[beam.penalty])
 
 
 def score(beam: Beam, toy: Toy, row: int, *, before: Prefix, total: float) -> float:

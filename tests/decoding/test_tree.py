@@ -13,7 +13,9 @@ from seqloom.decoding.tree import PrefixTree
 
 def walk(tree: PrefixTree) -> set[tuple[int, ...]]:
     """All sequences of a tree with their ends, found by following its children, level by level."""
-    found, nodes, prefixes = set(), np.zeros(1, np.int64), [()]
+    found: set[tuple[int, ...]] = set()
+    prefixes: list[tuple[int, ...]] = [()]
+    nodes = np.zeros(1, np.int64)
     while len(nodes):
         symbols, filled = tree.children(nodes)
         assert all(np.all(np.diff(row[real]) > 0) for row, real in zip(symbols, filled, strict=True))

@@ -35,6 +35,7 @@ class Allowed:
         self.end = end
         self.never = np.asarray(list(never), np.int64)
         self.tree = tree
+        self._space: npt.NDArray[np.floating] = np.empty(0, np.float32)
         self._size = -1  # of the vocabulary for which all this was checked
         if tree is not None and tree.end != end:
             raise ValueError(f"the end symbol of the prefix tree is {tree.end}, that of the search {end}")
@@ -44,11 +45,14 @@ class Allowed:
         scores: Tensor,  # (R, V)
         rules: Rules,
     ) -> tuple[npt.NDArray[np.floating], Integers | None]:  # (R, W), (R, W)
-        """Log-probabilities, -inf of what is not allowed, and their symbols where these are not the columns."""
+        """Log-probabilities, -inf of what is not allowed, and their symbols where these are not the columns.
+
+        They may be changed, and last until the next call.
+        """
         self._check(scores, len(rules.nodes))
-        values = copied(scores)
-        if len(self.never):
-            values[:, self.never] = -np.inf
+        values = self._copy(scores)
+        for symbol in self.never.tolist():  # few
+            values[:, symbol] = -np.inf
         if rules.short:
             values[:, self.end] = -np.inf
         if rules.banned is not None:
@@ -66,7 +70,7 @@ class Allowed:
         default: Fate,
     ) -> tuple[Numbers, Fates]:  # (R, V), (R, V)
         """All log-probabilities, and what becomes of each because of the rules here."""
-        values = copied(scores).astype(np.float64)
+        values = plain(scores).astype(np.float64)
         fates = np.full(values.shape, default, np.uint8)
         if rules.banned is not None:
             fates[rules.banned] = Fate.REPEATED
@@ -81,6 +85,15 @@ class Allowed:
         fates[:, self.never] = Fate.NEVER
         fates[values == -np.inf] = Fate.IMPOSSIBLE
         return values, fates
+
+    def _copy(self, scores: Tensor) -> npt.NDArray[np.floating]:
+        """A copy that lasts until the next one: fresh memory for each would cost more than the copy."""
+        values = plain(scores)
+        if self._space.size < values.size or self._space.dtype != values.dtype:
+            self._space = np.empty(values.size, values.dtype)
+        found = self._space[: values.size].reshape(values.shape)
+        np.copyto(found, values)
+        return found
 
     def _check(self, scores: Tensor, rows: int) -> None:
         if scores.dim() != 2 or len(scores) != rows:
@@ -97,11 +110,10 @@ class Allowed:
         self._size = size
 
 
-def copied(scores: Tensor) -> npt.NDArray[np.floating]:
-    """A copy of a tensor; NumPy knows no bfloat16."""
-    scores = scores.detach().cpu()
-    scores = scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
-    return scores.numpy().copy()
+def plain(scores: Tensor) -> npt.NDArray[np.floating]:
+    """As an array, which may be the tensor itself."""
+    scores = scores if scores.dtype in (torch.float32, torch.float64) else scores.float()  # NumPy knows no bfloat16
+    return scores.numpy(force=True)
 
 
 def top(values: npt.NDArray[np.floating], count: int) -> tuple[Numbers, Integers]:  # (R, W) → (R, count), (R, count)
@@ -130,9 +142,10 @@ def _sorted(values: npt.NDArray[np.floating], count: int) -> tuple[Numbers, Inte
     return best[:, :count].astype(np.float64), columns[:, :count]
 
 
-def wrong(best: Numbers) -> npt.NDArray[np.bool_]:  # (R,) → (R,)
-    """The rows whose largest value is no log-probability."""
-    return ~(best <= ROUNDING)
+def wrong(best: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
+    """The rows whose largest value is no log-probability, if there are any."""
+    right = best <= ROUNDING
+    return None if right.all() else ~right
 
 
 def refuse(value: float, row: int, *, length: int) -> ValueError:

@@ -124,7 +124,7 @@ class Beam(Search):
                 complete(chosen, cut[:, None] & (chosen.totals > -np.inf), ended=False, wanted=tree is None)
             done = cut | self._decided(front, chosen, answers, cut=cut)
             before = len(rows)
-            rows, last = front.advance(chosen, ~done)
+            rows, last = front.advance(chosen, done)
         return answers.all()
 
     def _choose(
@@ -138,25 +138,27 @@ class Beam(Search):
         """The log-probabilities of what is chosen, and its places among the B × W × C children."""
         batch, width = len(totals), self.size // self.groups
         sums = (totals.reshape(-1, 1) + values).reshape(batch, self.groups, -1)
-        names = symbols.reshape(sums.shape)
-        count = sums.shape[2]
-        first = np.arange(batch)[:, None] * (self.groups * count)
-        kept, picks = np.empty((batch, self.size)), np.empty((batch, self.size), np.int64)
+        flat, names, count = sums.reshape(-1), symbols.reshape(-1), sums.shape[2]
+        first = np.arange(0, flat.size, self.groups * count)[:, None]
+        parts: list[tuple[Numbers, Integers]] = []
+        taken: list[Integers] = []  # by the groups before, -1 where a slot is empty
         for group in range(self.groups):
-            own, slots = sums[:, group], slice(group * width, (group + 1) * width)
-            ranked = own
-            if diversity and group:
-                taken = np.where(kept[:, : slots.start] > -np.inf, symbols.reshape(-1)[picks[:, : slots.start]], -1)
-                ranked = own - diversity * (names[:, group, :, None] == taken[:, None]).sum(axis=2)
-            order = np.argsort(-ranked, axis=1, kind="stable")[:, :width]
-            found = np.take_along_axis(own, order, axis=1)
+            ranked = sums[:, group]
+            if diversity and taken:
+                own = symbols.reshape(sums.shape)[:, group, :, None]
+                ranked = ranked - diversity * (own == np.concatenate(taken, axis=1)[:, None]).sum(axis=2)
+            picks = (-ranked).argsort(axis=1, kind="stable")[:, :width] + (first + group * count)
+            found = flat[picks]
             if self.threshold:
                 found[found < found.max(axis=1, keepdims=True) - self.threshold] = -np.inf
-            kept[:, slots], picks[:, slots] = -np.inf, first + group * count
-            filled = slice(slots.start, slots.start + order.shape[1])  # there may be too few to choose from
-            kept[:, filled] = found
-            picks[:, filled] += order
-        return kept, picks
+            if count < width:
+                rest = ((0, 0), (0, width - count))
+                found, picks = np.pad(found, rest, constant_values=-np.inf), np.pad(picks, rest, mode="edge")
+            if self.groups == 1:
+                return found, picks
+            parts.append((found, picks))
+            taken.append(np.where(found > -np.inf, names[picks], -1))
+        return np.concatenate([found for found, _ in parts], axis=1), np.concatenate([p for _, p in parts], axis=1)
 
     def _complete(
         self,

@@ -38,7 +38,7 @@ class Front:
     def check(self, best: Numbers) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
         """The empty slots whose largest value is no log-probability; an error where a slot is not empty."""
         bad = wrong(best)
-        if not bad.any():
+        if bad is None:
             return None
         if len(alive := np.flatnonzero(bad & (self.totals.reshape(-1) > -np.inf))):
             sentence = self.sentences[alive[0] // self.totals.shape[1]]
@@ -64,9 +64,10 @@ class Front:
         tokens = tokens if ended else [*tokens, symbol]
         return Hypothesis(tokens, score, float(chosen.totals[place]), [*values, value], ended=ended)
 
-    def advance(self, chosen: Chosen, kept: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:  # (R,), (R,)
-        """Go on with what was chosen for the sentences that are kept: the rows that are extended, and their symbols."""
-        if not kept.all():
+    def advance(self, chosen: Chosen, done: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:  # (R,), (R,)
+        """Go on with what was chosen, without sentences that are done: the rows that are extended, and the symbols."""
+        if done.any():
+            kept = ~done
             chosen = Chosen._make(part[kept] for part in chosen)
             self.sentences, self.limits = self.sentences[kept], self.limits[kept]
         rows, symbols = chosen.rows.reshape(-1), chosen.symbols.reshape(-1)

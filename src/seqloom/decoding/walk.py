@@ -48,7 +48,7 @@ def walk(
         scores, state = step(last, state)
         options, labels = allowed(scores, Rules(nodes))
         index, largest = np.arange(len(alive)), options.argmax(axis=1)
-        if (bad := wrong(options[index, largest])).any():
+        if (bad := wrong(options[index, largest])) is not None:
             place = bad.argmax()
             raise refuse(float(options[place, largest[place]]), names[alive[place]], length=length)
         columns = choose(options, largest, alive)
