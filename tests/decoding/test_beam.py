@@ -80,7 +80,7 @@ def problems(draw: st.DrawFn) -> tuple[Toy, list[Limits]]:
     return toy, [Limits(end, length, never, only) for length in lengths]
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(beam=beams(), problem=problems())
 def test_a_batch_equals_the_definition(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem
@@ -153,6 +153,21 @@ def test_a_sentence_that_is_done_leaves_the_batch(monkeypatch: pytest.MonkeyPatc
     Beam(size=3, minimum=8)(watch, toy.start(range(4)), torch.zeros(4, dtype=torch.int64), 3, lengths=lengths)
     assert watch.rows == [3] + [9] * 2 + [6] * 3 + [3] * 3  # the first step needs one row of each sentence
     assert moves == watch.rows  # each step moves the state once
+
+
+def test_a_shared_table_stays_in_order() -> None:
+    """Its rows leave with their sentences, those that end at the first step included, so that it is read in blocks."""
+    toy, times = Toy(4, seed=2), []
+
+    def step(tokens: Tensor, state: tuple[State, states.Shared]) -> tuple[Tensor, Any]:
+        times.append(state[1].times)
+        scores, inner = toy.step(tokens, state[0])
+        return scores, (inner, state[1])
+
+    shared = states.Shared(torch.arange(4), torch.arange(4))
+    lengths = torch.tensor([1, 5, 3, 0])
+    Beam(size=3, minimum=9)(step, (toy.start(range(4)), shared), torch.zeros(4).long(), 3, lengths=lengths)
+    assert times == [1, 3, 3, 3, 3]
 
 
 def test_one_hypothesis_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def check(nodes: list[Node], toy: Toy, row: int, *, end: int, answers: list[Hypo
     assert sorted(found_best) == sorted(wanted_best)
 
 
-@settings(max_examples=150)
+@settings(max_examples=120)
 @given(beam=beams(), problem=problems())
 def test_every_candidate_has_the_fate_of_the_definition(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem

@@ -90,9 +90,11 @@ class Beam(Search):
         front = Front(most, width=self.groups, numbers=roots[rows])
         last, before = start.cpu().numpy()[rows], len(start)
         while len(rows):
+            if front.length == 1 and len(left := np.unique(rows)) < before:  # tables shrink with the batch only
+                state, rows, before = states.select(state, _tensor(left, start)), np.searchsorted(left, rows), len(left)
             if len(rows) != before or (rows != np.arange(before)).any():
-                state = states.select(state, torch.from_numpy(rows).to(start.device))
-            scores, state = step(torch.from_numpy(last).to(start.device), state)
+                state = states.select(state, _tensor(rows, start))
+            scores, state = step(_tensor(last, start), state)
             rules = Rules(front.nodes, front.length < self.minimum, front.repeated(self.no_repeat))
             options, labels = allowed(scores, rules)
             values, places = top(options, min(self.per_node or self.size, self.size))
@@ -252,3 +254,7 @@ class Beam(Search):
             front.numbers, rows, front.length + 1, totals=front.totals.reshape(-1), values=every, fates=fates
         )
         return numbers[chosen.rows, chosen.symbols]
+
+
+def _tensor(values: Integers, like: Tensor) -> Tensor:
+    return torch.from_numpy(values).to(like.device)

@@ -16,6 +16,7 @@ from seqloom.decoding.search import Coverage, Hypothesis, Search, Step, limits
 from seqloom.decoding.tree import PrefixTree
 from seqloom.decoding.walk import walk
 
+NUCLEUS = 256  # the most probable symbols among which the share of top_p is looked for first
 BELOW_ONE = 1 - 1e-12  # so that no rounding leads behind the last symbol
 
 
@@ -87,7 +88,7 @@ class Sample(Search):
         done = torch.zeros(len(start), dtype=torch.bool)
         for _ in range(length):
             scores, state = step(tokens, state)
-            scores = scores.cpu().double()
+            scores = scores.cpu()
             if never:
                 scores = scores.index_fill(1, torch.tensor(never), -torch.inf)
             tokens = self.draw(scores, random)
@@ -113,23 +114,32 @@ class Sample(Search):
 
     def pick(self, scores: Tensor, numbers: Tensor) -> Tensor:  # (B, V), (B,) → (B,)
         """The symbols that numbers from 0 to 1 stand for, if each has its share of this range."""
-        reached = self.distribution(scores.double()).cumsum(dim=-1)
+        weights, symbols = self._kept(scores)
+        reached = weights.cumsum(dim=-1, dtype=torch.float64)
         wanted = reached[:, -1:] * (numbers.unsqueeze(1) * BELOW_ONE)
-        return torch.searchsorted(reached, wanted, right=True).squeeze(1)
+        places = torch.searchsorted(reached, wanted, right=True)
+        return (places if symbols is None else symbols.gather(1, places)).squeeze(1)
 
     def distribution(self, scores: Tensor) -> Tensor:  # (B, V) → (B, V), rows add up to one
         """What is drawn from: temperature first, then the cuts."""
-        scores = scores - scores.amax(dim=-1, keepdim=True)  # so that no temperature makes the best one infinite
-        probabilities = torch.softmax(scores / self.temperature, dim=-1)
-        if not self.top_k and self.top_p == 1:
-            kept = probabilities.where(probabilities >= self.min_p * probabilities.amax(dim=-1, keepdim=True), 0)
-            return kept / kept.sum(dim=-1, keepdim=True)
-        if self.top_k:
-            ordered, order = map(torch.from_numpy, top(probabilities.numpy().copy(), self.top_k))
-        else:
-            ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
-        keep = ordered >= self.min_p * ordered[:, :1]
-        keep &= ordered.cumsum(dim=-1) - ordered < self.top_p  # what stands before has not reached it yet
-        keep[:, 0] = True
-        kept = torch.zeros_like(probabilities).scatter(1, order, ordered * keep)
+        weights, symbols = self._kept(scores)
+        kept = weights if symbols is None else torch.zeros_like(scores).scatter(1, symbols, weights)
         return kept / kept.sum(dim=-1, keepdim=True)
+
+    def _kept(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:  # (B, V) → (B, W), (B, W)
+        """Of what is drawn from, the weights, and the symbols where these are not the columns."""
+        weights = scores - scores.amax(dim=-1, keepdim=True)  # so that no temperature makes the best one infinite
+        if self.temperature != 1:
+            weights.div_(self.temperature)
+        weights.exp_()
+        if not self.top_k and self.top_p == 1:
+            return (weights.masked_fill_(weights < self.min_p, 0) if self.min_p else weights), None
+        share = self.top_p * weights.sum(dim=-1, keepdim=True)
+        first = self.top_k or NUCLEUS
+        ordered, symbols = map(torch.from_numpy, top(weights.numpy().copy(), first))
+        if not self.top_k and (ordered.sum(dim=-1, keepdim=True) < share).any():
+            ordered, symbols = weights.double().sort(dim=-1, descending=True, stable=True)
+        keep = ordered >= self.min_p
+        keep &= ordered.cumsum(dim=-1) - ordered < share  # what stands before has not reached it yet
+        keep[:, 0] = True
+        return ordered * keep, symbols
