@@ -110,8 +110,8 @@ def _create(config: Config, output: str | Path | None) -> Run:
 
 
 def _fingerprints(config: Config) -> dict[str, Any]:
-    """Of the training and the development file."""
-    return {name: fingerprint(name) for name in (config.task.train, config.task.dev) if name}
+    """Of all files that the training reads."""
+    return {name: fingerprint(name) for name in config.task.files}
 
 
 def _check_data(run: Run, config: Config) -> None:

@@ -1,10 +1,14 @@
 """Tiny data for every task: a new task needs an entry here, and is then held to all contracts."""
 
+import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
 
 from seqloom import config
 from seqloom.model import Config
@@ -21,6 +25,7 @@ class Case(NamedTuple):
     dev: str
     fields: dict[str, Any]  # of [task]
     questions: Sequence[Any]  # without answers
+    beside: Callable[[Path], None] = lambda folder: None  # writes what the two files name
 
 
 def _tagged(seed: int, count: int) -> str:
@@ -103,6 +108,51 @@ def _translate(**fields: Any) -> Case:
     return Case("translate", "t.tsv", _pairs(1, 18), _pairs(2, 11), common | fields, ["a cd é", "", "b x"])
 
 
+IMAGES = [(f"{number}.png", number % 3, number % 2) for number in range(14)]  # name, colour, whether it is wide
+
+
+def _colours(rows: Sequence[tuple[str, int, int]]) -> str:
+    """Images of one colour; some have one caption, some three, not one behind the other."""
+    lines = []
+    for times in range(3):
+        for name, colour, wide in rows[:: times + 1]:
+            words = ["a", *["wide"] * wide, ("red", "green", "blue")[colour], *["thing"] * (times > 0)]
+            lines.append(f"{name}\t{' '.join(words)}\n")
+    return "".join(lines)
+
+
+def _paint(folder: Path) -> None:
+    for number, (name, colour, wide) in enumerate(IMAGES):
+        pixels = np.random.default_rng(number).integers(0, 90, size=(9, 12 if wide else 9, 3), dtype=np.uint8)
+        pixels[..., colour] += 150
+        Image.fromarray(pixels).save(folder / name)
+
+
+def _points(seed: int, count: int) -> str:
+    """Vectors, and where their first two numbers are."""
+    draw = random.Random(seed)  # noqa: S311
+    lines = []
+    for _ in range(count):
+        vector = [round(draw.gauss(0, 2), 3) for _ in range(3)]
+        words = ["up" if vector[0] > 0 else "down", "right" if vector[1] > 0 else "left"]
+        captions = [" ".join(words), " and ".join(words)][: draw.randint(1, 2)]
+        lines.append(json.dumps({"vector": vector, "caption": captions}) + "\n")
+    return "".join(lines)
+
+
+def _caption(**fields: Any) -> Case:
+    sight = {"sight": {"layers": 2, "width": 4, "dropout": 0.2}}
+    common = {"size": 10, "embedding": 5, "decoder": RECURRENCE, "input_dropout": 0.2, **sight}
+    questions = [np.full((20, 10, 3), 200, np.uint8), np.zeros((7, 7), np.uint8)]
+    train, dev = _colours(IMAGES[:9]), _colours(IMAGES[9:])
+    return Case("caption", "t.tsv", train, dev, common | fields, questions, _paint)
+
+
+def _caption_vectors(**fields: Any) -> Case:
+    common = {"embedding": 5, "decoder": RECURRENCE}
+    return Case("caption", "t.jsonl", _points(1, 18), _points(2, 11), common | fields, [[0, 1, 2], [2.5, -1, 3]])
+
+
 CHARACTERS = {"unit": "characters"}
 TRANSFORMER = {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}}
 
@@ -136,6 +186,11 @@ CASES: dict[str, Case] = {
     "translate, no attention": _translate(shared=True, reverse=True, attention={"place": "none", "context": "last"}),
     "translate, beam": _translate(search={"name": "beam", "size": 3, "best": 2, "coverage": 0.2}, tied=False),
     "translate, transformer": _translate(encoder=TRANSFORMER, decoder=TRANSFORMER, smoothing=0.1),
+    "caption": _caption(sight={"layers": 2, "width": 4, "depth": 2, "mirror": True, "shift": 2, "dropout": 0.2}),
+    "caption, beam": _caption(attention={"place": "before"}, search={"name": "beam", "size": 3, "best": 2}, tied=False),
+    "caption, one vector": _caption(pool="vector", attention={"place": "none", "context": "mean"}, frame="pad"),
+    "caption, transformer": _caption(decoder=TRANSFORMER, sampling={"schedule": "linear", "offset": 0.5}),
+    "caption, vectors": _caption_vectors(text=CHARACTERS, smoothing=0.1),
     "forecast": _forecast(),
     "forecast, synced": _forecast(output="synced"),
     "forecast, each alone": _forecast(separate=True),
@@ -145,6 +200,7 @@ CASES: dict[str, Case] = {
 def write(case: Case, folder: Path) -> None:
     (folder / case.file).write_text(case.train)
     (folder / f"dev-{case.file}").write_text(case.dev)
+    case.beside(folder)
 
 
 def build(case: Case, folder: Path, **train: Any) -> Config:

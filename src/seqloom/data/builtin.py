@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data import shapes as scenes
 from seqloom.data.dates import pairs
 from seqloom.data.formats import BadData
 
@@ -320,8 +321,14 @@ def dates(folder: Path, *, seed: int = 1) -> Files:
     return write(folder, "tsv", train=train, dev=dev, test=test)
 
 
+def shapes(folder: Path, *, seed: int = 1) -> Files:
+    """Images to caption: two coloured shapes, and what may be said of them; pairs of shapes are held out."""
+    sizes = {"train": 1500, "dev": 150, "test": 300}
+    return write(folder, "tsv", **{name: scenes.lines(folder, size, name, seed=seed) for name, size in sizes.items()})
+
+
 BUILDERS: dict[str, Callable[[Path], Files]] = {
-    build.__name__: build for build in (prose, python_tags, digits, sunspots, copy, adding, parentheses, dates)
+    build.__name__: build for build in (prose, python_tags, digits, sunspots, copy, adding, parentheses, dates, shapes)
 }
 """Every data set by its name."""
 

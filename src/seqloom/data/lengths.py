@@ -107,7 +107,7 @@ class Side:
     def compare(self, train: "Side") -> Iterator[str]:
         """What is worth knowing about a side of the development data."""
         if self.unknown:
-            why = "no model can say them" if self.name == "target" else "they all look the same"
+            why = "they all look the same" if self.name == "source" else "no model can say them"
             yield f"dev: {self.share:.2%} of the symbols of the {self.name} do not occur in train: {why}"
         if self.unknown and self.name == "source" and not train.unknown:
             yield "dev: no symbol of train is unknown, so that nothing is learnt about it: raise task.source.minimum"

@@ -68,12 +68,14 @@ class Reader:
             if self.format not in ("auto", "lines"):
                 raise BadData(str(path), f'names two files, and format is "{self.format}"; two files are "lines"')
             return formats.parallel(*files, encoding=self.encoding)
-        kind = self._detect(path) if self.format == "auto" else self.format
+        kind = self.detect(path)
         readers = {"columns": self._columns, "lines": self._sources, "jsonl": self._jsonl, "scan": self._scan}
         return readers[kind](path)
 
-    def _detect(self, path: Path) -> Format:
-        """The format by the name of a file, or else by its first line."""
+    def detect(self, path: Path) -> Format:
+        """The format: as it is given, or by the name of a file, or else by its first line."""
+        if self.format != "auto":
+            return self.format
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         if suffix in SUFFIXES:
             return SUFFIXES[suffix]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seqloom.data.batch import Batch
 from seqloom.data.formats import Place
+from seqloom.data.images import Picture
 from seqloom.data.lengths import SHOWN, Facts, Findings, Lengths, Side, counted, listed
 from seqloom.data.parallel import Pair
 from seqloom.data.tagged import Sentence, are_spans, oddities
@@ -130,6 +131,9 @@ class Survey:
         if isinstance(example, Pair):
             self._add_sides(example)
             return
+        if isinstance(example, Picture):
+            self._add_captions(example)
+            return
         labels = _labels(example)
         if labels is None:
             if hasattr(example, "label") or hasattr(example, "labels"):
@@ -150,6 +154,13 @@ class Survey:
         for name, text, length in zip(("source", "target"), (pair.source, pair.target), pair.lengths, strict=True):
             if text is not None:
                 self.sides.setdefault(name, Side(name)).add(length, pair.place)
+
+    def _add_captions(self, picture: Picture) -> None:
+        self.contents.answers = "captions"
+        if not picture.captions:
+            self.unlabelled.note(picture.place)
+        for length in picture.lengths:
+            self.sides.setdefault("caption", Side("caption")).add(length, picture.place)
 
     def _add_columns(self, example: Any) -> None:
         """Between which numbers each column lies; the windows of a series are looked at together."""
@@ -173,7 +184,8 @@ class Survey:
             symbolic = not values.is_floating_point()
             symbols += len(values)
             unknown += int((values == 1).sum()) if symbolic else 0
-            for side, part in zip(self.sides.values(), (inputs, batch.target), strict=False):
+            parts = (inputs, batch.target)[-len(self.sides) :]  # an image has one side only, its captions
+            for side, part in zip(self.sides.values(), parts, strict=False):
                 side.count(part.values[part.mask])
         self.symbols, self.unknown = symbols, unknown if symbolic else None
 
@@ -245,6 +257,8 @@ def _labels(example: Any) -> Sequence[str] | None:
 
 
 def _answer(example: Any) -> str:
+    if isinstance(example, Picture):
+        return "\t".join(example.captions)
     return example.target or "" if isinstance(example, Pair) else "\t".join(_labels(example) or ())
 
 
@@ -255,7 +269,7 @@ def _numbers(example: Any) -> NDArray[Any] | None:  # (T, D)
 
 def _content(example: Any) -> bytes:
     """What makes two examples the same; nothing where they are windows of one series, which overlap anyway."""
-    values = _numbers(example)
+    values = example.image if isinstance(example, Picture) else _numbers(example)
     if values is not None:
         return values.tobytes()
     text = next((getattr(example, name) for name in ("text", "content", "source") if hasattr(example, name)), None)
@@ -280,10 +294,11 @@ def _chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
     chunk: list[Any] = []
     longest = 0
     for example in examples:
-        longest = max(longest, len(example))
+        length = example.image.size if isinstance(example, Picture) else len(example)
+        longest = max(longest, length)
         if chunk and longest * (len(chunk) + 1) > TOGETHER:
             yield chunk
-            chunk, longest = [], len(example)
+            chunk, longest = [], length
         chunk.append(example)
     if chunk:
         yield chunk

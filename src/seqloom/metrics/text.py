@@ -24,7 +24,8 @@ def bleu(
     found: Sequence[str],
     wanted: Sequence[str],
     *,
-    others: Sequence[Sequence[str]] = (),  # further references, each for all sentences
+    others: Sequence[Sequence[str | None]] = (),  # further references, each for all sentences; None: there is none
+    order: int = 4,  # n-grams of up to so many words
     lower: bool = False,  # capital letters are made small on both sides
     tokenize: Literal["13a", "intl", "char", "none"] = "13a",  # none: words stand between blanks already
 ) -> Corpus:
@@ -34,7 +35,7 @@ def bleu(
     class Counted(_Sums, BLEU):
         pass
 
-    return _corpus(Counted(lowercase=lower, tokenize=tokenize), found, [wanted, *others])
+    return _corpus(Counted(lowercase=lower, tokenize=tokenize, max_ngram_order=order), found, [wanted, *others])
 
 
 def chrf(found: Sequence[str], wanted: Sequence[str], *, others: Sequence[Sequence[str]] = ()) -> Corpus:
@@ -50,14 +51,16 @@ def chrf(found: Sequence[str], wanted: Sequence[str], *, others: Sequence[Sequen
 class _Sums:
     """Both scores are functions of sums over sentences, so that a sample of them needs no other look at the texts."""
 
-    def statistics(self: Any, found: Sequence[str], references: Sequence[Sequence[str]]) -> NDArray[np.int64]:  # (N, S)
+    def statistics(
+        self: Any, found: Sequence[str], references: Sequence[Sequence[str | None]]
+    ) -> NDArray[np.int64]:  # (N, S)
         return np.array(self._extract_corpus_statistics(found, references), dtype=np.int64)
 
     def compute(self: Any, sums: NDArray[np.int64]) -> float:  # (S,)
         return float(self._compute_score_from_stats(sums.tolist()).score)
 
 
-def _corpus(metric: Any, found: Sequence[str], references: Sequence[Sequence[str]]) -> Corpus:
+def _corpus(metric: Any, found: Sequence[str], references: Sequence[Sequence[str | None]]) -> Corpus:
     for wanted in references:
         _check(found, wanted)
     if not found:

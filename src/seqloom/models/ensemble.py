@@ -34,7 +34,7 @@ class Ensemble(nn.Module):
 
     def encoder(self, inputs: Any, mask: Tensor) -> Memory:
         memories = tuple(cast(EncoderDecoder, model).encoder(inputs, mask) for model in self.models)
-        return Memory(memories[0].values, mask, memories)
+        return Memory(memories[0].values, memories[0].mask, memories)
 
     def start(self, memory: Memory, batch: int, *, coverage: bool = False) -> tuple[Any, ...]:
         pairs = zip(self._decoders, memory.state, strict=True)

@@ -1,5 +1,7 @@
 """What a decoder says of a memory: by a search of its own, and where it is told the true symbols one by one."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -7,10 +9,41 @@ import torch
 from torch import Tensor
 
 from seqloom.data.batch import Padded
+from seqloom.data.tokenizers import Encoding
 from seqloom.decoding.beam import Beam
 from seqloom.decoding.search import Hypothesis, Search
+from seqloom.layers.embedding import PADDING, UNKNOWN
+from seqloom.layers.hard import Hard
 from seqloom.layers.layer import Memory, coverage
 from seqloom.models.decoder import Decoder, step
+from seqloom.state import apply, select
+
+NEVER = (PADDING, UNKNOWN)  # symbols that an answer does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An answer among several."""
+
+    text: str
+    score: float  # what they are ranked by
+    log_probability: float
+    symbols: list[str]
+    log_probabilities: list[float]  # of each symbol, and of the end where it ended
+
+
+def candidates(found: Sequence[Hypothesis], said: Encoding) -> list[Candidate]:
+    """What a search has found, as texts."""
+    return [
+        Candidate(
+            said.decode(each.tokens),
+            each.score,
+            each.log_probability,
+            said.vocabulary.decode(each.tokens),
+            each.log_probabilities,
+        )
+        for each in found
+    ]
 
 
 def generate(
@@ -47,10 +80,50 @@ def before(target: Padded, end: int) -> Tensor:  # (B, T)
     return torch.cat([torch.full_like(target.values[:, :1], end), target.values[:, :-1]], dim=1)
 
 
-def forced(decoder: Decoder, memory: Memory, target: Padded, *, end: int) -> list[tuple[list[float], list[bool]]]:
+def begin(
+    decoder: Any,
+    memory: Memory,  # of R rows
+    rows: Tensor
+    | None = None,  # (B,), the row of the memory that each sequence is about; None: B = R, one after the other
+) -> Any:
+    """The state of the decoder before the first symbol of each of B sequences."""
+    if rows is None:
+        return decoder.start(memory, len(memory.mask))
+    if any(isinstance(part, Hard) for part in decoder.modules()):  # each of its samples belongs to one sequence
+        memory = Memory(select(memory.values, rows), select(memory.mask, rows), select(memory.state, rows))
+        return decoder.start(memory, len(rows))
+    return select(decoder.start(memory, len(memory.mask)), rows)
+
+
+def teach(
+    model: Any,  # an EncoderDecoder; with a Mixer, if there is scheduled sampling
+    state: Any,  # of its decoder before the first symbol
+    target: Padded,  # (B, T)
+    *,
+    end: int,
+    smoothing: float = 0.0,
+) -> Tensor:  # ()
+    """The loss of a decoder that is told the true symbols, or in scheduled sampling some of its own."""
+    said, real = target
+    tokens = before(target, end)
+    if model.training and hasattr(model, "mixer"):
+        tokens = model.mixer(model.decoder, apply(Tensor.detach, state), tokens, never=NEVER)
+    features, _ = model.decoder.features(tokens, state, mask=real)
+    loss: Tensor = model.loss(features[real], said, real, smoothing=smoothing)
+    return loss
+
+
+def forced(
+    decoder: Decoder,
+    memory: Memory,
+    target: Padded,
+    *,
+    end: int,
+    rows: Tensor | None = None,  # as in begin
+) -> list[tuple[list[float], list[bool]]]:
     """Of each row, the log-probabilities of the true symbols, and whether they are the most probable ones."""
     said, real = target
-    features, _ = decoder.features(before(target, end), decoder.start(memory, len(said)), mask=real)
+    features, _ = decoder.features(before(target, end), begin(decoder, memory, rows), mask=real)
     values, right = decoder.judge(features[real], said[real])
     counts = real.sum(dim=1).tolist()
     return [

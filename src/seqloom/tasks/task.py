@@ -68,6 +68,11 @@ class Task(Part, ABC):
         return True
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """The files that a training reads: it goes on only where they are as they were."""
+        return tuple(name for name in (self.train, self.dev) if name)
+
+    @property
     def gap(self) -> int:
         """Of a sequential task: examples before a held-out part that overlap with it and belong to neither."""
         return 0

@@ -19,32 +19,18 @@ from seqloom.data.vocabulary import END
 from seqloom.decoding.beam import Beam
 from seqloom.decoding.greedy import Greedy
 from seqloom.decoding.sample import Sample
-from seqloom.decoding.search import Hypothesis
-from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
+from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.models.classifier import Symbols
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, decoding_layer
-from seqloom.models.generation import before, forced, generate
+from seqloom.models.generation import NEVER, Candidate, candidates, forced, generate, teach
 from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
-from seqloom.state import apply
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 MARGIN = 1.5  # times as long as 99.9 % of the training data need
-NEVER = (PADDING, UNKNOWN)  # symbols that an answer does not have
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A translation among several."""
-
-    text: str
-    score: float  # what they are ranked by
-    log_probability: float
-    symbols: list[str]
-    log_probabilities: list[float]  # of each symbol, and of the end where it ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,20 +220,14 @@ class Translate(Task):
     def loss(self, model: Any, batch: Batch) -> Loss:
         if batch.target is None:
             raise ValueError("some examples of the batch have no target: there is no loss")
-        said, real = batch.target
-        tokens = before(batch.target, self._fitted()[1].vocabulary.index(END))
-        if model.training and self.sampling.schedule != "none":
-            state = model.start(*batch.inputs)
-            tokens = model.mixer(model.decoder, apply(Tensor.detach, state), tokens, never=NEVER)
-            found, _ = model.decoder.features(tokens, state, mask=real)
-            features = found[real]
-        else:
-            features = model.features(*batch.inputs, tokens, real)
-        return Loss(model.loss(features, said, real, smoothing=self.smoothing), batch.items)
+        end = self._fitted()[1].vocabulary.index(END)
+        total = teach(model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.smoothing)
+        return Loss(total, batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         memory: Memory = model.encoder(*batch.inputs)
-        end = self._fitted()[1].vocabulary.index(END)
+        said = self._fitted()[1]
+        end = said.vocabulary.index(END)
         lengths = self._limits(batch.inputs.lengths)
         found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER)
         told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
@@ -255,7 +235,7 @@ class Translate(Task):
             told = forced(model.decoder, memory, batch.target, end=end)
         answers = []
         for hypotheses, (target, right) in zip(found, told, strict=True):
-            best = [self._candidate(hypothesis) for hypothesis in hypotheses]
+            best = candidates(hypotheses, said)
             first = best[0]
             answers.append(
                 Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, right)
@@ -266,13 +246,6 @@ class Translate(Task):
         """How long the answers may be; the end of a source does not count."""
         factor = self.longest.factor or MARGIN * (self.learned.ratio if self.learned else 1.0)
         return ((lengths - 1) * factor).ceil().long() + self.longest.offset
-
-    def _candidate(self, found: Hypothesis) -> Candidate:
-        said = self._fitted()[1]
-        symbols = said.vocabulary.decode(found.tokens)
-        return Candidate(
-            said.decode(found.tokens), found.score, found.log_probability, symbols, found.log_probabilities
-        )
 
     def score(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> dict[str, Any]:
         """A source that occurs several times is scored once, and any of its targets counts; not so by BLEU and chrF."""

@@ -1,0 +1,268 @@
+"""Images, or vectors, with their captions, from files in the formats of the field."""
+
+import io
+import os.path
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data import formats, parallel, pixels
+from seqloom.data.archive import read_arrays
+from seqloom.data.formats import BadData, Place, Source, resolve
+from seqloom.data.labelled import STANDARD_INPUT
+from seqloom.data.members import archive
+from seqloom.data.pixels import SUFFIXES, BadImage, Frame
+from seqloom.data.vectors import filled
+
+Format = Literal["auto", "columns", "jsonl"]
+Content = NDArray[Any]  # pixels (size, size, 3) of uint8, or a vector (D,) of float32
+NUMBERED = re.compile(r"#\d+$")
+"""What stands behind the name of an image where its captions are numbered: ``dog.jpg#0``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image or a vector with what may be said of it."""
+
+    place: Place
+    name: str
+    image: Content
+    captions: tuple[str, ...]  # none: not known
+    lengths: tuple[int, ...]  # about how many symbols each of them has
+
+    def __len__(self) -> int:
+        return sum(self.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An image that is not yet looked at."""
+
+    place: Place
+    name: str
+    captions: tuple[str, ...] = ()
+    vector: Content | None = None  # instead of an image
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How files become pictures; tasks/caption.py tells what the options mean to a user."""
+
+    format: Format = "auto"
+    encoding: str = "utf-8"
+    separator: str = ""
+    image_column: int | str = ""
+    caption_column: int | str = ""
+    captions: str = ""  # file with the captions of images that another one only names
+    images: str = ""  # folder, tar archive, or .npz file of vectors
+    size: int = 64
+    frame: Frame = "crop"
+    measure: Callable[[str], int] = len  # the length of a caption
+
+    def read(self, source: Source) -> Iterator[Picture]:
+        """The pictures of a list of images, of a folder, or of Python values; each has a caption or more."""
+        told = self._told() if self.captions and isinstance(source, Path) else {}
+        for picture in self._pictures(source, told):
+            if not picture.captions and told:
+                raise BadData(picture.place, f"{picture.name} has no caption in {self.captions}")
+            yield picture
+
+    def ask(self, source: Source) -> Iterator[Picture]:
+        """The same, where captions are not needed; of standard input a name on each line, as it comes."""
+        if source != STANDARD_INPUT or self.format != "auto":
+            yield from self._pictures(source, {})
+            return
+        for place, line in formats.lines(source, encoding=self.encoding):
+            if line.strip():
+                yield from self.load([Named(place, line.strip())], Path())
+
+    def _pictures(self, source: Source, told: Mapping[str, tuple[str, ...]]) -> Iterator[Picture]:
+        if not isinstance(source, Path):
+            yield from _given(source, self)
+            return
+        if source.is_dir():
+            names = sorted(path.name for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
+            if not names:
+                raise BadData(str(source), "there is no PNG or JPEG image in the folder")
+            found = [Named(Place(str(source), number), name) for number, name in enumerate(names, start=1)]
+        else:
+            found = _together(self._rows(source))
+        folder = source if source.is_dir() else source.parent
+        yield from self.load(
+            [replace(each, captions=each.captions or told.get(each.name, ())) for each in found], folder
+        )
+
+    def _rows(self, path: Path) -> Iterator[Named]:
+        names = parallel.Reader(
+            "auto" if self.format == "auto" else self.format,
+            encoding=self.encoding,
+            separator=self.separator,
+            source_column=self.image_column,
+            target_column=self.caption_column,
+        )
+        if path != STANDARD_INPUT and names.detect(path) == "jsonl":
+            yield from self._objects(path)
+            return
+        for pair in names.read(path):
+            if pair.source:
+                name = NUMBERED.sub("", pair.source)
+                yield Named(pair.place, name, () if pair.target is None else (pair.target,))
+
+    def _objects(self, path: Path) -> Iterator[Named]:
+        image, caption = str(self.image_column or "image"), str(self.caption_column or "caption")
+        for place, value in formats.jsonl(path, encoding=self.encoding):
+            told = value.get(caption)
+            captions = told if isinstance(told, list) else [] if told is None else [told]
+            if not all(isinstance(each, str) for each in captions):
+                raise BadData(place, f"found {captions!r:.60} as {caption!r}; a text, or a list of texts, is wanted")
+            name, vector = value.get(image, ""), value.get("vector")
+            if not isinstance(name, str) or (not name and vector is None):
+                kind = type(value.get(image)).__name__
+                raise BadData(place, f"found {kind} as {image!r}; the name of an image, or a 'vector', is wanted")
+            found = None if vector is None else _vector(place, vector)
+            yield Named(place, name, tuple(each.strip() for each in captions), found)
+
+    def _told(self) -> dict[str, tuple[str, ...]]:
+        """The captions of the file of captions, by the names of the images."""
+        return {each.name: each.captions for each in _together(self._rows(resolve(self.captions)))}
+
+    def load(self, found: Sequence[Named], folder: Path) -> Iterator[Picture]:
+        """Look at the images: each beside the file that names it, or else in ``images``."""
+        beside = {each.name: folder / each.name for each in found if each.vector is None}
+        inside: dict[str, Content | BadImage] = {}
+        where = str(folder)
+        if self.images:
+            kept = resolve(self.images)
+            where = self.images
+            if kept.suffix == ".npz":
+                inside, beside = dict(_vectors(kept)), {}
+            elif kept.is_dir():
+                beside = {name: path if os.path.isfile(path) else kept / name for name, path in beside.items()}  # noqa: PTH113  no name is too long for it
+            else:
+                inside = self._unpack(kept, {name for name, path in beside.items() if not os.path.isfile(path)})  # noqa: PTH113
+        for each in found:
+            content = each.vector if each.vector is not None else inside.get(each.name)
+            if content is None and each.name in beside:
+                content = self._open(each, beside[each.name], where)
+            if isinstance(content, BadImage):
+                raise BadData(each.place, f"the image {each.name} in {where} {content}")
+            if content is None:
+                near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(each.name, inside, n=1))
+                raise BadData(each.place, f"there is no vector {each.name!r} in {where}{near}")
+            yield self.picture(each, content)
+
+    def picture(self, named: Named, content: Content) -> Picture:
+        return Picture(named.place, named.name, content, named.captions, tuple(map(self.measure, named.captions)))
+
+    def _open(self, named: Named, path: Path, where: str) -> Content:
+        try:
+            with path.open("rb") as stream:
+                return pixels.decode(stream, size=self.size, frame=self.frame)
+        except BadImage as error:
+            raise BadData(named.place, f"the image {path} {error}") from None
+        except (FileNotFoundError, NotADirectoryError):
+            names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208  names are wanted
+            near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(path.name, names, n=1))
+            raise BadData(named.place, f"there is no image {named.name!r} in {where}{near}") from None
+        except (OSError, ValueError) as error:
+            raise BadData(named.place, f"the image {path} cannot be opened: {error}") from None
+
+    def _unpack(self, path: Path, wanted: set[str]) -> dict[str, Content | BadImage]:
+        """The wanted images of a tar archive, or of a folder in it, read through once: only pixels are kept."""
+        outside = path if path.is_file() else archive(path)
+        if outside is None:
+            raise formats.missing(path)
+        start = "" if outside == path else f"{path.relative_to(outside).as_posix()}/"
+        found: dict[str, Content | BadImage] = {}
+        names = []
+        try:
+            with tarfile.open(outside) as packed:
+                for entry in packed:
+                    name = entry.name.removeprefix("./")
+                    names.append(name)
+                    if entry.isreg() and name.startswith(start) and (name := name[len(start) :]) in wanted:
+                        stream = packed.extractfile(entry)
+                        assert stream is not None  # noqa: S101  it is a regular file
+                        found[name] = self._decoded(stream.read())
+                    if len(found) == len(wanted):
+                        break
+        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+            raise BadData(str(outside), f"is no tar archive, or damaged ({error})") from None
+        for name in wanted - found.keys():
+            near = "".join(f"; did you mean {other!r}?" for other in get_close_matches(name, names, n=1))
+            found[name] = BadImage(f"is not there{near}")
+        return found
+
+    def _decoded(self, data: bytes) -> Content | BadImage:
+        try:
+            return pixels.decode(io.BytesIO(data), size=self.size, frame=self.frame)
+        except BadImage as error:
+            return error
+
+
+def _together(rows: Iterable[Named]) -> list[Named]:
+    """One for each image, with all captions that its lines give; a vector stands for itself."""
+    found: dict[Any, Named] = {}
+    for row in rows:
+        key = row.name if row.vector is None else row.place
+        known = found.get(key)
+        found[key] = row if known is None else replace(known, captions=(*known.captions, *row.captions))
+    return list(found.values())
+
+
+def _vectors(path: Path) -> Iterator[tuple[str, Content]]:
+    """Of a .npz file with the arrays ``names`` (N,) and ``vectors`` (N, D)."""
+    arrays = read_arrays(path, ("names", "vectors"))
+    if len(arrays) < 2:
+        raise BadData(str(path), f"found the arrays {', '.join(arrays) or 'none'}; names and vectors are wanted")
+    names, values = arrays["names"], arrays["vectors"]
+    if names.ndim != 1 or values.ndim != 2 or len(names) != len(values) or values.dtype.kind not in "fiu":
+        shapes = f"names {names.shape} and vectors {values.dtype} {values.shape}"
+        raise BadData(str(path), f"found {shapes}; (N,) and numbers (N, D) are wanted")
+    for number, (name, vector) in enumerate(zip(names.tolist(), values, strict=True), start=1):
+        yield str(name), _vector(Place(str(path), number), vector)
+
+
+def _vector(place: Place, values: Any) -> Content:
+    try:
+        vector = np.array(values, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise BadData(place, f"found {type(values).__name__} as a vector; a list of numbers is wanted") from None
+    if vector.ndim != 1 or not len(vector):
+        raise BadData(place, f"found numbers {vector.shape} as a vector; a list of numbers is wanted")
+    found: Content = filled(place, vector[np.newaxis], "error")[0]
+    return found
+
+
+def _given(values: Sequence[Any], reader: Reader) -> Iterator[Picture]:
+    """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of one of those and a caption or a list."""
+    if isinstance(values, str):
+        raise BadData("input", "found one text; a list of paths or arrays is wanted")
+    for number, value in enumerate(values, start=1):
+        place = Place("input", number)
+        content, told = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
+        captions = (told,) if isinstance(told, str) else tuple(told)
+        for caption in captions:
+            if not isinstance(caption, str):
+                raise BadData(place, f"found {type(caption).__name__} as a caption; a text is wanted")
+            formats.checked(place, caption)
+        if isinstance(content, str | Path):
+            yield from reader.load([Named(place, str(content), captions)], Path())
+            continue
+        if np.ndim(content) < 2:
+            yield reader.picture(Named(place, "", captions), _vector(place, content))
+            continue
+        try:
+            yield reader.picture(
+                Named(place, "", captions), pixels.of_array(np.asarray(content), size=reader.size, frame=reader.frame)
+            )
+        except BadImage as error:
+            raise BadData(place, f"the image {error}") from None

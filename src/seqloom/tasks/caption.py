@@ -1,0 +1,306 @@
+"""Captions: one image, or one vector, to a sequence of words."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.formats import BadData, resolve
+from seqloom.data.images import Format, Picture, Reader
+from seqloom.data.pixels import Frame
+from seqloom.data.tokenizers import Encoding, Text
+from seqloom.data.vocabulary import END
+from seqloom.decoding.beam import Beam
+from seqloom.decoding.greedy import Greedy
+from seqloom.decoding.sample import Sample
+from seqloom.layers.embedding import Embedding
+from seqloom.layers.layer import Memory
+from seqloom.metrics import text as metrics
+from seqloom.models.decoder import Decoder
+from seqloom.models.encoder import Recurrence
+from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, decoding_layer
+from seqloom.models.generation import NEVER, Candidate, begin, candidates, forced, generate, teach
+from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
+from seqloom.models.vision import Cells, Sight, Single
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """The best caption."""
+
+    text: str
+    score: float
+    symbols: list[str]
+    log_probabilities: list[float]  # of each symbol, and of the end where it ended
+    best: list[Candidate]  # all that the search gives, the best first
+    image: str  # its name
+    targets: list[
+        list[float]
+    ]  # of each true caption, log-probabilities of its symbols and the end, each after the true ones
+    forced: list[list[bool]]  # whether each of them was the most probable one; both are empty without true captions
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Captions(NamedTuple):
+    """The captions of some images, padded: those of the first image, then those of the second, and so on."""
+
+    values: Tensor  # (N, T)
+    mask: Tensor  # (N, T)
+    rows: Tensor  # (N,), which image each is about
+
+
+class Learned(Part):
+    """The symbols of the training captions, and the scale of what is seen."""
+
+    text: Encoding
+    mean: tuple[float, ...]  # of each colour, or of each number of a vector
+    deviation: tuple[float, ...]
+    vector: int  # how many numbers a vector has; 0: images are read
+    longest: int  # symbols: longer are but one caption in a thousand
+
+
+Score = Literal["bleu", "bleu_1", "exact_match", "loss"]
+
+
+class Caption(Task):
+    """Images or vectors to sentences: attention over the cells of a small convolutional network."""
+
+    recommended: ClassVar[Mapping[str, Any]] = {
+        "task.train": "train.tsv",
+        "task.dev": "dev.tsv",
+        "task.text.lower": True,
+        "task.text.minimum": 3,
+        "task.embedding": 256,
+        "task.input_dropout": 0.3,
+        "task.sight.depth": 2,
+        "task.sight.dropout": 0.3,
+        "task.decoder.cell": "gru",
+        "task.decoder.hidden": 256,
+        "task.decoder.dropout": 0.3,
+        "train.batch": 16,
+        "train.rate": 0.001,
+        "train.schedule": "plateau",
+        "train.patience": 5,
+    }
+
+    name: Literal["caption"] = "caption"
+    format: Format = Field("auto", description="columns (TSV, CSV) or jsonl; auto: by the name and the first line.")
+    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
+    separator: str = Field("", description="Between columns; empty: a comma in .csv, otherwise a tab.")
+    image_column: int | str = Field(
+        "", description='Number from 0, or name in the header or JSON object; empty: 0, "image".'
+    )
+    caption_column: int | str = Field("", description='The same for the caption; empty: 1, "caption".')
+    captions: str = Field("", description="File with the captions of images that train and dev only name.")
+    images: str = Field(
+        "",
+        description="Folder or tar archive of the images, or .npz of vectors; empty: beside the file that names them.",
+    )
+    size: int = Field(64, ge=4, description="Images are brought to so many pixels in height and width.")
+    frame: Frame = Field(
+        "crop", description="What is not square: crop takes its middle, pad all of it, with grey beside."
+    )
+    text: Text = Field(default_factory=Text, description="Symbols that are said.")
+    sight: Sight = Field(default_factory=Sight, description="What looks at an image.")
+    pool: Literal["cells", "vector"] = Field(
+        "cells", description="What the decoder sees of an image: all cells, or one vector, their mean."
+    )
+    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tied: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
+    decoder: Recurrence = Field(default_factory=Recurrence, description="What says the caption.")
+    attention: Looks = Field(default_factory=Looks, description="How the decoder looks at the cells.")
+    bridge: Bridge = Field("linear", description="How the decoder begins: with the mean of the cells, or zero.")
+    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    search: Greedy | Beam | Sample = Field(
+        default_factory=Greedy, discriminator="name", description="How a caption is found."
+    )
+    longest: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
+    best_by: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
+    learned: Learned | None = Field(None, exclude=True)
+
+    @property
+    def metric(self) -> str:
+        return self.best_by
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.best_by != "loss"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        packed = self.images if self.images and not resolve(self.images).is_dir() else ""
+        return (*super().files, *filter(None, (self.captions, packed)))
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the cells that attention looks at: cell n is in row n // columns."""
+        if self._fitted().vector or self.pool == "vector":
+            return 1, 1
+        side = self.sight.side(self.size)
+        return side, side
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Picture]:
+        """Of Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of that and a caption or several."""
+        return self._reader().read(source)
+
+    def ask(self, source: Path | Sequence[Any]) -> Iterator[Picture]:
+        return self._reader().ask(source)
+
+    def _reader(self) -> Reader:
+        names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
+        measure: Callable[[str], int] = len if self.text.unit == "characters" else lambda text: len(text.split())
+        given = {name: getattr(self, name) for name in (*names, "size", "frame")}
+        return Reader(**given, measure=measure)
+
+    def fit(self, examples: Iterable[Picture]) -> Self:
+        captions: list[str] = []
+        sums = squares = np.zeros(0)
+        count = 0
+        shape: tuple[int, ...] = ()
+        for example in examples:
+            if not example.captions:
+                raise BadData(example.place, "there is no caption; training needs one for each image")
+            captions += example.captions
+            if count and example.image.shape != shape:
+                raise BadData(example.place, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}")
+            shape = example.image.shape
+            values = example.image.reshape(-1, shape[-1]).astype(np.float64)
+            sums = sums + values.sum(axis=0) if count else values.sum(axis=0)
+            squares = squares + (values**2).sum(axis=0) if count else (values**2).sum(axis=0)
+            count += len(values)
+        if not captions:
+            raise BadData(self.train, "there are no examples to learn from")
+        text = self.text.fit(captions, specials=(END,))
+        mean = sums / count
+        deviation = np.sqrt((squares / count - mean**2).clip(min=0))
+        learned = Learned(
+            text=text,
+            mean=tuple(mean.tolist()),
+            deviation=tuple(np.where(deviation > 0, deviation, 1.0).tolist()),
+            vector=shape[0] if len(shape) == 1 else 0,
+            longest=math.ceil(np.quantile([len(text.encode(caption)) for caption in captions], 0.999)),
+        )
+        return self.model_copy(update={"learned": learned})
+
+    def _fitted(self) -> Learned:
+        if self.learned is None:
+            raise ValueError("the task has learnt nothing yet: call fit first")
+        return self.learned
+
+    def collate(self, examples: Sequence[Picture]) -> Batch:
+        learned = self._fitted()
+        wanted = (learned.vector,) if learned.vector else (self.size, self.size, 3)
+        for example in examples:
+            if example.image.shape != wanted:
+                raise BadData(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
+        seen = np.stack([example.image for example in examples]).reshape(len(examples), -1, *wanted[1:] or wanted)
+        mean, deviation = np.array([learned.mean, learned.deviation], dtype=np.float32)
+        values = torch.from_numpy((seen.astype(np.float32) - mean) / deviation)  # (B, size, size, 3) or (B, 1, D)
+        inputs = Padded(values, torch.ones(values.shape[:2], dtype=torch.bool))
+        if not all(example.captions for example in examples):
+            return Batch(inputs, None, 0, examples=tuple(examples))
+        end = learned.text.vocabulary.index(END)
+        told = [(row, caption) for row, example in enumerate(examples) for caption in example.captions]
+        said = pad([np.array([*learned.text.encode(caption), end]) for _, caption in told])
+        target = Captions(*said, torch.tensor([row for row, _ in told]))
+        return Batch(inputs, target, int(said.mask.sum()), examples=tuple(examples))
+
+    def model(self) -> EncoderDecoder:
+        learned = self._fitted()
+        seen: nn.Module
+        if learned.vector:
+            seen = Single(learned.vector, self.decoder.hidden, dropout=self.sight.dropout)
+        else:
+            seen = Cells(self.sight, together=self.pool == "vector")
+        embed = Embedding(len(learned.text.vocabulary), self.embedding, dropout=self.input_dropout)
+        memory_size = int(seen.size)
+        layer = decoding_layer(
+            self.decoder, self.attention, self.embedding, encoder=None, memory_size=memory_size, bridge=self.bridge
+        )
+        dropout, variational = self.decoder.dropout, self.decoder.variational
+        model = EncoderDecoder(seen, Decoder(embed, layer, tied=self.tied, dropout=dropout, variational=variational))
+        if self.sampling.schedule != "none":
+            model.add_module("mixer", Mixer(self.sampling))
+        return model
+
+    def loss(self, model: Any, batch: Batch) -> Loss:
+        """Over all captions; each image is looked at once."""
+        if batch.target is None:
+            raise ValueError("some examples of the batch have no caption: there is no loss")
+        said, real, rows = batch.target
+        end = self._fitted().text.vocabulary.index(END)
+        state = begin(model.decoder, model.encoder(*batch.inputs), rows)
+        return Loss(teach(model, state, Padded(said, real), end=end, smoothing=self.smoothing), batch.items)
+
+    def predict(self, model: Any, batch: Batch) -> Predictions:
+        learned = self._fitted()
+        end = learned.text.vocabulary.index(END)
+        memory: Memory = model.encoder(*batch.inputs)
+        longest = self.longest or learned.longest
+        found = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, never=NEVER)
+        targets: list[list[list[float]]] = [[] for _ in found]
+        right: list[list[list[bool]]] = [[] for _ in found]
+        if batch.target is not None:
+            said, real, rows = batch.target
+            told = forced(model.decoder, memory, Padded(said, real), end=end, rows=rows)
+            for row, (values, hits) in zip(rows.tolist(), told, strict=True):
+                targets[row].append(values)
+                right[row].append(hits)
+        answers = []
+        for row, hypotheses in enumerate(found):
+            best = candidates(hypotheses, learned.text)
+            first = best[0]
+            fields = (first.text, first.score, first.symbols, first.log_probabilities, best)
+            answers.append(Captioned(*fields, batch.examples[row].name, targets[row], right[row]))
+        return Predictions(answers)
+
+    def score(self, predictions: Sequence[Captioned], examples: Sequence[Picture]) -> dict[str, Any]:
+        """One answer for each image, compared with all of its captions."""
+        wanted = []
+        for example in examples:
+            if not example.captions:
+                raise BadData(example.place, "there is no caption to compare with")
+            wanted.append([text.lower() for text in example.captions] if self.text.lower else list(example.captions))
+        found = [answer.text for answer in predictions]
+        first, *others = ([*each] for each in zip_longest(*wanted))
+        bleu = metrics.bleu(found, first, others=others)
+        single = metrics.bleu(found, first, others=others, order=1)
+        cut: Callable[[str], Any] = list if self.text.unit == "characters" else str.split
+        pairs = [(row, caption) for row, captions in enumerate(wanted) for caption in captions]
+        errors = metrics.compare(
+            [row for row, _ in pairs], [cut(found[row]) for row, _ in pairs], [cut(caption) for _, caption in pairs]
+        )
+        values = [value for answer in predictions for each in answer.targets for value in each]
+        right = [hit for answer in predictions for each in answer.forced for hit in each[:-1]]
+        return {
+            "bleu": bleu.score,
+            "bleu_1": single.score,
+            "loss": -math.fsum(values) / max(len(values), 1),
+            "exact_match": errors.exact_match,
+            "forced_accuracy": sum(right) / max(len(right), 1),
+            "distinct": len(set(found)) / max(len(found), 1),
+            "bleu_interval": list(bleu.interval),
+            "bleu_1_interval": list(single.interval),
+            "exact_match_interval": list(errors.exact_match_interval),
+            "bleu_signature": bleu.signature,
+            "images": len(examples),
+            "captions": len(pairs),
+        }
+
+
+def _kind(shape: tuple[int, ...]) -> str:
+    return f"vectors of {shape[0]} numbers" if len(shape) == 1 else f"images of {shape[0]} × {shape[1]} pixels"
