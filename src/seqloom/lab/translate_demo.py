@@ -91,8 +91,10 @@ TRANSLATE = Demonstration(
         "task.tied": False,
         "task.encoder.cell": "gru",
         "task.encoder.hidden": 64,
+        "task.encoder.dropout": 0.15,  # without it, attention may settle early in the wrong place
         "task.decoder.cell": "gru",
         "task.decoder.hidden": 128,
+        "task.decoder.dropout": 0.15,
         "train.epochs": 5,
         "train.batch": 64,
         "train.rate": 0.004,
