@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "info": {"layers", "kernels", "seqloom"},
     "bench": {
         *("terminal", "data", "cells", "layers", "kernels", "models", "decoding", "training", "tasks"),
-        *("model", "workflow", "compare", "info", "seqloom"),
+        *("metrics", "run", "model", "workflow", "compare", "info", "seqloom"),
     },
     "cli": {
         *("config", "terminal", "interrupt", "run", "data", "decoding", "tasks", "training"),

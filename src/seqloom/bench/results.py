@@ -15,6 +15,7 @@ from seqloom import terminal
 from seqloom.compare import describe, outcome
 from seqloom.info import collect
 from seqloom.model import Config, document, load
+from seqloom.run import Run
 from seqloom.workflow import train
 
 FOLDER = Path("benchmarks")
@@ -51,21 +52,30 @@ def shared(name: str) -> Path:
     return Path(os.environ["SEQLOOM_DATA"], name)
 
 
-def measure(name: str, figure: dict[str, Any]) -> dict[str, Any]:
+def trained(name: str, path: Path, overrides: list[str], *, again: bool) -> tuple[Run, float]:
+    """The run of a configuration and the minutes that it took; one that is there is trained anew if ``again``."""
+    output = Path("runs/results", name)
+    if output.exists() and not again:
+        run = Run.open(output)
+        return run, run.load("last").facts["seconds"] / 60
+    if output.exists():
+        shutil.rmtree(output)
+    config = Config.build(document(str(path), overrides))
+    started = time.monotonic()
+    with terminal.Watch() as watch:
+        run = train(config, output=output, listeners=[watch])
+    return run, (time.monotonic() - started) / 60
+
+
+def measure(name: str, figure: dict[str, Any], *, again: bool) -> dict[str, Any]:
     """Train one configuration and score it where the figure says."""
     if name in PREPARE:
         PREPARED.mkdir(parents=True, exist_ok=True)
         PREPARE[name]()
     path = FOLDER / f"{figure.get('config', name)}.toml"
-    config = Config.build(document(str(path), figure.get("overrides", [])))
-    output = Path("runs/results", name)
-    if output.exists():
-        shutil.rmtree(output)
-    started = time.monotonic()
-    with terminal.Watch() as watch:
-        run = train(config, output=output, listeners=[watch])
-    minutes = (time.monotonic() - started) / 60
-    found = load(run.path).evaluate(figure["file"]) if "file" in figure else outcome(run)
+    run, minutes = trained(name, path, figure.get("overrides", []), again=again)
+    search = figure.get("search", "")
+    found = load(run.path, search=search).evaluate(figure["file"]) if "file" in figure else outcome(run)
     return {
         "name": name,
         "data": figure["data"],
@@ -121,8 +131,10 @@ def main() -> None:
     figures: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "figures.toml").read_text())
     parser = argparse.ArgumentParser(prog="scripts/results", description=__doc__)
     parser.add_argument("name", nargs="*", choices=[*figures, []], help="what to train; nothing: draw the page only")
-    for name in parser.parse_args().name:
-        row = measure(name, figures[name])
+    parser.add_argument("--keep", action="store_true", help="score the run in runs/results if there is one")
+    given = parser.parse_args()
+    for name in given.name:
+        row = measure(name, figures[name], again=not given.keep)
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
         rows = {**{old["name"]: old for old in kept}, name: row}
         ordered = [rows[key] for key in figures if key in rows]
