@@ -76,9 +76,16 @@ class Emitter:
         kind = ir.VectorType(ir.IntType(32), self.lanes)
         return self.builder.shuffle_vector(left, right, ir.Constant(kind, lanes))
 
-    def mask(self, lanes: int) -> ir.Constant:
+    def mask(self, lanes: Value | int) -> Value:
         """True in the first ``lanes`` lanes."""
-        return ir.Constant(ir.VectorType(BIT, self.lanes), [lane < lanes for lane in range(self.lanes)])
+        if isinstance(lanes, int):
+            return ir.Constant(ir.VectorType(BIT, self.lanes), [lane < lanes for lane in range(self.lanes)])
+        short = ir.IntType(32)
+        kind = ir.VectorType(short, self.lanes)
+        blank = ir.Constant(kind, ir.Undefined)
+        single = self.builder.insert_element(blank, self.builder.trunc(lanes, short), short(0))
+        count = self.builder.shuffle_vector(single, blank, ir.Constant(kind, [0] * self.lanes))
+        return self.builder.icmp_signed(">", count, ir.Constant(kind, list(range(self.lanes))))
 
     def _suffix(self) -> str:
         return f"v{self.lanes}f{self.bits}"
@@ -88,14 +95,14 @@ class Emitter:
         kind = ir.FunctionType(self.vector, [self.vector] * len(values))
         return self.builder.call(self.declare(f"llvm.{name}.{self._suffix()}", kind), values)
 
-    def masked_load(self, pointer: Value, lanes: int) -> Value:
+    def masked_load(self, pointer: Value, lanes: Value | int) -> Value:
         """The first ``lanes`` lanes from memory, zero in the others."""
         mask = self.mask(lanes)
         kind = ir.FunctionType(self.vector, [POINTER, ir.IntType(32), mask.type, self.vector])
         load = self.declare(f"llvm.masked.load.{self._suffix()}.p0", kind)
         return self.builder.call(load, [pointer, ir.IntType(32)(self.bytes), mask, self.splat(0.0)])
 
-    def masked_store(self, value: Value, pointer: Value, lanes: int) -> None:
+    def masked_store(self, value: Value, pointer: Value, lanes: Value | int) -> None:
         mask = self.mask(lanes)
         kind = ir.FunctionType(ir.VoidType(), [self.vector, POINTER, ir.IntType(32), mask.type])
         store = self.declare(f"llvm.masked.store.{self._suffix()}.p0", kind)

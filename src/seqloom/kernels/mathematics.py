@@ -134,3 +134,48 @@ def log(emit: Emitter, x: Value) -> Value:
     value = builder.select(builder.fcmp_ordered("==", x, emit.splat(math.inf)), emit.splat(math.inf), value)
     invalid = builder.fcmp_unordered("<", x, emit.splat(0.0))
     return builder.select(invalid, emit.splat(math.nan), value)
+
+
+def erfc(emit: Emitter, x: Value) -> Value:
+    """1 − erf x of x ≥ 0, as exp −x² · p(t) / (1 + 2x) with t = (x − k) / (x + k) (Shepherd & Laframboise 1981)."""
+    builder = emit.builder
+    x = at_most(emit, x, emit.splat(10.5 if emit.bits == 32 else 27.5))  # from where on it is zero
+    k = emit.splat(_MIDDLE)
+    t = builder.fdiv(builder.fsub(x, k), builder.fadd(x, k))
+    twice = builder.fadd(t, t)
+    following, value = emit.splat(0.0), emit.splat(0.0)
+    first, *others = _chebyshev(12 if emit.bits == 32 else 26)
+    for coefficient in reversed(others):  # Clenshaw's recurrence
+        step = emit.intrinsic("fma", twice, value, builder.fsub(emit.splat(coefficient), following))
+        following, value = value, step
+    series = emit.intrinsic("fma", t, value, builder.fsub(emit.splat(first), following))
+    square = builder.fmul(x, x)
+    rest = emit.intrinsic("fma", x, x, builder.fneg(square))  # what the square's rounding took away
+    bell = exp(emit, builder.fneg(square))
+    bell = emit.intrinsic("fma", bell, builder.fneg(rest), bell)
+    return builder.fdiv(builder.fmul(bell, series), builder.fadd(emit.splat(1.0), builder.fadd(x, x)))
+
+
+_MIDDLE = 3.75
+
+
+def _chebyshev(count: int) -> list[float]:
+    """Coefficients of exp x² · erfc x · (1 + 2x) in Chebyshev polynomials of t."""
+    nodes = 64
+    angles = [math.pi * (node + 0.5) / nodes for node in range(nodes)]
+    values = [_scaled(_MIDDLE * (1 + math.cos(angle)) / (1 - math.cos(angle))) for angle in angles]
+    found = [
+        2 / nodes * math.fsum(value * math.cos(order * angle) for value, angle in zip(values, angles, strict=True))
+        for order in range(count)
+    ]
+    return [found[0] / 2, *found[1:]]
+
+
+def _scaled(x: float) -> float:
+    """exp x² · erfc x · (1 + 2x); far from zero by the continued fraction of Laplace."""
+    if x < 2:
+        return math.exp(x * x) * math.erfc(x) * (1 + 2 * x)
+    fraction = x
+    for level in range(300, 0, -1):
+        fraction = x + level / 2 / fraction
+    return (1 + 2 * x) / math.sqrt(math.pi) / fraction

@@ -28,24 +28,33 @@ class Cache(NamedTuple):
         """Slots that are used."""
         return int(self.slots[0]) if len(self.slots) else 0
 
+    def reserve(self, added: int) -> "Cache | None":
+        """The cache with further slots, for the caller to write to; None where they are not free, or there are gaps."""
+        used = self.length
+        total = used + added
+        if self.mask.shape[1] or not len(self.filled) or total > self.keys.shape[1] or int(self.filled[0]) != used:
+            return None
+        self.filled.fill_(total)
+        slots = torch.full_like(self.slots, total)
+        return Cache(self.keys, self.values, self.mask, self.position + added, slots, self.filled)
+
     def append(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> "Cache":
         """The cache with the elements of a further piece, each (B, T, H, D); the mask is (B, T)."""
         used, added = self.length, keys.shape[1]
-        position = self.position + (added if mask is None else mask.sum(dim=1))
         total = used + added
-        slots = torch.full_like(self.slots, total)
-        gapless = mask is None and not self.mask.shape[1]
         recorded = torch.is_grad_enabled() and (keys.requires_grad or self.keys.requires_grad)
-        free = len(self.filled) > 0 and int(self.filled[0]) == used and total <= self.keys.shape[1]
-        if gapless and free and not recorded:
-            self.keys[:, used:total] = keys
-            self.values[:, used:total] = values
-            self.filled.fill_(total)
-            return Cache(self.keys, self.values, self.mask, position, slots, self.filled)
+        grown = None if mask is not None or recorded else self.reserve(added)
+        if grown is not None:
+            grown.keys[:, used:total] = keys
+            grown.values[:, used:total] = values
+            return grown
+        position = self.position + (added if mask is None else mask.sum(dim=1))
+        slots = torch.full_like(self.slots, total)
         room = total if recorded else -(-(total + 1) // ROOM) * ROOM
-        new = keys
+        known = self.mask
+        if mask is not None or self.mask.shape[1]:
+            known = _joined(self.real(), _whole(mask, keys), room)
         keys, values = _joined(self.keys[:, :used], keys, room), _joined(self.values[:, :used], values, room)
-        known = self.mask if gapless else _joined(self.real(), _whole(mask, new), room)
         return Cache(keys, values, known, position, slots, slots.clone())
 
     def real(self) -> Tensor:

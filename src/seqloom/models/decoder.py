@@ -1,6 +1,6 @@
 """Symbols out, one after the other: what a language model is, and half of a translator."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.linear import Linear
 from seqloom.layers.softmax import cross_entropy, judge, log_probabilities
+from seqloom.layers.stepper import Stepper
 
 
 class Decoder(nn.Module):
@@ -40,6 +41,7 @@ class Decoder(nn.Module):
         nn.init.zeros_(self.output.bias)
         if tied:
             self.output.weight = embed.weight
+        self._stepper = Stepper()
 
     def start(self, memory: Memory | None, batch: int, *, coverage: bool = False) -> Any:
         """The state before the first symbol of each of ``batch`` sequences; a language model has no memory."""
@@ -91,8 +93,19 @@ class Decoder(nn.Module):
         """The same, and whether each target is the most probable symbol."""
         return judge(features, self.output.weight, self.output.bias, target)
 
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B,) → (B, V), state
+        """One step as one program; None if this is not a step for one."""
+        return self._stepper(self, tokens, state) if type(self) is Decoder else None
+
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
+        self._stepper.forget()
+        return super().train(mode)
+
 
 def step(decoder: nn.Module, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:  # (B,) → (B, V), state
     """One step of any decoder: the last symbols → log-probabilities of the next ones."""
+    found = decoder.step(tokens, state) if isinstance(decoder, Decoder) else None
+    if found is not None:
+        return found
     logits, state = decoder(tokens.unsqueeze(1), state)
     return torch.log_softmax(logits[:, -1], dim=-1), state

@@ -1,0 +1,240 @@
+"""A decoder's step, written as a program: what it is made of, in which order, and where it finds what it needs."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.kernels.operations import FINISHES, bits
+from seqloom.kernels.packed import REALS, Packed
+from seqloom.kernels.program import Place, Program
+from seqloom.layers.connection import Plain
+from seqloom.layers.dropout import Dropout, Variational
+from seqloom.layers.embedding import Embedding
+from seqloom.layers.linear import Linear
+from seqloom.layers.positions import Positions, rotate
+from seqloom.layers.stack import Stack
+from seqloom.layers.transformer import Block, Norm
+
+ACTIVATIONS: dict[type[nn.Module], tuple[str, str]] = {  # what follows a product, and the attribute with its parameter
+    nn.ReLU: ("relu", ""),
+    nn.Tanh: ("tanh", ""),
+    nn.Sigmoid: ("sigmoid", ""),
+    nn.LeakyReLU: ("leaky_relu", "negative_slope"),
+    nn.ELU: ("elu", "alpha"),
+    nn.GELU: ("gelu", ""),
+    nn.Identity: ("none", ""),
+}
+
+STORE = ("keys", "values", "row_stride", "slot_stride", "length", "mask", "mask_stride")
+TURNING = ("turns", "positions")
+PAST = (*STORE, *TURNING)
+"""What self-attention of a layer is given at every step; the names end with the layer's number."""
+SOURCE = (*STORE, "read", "noted")
+"""What attention to a memory is given; the names begin with "source"."""
+
+
+def fits(module: Any) -> bool:
+    """Whether a program can do what the module does in a step."""
+    stack = module.layer
+    if type(stack) is not Stack or type(stack.layers[0]) is not Positions or type(module.embed) is not Embedding:
+        return False
+    linear = [module.output, *(part for part in (module.bridge, stack.layers[0].project) if _moves(part))]
+    for layer in list(stack.layers)[1:]:
+        if type(layer) is Block:
+            linear += [layer.project, layer.collect, *([layer.ask, layer.gather] if layer.memory_size else [])]
+            linear += [layer.feed[0], layer.feed[-1]]
+            # A block that sees itself alone counts positions from its last element on.
+            usual = layer.causal and layer.positions != "relative" and layer.context != 1
+            between = layer.feed[1]
+            if not usual or type(between) not in ACTIVATIONS or getattr(between, "approximate", "none") != "none":
+                return False
+        elif type(layer) is not Norm:
+            return False
+    drops = (module.dropout, module.embed.dropout, stack.dropout)
+    parameters = list(module.parameters())
+    return (
+        all(type(part) in (Linear, nn.Linear) for part in linear)
+        and all(type(part) is Plain for part in stack.connections)
+        and all(type(part) in (Dropout, Variational) for part in drops)
+        and all(type(part) is nn.Parameter and part.device.type == "cpu" for part in parameters)
+        and len({part.dtype for part in parameters}) == 1
+        and parameters[0].dtype in REALS
+        and module.embed.max_norm is None
+        and not any(part.training for part in module.modules())
+    )
+
+
+def _moves(part: nn.Module) -> bool:
+    return type(part) is not nn.Identity
+
+
+class Table:
+    """Vectors of positions, as many as were asked for so far."""
+
+    def __init__(self, make: Callable[[Tensor], Tensor], longest: int | None = None) -> None:
+        self._make, self._longest = make, longest
+        self._rows = make(torch.arange(longest or 64))
+
+    def upto(self, position: int) -> Tensor | None:
+        """The table with at least this position; None if there is none."""
+        if position >= len(self._rows):
+            if self._longest is not None:
+                return None
+            self._rows = self._make(torch.arange(2 * position))
+        return self._rows if position >= 0 else None
+
+
+class Script:
+    """The step of a module as a program, with its packed weights and the tables of its positions."""
+
+    def __init__(self, module: Any, members: int) -> None:
+        self.embed, self.layers = module.embed, list(module.layer.layers)
+        self.dtype = self.embed.weight.dtype
+        self.program = Program(self.dtype, members)
+        self.places: Table | None = None  # what is added to the symbols' vectors
+        self.turns: dict[int, Table] = {}  # of the layers with rotary positions
+        self._write(module)
+        self.program.finish()
+
+    def _write(self, module: Any) -> None:
+        program, size = self.program, module.layer.output_size
+        stream, sums = program.place(size), program.place(size)
+        normed, now = program.place(size, own=True), program.place(size, own=True)
+        seen = program.place(size)
+        wide = max([3 * size, *(layer.feed[0].out_features for layer in self.layers if type(layer) is Block)])
+        inner = program.place(wide)
+        self._enter(self.layers[0], stream)
+        current = stream
+        for index, layer in enumerate(self.layers[1:], 1):
+            if type(layer) is Norm:
+                self._norm(layer.norm, current, now)
+                current = now
+                continue
+            parts = [self._attend, self._look, self._feed] if layer.memory_size else [self._attend, self._feed]
+            for norm, part in zip(layer.norms, parts, strict=True):
+                if layer.norm == "pre":
+                    self._norm(norm, current, normed)
+                    part(layer, index, normed, (inner, seen), {"around": current, "out": stream})
+                    current = stream
+                else:
+                    part(layer, index, current, (inner, seen), {"around": current, "out": sums})
+                    self._norm(norm, sums, now)
+                    current = now
+        if _moves(module.bridge):
+            bridged = program.place(module.bridge.out_features)
+            self._linear(module.bridge, current, bridged)
+            current = bridged
+        symbols = module.output.out_features
+        self._linear(module.output, current, "out", out_stride=symbols)
+        program.add("log_softmax", out="out", out_stride=symbols, size=symbols)
+
+    def _enter(self, positions: Any, out: Place) -> None:
+        program = self.program
+        weight = self.embed.weight
+        symbols = {"source": weight, "index": "tokens", "source_stride": weight.stride(0), "out_stride": "stride"}
+        scaled: dict[str, Any] = {"scale": bits(math.sqrt(positions.output_size)), "size": positions.output_size}
+        if positions.kind in ("sinusoidal", "learned"):
+            longest = None if positions.table is None else len(positions.table)
+            like = torch.empty(0, dtype=self.dtype)
+            self.places = Table(lambda steps: positions.places(steps.unsqueeze(0), like)[0].detach(), longest)
+            scaled |= {"places": "places", "positions": "places at"}
+        if not _moves(positions.project):
+            program.add("look_up", **symbols, **scaled, out=out)
+            return
+        narrow, wide = program.place(positions.input_size), program.place(positions.output_size)
+        program.add("look_up", **symbols, scale=bits(1.0), size=positions.input_size, out=narrow)
+        self._linear(positions.project, narrow, wide)
+        program.add("look_up", source=wide, source_stride="stride", **scaled, out=out, out_stride="stride")
+
+    def _norm(self, norm: nn.LayerNorm, source: Place, out: Place) -> None:
+        self.program.add(
+            "norm",
+            meet=False,  # each member has its own
+            source=source,
+            source_stride="stride",
+            source_own=source.own,
+            weight=norm.weight,
+            bias=norm.bias,
+            epsilon=bits(norm.eps),
+            out=out,
+            out_stride="stride",
+            out_own=out.own,
+            size=norm.weight.numel(),
+        )
+
+    def _linear(self, linear: Any, left: Place, out: Place | str, **options: Any) -> None:
+        """``around``: what the result is added to; ``finish``: what else follows the product."""
+        around = options.pop("around", None)
+        finish, slope = options.pop("finish", ("none" if around is None else "add", 0.0))
+        packed = _packed(linear)
+        bias = linear.weight.new_zeros(packed.columns) if linear.bias is None else linear.bias
+        if around is not None:
+            options |= {"residual": around, "residual_stride": "stride", "residual_own": around.own}
+        self.program.add(
+            "linear",
+            left=left,
+            left_stride="stride",
+            left_own=left.own,
+            packed=packed.values,
+            depth=packed.depth,
+            panels=packed.panels,
+            columns=packed.columns,
+            bias=bias.detach(),
+            finish=list(FINISHES).index(finish),
+            slope=bits(slope),
+            out=out,
+            **({"out_stride": "stride"} | options),
+        )
+        self.program.work += packed.depth * packed.width
+
+    def _attend(self, block: Any, index: int, left: Place, inside: tuple[Place, Place], ends: dict[str, Place]) -> None:
+        inner, seen = inside
+        size = block.input_size
+        self._linear(block.project, left, inner)
+        if block.positions == "rotary":
+            self.turns[index] = _turns(block.input_size // block.heads, self.dtype)
+        given = {field: f"{field} {index}" for field in PAST if block.positions == "rotary" or field not in TURNING}
+        new = {"new_keys": Place(inner.offset + size), "new_values": Place(inner.offset + 2 * size)}
+        self._heads(block, inner, seen, **given, **new)
+        self._linear(block.collect, seen, ends["out"], around=ends["around"])
+
+    def _look(self, block: Any, index: int, left: Place, inside: tuple[Place, Place], ends: dict[str, Place]) -> None:
+        inner, seen = inside
+        self._linear(block.ask, left, inner)
+        self._heads(block, inner, seen, **{field: f"source {field} {index}" for field in SOURCE})
+        self._linear(block.gather, seen, ends["out"], around=ends["around"])
+
+    def _heads(self, block: Any, query: Place, out: Place, **operands: Any) -> None:
+        width = block.input_size // block.heads
+        fixed = {"query": query, "stride": "stride", "heads": block.heads, "size": width, "out": out}
+        scale = bits(1 / math.sqrt(width))
+        self.program.add("attend", **fixed, scale=scale, out_stride="stride", **operands)
+
+    def _feed(self, block: Any, _: int, left: Place, inside: tuple[Place, Place], ends: dict[str, Place]) -> None:
+        first, between, second = block.feed
+        name, attribute = ACTIVATIONS[type(between)]
+        self._linear(first, left, inside[0], finish=(name, getattr(between, attribute) if attribute else 0.0))
+        self._linear(second, inside[0], ends["out"], around=ends["around"])
+
+
+def _packed(linear: Any) -> Packed:
+    """The copy of the weights that the linear map has itself, if it is one that packs."""
+    shared = None
+    if isinstance(linear, Linear):
+        shared = linear._packing(linear.weight.new_empty(1, linear.in_features))  # noqa: SLF001
+    return shared or Packed(linear.weight.detach().t())
+
+
+def _turns(width: int, dtype: torch.dtype) -> Table:
+    units = torch.tensor([1.0, 0.0], dtype=dtype).repeat(width // 2)
+
+    def make(steps: Tensor) -> Tensor:  # (N,) → (N, 2 D): cosines, and sines with alternating signs
+        turned = rotate(units.expand(1, len(steps), 1, width), steps.unsqueeze(0)).view(len(steps), -1, 2)
+        cosines, sines = turned.unbind(2)
+        signed = torch.stack([-sines, sines], dim=2).flatten(1)
+        return torch.cat([cosines.repeat_interleave(2, dim=1), signed], dim=1)
+
+    return Table(make)

@@ -1,0 +1,279 @@
+"""A step as a program is the step of the layers (law 4), whatever happens to states and weights in between."""
+
+import copy
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.registry import masked, noise, shake
+from torch import Tensor, nn
+
+from seqloom import state as states
+from seqloom.kernels import program
+from seqloom.layers import layer as layers
+from seqloom.layers.build import recurrent
+from seqloom.layers.embedding import Embedding
+from seqloom.layers.layer import Memory
+from seqloom.layers.transformer import transformer
+from seqloom.models.decoder import Decoder, step
+
+V, WIDTH, MEMORY, S = 37, 12, 6, 5
+# float32: a step adds some hundred rounded numbers; float64: the same.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+EVERY_TYPE = pytest.mark.parametrize("dtype", TOLERANCE)
+
+
+def build(dtype: torch.dtype = torch.float64, *, size: int = WIDTH, tied: bool = False, **options: Any) -> Decoder:
+    torch.manual_seed(0)
+    given = {"heads": 2, "feed_forward": 21, "layers": 2, "memory_size": MEMORY} | options
+    made = Decoder(Embedding(V, size), transformer(size, WIDTH, **given), tied=tied)
+    shake(made, dtype=torch.float64)
+    return made.to(dtype).eval()
+
+
+def blocks(decoder: Any) -> Any:
+    return decoder.layer.layers
+
+
+def start(decoder: Decoder, batch: int, *, filling: float = 0.0, coverage: bool = False) -> Any:
+    """Memories of all lengths, none among them, padded with anything."""
+    mask = masked([(3 * row + 2) % (S + 1) for row in range(batch)], S)
+    dtype = decoder.embed.weight.dtype
+    values = torch.where(mask.unsqueeze(-1), noise(batch, S, MEMORY, seed=3), filling).to(dtype)
+    return decoder.start(Memory(values, mask, ()), batch, coverage=coverage)
+
+
+def plain(decoder: Decoder, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    logits, state = decoder(tokens.unsqueeze(1), state)
+    return torch.log_softmax(logits[:, -1], dim=-1), state
+
+
+def close(found: Tensor, wanted: Tensor) -> None:
+    scale = max(1.0, wanted.abs().max().item()) if wanted.numel() else 1.0
+    torch.testing.assert_close(found, wanted, rtol=0, atol=TOLERANCE[found.dtype] * scale)
+
+
+def drawn(batch: int, number: int) -> Tensor:
+    return (torch.arange(batch) * 7 + number * 5) % (V - 1) + 1
+
+
+def same(decoder: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
+    """Steps as programs from one state, and by the layers from the other, compared."""
+    for number in range(begin, begin + steps):
+        tokens = drawn(len(one[0].position), number)
+        done = decoder.step(tokens, one)
+        assert done is not None
+        found, one = done
+        wanted, other = plain(decoder, tokens, other)
+        close(found, wanted)
+        held(one, other)
+    return one, other
+
+
+def held(one: Any, other: Any) -> None:
+    """The states have the same structure, types and, where they are used, values."""
+    if isinstance(one, Tensor):
+        assert one.dtype == other.dtype
+        close(one, other) if one.is_floating_point() else torch.testing.assert_close(one, other)
+        return
+    assert type(one) is type(other)
+    if hasattr(one, "slots"):
+        one, other = (
+            (found.keys[:, : found.length], found.values[:, : found.length], found.real(), found.position, found.slots)
+            for found in (one, other)
+        )
+    for left, right in zip(one, other, strict=True):
+        held(left, right)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    f"{positions}-{norm}-{memory}-{context}": {
+        "positions": positions,
+        "norm": norm,
+        "memory_size": memory,
+        "context": context,
+    }
+    for positions, norm, memory, context in product(
+        ("sinusoidal", "learned", "rotary", "none"), ("pre", "post"), (0, MEMORY), (0, 3)
+    )
+}
+
+
+@torch.no_grad()
+@EVERY_TYPE
+@pytest.mark.parametrize("name", OPTIONS)
+def test_programs_are_the_layers(name: str, dtype: torch.dtype) -> None:
+    decoder = build(dtype, **OPTIONS[name])
+    for batch, steps in ((1, 2), (2, 5), (5, 1), (7, 2), (33, 1)):
+        one, other = (start(decoder, batch) for _ in range(2))
+        same(decoder, one, other, steps=steps)
+
+
+@torch.no_grad()
+@EVERY_TYPE
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"])
+def test_activations(activation: str, dtype: torch.dtype) -> None:
+    decoder = build(dtype, activation=activation, layers=1)
+    same(decoder, start(decoder, 3), start(decoder, 3), steps=2)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("size", "tied"), [(WIDTH, True), (7, True), (7, False), (17, False)])
+def test_other_widths(size: int, tied: bool) -> None:
+    decoder = build(size=size, tied=tied)
+    same(decoder, start(decoder, 3), start(decoder, 3), steps=3)
+
+
+@torch.no_grad()
+@EVERY_TYPE
+@pytest.mark.parametrize("batch", [1, 3, 40])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_threads_share_columns_or_rows(
+    batch: int, norm: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "ALONE", 0)
+    torch.set_num_threads(2)
+    decoder = build(dtype, norm=norm, size=7, tied=True, feed_forward=300)
+    one, other = (start(decoder, batch, coverage=True) for _ in range(2))
+    same(decoder, one, other, steps=4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_long_sequences(positions: str) -> None:
+    decoder = build(positions=positions, layers=1)
+    same(decoder, start(decoder, 2), start(decoder, 2), steps=70)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["rotary-pre-6-0", "sinusoidal-post-6-3", "learned-pre-0-0"])
+def test_states_can_be_branched_selected_and_repeated(name: str) -> None:
+    decoder = build(**OPTIONS[name])
+    root = same(decoder, start(decoder, 4), start(decoder, 4), steps=3)
+    rows = torch.tensor([2, 0, 0, 1, 3, 3])
+    changes: list[Callable[[Any], Any]] = [
+        lambda state: state,
+        lambda state: states.select(state, rows),
+        lambda state: states.select(state, rows[:2]),
+        lambda state: states.repeat(state, 3),
+        lambda state: states.select(states.repeat(state, 2), rows[1:]),
+        lambda state: states.where(torch.tensor([True, False, True, False]), state, states.select(state, rows[:4])),
+        lambda state: state,
+    ]
+    for change in changes:
+        one, other = (change(state) for state in root)
+        one, other = same(decoder, one, other, steps=2, begin=3)
+        same(decoder, other, one, steps=2, begin=5)  # a state of the one goes on with the other
+        same(decoder, one, other, steps=1, begin=7)  # from where somebody went on already
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
+def test_a_beginning_with_gaps(positions: str) -> None:
+    decoder = build(positions=positions)
+    mask = masked([4, 1, 0, 3], 4)
+    tokens = drawn(16, 0).view(4, 4)
+    _, one = decoder(tokens, start(decoder, 4), mask=mask)
+    _, other = decoder(tokens, start(decoder, 4), mask=mask)
+    same(decoder, one, other, steps=4)
+
+
+@torch.no_grad()
+def test_what_the_padding_of_a_memory_holds_is_not_seen() -> None:
+    decoder = build()
+    wanted = decoder.step(drawn(6, 0), start(decoder, 6))
+    found = decoder.step(drawn(6, 0), start(decoder, 6, filling=float("nan")))
+    assert found is not None
+    assert wanted is not None
+    assert torch.equal(found[0], wanted[0])
+
+
+@torch.no_grad()
+def test_coverage_is_noted() -> None:
+    decoder = build()
+    one, other = (start(decoder, 5, coverage=True) for _ in range(2))
+    one, other = same(decoder, one, other, steps=4)
+    found, wanted = layers.coverage(one), layers.coverage(other)
+    assert found is not None
+    assert wanted is not None
+    close(found, wanted)
+    assert wanted.sum() > 1
+
+
+@torch.no_grad()
+def test_changes_of_the_decoder_are_noticed() -> None:
+    decoder = build()
+    block = blocks(decoder)[1]
+
+    def change_in_place() -> None:
+        decoder.output.bias.add_(1)
+        block.feed[0].weight.mul_(2)
+        block.norms[1].weight.mul_(2)
+
+    def replace() -> None:
+        block.collect.weight = nn.Parameter(block.collect.weight * 2)
+        decoder.embed.weight.data = decoder.embed.weight * 2
+
+    def exchange() -> None:
+        block.feed[1] = nn.Tanh().eval()
+        decoder.register_module("output", nn.Linear(WIDTH, V).double().eval())
+
+    def adjust() -> None:
+        block.norms[0].eps = 1.0
+
+    def train() -> None:
+        decoder.train().eval()
+
+    for change in (change_in_place, replace, exchange, adjust, train):
+        one, other = same(decoder, start(decoder, 3), start(decoder, 3), steps=2)
+        change()
+        same(decoder, one, other, steps=2)
+
+
+@torch.no_grad()
+def test_what_is_not_for_a_program_goes_the_plain_way() -> None:
+    tokens = drawn(2, 0)
+    decoder = build()
+    state = start(decoder, 2)
+    assert decoder.step(tokens, state) is not None
+    with torch.enable_grad():
+        assert decoder.step(tokens, state) is None
+    assert decoder.step(tokens, None) is None
+    assert decoder.step(tokens[:0], start(decoder, 0)) is None
+    assert decoder.step(tokens, start(decoder, 3)) is None
+    seen: list[object] = []
+    hook = blocks(decoder)[1].collect.register_forward_hook(lambda *given: seen.append(given))
+    found, _ = step(decoder, tokens, state)
+    assert len(seen) == 1
+    hook.remove()
+    assert torch.equal(found, plain(decoder, tokens, state)[0])
+    assert decoder.train().step(tokens, state) is None
+    for other in (build(positions="relative"), build(context=1), build().half().eval()):
+        assert other.step(tokens, start(other, 2)) is None
+    layer = recurrent("lstm", WIDTH, 5)
+    assert Decoder(Embedding(V, WIDTH), layer).eval().step(tokens, layer.start(2)) is None
+
+
+@torch.no_grad()
+def test_errors_are_those_of_the_layers() -> None:
+    decoder = build(positions="learned", longest=2)
+    state = start(decoder, 2)
+    with pytest.raises(IndexError):
+        step(decoder, torch.tensor([1, V]), state)
+    for number in range(2):
+        _, state = step(decoder, drawn(2, number), state)
+    with pytest.raises(ValueError, match="longer than the 2 learnt positions"):
+        step(decoder, drawn(2, 2), state)
+
+
+@torch.no_grad()
+def test_a_copy_has_a_program_of_its_own() -> None:
+    decoder = build()
+    state = start(decoder, 2)
+    before = step(decoder, drawn(2, 0), state)[0]
+    other = copy.deepcopy(decoder)
+    shake(other, seed=5)
+    same(other.double(), start(other, 2), start(other, 2), steps=2)
+    assert torch.equal(step(decoder, drawn(2, 0), state)[0], before)
