@@ -4,7 +4,6 @@ Every row has a strip of memory for what passes between operations. Threads shar
 after it where there are few rows; where there are many, each takes its own rows through the whole program.
 """
 
-import ctypes
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from llvmlite import ir
 from torch import Tensor
 
 from seqloom.kernels import attend, gemm, machine, operations, threads
-from seqloom.kernels.buffers import borrow
+from seqloom.kernels.buffers import fresh
 from seqloom.kernels.emit import Emitter, Value, integer
 from seqloom.kernels.operations import BEGIN
 from seqloom.kernels.packed import REALS
@@ -27,7 +26,7 @@ OPERATIONS: dict[str, tuple[Callable[[ir.Module, str], None], tuple[str, ...]]] 
     "log_softmax": (operations.log_softmax, operations.LOG_SOFTMAX),
     "attend": (attend.attend, attend.ATTEND),
 }
-HEADER = ("count", "rows", "shared", "barrier", "scratch", "scratch_stride")
+HEADER = ("count", "rows", "shared", "scratch", "scratch_stride", "meeting")
 WIDTH = BEGIN + max(len(fields) for _, fields in OPERATIONS.values())
 """Words of an instruction."""
 
@@ -37,6 +36,7 @@ ALONE = 1 << 21
 """Multiplications that are not worth a second thread."""
 LINE = 64
 """Bytes of a line of the cache."""
+Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @cache
@@ -52,7 +52,8 @@ def _emit(real: str) -> str:
     emit = Emitter(module, "run", 4, real)
     table, _, member, members = emit.arguments
     builder = emit.builder
-    count, rows, shared, barrier, scratch, stride = (emit.load_integer(table, index) for index in range(len(HEADER)))
+    count, rows, shared, scratch, stride = (emit.load_integer(table, index) for index in range(5))
+    meeting = builder.add(table, integer(8 * HEADER.index("meeting")))
     own = emit.advance(scratch, builder.mul(member, stride))
     apart = builder.icmp_signed("==", shared, integer(0))
     low, high = emit.share(rows, member, members)
@@ -74,7 +75,7 @@ def _emit(real: str) -> str:
         operations.choose(emit, number, list(OPERATIONS), (instruction, *chosen))
         meets = builder.icmp_signed("!=", emit.load_integer(instruction, 1), integer(0))
         with emit.when(builder.and_(meets, builder.not_(apart))):
-            emit.call("barrier", barrier, members)
+            emit.call("barrier", meeting, members)
     emit.finish()
     return str(module)
 
@@ -99,6 +100,8 @@ class Program:
         self._width = 0
         self._instructions: list[tuple[str, bool, Mapping[str, Any]]] = []
         self._alive: list[Tensor] = []
+        self._benches: list[_Bench] = []
+        self._room, self._stride = operations.room(self.real), 0
         self._template = np.zeros(0, dtype=np.int64)
         self._relative = np.zeros(0, dtype=np.int64)
         self._names: list[str] = []
@@ -147,25 +150,48 @@ class Program:
                     template[word] = value.data_ptr()
                 else:
                     template[word] = value
-        self._template, self._names = template, names
+        self._template, self._names, self._stride = template, names, self.stride
         self._relative, self._holes = np.array(relative, dtype=np.int64), np.array(holes, dtype=np.int64)
 
     def run(self, rows: int, given: Mapping[str, int], *, scratch: int) -> None:
         """Run for so many rows; ``scratch``: elements that attention needs for itself."""
-        table = self._template.copy()
-        table[self._holes] = [given[name] for name in self._names]
+        try:
+            bench = self._benches.pop()
+        except IndexError:  # all are in use by other threads
+            bench = _Bench(self._template, self._relative, self.dtype)
         alone = self.members == 1 or rows * self.work < ALONE or not threads.can_team()
         members = 1 if alone else self.members
-        own = -(-max(scratch, operations.room(self.real)) // LINE) * LINE
-        strips = rows * self.stride
-        meeting = ctypes.c_int64(0)
-        like = torch.empty(0, dtype=self.dtype)
-        with borrow(strips + members * own, like) as memory:
-            base = memory.data_ptr()
-            table[self._relative] += base
-            shared = members > 1 and rows < FEW * members
-            table[1:6] = rows, shared, ctypes.addressof(meeting), base + strips * self._size, own
-            if members == 1:
-                threads.run(_run(self.real), table.ctypes.data, 1)
-            else:
-                threads.run_team(_run(self.real), table.ctypes.data, members)
+        own = -(-max(scratch, self._room) // LINE) * LINE
+        strips = rows * self._stride
+        table = bench.table
+        table[self._holes] = [given[name] for name in self._names]
+        bench.reach(strips + members * own)
+        shared = members > 1 and rows < FEW * members
+        table[1:6] = rows, shared, bench.scratch(strips), own, 0
+        if members == 1:
+            threads.run(_run(self.real), bench.address, 1)
+        else:
+            threads.run_team(_run(self.real), bench.address, members)
+        self._benches.append(bench)
+
+
+class _Bench:
+    """The memory of one run, kept for the next one."""
+
+    def __init__(self, template: Integers, relative: Integers, dtype: torch.dtype) -> None:
+        self.table = template.copy()
+        self.address = self.table.ctypes.data
+        self._relative, self._base = relative, 0
+        self._memory = torch.empty(0, dtype=dtype)
+        self._size = self._memory.element_size()
+
+    def reach(self, size: int) -> None:
+        """Make sure that there are so many elements."""
+        if self._memory.numel() < size:
+            self._memory = fresh(self._memory, size + size // 2)
+            base = self._memory.data_ptr()
+            self.table[self._relative] += base - self._base
+            self._base = base
+
+    def scratch(self, offset: int) -> int:
+        return self._base + offset * self._size

@@ -8,6 +8,9 @@ from torch import Tensor
 ROOM = 16
 """Slots by which a store grows, so that most steps write one slot and copy nothing."""
 
+MANY = 64
+"""Numbers from which on it is quicker to pick one than to list all."""
+
 
 class Cache(NamedTuple):
     """Keys and values of earlier elements; slots behind the used ones are room for later elements.
@@ -26,17 +29,18 @@ class Cache(NamedTuple):
     @property
     def length(self) -> int:
         """Slots that are used."""
-        return int(self.slots[0]) if len(self.slots) else 0
+        return _first(self.slots) if len(self.slots) else 0
 
     def reserve(self, added: int) -> "Cache | None":
         """The cache with further slots, for the caller to write to; None where they are not free, or there are gaps."""
         used = self.length
         total = used + added
-        if self.mask.shape[1] or not len(self.filled) or total > self.keys.shape[1] or int(self.filled[0]) != used:
+        if self.mask.shape[1] or not len(self.filled) or total > self.keys.shape[1] or _first(self.filled) != used:
             return None
         self.filled.fill_(total)
-        slots = torch.full_like(self.slots, total)
-        return Cache(self.keys, self.values, self.mask, self.position + added, slots, self.filled)
+        slots = self.slots + added
+        position = slots if self.position is self.slots else self.position + added
+        return Cache(self.keys, self.values, self.mask, position, slots, self.filled)
 
     def append(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> "Cache":
         """The cache with the elements of a further piece, each (B, T, H, D); the mask is (B, T)."""
@@ -48,8 +52,10 @@ class Cache(NamedTuple):
             grown.keys[:, used:total] = keys
             grown.values[:, used:total] = values
             return grown
-        position = self.position + (added if mask is None else mask.sum(dim=1))
-        slots = torch.full_like(self.slots, total)
+        slots = self.slots + added
+        position = slots
+        if mask is not None or self.position is not self.slots:
+            position = self.position + (added if mask is None else mask.sum(dim=1))
         room = total if recorded else -(-(total + 1) // ROOM) * ROOM
         known = self.mask
         if mask is not None or self.mask.shape[1]:
@@ -85,6 +91,10 @@ def begin(keys: Tensor, values: Tensor, mask: Tensor | None) -> Cache:
     position = slots if mask is None else mask.sum(dim=1)
     known = torch.empty(batch, 0, dtype=torch.bool, device=keys.device) if mask is None else mask
     return Cache(keys, values, known, position, slots, slots.clone())
+
+
+def _first(numbers: Tensor) -> int:
+    return int(numbers[0]) if len(numbers) > MANY else int(numbers.tolist()[0])
 
 
 def _whole(mask: Tensor | None, like: Tensor) -> Tensor:

@@ -31,9 +31,20 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, str]] = {  # what follows a produc
 STORE = ("keys", "values", "row_stride", "slot_stride", "length", "mask", "mask_stride")
 TURNING = ("turns", "positions")
 PAST = (*STORE, *TURNING)
-"""What self-attention of a layer is given at every step; the names end with the layer's number."""
+"""What self-attention of a layer is given at every step."""
 SOURCE = (*STORE, "read", "noted")
-"""What attention to a memory is given; the names begin with "source"."""
+"""What attention to a memory is given at every step."""
+
+ATTRIBUTES: dict[type[nn.Module], tuple[str, ...]] = {
+    Block: ("heads", "norm", "positions", "context", "causal", "memory_size"),
+    Positions: ("kind",),
+    nn.LayerNorm: ("eps",),
+    Dropout: ("training",),
+    Variational: ("training",),
+    nn.GELU: ("approximate",),
+    **{kind: (attribute,) for kind, (_, attribute) in ACTIVATIONS.items() if attribute},
+}
+"""What decides, beside parts and parameters, what a step does."""
 
 
 def fits(module: Any) -> bool:
@@ -96,6 +107,9 @@ class Script:
         self.program = Program(self.dtype, members)
         self.places: Table | None = None  # what is added to the symbols' vectors
         self.turns: dict[int, Table] = {}  # of the layers with rotary positions
+        self.copied: list[nn.Parameter] = []
+        self.past_names: dict[int, tuple[str, ...]] = {}  # of what each layer is given
+        self.source_names: dict[int, tuple[str, ...]] = {}
         self._write(module)
         self.program.finish()
 
@@ -139,6 +153,7 @@ class Script:
         if positions.kind in ("sinusoidal", "learned"):
             longest = None if positions.table is None else len(positions.table)
             like = torch.empty(0, dtype=self.dtype)
+            self.copied += [] if positions.table is None else [positions.table]
             self.places = Table(lambda steps: positions.places(steps.unsqueeze(0), like)[0].detach(), longest)
             scaled |= {"places": "places", "positions": "places at"}
         if not _moves(positions.project):
@@ -170,6 +185,7 @@ class Script:
         around = options.pop("around", None)
         finish, slope = options.pop("finish", ("none" if around is None else "add", 0.0))
         packed = _packed(linear)
+        self.copied.append(linear.weight)
         bias = linear.weight.new_zeros(packed.columns) if linear.bias is None else linear.bias
         if around is not None:
             options |= {"residual": around, "residual_stride": "stride", "residual_own": around.own}
@@ -196,7 +212,10 @@ class Script:
         self._linear(block.project, left, inner)
         if block.positions == "rotary":
             self.turns[index] = _turns(block.input_size // block.heads, self.dtype)
-        given = {field: f"{field} {index}" for field in PAST if block.positions == "rotary" or field not in TURNING}
+        self.past_names[index] = tuple(f"{field} {index}" for field in PAST)
+        turning = block.positions == "rotary"
+        names = zip(PAST, self.past_names[index], strict=True)
+        given = {field: name for field, name in names if turning or field not in TURNING}
         new = {"new_keys": Place(inner.offset + size), "new_values": Place(inner.offset + 2 * size)}
         self._heads(block, inner, seen, **given, **new)
         self._linear(block.collect, seen, ends["out"], around=ends["around"])
@@ -204,7 +223,8 @@ class Script:
     def _look(self, block: Any, index: int, left: Place, inside: tuple[Place, Place], ends: dict[str, Place]) -> None:
         inner, seen = inside
         self._linear(block.ask, left, inner)
-        self._heads(block, inner, seen, **{field: f"source {field} {index}" for field in SOURCE})
+        self.source_names[index] = tuple(f"source {field} {index}" for field in SOURCE)
+        self._heads(block, inner, seen, **dict(zip(SOURCE, self.source_names[index], strict=True)))
         self._linear(block.gather, seen, ends["out"], around=ends["around"])
 
     def _heads(self, block: Any, query: Place, out: Place, **operands: Any) -> None:

@@ -7,16 +7,12 @@ from torch import Tensor, nn
 
 from seqloom.kernels import attend, threads
 from seqloom.layers.cache import Cache
-from seqloom.layers.dropout import Dropout, Variational
 from seqloom.layers.layer import untraced
 from seqloom.layers.positions import Positions
-from seqloom.layers.script import ACTIVATIONS, PAST, SOURCE, Script, fits
+from seqloom.layers.script import ATTRIBUTES, Script, fits
 from seqloom.layers.transformer import Block, Norm
 from seqloom.layers.unchanged import Unchanged, watched
 from seqloom.state import Shared
-
-KINDS = (Block, Positions, nn.LayerNorm, Dropout, Variational, *ACTIVATIONS)
-"""Parts whose attributes decide what a step does."""
 
 
 class Stepper:
@@ -74,7 +70,7 @@ class _Compiled:
         self._members = threads.count()
         self._script = Script(module, self._members)
         self._symbols, self._known = module.output.out_features, module.embed.num_embeddings
-        self._unchanged = Unchanged(module, KINDS)
+        self._unchanged = Unchanged(module, attributes=ATTRIBUTES, copied=self._script.copied)
 
     def usable(self) -> bool:
         return self._members == threads.count() and self._unchanged()
@@ -166,7 +162,7 @@ class _Call:
         keys, values = self._address(kept.keys) + skipped, self._address(kept.values) + skipped
         masking = (self._address(mask), mask.stride(0)) if gaps else (0, 0)
         words = (keys, values, *strides[:2], length - hidden, *masking, *turned)
-        self.given.update(zip([f"{field} {index}" for field in PAST], words, strict=True))
+        self.given.update(zip(self._script.past_names[index], words, strict=True))
         self._need(width, length)
         return kept
 
@@ -187,7 +183,7 @@ class _Call:
         masking = (self._address(mask), length) if mask.shape[1] else (0, 0)
         words = (self._address(keys), self._address(values), *strides[:2], length, *masking)
         words = (*words, self._address(memory.rows), received)
-        self.given.update(zip([f"source {field} {index}" for field in SOURCE], words, strict=True))
+        self.given.update(zip(self._script.source_names[index], words, strict=True))
         self._need(width, length)
         return noted
 

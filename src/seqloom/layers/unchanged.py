@@ -1,45 +1,56 @@
 """Whether modules are still what they were when something was made of them."""
 
+from collections.abc import Collection, Mapping
+
 import torch
 from torch import nn
 from torch.nn.modules import module as every
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 class Unchanged:
-    """Remembers a module's parts, its parameters and their versions, and the attributes of parts of the given kinds.
+    """Remembers a module's parts, some attributes of theirs, and its parameters.
 
-    What has hooks is never unchanged. A change through ``parameter.data`` is not noticed: torch does not count it.
+    Of parameters that were ``copied``, the version counts too; of others only where they are. What has hooks is never
+    unchanged. A change through ``parameter.data`` is not noticed: torch does not count it.
     """
 
-    def __init__(self, whole: nn.Module, kinds: tuple[type[nn.Module], ...]) -> None:
+    def __init__(
+        self,
+        whole: nn.Module,
+        *,
+        attributes: Mapping[type[nn.Module], tuple[str, ...]],  # of each kind of part, those that matter
+        copied: Collection[nn.Parameter],
+    ) -> None:
         found = [(module, vars(module)) for module in whole.modules()]
-        # Dictionaries are compared value by value, each first by identity: this is quick, and calls nothing.
-        self._attributes = [(own, dict(own)) for module, own in found if isinstance(module, kinds)]
+        self._attributes = [
+            (own, name, own[name]) for module, own in found for name in attributes.get(type(module), ())
+        ]
         self._parts = [(own["_modules"], tuple(own["_modules"].values())) for _, own in found if own["_modules"]]
         self._parameters = [
-            (own["_parameters"], name, parameter, parameter.data_ptr(), parameter._version)  # noqa: SLF001
+            (own["_parameters"], name, parameter, parameter.data_ptr())
             for _, own in found
             for name, parameter in own["_parameters"].items()
             if parameter is not None
         ]
+        self._versions = [(parameter, parameter._version) for parameter in copied]  # noqa: SLF001
         self._hooks = [own[name] for _, own in found for name in HOOKS]
         self._hooks += [every._global_forward_hooks, every._global_forward_pre_hooks]  # noqa: SLF001
 
     def __call__(self) -> bool:
         if any(self._hooks):
             return False
-        for now, then in self._attributes:
-            if now != then:
+        for now, name, value in self._attributes:
+            if now[name] != value:
                 return False
         for now, parts in self._parts:
             if tuple(now.values()) != parts:
                 return False
-        for now, name, parameter, place, version in self._parameters:
-            if now[name] is not parameter or parameter._version != version or parameter.data_ptr() != place:  # noqa: SLF001
+        for now, name, parameter, place in self._parameters:
+            if now[name] is not parameter or parameter.data_ptr() != place:
                 return False
-        return True
+        return all(parameter._version == version for parameter, version in self._versions)  # noqa: SLF001
 
 
 def watched() -> bool:
