@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.config import Part
@@ -131,6 +131,12 @@ class Caption(Task):
     longest: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
     best_by: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
     learned: Learned | None = Field(None, exclude=True)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.sight.side(self.size) < 2:
+            raise ValueError(f"sight.layers is {self.sight.layers}, which leaves one cell of {self.size} pixels")
+        return self
 
     @property
     def metric(self) -> str:

@@ -1,0 +1,290 @@
+"""The task caption: against step-by-step products of probabilities, and scores counted by hand."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sacrebleu
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from seqloom import workflow
+from seqloom.checkpoint import BadRun
+from seqloom.config import Document
+from seqloom.data.formats import BadData
+from seqloom.data.images import Picture
+from seqloom.data.shapes import draw, scenes
+from seqloom.insight import alignments
+from seqloom.model import Config, load
+from seqloom.models.decoder import step
+from seqloom.tasks.caption import Caption, Captioned
+
+SMALL = {
+    "size": 8,
+    "embedding": 4,
+    "sight": {"layers": 1, "width": 6},
+    "decoder": {"cell": "gru", "hidden": 6},
+}
+CLOSE = 1e-5  # float32, sums of some dozen terms
+
+
+def image(seed: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, size=(8, 8, 3), dtype=np.uint8)
+
+
+GIVEN: list[Any] = [
+    (image(1), ["a b", "b a c"]),
+    (image(2), ["c"]),
+    (image(3), ["a b c", "c", "b"]),
+]
+VECTORS: list[Any] = [([0.0, 1.0, 5.0], ["a b", "b"]), ([4.0, 3.0, 5.0], ["c"])]
+
+
+def task(**fields: Any) -> Caption:
+    return Caption.model_validate({"train": "train.tsv", **SMALL, **fields})
+
+
+def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[Picture]]:
+    fresh = task(**fields)
+    pictures = list(fresh.read(given))
+    fitted = fresh.fit(pictures)
+    torch.manual_seed(2)
+    model: Any = fitted.model()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return fitted, model.eval(), pictures
+
+
+@torch.no_grad()
+def follow(fitted: Caption, model: Any, picture: Picture, caption: str) -> list[float]:
+    """The log-probability of each symbol of a caption, one step after the other."""
+    assert fitted.learned is not None
+    state = model.start(*fitted.collate([picture]).inputs)
+    last, found = 2, []
+    for symbol in [*fitted.learned.text.encode(caption), 2]:
+        scores, state = step(model.decoder, torch.tensor([last]), state)
+        found.append(scores[0, symbol].item())
+        last = symbol
+    return found
+
+
+def test_what_the_model_sees_and_should_say() -> None:
+    fitted, _, pictures = fit()
+    learned = fitted.learned
+    assert learned is not None
+    assert learned.text.vocabulary.symbols == ("<pad>", "<unk>", "</s>", "b", "c", "a")
+    everything = np.concatenate([picture.image.reshape(-1, 3) for picture in pictures]).astype(float)
+    assert learned.mean == pytest.approx(everything.mean(axis=0).tolist())
+    assert learned.deviation == pytest.approx(everything.std(axis=0).tolist())
+    assert (learned.vector, learned.longest) == (0, 3)
+    batch = fitted.collate(pictures)
+    seen = batch.inputs.values.numpy()
+    assert (seen.shape, seen.dtype, bool(batch.inputs.mask.all())) == ((3, 8, 8, 3), np.float32, True)
+    np.testing.assert_allclose(seen.reshape(-1, 3).mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(seen.reshape(-1, 3).std(axis=0), 1, atol=1e-6)
+    said, real, rows = batch.target
+    assert said.tolist() == [[5, 3, 2, 0], [3, 5, 4, 2], [4, 2, 0, 0], [5, 3, 4, 2], [4, 2, 0, 0], [3, 2, 0, 0]]
+    assert rows.tolist() == [0, 0, 1, 2, 2, 2]
+    assert batch.items == int(real.sum()) == 17
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"attention": {"place": "before", "score": "additive"}},
+        {"attention": {"place": "none"}, "pool": "vector"},
+        {"attention": {"kind": "hard"}},
+        {"decoder": {"cell": "transformer", "hidden": 8, "options": {"heads": 2}}},
+    ],
+)
+@pytest.mark.parametrize("given", [GIVEN, VECTORS, [GIVEN[0], GIVEN[0]]])
+def test_the_loss_is_that_of_the_chain_rule(fields: dict[str, Any], given: list[Any]) -> None:
+    fitted, model, pictures = fit(given, **fields)
+    batch = fitted.collate(pictures)
+    found = fitted.loss(model, batch)
+    each = [[follow(fitted, model, picture, caption) for caption in picture.captions] for picture in pictures]
+    total = math.fsum(value for captions in each for values in captions for value in values)
+    assert float(found.total.detach()) == pytest.approx(-total, rel=CLOSE)
+    with torch.no_grad():
+        answers = fitted.predict(model, batch).answers
+    for answer, wanted in zip(answers, each, strict=True):
+        assert [
+            values == pytest.approx(own, rel=CLOSE, abs=CLOSE)
+            for values, own in zip(answer.targets, wanted, strict=True)
+        ]
+        assert [len(hits) for hits in answer.forced] == [len(own) for own in wanted]
+    scores = fitted.score(answers, pictures)
+    assert scores["loss"] == pytest.approx(-total / found.items, rel=CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_all_captions_of_an_image_teach_as_if_each_had_its_own(kind: str) -> None:
+    """The image is looked at once; its gradient is the sum of what all captions want."""
+    fitted, model, pictures = fit(attention={"kind": kind})
+    apart = [(picture.image, [caption]) for picture in pictures for caption in picture.captions]
+    parameters = list(model.parameters())
+    model.train(kind == "hard")  # whose choices are drawn in training, in the order of the rows
+    gradients = []
+    for examples in (pictures, list(fitted.read(apart))):
+        torch.manual_seed(5)
+        loss = fitted.loss(model, fitted.collate(examples)).total
+        gradients.append(torch.autograd.grad(loss, parameters))
+        for part in model.modules():
+            if hasattr(part, "baseline"):
+                part.baseline.zero_()
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"attention": {"place": "before"}},
+        {"decoder": {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}}},
+    ],
+)
+def test_where_it_looked_is_a_weight_for_each_cell(fields: dict[str, Any]) -> None:
+    fitted, model, pictures = fit(**fields)
+    assert fitted.grid == (4, 4)
+    inputs = fitted.collate(pictures).inputs
+    tokens = torch.tensor([[2, 3, 4, 5]] * 3)
+    state = model.start(*inputs)
+    (wanted, _), found = alignments(model.decoder, tokens, state)
+    assert torch.equal(wanted, model.decoder(tokens, state)[0])
+    over = [each.weights for each in found if each.weights.shape[-1] == 16]
+    assert over
+    for weights in over:  # (B, heads, T, cells)
+        assert (weights.shape[0], weights.shape[2]) == (3, 4)
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
+
+
+def test_the_cells_of_other_inputs() -> None:
+    assert fit(pool="vector")[0].grid == (1, 1)
+    fitted, model, pictures = fit(VECTORS)
+    assert fitted.grid == (1, 1)
+    assert fitted.learned is not None
+    assert fitted.learned.vector == 3
+    assert fitted.learned.deviation == pytest.approx((2, 1, 1))  # the last number never changes
+    assert fitted.collate(pictures).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
+    assert model.encoder.size == 6
+    with pytest.raises(ValidationError, match=r"sight\.layers is 3, which leaves one cell of 8 pixels"):
+        task(sight={"layers": 3})
+
+
+def test_a_beam_gives_several_the_best_first() -> None:
+    fitted, model, pictures = fit(search={"name": "beam", "size": 4, "best": 3}, longest=9)
+    with torch.no_grad():
+        answers = fitted.predict(model, fitted.collate(pictures)).answers
+    for answer in answers:
+        assert len(answer.best) == 3
+        assert (answer.best[0].text, answer.best[0].score) == (answer.text, answer.score)
+        scores = [each.score for each in answer.best]
+        assert scores == sorted(scores, reverse=True)
+        assert all({"<unk>", "<pad>"}.isdisjoint(each.symbols) for each in answer.best)
+
+
+@pytest.mark.parametrize("longest", [0, 1, 5])
+def test_no_answer_is_longer_than_allowed(longest: int) -> None:
+    fitted, model, pictures = fit(longest=longest)
+    with torch.no_grad():
+        model.decoder.output.bias[2] = -100  # it would never end
+        answers = fitted.predict(model, fitted.collate(pictures)).answers
+    assert [len(answer.symbols) for answer in answers] == [(longest or 3) + 1] * 3
+
+
+def answer(text: str, *targets: list[float]) -> Captioned:
+    forced = [[value > -1 for value in values] for values in targets]
+    return Captioned(text, 0.0, text.split(), [], [], "", list(targets), forced)
+
+
+def test_scores_counted_by_hand() -> None:
+    fitted, _, pictures = fit()
+    answers = [
+        answer("b a c", [-0.5, -2.0, -0.5], [-2.0, -2.0, -0.5, -3.0]),
+        answer("a", [-0.5, -2.0]),
+        answer("b", [-1.0] * 4, [-0.5, -0.5], [-0.5, -0.5]),
+    ]
+    scores = fitted.score(answers, pictures)
+    assert scores["exact_match"] == pytest.approx(2 / 3)
+    assert scores["loss"] == pytest.approx((3 + 7.5 + 2.5 + 4 + 1 + 1) / 17)
+    assert scores["forced_accuracy"] == pytest.approx((1 + 1 + 1 + 0 + 1 + 1) / (2 + 3 + 1 + 3 + 1 + 1))
+    assert (scores["distinct"], scores["images"], scores["captions"]) == (1, 3, 6)
+    found = ["b a c", "a", "b"]
+    references = [["a b", "c", "a b c"], ["b a c", None, "c"], [None, None, "b"]]
+    assert scores["bleu"] == pytest.approx(sacrebleu.corpus_bleu(found, references).score)  # type: ignore[arg-type]
+    # All words but "a" stand in a caption of their image, and no answer is shorter than the nearest caption.
+    assert scores["bleu_1"] == pytest.approx(100 * 4 / 5)
+    assert "nrefs:var" in scores["bleu_signature"]
+
+
+def test_capitals_count_unless_they_are_made_small() -> None:
+    given = [(image(1), ["A Dog"])]
+    for lower, right in ((False, 0), (True, 1)):
+        fitted, _, pictures = fit(given, text={"lower": lower})
+        assert fitted.score([answer("a dog", [-1.0])], pictures)["exact_match"] == right
+
+
+@pytest.mark.parametrize(("chosen", "higher"), [("bleu", True), ("exact_match", True), ("loss", False)])
+def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
+    found = task(best_by=chosen)
+    assert (found.metric, found.higher_is_better) == (chosen, higher)
+
+
+def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
+    fitted, model, _ = fit()
+    asked = list(fitted.ask([image(1)]))
+    with pytest.raises(BadData, match="input:1: there is no caption; training needs one for each image"):
+        task().fit(asked)
+    with pytest.raises(BadData, match="there are no examples"):
+        task().fit([])
+    with pytest.raises(ValueError, match="there is no loss"):
+        fitted.loss(model, fitted.collate(asked))
+    with pytest.raises(BadData, match="input:1: there is no caption to compare with"):
+        fitted.score([answer("x")], asked)
+    mixed = list(fitted.read([GIVEN[0], VECTORS[0]]))
+    with pytest.raises(BadData, match="input:2: vectors of 3 numbers; the examples before are images of 8 × 8 pixels"):
+        task().fit(mixed)
+    with pytest.raises(BadData, match="input:2: vectors of 3 numbers; the model reads images of 8 × 8 pixels"):
+        fitted.collate(mixed)
+    vectors = fit(VECTORS)[0]
+    with pytest.raises(BadData, match="input:1: images of 8 × 8 pixels; the model reads vectors of 3 numbers"):
+        vectors.collate(mixed)
+
+
+def configure(folder: Path, **changes: Any) -> Config:
+    (folder / "images").mkdir()
+    names = []
+    for number, (scene, brightness) in enumerate(scenes(12, "train", seed=1)):
+        draw(scene, brightness).save(folder / "images" / f"{number}.png")
+        names.append((f"{number}.png", scene.captions))
+    (folder / "captions.txt").write_text(
+        "".join(f"{name}#{index}\t{text}\n" for name, captions in names for index, text in enumerate(captions))
+    )
+    (folder / "list.txt").write_text("".join(f"{name}\n" for name, _ in names))
+    values = {"task.name": "caption", "task.train": f"{folder}/list.txt", "task.dev_share": 0.3, "task.size": 16}
+    values |= {"task.captions": f"{folder}/captions.txt", "task.images": f"{folder}/images", "train.batch": 4}
+    values |= {"task.sight.width": 4, "task.sight.layers": 2, "task.decoder.hidden": 8, "train.updates": 4}
+    return Config.build(Document.empty([f"{name}={value}" for name, value in (values | changes).items()]))
+
+
+def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    config = configure(tmp_path)
+    run = workflow.train(config, output=tmp_path / "run")
+    model = load(run.path, search="beam size=2 best=2")
+    answers = model.predict(tmp_path / "images")
+    assert [each.image for each in answers] == sorted(f"{number}.png" for number in range(12))
+    assert all(len(each.best) == 2 for each in answers)
+    (alone,) = model.predict([str(tmp_path / "images" / "3.png")])
+    assert alone.text == next(each.text for each in answers if each.image == "3.png")
+    assert model.evaluate(str(tmp_path / "list.txt"))["captions"] == 24
+    together = load(run.path, also=[run.path]).predict([str(tmp_path / "images" / "3.png")])
+    assert together[0].text == load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text
+    (tmp_path / "captions.txt").write_text("0.png\tx\n")
+    with pytest.raises(BadRun, match=r"captions\.txt: is not as it was"):
+        workflow.resume(run.path)
