@@ -10,7 +10,7 @@ import torch
 from tests.contracts.tiny import CASES, build, write
 from torch import Tensor, nn
 
-from seqloom import config, workflow
+from seqloom import config, tasks, workflow
 from seqloom.cells.gru import GRU
 from seqloom.checkpoint import BadRun, Snapshot
 from seqloom.compare import describe
@@ -27,12 +27,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 # Configurations
 
+NAMES = ", ".join(tasks.names())
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", 'c.toml:1: missing key "name" in [task]: one of classify, forecast, language_model, tag'),
-        ("[task]\n", 'c.toml:1: missing key "name" in [task]: one of classify, forecast, language_model, tag'),
+        ("", f'c.toml:1: missing key "name" in [task]: one of {NAMES}'),
+        ("[task]\n", f'c.toml:1: missing key "name" in [task]: one of {NAMES}'),
         ('[task]\nname = "clasify"\n', "c.toml:2: task.name is 'clasify': did you mean 'classify'?"),
         ("[task]\nname = 3\n", "c.toml:2: task.name is 3: Wanted one of"),
     ],
