@@ -15,7 +15,10 @@ from seqloom.cli import app
 from seqloom.config import parse
 from seqloom.model import Config
 
-NAMES = ("init", "check", "train", "evaluate", "predict", "generate", "compare", "demo", "data", "info", "export")
+NAMES = (
+    *("init", "check", "train", "evaluate", "predict", "explain", "generate", "compare"),
+    *("demo", "data", "info", "export"),
+)
 COMMANDS = (["--help"], *([name, "--help"] for name in (*NAMES, "bench")), ["bench", "recurrent", "--help"])
 
 TAGGED = "the DET\ncat NOUN\nsleeps VERB\n\nthe DET\ndog NOUN\nbarks VERB\n\ncats NOUN\nbark VERB\n"

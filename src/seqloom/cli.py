@@ -203,6 +203,28 @@ def predict(
             sys.stdout.flush()
 
 
+@app.command(epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")
+def explain(
+    run: RunFolder,
+    source: Annotated[list[str], typer.Argument(help="Texts, or - for standard input; of vectors and images, files.")],
+    *,
+    output: Annotated[Path | None, typer.Option(help="Folder for pictures; RUN/explain if none is given.")] = None,
+    beam: Annotated[bool, typer.Option("--beam", help="Show the search as a tree: why each branch ended.")] = False,
+    heads: Annotated[bool, typer.Option("--all", help="Draw every layer and head of the attention.")] = False,
+    gates: Annotated[bool, typer.Option("--gates", help="Draw the gates of recurrent layers.")] = False,
+    search: Search = "",
+    layer: Layer = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each source.")] = False,
+) -> None:
+    """Show what is behind an answer: where the model looked, what else it considered, how sure it was."""
+    from seqloom.explain import explain_all
+    from seqloom.model import find_layer, load
+
+    with errors():
+        model = load(run, layer=find_layer(layer), search=search)
+        explain_all(model, source, output or run / "explain", beam=beam, heads=heads, gates=gates, as_json=as_json)
+
+
 @app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")
 def generate(
     run: RunFolder,
@@ -294,7 +316,7 @@ def info(
 ) -> None:
     """Show versions, machine and fused cells, or what a run is and reached."""
     from seqloom import terminal
-    from seqloom.info import collect
+    from seqloom.info import collect, show
 
     if run is not None:
         from seqloom.compare import describe
@@ -311,17 +333,7 @@ def info(
     if as_json:
         print_json(asdict(found))
         return
-    terminal.table(
-        ("what", "found"),
-        [
-            *found.versions.items(),
-            ("processor", f"{found.processor}, {found.cores} cores"),
-            ("threads", str(found.threads)),
-            ("vector registers", f"{found.vector_bits} bits"),
-            ("kernel cache", f"{found.cache_folder} ({found.cache_files} files, {found.cache_bytes / 1e6:.1f} MB)"),
-        ],
-    )
-    terminal.table(("cell", "path"), list(found.cells.items()))
+    show(found)
 
 
 @app.command(epilog="Example: seqloom export runs/ngram model.arpa")

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import seqloom
+from seqloom import terminal
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,17 @@ def collect() -> Info:
         cache_bytes=sum(sizes),
         cells=cells,
     )
+
+
+def show(found: Info) -> None:
+    """Print what was found."""
+    cache = f"{found.cache_folder} ({found.cache_files} files, {found.cache_bytes / 1e6:.1f} MB)"
+    rows = [
+        *found.versions.items(),
+        ("processor", f"{found.processor}, {found.cores} cores"),
+        ("threads", str(found.threads)),
+        ("vector registers", f"{found.vector_bits} bits"),
+        ("kernel cache", cache),
+    ]
+    terminal.table(("what", "found"), rows)
+    terminal.table(("cell", "path"), list(found.cells.items()))

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqloom.insight.alignment import alignment_lines, draw_alignment
+from seqloom.insight.alignment import alignment_lines, draw_alignment, draw_alignments
 
 
 def test_text_for_a_terminal() -> None:
@@ -38,3 +38,19 @@ def test_a_picture(tmp_path: Path) -> None:
 def test_what_cannot_be_drawn(shape: tuple[int, int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"weights has shape|nothing to draw"):
         draw_alignment(np.zeros(shape), ["a", "b"], [] if not shape[0] else ["x", "y"], tmp_path / "a.png")
+
+
+def test_wide_sources_are_broken() -> None:
+    lines = alignment_lines(np.eye(12), list("abcdefghijkl"), list("abcdefghijkl"), width=20)
+    assert max(map(len, lines)) <= 20
+    assert len(lines) == 13 + 1 + 13
+    assert lines[0] == "  a b c d e f g h i"
+    assert lines[14] == "  j k l"
+
+
+def test_small_pictures_side_by_side(tmp_path: Path) -> None:
+    maps = [(f"layer 1, head {number}", np.full((2, 3), 1 / 3)) for number in range(5)]
+    draw_alignments(maps, ["a", "$b$", "</s>"], ["x", "y"], tmp_path / "heads.png")
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="no attention"):
+        draw_alignments([], ["a"], ["b"], tmp_path / "heads.png")

@@ -3,20 +3,16 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from seqloom import terminal
 from seqloom.data import builtin
 from seqloom.data.dates import PIVOT
-from seqloom.data.vocabulary import END
-from seqloom.insight import alignments
-from seqloom.insight.alignment import alignment_lines, draw_alignment
+from seqloom.explain import explain
+from seqloom.insight.alignment import alignment_lines
+from seqloom.insight.explanation import Explanation, draw
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
-from seqloom.model import Model
 
 
 def _guess_dates(trained: Trained) -> dict[str, float]:
@@ -37,37 +33,21 @@ def _rule(text: str) -> str:
     return f"{century + year}-{month:02}-{day:02}"
 
 
-def looked(model: Model, source: str) -> tuple[list[str], list[str], NDArray[np.float64]]:  # S, T, (T, S)
-    """The symbols of a source, what the model says, and how much it looked at each of the one for each of the other."""
-    task: Any = model.task
-    module: Any = model.module
-    (pair,) = task.ask([source])
-    batch = task.collate([pair])
-    (answer,) = task.predict(module, batch).answers
-    read, said = task.learned.source, task.learned.target or task.learned.source
-    tokens = torch.tensor([[said.vocabulary.index(END), *said.vocabulary.encode(answer.symbols)]])
-    with torch.no_grad():
-        state = module.start(*batch.inputs)
-        _, found = alignments(module.decoder, tokens, state)
-    weights = torch.stack([each.weights.mean(dim=1) for each in found]).mean(dim=0)[0]
-    return [*read.tokens(source), END], [*answer.symbols, END], weights.double().numpy()
-
-
 def _show_dates(trained: Trained) -> list[dict[str, Any]]:
     shown = []
     for number, text in enumerate(trained.typed):
-        (answer,) = trained.model.predict([text])
-        symbols, said, weights = looked(trained.model, text)
+        found = explain(trained.model, text)
         if not number:
-            _draw(trained, symbols, said, weights)
-        lines = alignment_lines(weights, symbols, said)
-        shown.append({"source": text, "answer": answer.text, "score": answer.score, "alignment": lines})
+            _draw(found, trained.path)
+        look = found.look
+        lines = alignment_lines(look.weights, look.columns, look.rows) if look else []
+        shown.append({"source": text, "answer": found.answer.text, "score": found.answer.score, "alignment": lines})
     return shown
 
 
-def _draw(trained: Trained, symbols: list[str], said: list[str], weights: NDArray[np.float64]) -> None:
+def _draw(found: Explanation, folder: Path) -> None:
     try:
-        draw_alignment(weights, symbols, said, trained.path / "alignment.png")
+        draw(found, folder)
     except ModuleNotFoundError as error:
         sys.stderr.write(f"No picture, since {error.name} is missing: pip install 'seqloom[plots]'\n")
 
@@ -105,6 +85,6 @@ TRANSLATE = Demonstration(
     baselines=_guess_dates,
     show=_show_dates,
     tell=_tell_dates,
-    following="echo 'le 14 juillet 1789' | seqloom predict {run} -",
+    following="seqloom explain {run} 'le 14 juillet 1789' --beam",
     inputs=("Donnerstag, den 27. September 1984", "the 1st of March, 1871", "14/7/1789"),
 )

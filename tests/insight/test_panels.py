@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqloom.insight.panels import draw_panels, panel_lines
+
+
+def test_text_for_a_terminal() -> None:
+    weights = np.array([[[1, 0], [0, 0]], [[0.25, 0.25], [0.25, 0.25]], [[0, 0.2], [0.1, 0.7]]])
+    lines = panel_lines(weights, ["a", "b", "red"], width=20)
+    assert lines == [
+        "a          b",
+        "██         ████",
+        "           ████",
+        "",
+        "red",
+        "  ░░",
+        "░░██",
+    ]
+    assert panel_lines(np.zeros((0, 2, 2)), []) == []
+
+
+@pytest.mark.parametrize("image", [np.zeros((6, 6, 3), np.uint8), np.full((6, 6), 0.5)])
+def test_a_picture(image: np.ndarray, tmp_path: Path) -> None:
+    draw_panels(image, np.full((8, 3, 3), 1 / 9), list("abcdefgh"), tmp_path / "p.png", title="a $ b $")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("shape", "looks", "words", "wanted"),
+    [
+        ((4, 4, 2), (1, 2, 2), ["a"], "image has shape"),
+        ((4, 4), (2, 2, 2), ["a"], "weights has"),
+        ((4, 4), (0, 2, 2), [], "no word"),
+    ],
+)
+def test_what_cannot_be_drawn(
+    shape: tuple[int, ...], looks: tuple[int, ...], words: list[str], wanted: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=wanted):
+        draw_panels(np.zeros(shape), np.zeros(looks), words, tmp_path / "p.png")

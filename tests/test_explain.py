@@ -1,0 +1,340 @@
+"""Explanations against step-by-step truths; they change nothing; the command in every kind of trouble."""
+
+import json
+import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.contracts.tiny import CASES, Case, _caption, _classify, _tag, _translate, build
+from typer.testing import CliRunner, Result
+
+from seqloom.cli import app
+from seqloom.data.vocabulary import END
+from seqloom.explain import explain, traces
+from seqloom.insight.explanation import Explanation
+from seqloom.layers.layer import coverage
+from seqloom.model import Config, Model, load
+from seqloom.models.decoder import step
+from seqloom.workflow import train
+
+CLOSE = 1e-6  # float32, sums of some dozen terms
+HEADS = {"cell": "transformer", "hidden": 8, "layers": 1, "options": {"heads": 2}}
+
+
+def fresh(case: Case, folder: Path) -> Model:
+    """A model that has learnt its symbols and little else."""
+    config = build(case, folder)
+    examples = list(config.task.read(folder / case.file))
+    task = config.task.fit(examples)
+    torch.manual_seed(3)
+    module: Any = task.model()
+    if hasattr(module, "count"):
+        module.count(examples)
+    for parameter in module.parameters():
+        parameter.data *= 2  # further from chance
+    return Model(Config(task, config.train), module)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_looking_changes_nothing(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    model = fresh(case, tmp_path)
+    before = [asdict(answer) for answer in model.predict(case.questions)]
+    random = torch.get_rng_state()
+    for question in case.questions:
+        if isinstance(question, str) and not question:
+            continue
+        (answer,) = model.predict([question])
+        found = explain(model, question, beam=hasattr(model.task, "search"), heads=True)
+        if not any("the beam is" in remark for remark in found.remarks):
+            assert asdict(found.answer) == asdict(answer)
+        json.dumps(found.data())
+        traces(model, question)
+    assert torch.equal(random, torch.get_rng_state())
+    assert [asdict(answer) for answer in model.predict(case.questions)] == before
+
+
+def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T, S)
+    """Where a model with one attention looks, step by step: what its coverage grows by."""
+    task: Any = model.task
+    module: Any = model.module
+    (example,) = task.ask([source])
+    learned = getattr(task.learned, "target", None) or task.learned.text
+    state = module.start(*task.collate([example]).inputs, coverage=True)
+    seen = [coverage(state)]
+    for symbol in [END, *symbols]:
+        with torch.no_grad():
+            _, state = step(module.decoder, torch.tensor([learned.vocabulary.index(symbol)]), state)
+        seen.append(coverage(state))
+    grown: np.ndarray = torch.diff(torch.cat(seen), dim=0).numpy()
+    return grown
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"attention": {"place": "before", "score": "additive"}},
+        {"encoder": HEADS, "decoder": HEADS},
+        {"reverse": True},
+    ],
+    ids=["after", "before", "transformer", "reversed"],
+)
+def test_an_alignment_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: Path) -> None:
+    model = fresh(_translate(**fields), tmp_path)
+    found = explain(model, "a cd b b é")
+    assert found.look is not None
+    assert found.look.columns == ["a", "cd", "b", "b", "é", END]
+    assert found.look.rows[: len(found.answer.symbols)] == found.answer.symbols
+    wanted = stepped(model, "a cd b b é", found.answer.symbols)[: len(found.look.rows)]
+    if fields.get("reverse"):
+        wanted = wanted[:, [4, 3, 2, 1, 0, 5]]
+    np.testing.assert_allclose(found.look.weights, wanted, atol=CLOSE)
+    assert found.remarks == []
+
+
+def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
+    decoder = {**HEADS, "layers": 2}
+    model = fresh(_translate(encoder=HEADS, decoder=decoder), tmp_path)
+    found = explain(model, "a cd b", heads=True)
+    assert [head.name for head in found.heads] == [f"layer {n}, head {m}" for n in (1, 2) for m in (1, 2)]
+    assert found.look is not None
+    assert found.look.name == "layer 2, mean of 2 heads"
+    weights = np.array([head.weights for head in found.heads])
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=CLOSE)
+    np.testing.assert_allclose(weights[2:].mean(axis=0), found.look.weights, atol=CLOSE)
+    both = stepped(model, "a cd b", found.answer.symbols)[: len(found.look.rows)]  # the mean of both layers
+    np.testing.assert_allclose(weights.mean(axis=0), both, atol=CLOSE)
+
+
+def test_cells_are_rows_and_columns_of_the_image(tmp_path: Path) -> None:
+    case = _caption()
+    model = fresh(case, tmp_path)
+    found = explain(model, case.questions[0])
+    assert found.grid == (3, 3)
+    assert found.image is not None
+    assert found.image.shape == (10, 10, 3)
+    wanted = stepped(model, case.questions[0], found.answer.symbols)[: len(found.said[0])]
+    np.testing.assert_allclose(found.cells.reshape(-1, 9), wanted, atol=CLOSE)
+    vector = explain(fresh(_caption(pool="vector"), tmp_path), case.questions[0])
+    assert vector.look is None
+    assert vector.remarks == ["there is but one vector to look at"]
+
+
+def test_a_model_without_attention_says_so(tmp_path: Path) -> None:
+    found = explain(fresh(CASES["translate, no attention"], tmp_path), "a b")
+    assert found.look is None
+    assert "no attention" in found.remarks[0]
+    assert found.answer.best
+
+
+def test_unknown_symbols_are_remarked(tmp_path: Path) -> None:
+    found = explain(fresh(CASES["translate"], tmp_path), "a what b")
+    assert found.look is not None
+    assert found.look.columns == ["a", "what", "b", END]
+    assert found.remarks == ["the model does not know 'what': it reads <unk> instead"]
+
+
+def spelt(found: Explanation, number: int) -> list[str]:
+    """The symbols on the way to a branch."""
+    branches = {branch.number: branch for branch in found.beam}
+    symbols: list[str] = []
+    while branches[number].parent >= 0:
+        symbols.insert(0, branches[number].symbol)
+        number = branches[number].parent
+    return symbols
+
+
+def test_the_beam_leads_to_the_answers(tmp_path: Path) -> None:
+    search = {"name": "beam", "size": 4, "best": 3, "penalty": "gnmt"}
+    model = fresh(_translate(search=search), tmp_path)
+    found = explain(model, "a cd b", beam=True)
+    ends = sorted((branch for branch in found.beam if branch.fate == "best"), key=lambda branch: -branch.score)
+    assert [spelt(found, branch.number) for branch in ends] == found.said
+    assert [branch.score for branch in ends] == [candidate.score for candidate in found.answer.best]
+    for branch in found.beam:  # of each step at most as many as the beam is wide
+        alive = [each for each in found.beam if each.length == branch.length and each.fate == "extended"]
+        assert len(alive) <= 4
+    assert explain(model, "a cd b").beam == []
+
+
+def test_a_beam_where_the_search_is_greedy(tmp_path: Path) -> None:
+    found = explain(fresh(_translate(), tmp_path), "a cd b", beam=True)
+    assert found.remarks == ["the search of the model is greedy: the beam is one of 5"]
+    assert len(found.answer.best) == 3
+
+
+def test_labels_and_what_else_they_could_be(tmp_path: Path) -> None:
+    model = fresh(_tag(encoder={**HEADS, "bidirectional": True}), tmp_path)
+    module: Any = model.module
+    text = "Anna sees New York"
+    (example,) = model.task.ask([text])
+    with torch.no_grad():
+        logits = module(model.task.collate([example]).inputs)[0][0].double().numpy()
+    wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = explain(model, text, heads=True)
+    names: Any = model.task.learned
+    for choice, row, word in zip(found.choices, wanted, text.split(), strict=True):
+        second, first = np.argsort(row)[-2:]
+        assert (choice.word, choice.label, choice.second) == (word, *(names.labels.names[n] for n in (first, second)))
+        assert (choice.probability, choice.second_probability) == pytest.approx((row[first], row[second]), abs=CLOSE)
+    assert found.look is not None
+    assert (found.look.rows, found.look.columns) == (text.split(), text.split())
+    assert len(found.heads) == 2
+    np.testing.assert_allclose(np.sum(found.look.weights, axis=1), 1, atol=CLOSE)
+
+
+def test_how_much_each_word_counts(tmp_path: Path) -> None:
+    model = fresh(_classify(pooling="attention"), tmp_path)
+    module: Any = model.module
+    (example,) = model.task.ask(["it goes up"])
+    with torch.no_grad():
+        memory = module.encoder(*model.task.collate([example]).inputs)
+    values = memory.values[0].double().numpy()
+    pooling = {name: tensor.double().numpy() for name, tensor in module.pooling.state_dict().items()}
+    scores = np.tanh(values @ pooling["project.weight"].T + pooling["project.bias"]) @ pooling["query.weight"][0]
+    found = explain(model, "it goes up").weighted
+    assert found is not None
+    assert found.symbols == ["it", "goes", "up"]
+    np.testing.assert_allclose(found.values, np.exp(scores) / np.exp(scores).sum(), atol=CLOSE)
+
+
+def test_a_transformer_tells_how_much_attention_a_word_got(tmp_path: Path) -> None:
+    found = explain(fresh(_classify(encoder=HEADS), tmp_path), "it goes up")
+    assert found.look is not None
+    assert found.weighted is not None
+    np.testing.assert_allclose(found.weighted.values, np.array(found.look.weights).mean(axis=0))
+    plain = explain(fresh(_classify(), tmp_path), "it goes up")
+    assert plain.weighted is None
+    assert "no attention" in plain.remarks[-1]
+
+
+@pytest.mark.parametrize("name", ["language_model", "language_model, ngram"])
+def test_surprise_is_counted_in_bits(name: str, tmp_path: Path) -> None:
+    found = explain(fresh(CASES[name], tmp_path), "a cd é")
+    assert found.weighted is not None
+    assert found.weighted.symbols == ["a", "cd", "é", END]
+    assert math.prod(2**-value for value in found.weighted.values) == pytest.approx(
+        math.exp(found.answer.log_probability)
+    )
+
+
+def test_pieces_of_words_are_readable(tmp_path: Path) -> None:
+    bytes_ = {"unit": "subwords", "size": 280}
+    unigram = {"unit": "subwords", "size": 16, "algorithm": "unigram"}
+    model = fresh(_translate(source=bytes_, target=unigram), tmp_path)
+    found = explain(model, "a cd é")
+    assert found.look is not None
+    assert "".join(found.look.columns[:-1]).startswith("a cd ")
+    assert not any("▁" in symbol or "Ġ" in symbol for symbol in (*found.look.columns, *found.look.rows))
+
+
+def test_gates_have_the_names_of_what_is_read(tmp_path: Path) -> None:
+    model = fresh(_translate(reverse=True, encoder={"cell": "gru", "hidden": 6, "bidirectional": False}), tmp_path)
+    said = explain(model, "a cd b").said[0]
+    found = {trace.name.partition(".")[0]: labels for trace, labels in traces(model, "a cd b")}
+    assert found == {"encoder": ["b", "cd", "a", END], "decoder": ["<s>", *said][: len(said)]}
+    ((trace, labels), *_) = traces(fresh(_tag(), tmp_path), "Anna sees Paris")  # none of the characters
+    assert labels == ["Anna", "sees", "Paris"]
+    assert next(iter(trace.gates.values())).shape[:2] == (1, 3)
+
+
+def test_empty_sources_and_what_does_not_search(tmp_path: Path) -> None:
+    model = fresh(_tag(), tmp_path)
+    with pytest.raises(ValueError, match="the source is empty"):
+        explain(model, " ")
+    with pytest.raises(ValueError, match="the task tag does not search"):
+        explain(model, "Anna", beam=True)
+
+
+def call(*arguments: object, text: str = "") -> Result:
+    return CliRunner().invoke(app, ["explain", *map(str, arguments)], input=text)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "seqloom.insight.curves", None)  # no learning curves, which take time
+        for name in ("translate", "tag", "classify, attention", "classify, numbers", "language_model", "forecast"):
+            folder = tmp_path_factory.mktemp("explain")
+            found[name] = train(build(CASES[name], folder, updates=1), output=folder / "run").path
+    return found
+
+
+def test_the_command_for_people(runs: dict[str, Path]) -> None:
+    result = call(runs["translate"], "a cd b", "--search", "beam size=3 best=2", "--beam", "--all", "--gates")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("a cd b → ")
+    assert sum(line.startswith("   score ") for line in lines) == 2
+    assert any(line.endswith("  answer 2") for line in lines)
+    pictures = {path.name for path in (runs["translate"] / "explain").iterdir()}
+    assert {"alignment.png", "heads.png", "beam.png"} < pictures
+    assert sum(name.startswith("gates-") for name in pictures) == 3  # two directions
+    assert load(runs["translate"]).predict(["a cd b"])  # the run is as it was
+
+
+def test_the_command_for_programs(runs: dict[str, Path], tmp_path: Path) -> None:
+    result = call(runs["translate"], "a cd b", "b", "--json", "--output", tmp_path)
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert (first["source"], second["source"]) == ("a cd b", "b")
+    assert (first["look"]["columns"], second["look"]["columns"]) == (["a", "cd", "b", END], ["b", END])
+    assert first["pictures"] == [str(tmp_path / "1" / "alignment.png")]
+    assert first["answer"]["text"] == load(runs["translate"]).predict(["a cd b"])[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "wanted"),
+    [
+        ("tag", "Anna sees Paris", "or else"),
+        ("classify, attention", "it goes up", "Share of the pooling"),
+        ("language_model", "a cd é", "Surprise, bits"),
+    ],
+)
+def test_every_task(name: str, source: str, wanted: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    result = call(runs[name], "-", "--output", tmp_path, "--gates", text=f"{source}\n")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert wanted in result.stdout
+    assert (tmp_path / ("labels.png" if name == "tag" else "symbols.png")).read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_reads_no_texts_is_given_files(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "numbers.csv").write_text("0.0,0.2,0.4,0.6,rise\n1.0,0.0,fall\n")
+    result = call(runs["classify, numbers"], tmp_path / "numbers.csv")
+    assert result.exit_code == 0, result.output
+    assert "label" in result.stdout
+    forecast = call(runs["forecast"], runs["forecast"].parent / "t.csv", "--gates", "--output", tmp_path)
+    assert forecast.exit_code == 0, forecast.output
+    assert "there is nothing to explain yet" in forecast.stdout
+    assert list(tmp_path.glob("gates-*.png"))
+
+
+def test_without_matplotlib_the_text_comes(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = call(runs["translate"], "a cd b")
+    assert result.exit_code == 0
+    assert "Where it looked for each symbol" in result.stdout
+    assert "Pictures" not in result.stdout
+    assert result.stderr == "No pictures, since matplotlib.figure is missing: pip install 'seqloom[plots]'\n"
+
+
+def test_trouble_is_a_sentence(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for arguments, wanted in (
+        ((runs["translate"], "a", "--output", tmp_path / "file"), f"cannot write into {tmp_path / 'file'}: "),
+        ((runs["translate"], ""), "the source is empty"),
+        ((runs["translate"], "-"), "no source was given"),
+        ((runs["translate"], "a", "--search", "beem"), "beem"),
+        ((runs["tag"], "Anna", "--beam"), "does not search"),
+        ((tmp_path / "nowhere", "a"), "nowhere"),
+    ):
+        result = call(*arguments)
+        assert result.exit_code == 1
+        assert wanted in result.stderr
+        assert "Traceback" not in result.output
