@@ -163,7 +163,7 @@ TRAIN = '[task]\ntrain = "train.tsv"\n'
         (TRAIN + "pair = [7, 'a']", ['3: task.pair is [7, "a"]: 7 is taken, use another']),
         (
             TRAIN + "[task.encoder]\ncell = 'lstmm'",
-            [f'4: task.encoder.cell is "lstmm": did you mean "lstm"? (allowed: {", ".join([*names(), "transformer"])})'],
+            [f'4: task.encoder.cell is "lstmm": did you mean "lstm"? (allowed: {", ".join(names())}, transformer)'],
         ),
         (TRAIN + "either = 13", ["1: [task]: either must not be 13"]),
         (
