@@ -69,6 +69,11 @@ class Recurrence(Part):
     )
     given: Any = Field(default=None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
 
+    @field_validator("cell", mode="before")
+    @classmethod
+    def fix_list(cls, cell: Any) -> Any:
+        return tuple(cell) if isinstance(cell, list) else cell
+
     @field_validator("cell")
     @classmethod
     def check_cell(cls, cell: str | tuple[str, ...]) -> str | tuple[str, ...]:
