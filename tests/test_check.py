@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from seqloom import workflow
@@ -19,6 +20,7 @@ SMALL = {
     "language_model": {"task.decoder.hidden": 8, "task.embedding": 8},
     "forecast": {"task.encoder.hidden": 8, "task.history": 4},
     "translate": {"task.encoder.hidden": 4, "task.decoder.hidden": 4, "task.embedding": 4},
+    "caption": {"task.decoder.hidden": 4, "task.embedding": 4, "task.size": 8, "task.sight.layers": 1},
 }
 
 
@@ -251,3 +253,37 @@ def test_pairs_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_pair_without_its_target_is_a_problem(tmp_path: Path) -> None:
     found = examine(configure(tmp_path, "translate", "a\tx\nb\n", "b\tx\na b\tx\n"))
     assert found.problems == [f"train: 1 example without a target, first {tmp_path / 'train.txt'}:2"]
+
+
+def paint(folder: Path, **brightness: int) -> None:
+    for name, value in brightness.items():
+        Image.new("RGB", (8, 8), (value, value, 0)).save(folder / f"{name}.png")
+
+
+def test_captions_counted_by_hand(tmp_path: Path) -> None:
+    paint(tmp_path, a=0, b=50, c=100, again=50)
+    train = "a.png\tx y\nb.png\tz\nc.png\tx\na.png\ty y y\n"
+    found = examine(configure(tmp_path, "caption", train, "again.png\tx w\n"))
+    one, other = found.splits["train"], found.splits["dev"]
+    assert (one.examples, one.elements, one.repeated, other.in_train) == (3, 7, 0, 1)
+    assert found.vocabularies == {"text": 3 + 3}
+    side = one.sides["caption"]
+    assert (side.lengths.minimum, side.lengths.maximum, side.unknown) == (1, 3, 0)
+    assert other.sides["caption"].unknown == 1 / 3  # beside x and the end
+    train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
+    assert found.remarks == [
+        "dev: 33.33% of the symbols of the caption do not occur in train: no model can say them",
+    ]
+    assert found.problems == [
+        (
+            "dev: all of its content stands in train: 1 example, 1 of them with other captions "
+            f"({dev_file}:1 as {train_file}:2)"
+        )
+    ]
+
+
+def test_images_that_are_wrong(tmp_path: Path) -> None:
+    paint(tmp_path, a=0, b=50)
+    found = examine(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
+    assert found.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
+    assert found.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: there is no image 'bb.png'")

@@ -98,6 +98,20 @@ def test_dates(found: dict[str, Any]) -> None:
     assert {"free_accuracy", "gap", "loss", "exact_match_interval"} <= set(result["test"])
 
 
+def test_shapes(found: dict[str, Any]) -> None:
+    result = found["caption"]
+    (always,) = result["baseline"].values()
+    assert always == 0  # no caption of the test data is one of the training data
+    assert result["test"]["forced_accuracy"] > 0.25  # after sixty updates
+    assert result["test"]["captions"] == 2 * result["test"]["images"] == 600
+    for example in result["examples"]:
+        assert example["answer"].split() == example["words"][:-1]
+        assert len(example["looked"]) == len(example["words"])
+        for grid in example["looked"]:
+            assert [len(row) for row in grid] == [4] * 4
+            assert sum(map(sum, grid)) == pytest.approx(1, abs=1e-5)
+
+
 def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0
@@ -143,7 +157,7 @@ def test_an_unknown_name() -> None:
     assert result.exit_code == 1
     assert result.stderr == (
         "seqloom: there is no demonstration 'langage_model': did you mean 'language_model'? "
-        "Wanted one of translate, tag, classify, forecast, language_model, memory\n"
+        "Wanted one of translate, caption, tag, classify, forecast, language_model, memory\n"
     )
 
 

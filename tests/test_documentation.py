@@ -24,6 +24,7 @@ RUNS = {
     "forecast": ["examples/forecast.toml"],
     "language_model": ["examples/language_model.toml"],
     "translate": ["examples/translate.toml"],
+    "caption": ["examples/caption.toml"],
     "ngram": ["examples/language_model.toml", "task.kind=ngram"],
     "forgetful": ["tagger.toml", "--layer", "mine:Forgetful"],
 }
@@ -76,7 +77,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("workspace")
     for name, sentences in SENTENCES.items():
         (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
-    for name in ("python_tags", "digits", "prose", "sunspots", "parentheses", "dates"):
+    for name in ("python_tags", "digits", "prose", "sunspots", "parentheses", "dates", "shapes"):
         for path in build(name, folder / name):
             lines = path.read_text().splitlines(keepends=True)
             path.write_text("".join(lines[:120]))

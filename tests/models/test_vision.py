@@ -34,9 +34,9 @@ def convolve(x: NDArray[Any], level: Level, *, stride: int) -> NDArray[Any]:  # 
     return np.maximum(y + x if stride == 1 else y, 0)
 
 
-def cells(sight: Sight, **options: Any) -> Cells:
+def cells(sight: Sight, size: int = 8, **options: Any) -> Cells:
     torch.manual_seed(1)
-    model = Cells(sight, **options).double()
+    model = Cells(sight, size, **options).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return model.eval()
@@ -48,10 +48,10 @@ def images(count: int, size: int) -> tuple[Tensor, Tensor]:
     return values, torch.ones(count, size, dtype=torch.bool)
 
 
-@pytest.mark.parametrize(("size", "coordinates"), [(8, False), (8, True), (7, True)])
-def test_cells_are_convolutions_by_hand(size: int, coordinates: bool) -> None:
-    sight = Sight(layers=2, width=4, depth=2, coordinates=coordinates)
-    model = cells(sight)
+@pytest.mark.parametrize(("size", "coordinates", "positions"), [(8, False, True), (8, True, False), (7, True, True)])
+def test_cells_are_convolutions_by_hand(size: int, coordinates: bool, positions: bool) -> None:
+    sight = Sight(layers=2, width=4, depth=2, coordinates=coordinates, positions=positions)
+    model = cells(sight, size)
     values, mask = images(3, size)
     found = model(values, mask)
     side = sight.side(size)
@@ -66,6 +66,9 @@ def test_cells_are_convolutions_by_hand(size: int, coordinates: bool) -> None:
             assert isinstance(level, Level)
             x = convolve(x, level, stride=1 if number % 2 else 2)
         assert x.shape == (side, side, 8)
+        if model.place is not None:
+            rows, columns = array(model.place)
+            x = x + rows[:, np.newaxis] + columns[np.newaxis]
         np.testing.assert_allclose(array(found.values[row]), x.reshape(-1, 8), rtol=CLOSE, atol=CLOSE)
 
 
@@ -73,7 +76,7 @@ def test_one_vector_is_the_mean_of_the_cells() -> None:
     sight = Sight(layers=2, width=4)
     values, mask = images(3, 8)
     single = cells(sight, together=True)(values, mask)
-    many = cells(sight)(values, mask)
+    many = cells(sight.model_copy(update={"positions": False}))(values, mask)
     assert single.mask.shape == (3, 1)
     torch.testing.assert_close(single.values[:, 0], many.values.mean(dim=1))
 
@@ -90,7 +93,7 @@ def test_other_images_of_a_batch_are_invisible() -> None:
 def test_how_many_cells(size: int, layers: int, side: int) -> None:
     sight = Sight(layers=layers, width=1)
     assert sight.side(size) == side
-    assert cells(sight)(*images(1, size)).values.shape[1] == side**2
+    assert cells(sight, size)(*images(1, size)).values.shape[1] == side**2
 
 
 def test_a_vector_is_one_cell() -> None:
@@ -118,7 +121,7 @@ def test_images_are_moved_and_mirrored_each_for_itself() -> None:
         seen.add(way)
     assert len(seen) == 18
     assert torch.equal(moved(values, mirror=False, shift=0), values)
-    model = cells(Sight(layers=1, width=2, mirror=True, shift=1))
+    model = cells(Sight(layers=1, width=2, mirror=True, shift=1), 5)
     assert torch.equal(model(values, mask).values, model(values, mask).values)  # only in training
     model.train()
     assert not torch.equal(model(values, mask).values, model(values, mask).values)

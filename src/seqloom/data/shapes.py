@@ -71,14 +71,14 @@ def scenes(count: int, split: str, *, seed: int) -> Iterator[tuple[Scene, int]]:
 
 def _scene(random: np.random.Generator) -> Scene:
     names = [
-        (list(COLOURS)[random.integers(len(COLOURS))], FORMS[random.integers(len(FORMS))], random.uniform(7, 11))
+        (list(COLOURS)[random.integers(len(COLOURS))], FORMS[random.integers(len(FORMS))], random.uniform(9, 13))
         for _ in range(2)
     ]
     relation = list(RELATIONS)[random.integers(len(RELATIONS))]
-    far, aside = random.uniform(26, 38), random.uniform(-10, 10)  # how the two lie, along the relation and across it
+    far, aside = random.uniform(28, 38), random.uniform(-8, 8)  # how the two lie, along the relation and across it
     along = np.array(TOWARDS[relation])
     apart = far * along + aside * along[::-1]
-    room = (SIZE - 24 - abs(apart)) / 2  # that is left on each side of the middle
+    room = (SIZE - 26 - abs(apart)) / 2  # that is left on each side of the middle
     middle = SIZE / 2 + random.uniform(-1, 1, size=2) * room
     places = (middle + apart / 2, middle - apart / 2)
     first, second = (

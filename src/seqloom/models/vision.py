@@ -20,6 +20,7 @@ class Sight(Part):
     coordinates: bool = Field(
         default=True, description="The convolutions also see where a pixel is (Liu et al. 2018): left, above, …"
     )
+    positions: bool = Field(default=True, description="Each cell knows its row and its column, by learnt vectors.")
     dropout: float = Field(default=0.0, ge=0, lt=1, description="On the cells.")
     mirror: bool = Field(
         default=False,
@@ -43,7 +44,13 @@ class Cells(nn.Module):
     Channels are normalised in each image alone (Wu and He 2018): the other images of a batch are invisible.
     """
 
-    def __init__(self, sight: Sight, *, together: bool = False) -> None:
+    def __init__(
+        self,
+        sight: Sight,
+        size: int,  # S, of an image
+        *,
+        together: bool = False,
+    ) -> None:
         super().__init__()
         self.sight = sight
         self.together = together  # one cell, the mean of all
@@ -55,6 +62,10 @@ class Cells(nn.Module):
             for number in range(sight.depth):
                 self.levels.append(Level(channels, width, stride=1 if number else 2))
                 channels = width
+        side = sight.side(size)
+        self.place = nn.Parameter(torch.empty(2, side, self.size)) if sight.positions and not together else None
+        if self.place is not None:
+            nn.init.normal_(self.place, std=0.5)  # about as large as what the last convolution gives
         self.dropout = Dropout(sight.dropout)
 
     def forward(
@@ -69,7 +80,10 @@ class Cells(nn.Module):
             x = torch.cat([x, _coordinates(x)], dim=1)
         for level in self.levels:
             x = level(x)
-        cells = x.permute(0, 2, 3, 1).flatten(1, 2)  # (B, rows × columns, D)
+        grid = x.permute(0, 2, 3, 1)  # (B, rows, columns, D)
+        if self.place is not None:
+            grid = grid + self.place[0].unsqueeze(1) + self.place[1]
+        cells = grid.flatten(1, 2)
         if self.together:
             cells = cells.mean(dim=1, keepdim=True)
         return Memory(self.dropout(cells), mask.new_ones(cells.shape[:2]), ())

@@ -231,7 +231,7 @@ class Caption(Task):
         if learned.vector:
             seen = Single(learned.vector, self.decoder.hidden, dropout=self.sight.dropout)
         else:
-            seen = Cells(self.sight, together=self.pool == "vector")
+            seen = Cells(self.sight, self.size, together=self.pool == "vector")
         embed = Embedding(len(learned.text.vocabulary), self.embedding, dropout=self.input_dropout)
         memory_size = int(seen.size)
         layer = decoding_layer(
