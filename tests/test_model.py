@@ -185,3 +185,54 @@ def test_a_model_can_be_made_of_what_is_at_hand(run: Run) -> None:
     module.load_state_dict(run.load("best").model)
     assert Model(settings, module).predict(["low"]) == load(run.path).predict(["low"])
     assert isinstance(run.load("best"), Snapshot)
+
+
+@pytest.fixture(scope="module")
+def translators(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("translators")
+    seeds = (1, 2)
+    configs = [build(CASES["translate, transformer"], folder, seed=seed, rate=0.003) for seed in seeds]
+    return [workflow.train(config, output=folder / str(seed)).path for config, seed in zip(configs, seeds, strict=True)]
+
+
+def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None:
+    questions = ["a cd é", "b"]
+    greedy, beam = (load(translators[0], search=search) for search in ("greedy", "beam size=4 best=3"))
+    for first, several in zip(greedy.predict(questions), beam.predict(questions), strict=True):
+        assert len(first.best) == 1
+        assert len(several.best) == 3
+        assert several.best[0].log_probability >= first.best[0].log_probability - 1e-5
+    with pytest.raises(Wrong, match=r'unknown key "sise" in \[task\.search\]: did you mean "size"'):
+        load(translators[0], search="beam sise=4")
+
+
+def test_runs_answer_together(translators: list[Path]) -> None:
+    questions = ["a cd é", "b x", "eff"]
+    alone, other = (load(path).predict(questions) for path in translators)
+    twice = load(translators[0], also=[translators[0]]).predict(questions)
+    assert [answer.text for answer in twice] == [answer.text for answer in alone]
+    pairs = [(text, "a b") for text in questions]
+    together = load(translators[0], also=translators[1:])
+    losses = [load(path).evaluate(pairs)["loss"] for path in translators]
+    assert together.evaluate(pairs)["loss"] < max(losses)
+    assert len(together.predict(questions)) == len(other)
+
+
+def test_runs_of_other_symbols_do_not_answer_together(translators: list[Path], tmp_path: Path) -> None:
+    other = workflow.train(build(CASES["translate, characters"], tmp_path), output=tmp_path / "other")
+    with pytest.raises(ValueError, match="have learnt other symbols"):
+        load(translators[0], also=[other.path])
+
+
+def test_answers_can_be_only_those_of_a_file(translators: list[Path], tmp_path: Path) -> None:
+    config = opened(Run.open(translators[0])).task
+    words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
+    allowed = [words[0], f"{words[1]} {words[0]} {words[1]}", f"{words[1]} {words[1]}"]
+    (tmp_path / "answers.txt").write_text("\n".join([*allowed, "xyz"]) + "\n")
+    for search in ("greedy", "beam size=3 best=3", "sample"):
+        model = load(translators[0], search=search, allowed=str(tmp_path / "answers.txt"))
+        for answer in model.predict(["a cd é", "", "b x"]):
+            assert {candidate.text for candidate in answer.best} <= set(allowed)
+    (tmp_path / "unknown.txt").write_text("xyz\n")
+    with pytest.raises(ValueError, match="holds no answer whose symbols occur"):
+        load(translators[0], allowed=str(tmp_path / "unknown.txt")).predict(["a"])

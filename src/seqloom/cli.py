@@ -27,6 +27,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
 Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
 Search = Annotated[str, typer.Option(help="How to search, such as 'beam size=5 best=3' or greedy; of translations.")]
+Allowed = Annotated[str, typer.Option(help="File of the only answers that there may be; of translations.")]
 Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]
 
 
@@ -162,6 +163,7 @@ def evaluate(
     *,
     layer: Layer = "",
     search: Search = "",
+    allowed: Allowed = "",
     also: Also = None,
     as_json: AsJson = False,
 ) -> None:
@@ -170,7 +172,7 @@ def evaluate(
     from seqloom.model import find_layer, load
 
     with errors():
-        found = load(run, layer=find_layer(layer), search=search, also=also or []).evaluate(file)
+        found = load(run, layer=find_layer(layer), search=search, allowed=allowed, also=also or []).evaluate(file)
         if as_json:
             print_json(found)
         else:
@@ -186,6 +188,7 @@ def predict(
     encoding: Annotated[str, typer.Option(help="Likewise, such as latin-1.")] = "",
     layer: Layer = "",
     search: Search = "",
+    allowed: Allowed = "",
     also: Also = None,
     batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
@@ -194,7 +197,7 @@ def predict(
     from seqloom.model import find_layer, load
 
     with errors():
-        model = load(run, layer=find_layer(layer), search=search, also=also or [])
+        model = load(run, layer=find_layer(layer), search=search, allowed=allowed, also=also or [])
         together = 1 if file == "-" and sys.stdin.isatty() else batch
         given = {name: value for name, value in (("format", file_format), ("encoding", encoding)) if value}
         for answers in model.stream(file, batch=together, **given):

@@ -167,11 +167,12 @@ def load(
     layer: GivenLayer | None = None,
     checkpoint: Name = "best",
     search: str = "",  # instead of that of the configuration, such as "beam size=5 best=3"
+    allowed: str = "",  # file of the only answers that there may be
     also: Sequence[str | Path] = (),  # further runs of the same task and symbols: all answer together
 ) -> Model:
     """The model of a run: the best one, or the last."""
     run = Run.open(path)
-    config = opened(run, layer=layer, search=search)
+    config = opened(run, layer=layer, overrides=_asking(search, allowed))
     module = config.task.model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module.load_state_dict(snapshot.model)
@@ -238,9 +239,9 @@ def find_layer(name: str) -> GivenLayer | None:
     return found
 
 
-def opened(run: Run, *, layer: GivenLayer | None = None, search: str = "") -> Config:
+def opened(run: Run, *, layer: GivenLayer | None = None, overrides: Sequence[str] = ()) -> Config:
     """The configuration of a run with what its task had learnt."""
-    text = configuration.parse(run.config, str(run.path / "config.toml"), overrides=_searching(search))
+    text = configuration.parse(run.config, str(run.path / "config.toml"), overrides=overrides)
     config = Config.build(text).with_layer(layer)
     kinds = get_args(type(config.task).model_fields["learned"].annotation)  # of Learned | None
     try:
@@ -250,12 +251,13 @@ def opened(run: Run, *, layer: GivenLayer | None = None, search: str = "") -> Co
     return config._replace(task=config.task.model_copy(update={"learned": learned}))
 
 
-def _searching(text: str) -> list[str]:
-    """``beam size=5`` as changes of a configuration."""
-    if not text.strip():
-        return []
-    name, *pairs = text.split()
-    return [f"task.search={{ name = {json.dumps(name)} }}", *(f"task.search.{pair}" for pair in pairs)]
+def _asking(search: str, allowed: str) -> list[str]:
+    """How a run is asked, ``beam size=5`` and a file of answers, as changes of its configuration."""
+    changes = [f"task.allowed={json.dumps(allowed)}"] if allowed else []
+    if search.strip():
+        name, *pairs = search.split()
+        changes += [f"task.search={{ name = {json.dumps(name)} }}", *(f"task.search.{pair}" for pair in pairs)]
+    return changes
 
 
 def assess(

@@ -12,6 +12,7 @@ from seqloom.data.batch import Padded
 from seqloom.data.tokenizers import Encoding
 from seqloom.decoding.beam import Beam
 from seqloom.decoding.search import Hypothesis, Search
+from seqloom.decoding.tree import PrefixTree
 from seqloom.layers.embedding import PADDING, UNKNOWN
 from seqloom.layers.hard import Hard
 from seqloom.layers.layer import Memory, coverage
@@ -54,13 +55,15 @@ def generate(
     end: int,  # also the symbol before the first one
     lengths: Tensor | int,  # (B,), the most symbols of each row, the end symbol included
     never: tuple[int, ...] = (),  # symbols that are not chosen
+    tree: PrefixTree | None = None,  # of the answers that there may be
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each row of the memory, the best first."""
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
     follow = partial(step, decoder)
     if not (isinstance(search, Beam) and search.coverage):
-        return search(follow, decoder.start(memory, len(mask)), start, end, lengths=lengths, never=never)
+        begin = decoder.start(memory, len(mask))
+        return search(follow, begin, start, end, lengths=lengths, never=never, tree=tree)
 
     def beside(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         """The mask of the source goes with the state, since padding is not to be covered."""
@@ -72,7 +75,7 @@ def generate(
         return None if found is None else found.masked_fill(~state[1], 1)
 
     begin = (decoder.start(memory, len(mask), coverage=True), mask)
-    return search(beside, begin, start, end, lengths=lengths, never=never, coverage=covered)
+    return search(beside, begin, start, end, lengths=lengths, never=never, tree=tree, coverage=covered)
 
 
 def before(target: Padded, end: int) -> Tensor:  # (B, T)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -12,14 +13,15 @@ from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, pad
-from seqloom.data.formats import BadData
+from seqloom.data.formats import BadData, lines, resolve
 from seqloom.data.parallel import Format, Pair, Reader
 from seqloom.data.tokenizers import Encoding, Text
 from seqloom.data.vocabulary import END
 from seqloom.decoding.beam import Beam
 from seqloom.decoding.greedy import Greedy
 from seqloom.decoding.sample import Sample
-from seqloom.layers.embedding import Embedding
+from seqloom.decoding.tree import PrefixTree
+from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.models.classifier import Symbols
@@ -125,6 +127,7 @@ class Translate(Task):
         default_factory=Greedy, discriminator="name", description="How a translation is found."
     )
     longest: Longest = Field(default_factory=Longest, description="Of an answer.")
+    allowed: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
     best_by: Score = Field(
         "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."
     )
@@ -228,8 +231,11 @@ class Translate(Task):
         memory: Memory = model.encoder(*batch.inputs)
         said = self._fitted()[1]
         end = said.vocabulary.index(END)
-        lengths = self._limits(batch.inputs.lengths)
-        found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER)
+        lengths: Tensor | int = self._limits(batch.inputs.lengths)
+        tree = None
+        if self.allowed:
+            tree, lengths = self._tree
+        found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER, tree=tree)
         told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
         if batch.target is not None:
             told = forced(model.decoder, memory, batch.target, end=end)
@@ -241,6 +247,16 @@ class Translate(Task):
                 Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, right)
             )
         return Predictions(answers)
+
+    @cached_property
+    def _tree(self) -> tuple[PrefixTree, int]:
+        """The answers that are allowed, and the length of the longest with its end."""
+        said, path = self._fitted()[1], resolve(self.allowed)
+        found = [said.encode(text) for _, text in lines(path, encoding=self.encoding)]
+        known = [symbols for symbols in found if UNKNOWN not in symbols]
+        if not known:
+            raise BadData(str(path), "holds no answer whose symbols occur in the training data")
+        return PrefixTree(known, end=said.vocabulary.index(END)), max(map(len, known)) + 1
 
     def _limits(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
         """How long the answers may be; the end of a source does not count."""
