@@ -44,7 +44,7 @@ def _parts(points: np.ndarray) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_captions_say_what_is_seen(split: str) -> None:
-    for scene, brightness in scenes(40, split, seed=3):
+    for scene, brightness in scenes(25, split, seed=3):
         for caption in scene.captions:
             words = caption.replace(" of", "").split()
             seen = measure(scene, brightness)
@@ -52,22 +52,22 @@ def test_captions_say_what_is_seen(split: str) -> None:
             (first,) = [each for each in seen if each[:2] == (words[1], words[2])]
             (second,) = [each for each in seen if each[:2] == (words[5], words[6])]
             right, down = first[2] - second[2], first[3] - second[3]
-            said = {"above": -down, "below": down, "left": -right, "right": right}[words[3]]
+            said = {"above": -down, "over": -down, "left": -right, "beside": -right}[words[3]]
             assert said > 15, caption
             assert said > max(abs(right), abs(down)) - 1e-9
 
 
 def test_nothing_is_said_in_two_splits_and_everything_in_one() -> None:
     said = {
-        split: {caption for scene, _ in scenes(1500, split, seed=1) for caption in scene.captions}
+        split: {caption for scene, _ in scenes(700, split, seed=1) for caption in scene.captions}
         for split in ("train", "dev", "test")
     }
     for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
         assert not said[one] & said[other]
     names = len(COLOURS) * len(FORMS)
-    assert sum(map(len, said.values())) > 0.8 * names * (names - 1) * 4
+    assert sum(map(len, said.values())) > 0.5 * names * (names - 1) * 4
     words = {word for caption in said["train"] for word in caption.split()}
-    assert words == {"a", "above", "below", "left", "right", "of", *COLOURS, *FORMS}
+    assert words == {"a", "above", "over", "left", "of", "beside", *COLOURS, *FORMS}
 
 
 def test_files_can_be_read(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ COLOURS = {
     "black": (30, 30, 30),
 }
 FORMS = ("circle", "square", "triangle")
-RELATIONS = {"above": "below", "below": "above", "left of": "right of", "right of": "left of"}
-"""Each with what the second shape is to the first."""
+RELATIONS = {"above": "over", "left of": "beside"}
+"""Of the shape that is named first, which is the upper or the left one, to the other; each with another word for it."""
 
-TOWARDS = {"above": (0, -1), "below": (0, 1), "left of": (-1, 0), "right of": (1, 0)}
+TOWARDS = {"above": (0, -1), "left of": (-1, 0)}
 SPLITS = ("test", "dev", *["train"] * 8)
 """To which a pair of shapes belongs, by its hash: what is to be said in one is never said in another."""
 
@@ -49,13 +49,13 @@ class Scene(NamedTuple):
 
     @property
     def captions(self) -> tuple[str, str]:
-        """What may be said, from either side."""
+        """What may be said."""
         first, second = self.first.name, self.second.name
-        return f"{first} {self.relation} {second}", f"{second} {RELATIONS[self.relation]} {first}"
+        return f"{first} {self.relation} {second}", f"{first} {RELATIONS[self.relation]} {second}"
 
     @property
     def split(self) -> str:
-        return SPLITS[zlib.crc32(min(self.captions).encode()) % len(SPLITS)]
+        return SPLITS[zlib.crc32(self.captions[0].encode()) % len(SPLITS)]
 
 
 def scenes(count: int, split: str, *, seed: int) -> Iterator[tuple[Scene, int]]:
