@@ -66,7 +66,7 @@ def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T,
     (example,) = task.ask([source])
     learned = getattr(task.learned, "target", None) or task.learned.text
     state = module.start(*task.collate([example]).inputs, coverage=True)
-    seen = [coverage(state)]
+    seen: list[Any] = [coverage(state)]
     for symbol in [END, *symbols]:
         with torch.no_grad():
             _, state = step(module.decoder, torch.tensor([learned.vocabulary.index(symbol)]), state)

@@ -67,14 +67,15 @@ def explain_all(
         if not as_json:
             terminal.say(*[""] * (number > 1))
             show(found)
-        pictures = _draw(found, traces(model, example) if gates else [], own)
+        pictures = picture(found, own, traced=traces(model, example) if gates else [])
         if as_json:
             terminal.say(json.dumps({**found.data(), "pictures": list(map(str, pictures))}))
         elif pictures:
             terminal.say("", f"Pictures: {', '.join(map(str, pictures))}")
 
 
-def _draw(found: Explanation, traced: Sequence[tuple[Trace, list[str]]], folder: Path) -> list[Path]:
+def picture(found: Explanation, folder: Path, *, traced: Sequence[tuple[Trace, list[str]]] = ()) -> list[Path]:
+    """Draw what there is to draw in a folder, if there is something to draw with: the files."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph")  # letters that the font does not have are boxes

@@ -32,17 +32,26 @@ def draw_alignment(
     from matplotlib.figure import Figure
 
     values = _checked(weights, source, target)
-    cell = max(SMALLEST, min(CELL, WIDEST / max(values.shape)))
+    wide = int(WIDEST / CELL)
+    parts = math.ceil(len(source) / wide)
+    if parts * len(target) > wide:
+        parts, wide = 1, len(source)
+    wide = min(wide, len(source))
+    cell = max(SMALLEST, min(CELL, WIDEST / max(wide, parts * len(target))))
     beside, above = (max(len(_short(symbol)) for symbol in symbols) for symbols in (target, source))
     letter = 0.085 * cell / CELL + 0.015
-    width = cell * len(source) + letter * beside + 1.1
-    height = cell * len(target) + letter * above + (0.75 if title else 0.4)
+    width = cell * wide + letter * beside + 1.1
+    height = parts * (cell * len(target) + letter * above + 0.4) + (0.35 if title else 0)
     figure = Figure(figsize=(max(3.6, width), max(2.0, height)), layout="constrained")
-    axes = figure.add_subplot()
-    image = _map(axes, values, source, target, size=10 * cell / CELL)
+    panels = figure.subplots(parts, 1, squeeze=False)[:, 0]
+    for first, axes in zip(range(0, len(source), wide), panels, strict=True):
+        part = slice(first, first + wide)
+        image = _map(axes, values[:, part], source[part], target, size=10 * cell / CELL)
+        axes.axvspan(len(source[part]) - 0.5, wide - 0.5, color="white", zorder=2.6)  # behind the end, no grid
+        axes.set_xlim(-0.5, wide - 0.5)
     if title:
-        axes.set_title(literal(title), loc="left", fontweight="bold", color="#2b2f36", fontsize=10)
-    _scale(figure.colorbar(image, ax=axes, fraction=0.03, pad=0.01))
+        panels[0].set_title(literal(title), loc="left", fontweight="bold", color="#2b2f36", fontsize=10)
+    _scale(figure.colorbar(image, ax=panels, fraction=0.03, pad=0.01, aspect=30))
     _save(figure, path)
 
 

@@ -22,7 +22,8 @@ def draw_panels(
     title: str = "",
     across: int = ACROSS,
 ) -> None:
-    """The image, and again for each word with what was looked at lit up and the rest in the dark."""
+    """The image, and again for each word, without its colours, with the heat of where it was looked at."""
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     shown, looks = _checked(image, weights, words)
@@ -31,22 +32,18 @@ def draw_panels(
     figure = Figure(figsize=(1.55 * across, 1.75 * down + (0.35 if title else 0)), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False)
     height, width = shown.shape[:2]
+    pale = 0.3 + 0.65 * shown.mean(axis=2)
     for axes in panels.flat:
         axes.axis("off")
     first, *others = panels.flat
     first.imshow(shown, interpolation="nearest")
     for axes, word, look in zip(others, words, looks, strict=False):
-        axes.imshow(shown, interpolation="nearest", alpha=0.75)
+        share = look / (look.max() or 1.0)
+        heat = colormaps["YlOrRd"](0.3 + 0.6 * share)
+        heat[..., 3] = 0.9 * share**0.7
+        axes.imshow(pale, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         # Between cells it is smooth: their borders mean nothing.
-        axes.imshow(
-            look,
-            cmap="inferno",
-            alpha=0.6,
-            vmin=0,
-            vmax=float(look.max()) or 1.0,
-            interpolation="bicubic",
-            extent=(-0.5, width - 0.5, height - 0.5, -0.5),
-        )
+        axes.imshow(heat, interpolation="bilinear", extent=(-0.5, width - 0.5, height - 0.5, -0.5))
         axes.set_title(literal(visible(word)), fontsize=10, color="#2b2f36", pad=3)
     if title:
         figure.suptitle(literal(title), x=0.02, ha="left", fontsize=11, fontweight="bold", color="#2b2f36")

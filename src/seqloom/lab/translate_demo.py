@@ -1,17 +1,14 @@
 """A first translator: dates as people write them become dates of ISO 8601, and its attention shows how."""
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from seqloom import terminal
 from seqloom.data import builtin
 from seqloom.data.dates import PIVOT
-from seqloom.explain import explain
+from seqloom.explain import explain, picture
 from seqloom.insight.alignment import alignment_lines
-from seqloom.insight.explanation import Explanation, draw
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 
 
@@ -38,18 +35,11 @@ def _show_dates(trained: Trained) -> list[dict[str, Any]]:
     for number, text in enumerate(trained.typed):
         found = explain(trained.model, text)
         if not number:
-            _draw(found, trained.path)
+            picture(found, trained.path)
         look = found.look
         lines = alignment_lines(look.weights, look.columns, look.rows) if look else []
         shown.append({"source": text, "answer": found.answer.text, "score": found.answer.score, "alignment": lines})
     return shown
-
-
-def _draw(found: Explanation, folder: Path) -> None:
-    try:
-        draw(found, folder)
-    except ModuleNotFoundError as error:
-        sys.stderr.write(f"No picture, since {error.name} is missing: pip install 'seqloom[plots]'\n")
 
 
 def _tell_dates(examples: Sequence[Mapping[str, Any]]) -> None:
