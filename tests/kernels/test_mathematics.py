@@ -1,4 +1,5 @@
 import ctypes
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -136,3 +137,16 @@ def test_largest_and_smallest_keep_nan(name: str, real: str) -> None:
         x[0], y[0] = left, right
         machine.function(address, *[ctypes.c_int64] * 3)(x.ctypes.data, y.ctypes.data, out.ctypes.data)
         np.testing.assert_array_equal(out, getattr(np, name)(x, y))
+
+
+@EVERY_TYPE
+def test_erfc(real: str) -> None:
+    """Cut off, the series errs by less than a rounding; its 26 steps, which add up near zero, exp and the rest by some."""
+    info = np.finfo(FLOATS[real])
+    x = np.concatenate([np.geomspace(1e-30, 1, 500), np.linspace(0, 9 if real == "float" else 26, 5000)])
+    x = x.astype(FLOATS[real])
+    wanted = np.array([math.erfc(value) for value in x.tolist()])
+    np.testing.assert_allclose(apply("erfc", x, real), wanted, rtol=32 * float(info.eps))
+    far = apply("erfc", np.array([0.0, 40.0, np.inf, np.nan], dtype=FLOATS[real]), real)
+    np.testing.assert_allclose(far[:3], [1, 0, 0], rtol=32 * float(info.eps))
+    assert np.isnan(far[3])

@@ -18,6 +18,8 @@ ATTEND = (
     *("query", "stride", "new_keys", "new_values", "keys", "values", "row_stride", "slot_stride", "length", "read"),
     *("mask", "mask_stride", "heads", "size", "scale", "turns", "positions", "noted", "out", "out_stride"),
 )
+LINE = 64
+"""Bytes of a line of the cache."""
 TOGETHER = 4
 """Slots, or vectors of values, that are worked on at once: one alone would wait for its own additions."""
 
@@ -30,7 +32,7 @@ def room(real: str, size: int, length: int) -> int:
 
 def attend(module: ir.Module, real: str) -> None:
     """out = softmax(query · keysᵀ · scale) · values for each head; zero where nothing can be seen."""
-    for emit_part in (_put, _score, _hide, _weigh, _note, _gather):
+    for emit_part in (_fetch, _put, _score, _hide, _weigh, _note, _gather):
         emit_part(module, real)
     emit = Operation(module, "attend", ATTEND, real)
     builder = emit.builder
@@ -53,6 +55,12 @@ def attend(module: ir.Module, real: str) -> None:
         there = builder.add(builder.mul(row, word["stride"]), within)
         store = builder.add(builder.mul(read, word["row_stride"]), within)
         keys, values = emit.advance(word["keys"], store), emit.advance(word["values"], store)
+        following = builder.add(row, integer(1))
+        with emit.when(builder.icmp_signed("<", following, emit.high)):
+            ahead = builder.mul(look(emit, word["read"], following, shared), word["row_stride"])
+            ahead = builder.add(ahead, within)
+            for base in (word["keys"], word["values"]):
+                emit.call("fetch", emit.advance(base, ahead), slot_stride, length, size)
         place = look(emit, word["positions"], row, turned)
         turn = emit.advance(word["turns"], builder.mul(place, builder.mul(size, integer(2))))
         turn = builder.select(turned, turn, integer(0))
@@ -78,6 +86,21 @@ def _inner(module: ir.Module, name: str, arguments: int, real: str) -> Emitter:
     emit = Emitter(module, name, arguments, real)
     emit.function.linkage = "internal"
     return emit
+
+
+def _fetch(module: ir.Module, real: str) -> None:
+    """Ask for what the next row will look at: a store is mostly too large for the cache, and its heads lie apart."""
+    emit = _inner(module, "fetch", 4, real)
+    base, stride, length, size = emit.arguments
+    builder = emit.builder
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(), number, number, number])
+    prefetch = emit.declare("llvm.prefetch.p0", kind)
+    with emit.loop(0, length) as slot:
+        start = emit.advance(base, builder.mul(slot, stride))
+        with emit.loop(0, size, LINE // emit.bytes) as index:
+            builder.call(prefetch, [emit.address(start, index), number(0), number(2), number(1)])
+    emit.finish()
 
 
 def _put(module: ir.Module, real: str) -> None:

@@ -14,6 +14,7 @@ from llvmlite import ir
 from torch import Tensor
 
 from seqloom.kernels import attend, gemm, machine, operations, threads
+from seqloom.kernels.attend import LINE
 from seqloom.kernels.buffers import fresh
 from seqloom.kernels.emit import Emitter, Value, integer
 from seqloom.kernels.operations import BEGIN
@@ -34,8 +35,6 @@ FEW = 16
 """Rows for each thread from which on threads share rows instead of columns."""
 ALONE = 1 << 21
 """Multiplications that are not worth a second thread."""
-LINE = 64
-"""Bytes of a line of the cache."""
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
