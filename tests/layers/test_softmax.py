@@ -1,5 +1,8 @@
 """The softmax in pieces against torch's cross-entropy of all logits at once."""
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -103,13 +106,13 @@ def test_nothing_is_a_loss_of_zero() -> None:
 
 def test_logits_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    rows = softmax._rows
+    plain = softmax._differences
 
-    def watched(hidden: Tensor, *others: object) -> tuple[Tensor, Tensor]:
+    def watched(hidden: Tensor, *others: Any) -> AbstractContextManager[tuple[Tensor, Tensor]]:
         sizes.append(len(hidden))
-        return rows(hidden, *others)  # type: ignore[arg-type]
+        return plain(hidden, *others)
 
-    monkeypatch.setattr(softmax, "_rows", watched)
+    monkeypatch.setattr(softmax, "_differences", watched)
     monkeypatch.setattr(softmax, "LOGITS", 70)
     hidden, weight, bias, target = numbers(23, 7)
     cross_entropy(hidden.requires_grad_(), weight, bias, target)

@@ -1,10 +1,15 @@
 """The loss of a softmax over a large vocabulary, some rows at a time, so that all logits never exist at once."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from seqloom.kernels import entropy
+from seqloom.kernels.buffers import borrow
+from seqloom.kernels.packed import REALS
 
 LOGITS = 8_000_000
 """Logits that exist at once: 32 MB in float32."""
@@ -82,6 +87,23 @@ def _rows(
     return normalizer - (1 - smoothing) * chosen - smoothing * mean, softmax
 
 
+@contextmanager
+def _differences(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+) -> Iterator[tuple[Tensor, Tensor]]:  # loss (N,), its gradient by the logits (N, V), for the time of the context
+    size = len(hidden) * len(weight)
+    if hidden.device.type != "cpu" or hidden.dtype not in REALS:
+        loss, difference = _rows(hidden, weight, bias, target, smoothing)
+        if smoothing:
+            difference -= smoothing / len(weight)
+        difference.scatter_add_(1, target.unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))
+        yield loss, difference
+        return
+    with borrow(size, hidden) as buffer:  # fresh memory of this size would cost as much as the softmax
+        logits = torch.mm(hidden, weight.T, out=buffer[:size].view(len(hidden), len(weight)))
+        yield entropy.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
+
+
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -93,18 +115,15 @@ class _CrossEntropy(torch.autograd.Function):
         toward_bias = None if bias is None else torch.zeros_like(bias)
         first = True
         for rows in _chunks(hidden, weight):
-            loss, difference = _rows(hidden[rows], weight, bias, target[rows], smoothing)
-            total += loss.sum()
-            if smoothing:
-                difference -= smoothing / len(weight)
-            difference.scatter_add_(1, target[rows].unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))
-            torch.mm(difference, weight, out=toward_hidden[rows])
-            if first:
-                torch.mm(difference.T, hidden[rows], out=toward_weight)
-            else:
-                toward_weight.addmm_(difference.T, hidden[rows])
-            if toward_bias is not None:
-                toward_bias += difference.sum(dim=0)
+            with _differences(hidden[rows], weight, bias, target[rows], smoothing) as (loss, difference):
+                total += loss.sum()
+                torch.mm(difference, weight, out=toward_hidden[rows])
+                if first:
+                    torch.mm(difference.T, hidden[rows], out=toward_weight)
+                else:
+                    toward_weight.addmm_(difference.T, hidden[rows])
+                if toward_bias is not None:
+                    toward_bias += difference.sum(dim=0)
             first = False
         if first:
             toward_weight.zero_()
