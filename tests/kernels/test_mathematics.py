@@ -141,7 +141,7 @@ def test_largest_and_smallest_keep_nan(name: str, real: str) -> None:
 
 @EVERY_TYPE
 def test_erfc(real: str) -> None:
-    """Cut off, the series errs by less than a rounding; its 26 steps, which add up near zero, exp and the rest by some."""
+    """Cut off, the series errs by less than a rounding; its steps, exp and the division add some."""
     info = np.finfo(FLOATS[real])
     x = np.concatenate([np.geomspace(1e-30, 1, 500), np.linspace(0, 9 if real == "float" else 26, 5000)])
     x = x.astype(FLOATS[real])

@@ -11,7 +11,7 @@ from seqloom.layers.layer import untraced
 from seqloom.layers.positions import Positions
 from seqloom.layers.script import ATTRIBUTES, Script, fits
 from seqloom.layers.transformer import Block, Norm
-from seqloom.layers.unchanged import Unchanged, watched
+from seqloom.layers.unchanged import Unchanged, altered, hooked
 from seqloom.state import Shared
 
 
@@ -31,16 +31,14 @@ class Stepper:
         tokens: Tensor,  # (B,)
         state: Any,
     ) -> tuple[Tensor, Any] | None:  # log-probabilities (B, V), state; None: this step is not one for a program
-        if torch.is_grad_enabled() or module.training or not _plain(tokens) or watched():
+        if torch.is_grad_enabled() or module.training or not _plain(tokens) or altered():
             return None
         compiled = self._compiled
         if compiled is None or not compiled.usable():
             self._compiled = None
-            if not fits(module):
+            if not fits(module) or hooked(module):
                 return None
             compiled = self._compiled = _Compiled(module)
-            if not compiled.usable():  # it has hooks, which are to see every call
-                return None
         return compiled.step(tokens, state)
 
     def forget(self) -> None:

@@ -35,8 +35,7 @@ class Unchanged:
             if parameter is not None
         ]
         self._versions = [(parameter, parameter._version) for parameter in copied]  # noqa: SLF001
-        self._hooks = [own[name] for _, own in found for name in HOOKS]
-        self._hooks += [every._global_forward_hooks, every._global_forward_pre_hooks]  # noqa: SLF001
+        self._hooks = _hooks(whole)
 
     def __call__(self) -> bool:
         if any(self._hooks):
@@ -53,6 +52,16 @@ class Unchanged:
         return all(parameter._version == version for parameter, version in self._versions)  # noqa: SLF001
 
 
-def watched() -> bool:
+def _hooks(whole: nn.Module) -> list[object]:
+    own = [vars(module)[name] for module in whole.modules() for name in HOOKS]
+    return [*own, every._global_forward_hooks, every._global_forward_pre_hooks]  # noqa: SLF001
+
+
+def hooked(whole: nn.Module) -> bool:
+    """Whether a part has hooks, which are to see every call."""
+    return any(_hooks(whole))
+
+
+def altered() -> bool:
     """Whether calls are changed by something of torch that compiled code would not notice."""
     return torch.is_autocast_enabled("cpu") or torch._C._functorch.maybe_current_level() is not None
