@@ -20,8 +20,11 @@ def measure(scene: Scene, brightness: int) -> list[tuple[str, str, float, float]
             continue
         for half in _parts(np.stack([rows, columns], axis=1)):
             height, width = half.max(axis=0) - half.min(axis=0) + 1
-            filled = len(half) / (height * width)  # of a square all, of a circle π / 4, of a triangle half
-            form = "square" if filled > 0.92 else "circle" if filled > 0.68 else "triangle"
+            filled = len(half) / (
+                height * width
+            )  # of a circle π / 4, of a triangle half, of a cross five of nine parts
+            lowest = (half[:, 0] > half[:, 0].max() - 3).mean() > 0.15  # only a triangle stands on a broad base
+            form = "circle" if filled > 0.68 else "triangle" if lowest else "cross"
             found.append((name, form, half[:, 1].mean(), half[:, 0].mean()))
     return found
 

@@ -17,7 +17,7 @@ COLOURS = {
     "purple": (140, 60, 170),
     "black": (30, 30, 30),
 }
-FORMS = ("circle", "square", "triangle")
+FORMS = ("circle", "cross", "triangle")
 RELATIONS = {"above": "over", "left of": "beside"}
 """Of the shape that is named first, which is the upper or the left one, to the other; each with another word for it."""
 
@@ -105,8 +105,10 @@ def draw(scene: Scene, brightness: int) -> Any:
         )
         if shape.form == "circle":
             pencil.ellipse((left, top, right, bottom), fill=colour)
-        elif shape.form == "square":
-            pencil.rectangle((left, top, right, bottom), fill=colour)
+        elif shape.form == "cross":
+            third = (right - left) / 3
+            pencil.rectangle((left + third, top, right - third, bottom), fill=colour)
+            pencil.rectangle((left, top + third, right, bottom - third), fill=colour)
         else:
             pencil.polygon([((left + right) / 2, top), (right, bottom), (left, bottom)], fill=colour)
     return image.resize((SIZE, SIZE), Image.Resampling.BOX)
