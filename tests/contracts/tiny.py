@@ -25,7 +25,7 @@ class Case(NamedTuple):
     dev: str
     fields: dict[str, Any]  # of [task]
     questions: Sequence[Any]  # without answers
-    beside: Callable[[Path], None] = lambda folder: None  # writes what the two files name
+    beside: Callable[[Path], None] = lambda _: None  # writes what the two files name
 
 
 def _tagged(seed: int, count: int) -> str:
