@@ -117,3 +117,13 @@ def test_what_cannot_be_compared() -> None:
         bleu(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="nothing to compare"):
         chrf([], [])
+
+
+def test_not_every_sentence_has_as_many_references() -> None:
+    others: list[list[str | None]] = [[ALSO[0], None, ALSO[2]]]
+    found = bleu(FOUND, WANTED, others=others)
+    assert found.score == pytest.approx(sacrebleu.corpus_bleu(FOUND, [WANTED, others[0]]).score)  # type: ignore[list-item]
+    assert "nrefs:var" in found.signature
+    # Of "the the cat" two words stand in one reference or the other: "the" once, "cat".
+    single = bleu(["the the cat"], ["the dog ran"], others=[["a cat sat"]], order=1)
+    assert single.score == pytest.approx(100 * 2 / 3)
