@@ -64,7 +64,7 @@ CAPTION = Demonstration(
         "train.rate": 0.001,
         "train.clip": 1.0,
     },
-    quick={"train.updates": 60},
+    quick={"train.updates": 80, "train.rate": 0.004},
     metric="exact_match",
     percent=True,
     baselines=_guess_captions,
