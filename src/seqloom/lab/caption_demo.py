@@ -59,7 +59,7 @@ CAPTION = Demonstration(
         "task.decoder.cell": "gru",
         "task.decoder.hidden": 64,
         "task.attention.score": "additive",
-        "train.epochs": 10,
+        "train.epochs": 14,
         "train.batch": 8,
         "train.rate": 0.001,
         "train.clip": 1.0,
