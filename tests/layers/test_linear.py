@@ -45,6 +45,17 @@ def test_changed_weights_are_noticed() -> None:
     assert torch.equal(layer(x), layer.bias.expand(3, -1))
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_an_optimizer_changed_is_noticed(*, fused: bool) -> None:
+    layer, x = made(), noise(3, 7)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1, fused=fused)
+    for _ in range(3):
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x), linear(x, layer.weight, layer.bias), rtol=0, atol=1e-14)
+        layer(x).square().sum().backward()
+        optimizer.step()
+
+
 @torch.no_grad()
 def test_a_copy_packs_for_itself() -> None:
     layer, x = made(), noise(3, 7)

@@ -5,8 +5,23 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import nn
 from torch.nn.modules import module as every
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+_taken = [0]
+
+
+def _take(*_: object) -> None:
+    _taken[0] += 1
+
+
+register_optimizer_step_post_hook(_take)
+
+
+def optimized() -> int:
+    """How many steps optimisers have taken, all together: fused ones change parameters without counting a version."""
+    return _taken[0]
 
 
 class Unchanged:
@@ -34,11 +49,12 @@ class Unchanged:
             for name, parameter in own["_parameters"].items()
             if parameter is not None
         ]
+        self._optimized = optimized()
         self._versions = [(parameter, parameter._version) for parameter in copied]  # noqa: SLF001
         self._hooks = _hooks(whole)
 
     def __call__(self) -> bool:
-        if any(self._hooks):
+        if any(self._hooks) or self._optimized != optimized():
             return False
         for now, name, value in self._attributes:
             if now[name] != value:
