@@ -236,3 +236,21 @@ def test_answers_can_be_only_those_of_a_file(translators: list[Path], tmp_path: 
     (tmp_path / "unknown.txt").write_text("xyz\n")
     with pytest.raises(ValueError, match="holds no answer whose symbols occur"):
         load(translators[0], allowed=str(tmp_path / "unknown.txt")).predict(["a"])
+
+
+def test_an_impossible_search_says_so(translators: list[Path], tmp_path: Path) -> None:
+    config = opened(Run.open(translators[0])).task
+    words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
+    (tmp_path / "answers.txt").write_text(f"{words[0]}\n")
+    with pytest.raises(ValueError, match="no answer that its settings allow"):
+        load(translators[0], search="beam size=2 minimum=30", allowed=str(tmp_path / "answers.txt")).predict(["a"])
+    with pytest.raises(ValueError, match=r"--search has '5', wanted a name and key=value pairs"):
+        load(translators[0], search="beam 5")
+
+
+def test_runs_that_read_in_other_directions_do_not_answer_together(translators: list[Path], tmp_path: Path) -> None:
+    case = CASES["translate, transformer"]
+    other = build(case._replace(fields={**case.fields, "reverse": True}), tmp_path)
+    path = workflow.train(other, output=tmp_path / "other").path
+    with pytest.raises(ValueError, match="read their sources in other directions"):
+        load(translators[0], also=[path])

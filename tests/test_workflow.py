@@ -276,7 +276,9 @@ from seqloom import workflow
 torch.set_num_threads(1)
 folder, workers = Path(sys.argv[1]), int(sys.argv[2])
 for name in ("tag, crf", "classify", "language_model", "forecast", "translate", "caption"):
-    chosen = build(CASES[name], folder, updates=4, evaluate_every=3, workers=workers)
+    own = folder / sys.argv[3] / "data" / name
+    own.mkdir(parents=True)
+    chosen = build(CASES[name], own, updates=4, evaluate_every=3, workers=workers)
     workflow.train(chosen, output=folder / sys.argv[3] / name.split(",")[0])
 """
 
@@ -304,6 +306,15 @@ def test_the_same_seed_is_the_same_run_in_any_process(tmp_path: Path) -> None:
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
     runs = [workflow.train(settings(tmp_path, seed=seed), output=tmp_path / str(seed)) for seed in (1, 2)]
     assert differences(*(outcome(run.path) for run in runs))
+
+
+def test_a_model_that_cannot_be_built_leaves_no_run(tmp_path: Path) -> None:
+    case = CASES["translate, transformer"]
+    decoder = {"cell": "transformer", "hidden": 7, "options": {"heads": 2}}
+    config = build(case._replace(fields={**case.fields, "decoder": decoder}), tmp_path)
+    with pytest.raises(ValueError, match="heads is 2: so many do not share a width of 7"):
+        workflow.train(config, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 # Data

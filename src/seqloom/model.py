@@ -182,6 +182,8 @@ def load(
     for name, other in zip(also, others, strict=True):
         if other.task.learned != config.task.learned:
             raise ValueError(f"{name} and {path} have learnt other symbols: they cannot answer together")
+        if getattr(other.task, "reverse", False) != getattr(config.task, "reverse", False):
+            raise ValueError(f"{name} and {path} read their sources in other directions: they cannot answer together")
     return Model(config, Ensemble([module, *(other.module for other in others)]))
 
 
@@ -256,6 +258,8 @@ def _asking(search: str, allowed: str) -> list[str]:
     changes = [f"task.allowed={json.dumps(allowed)}"] if allowed else []
     if search.strip():
         name, *pairs = search.split()
+        if wrong := [pair for pair in pairs if "=" not in pair]:
+            raise ValueError(f"--search has {wrong[0]!r}, wanted a name and key=value pairs such as 'beam size=5'")
         changes += [f"task.search={{ name = {json.dumps(name)} }}", *(f"task.search.{pair}" for pair in pairs)]
     return changes
 

@@ -77,8 +77,9 @@ def train(
             refuse_existing(output)
         sources = data(config)
         config = config._replace(task=config.task.fit(sources.train()))
+        module = _fresh(config)  # what cannot be built leaves no run behind
         run = _shared(team, lambda: _create(config, output))
-        _go(run, config, sources, None, listeners, team)
+        _go(run, config, module, sources, None, listeners, team)
     return run
 
 
@@ -92,7 +93,7 @@ def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[L
         start = run.load("last") if run.saved("last") else None
         if start is None:  # pretrained vectors, which are a part of the weights later, are read once more
             config = config._replace(task=config.task.fit(sources.train()))
-        _go(run, config, sources, start, listeners, team)
+        _go(run, config, _fresh(config), sources, start, listeners, team)
     return run
 
 
@@ -141,12 +142,22 @@ def environment() -> dict[str, Any]:
     }
 
 
+def _fresh(config: Config) -> nn.Module:
+    """The model before its training; every process begins with the same weights."""
+    torch.manual_seed(config.train.seed)
+    return config.task.model().to(config.train.device)
+
+
 def _go(
-    run: Run, config: Config, sources: Data, start: Snapshot | None, listeners: Sequence[Listener], team: Team
+    run: Run,
+    config: Config,
+    module: nn.Module,
+    sources: Data,
+    start: Snapshot | None,
+    listeners: Sequence[Listener],
+    team: Team,
 ) -> None:
     with run.lock() if team.leads else nullcontext(), interruptible() as interrupted:
-        torch.manual_seed(config.train.seed)  # every process begins with the same weights
-        module = config.task.model().to(config.train.device)
         torch.manual_seed(config.train.seed + 7919 * team.rank)
         dev = list(sources.dev())
         if not dev and (config.task.dev or config.task.dev_share):

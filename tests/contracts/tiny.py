@@ -190,6 +190,7 @@ CASES: dict[str, Case] = {
     "translate, no attention": _translate(shared=True, reverse=True, attention={"place": "none", "context": "last"}),
     "translate, beam": _translate(search={"name": "beam", "size": 3, "best": 2, "coverage": 0.2}, tied=False),
     "translate, transformer": _translate(encoder=TRANSFORMER, decoder=TRANSFORMER, smoothing=0.1),
+    "translate, sampled transformer": _translate(decoder=TRANSFORMER, sampling={"schedule": "linear", "offset": 0.5}),
     "caption": _caption(sight={"layers": 2, "width": 4, "depth": 2, "mirror": True, "shift": 2, "dropout": 0.2}),
     "caption, beam": _caption(attention={"place": "before"}, search={"name": "beam", "size": 3, "best": 2}, tied=False),
     "caption, one vector": _caption(pool="vector", attention={"place": "none", "context": "mean"}, frame="pad"),

@@ -133,3 +133,12 @@ def test_bytes_that_are_no_text(file: Path) -> None:
     file.write_bytes(b"a\tb\n\xff\tb\n")
     assert wrong(file).startswith(f"{file}:2: found byte 0xff at byte 1")
     assert pairs(file, encoding="latin-1")[1] == ("ÿ", "b")
+
+
+def test_an_object_is_asked_once_whatever_its_targets(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"source": "a", "target": ["x", "y"]}\n{"source": "b", "target": []}\n{"source": "c"}\n')
+    assert [pair.source for pair in Reader().ask(path)] == ["a", "b", "c"]
+    assert [(pair.source, pair.target) for pair in Reader().read(path)] == [
+        *[("a", "x"), ("a", "y"), ("b", None), ("c", None)]
+    ]

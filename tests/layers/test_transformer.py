@@ -111,7 +111,12 @@ def test_looking_for_coverage_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        ({"heads": 3}, "3 heads do not share a width of 8 equally"),
+        ({"heads": 3}, "heads is 3: so many do not share a width of 8 equally"),
+        ({"heads": 0}, "heads is 0, wanted a whole number from 1 on"),
+        ({"heads": 2.0}, "heads is 2.0, wanted a whole number"),
+        ({"feed_forward": -3}, "feed_forward is -3, wanted a whole number from 0 on"),
+        ({"context": -1}, "context is -1, wanted a whole number from 0 on"),
+        ({"distance": 0}, "distance is 0, wanted a whole number from 1 on"),
         ({"heads": 8}, "rotary positions need heads of even width, found 1"),
         ({"norm": "middle"}, "norm is 'middle', wanted one of pre, post"),
         ({"activation": "swish"}, "activation is 'swish', wanted one of relu, "),

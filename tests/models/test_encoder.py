@@ -79,7 +79,7 @@ def test_options_reach_the_layers() -> None:
 @pytest.mark.parametrize(
     ("front", "recurrence", "message"),
     [
-        (Front(), Recurrence(layers=0), "front.layers and encoder.layers are both 0"),
+        (Front(), Recurrence(layers=0), "there is nothing to train"),
         (Front(), Recurrence(own="mine"), "a layer of your own, mine: give it again"),
         (Front(), Recurrence(cell="elman", options={"activaton": "relu"}), "has no option 'activaton': did you mean"),
         (Front(), Recurrence(options={"layers": 3}), "lstm has no option 'layers'"),
@@ -126,3 +126,10 @@ def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -
     kept = dropped != 0
     assert bool((kept == kept[:, :1]).all()) == variational
     torch.testing.assert_close(dropped[kept], 2 * encoder.eval()(x, mask).values[kept])
+
+
+def test_what_transformers_do_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"zoneout is 0\.1, which is of recurrent layers"):
+        stack(Front(), Recurrence(cell="transformer", zoneout=0.1), 8)
+    mixed = stack(Front(), Recurrence(cell=("gru", "transformer"), hidden=8, zoneout=0.1), 8)
+    assert mixed.output_size == 8

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,10 +51,10 @@ class Reader:
         return self._pairs(self._found(source))
 
     def ask(self, source: Source) -> Iterator[Pair]:
-        """The same; but a line of standard input is a source from its beginning to its end."""
+        """The same, but a line is asked once whatever the targets it has, and of standard input it is all source."""
         if source == STANDARD_INPUT and self.format == "auto":
             return self._pairs(self._sources(source))
-        return self.read(source)
+        return (next(pairs) for _, pairs in groupby(self.read(source), key=lambda pair: pair.place))
 
     def _pairs(self, found: Found) -> Iterator[Pair]:
         for place, left, right in found:
@@ -120,7 +120,7 @@ class Reader:
                 raise BadData(
                     place, f"found {type(source).__name__} as {names[0]!r}; a text is wanted (source_column names it)"
                 )
-            for each in target if isinstance(target, list) else [target]:
+            for each in (target or [None]) if isinstance(target, list) else [target]:
                 if each is not None and not isinstance(each, str):
                     kind = type(each).__name__
                     raise BadData(place, f"found {kind} as {names[1]!r}; a text, or a list of texts, is wanted")

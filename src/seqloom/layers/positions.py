@@ -37,6 +37,12 @@ def _angles(positions: Tensor, count: int) -> Tensor:
     return positions.unsqueeze(-1).double() * frequencies.double()
 
 
+def check_whole(name: str, value: object, least: int) -> None:
+    """Options come from configurations, where they may be anything."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}, wanted a whole number from {least} on")
+
+
 class Positions(Layer):
     """√D · W x_t + p_t: how vectors enter a Transformer; W only where the widths differ, p only where it is added.
 
@@ -49,6 +55,7 @@ class Positions(Layer):
     def __init__(self, input_size: int, output_size: int, *, kind: Kind = "sinusoidal", longest: int = 1024) -> None:
         if kind not in KINDS:
             raise ValueError(f"positions is {kind!r}, wanted one of {', '.join(KINDS)}")
+        check_whole("longest", longest, 1)
         super().__init__(input_size, output_size)
         self.kind = kind
         wide = input_size != output_size

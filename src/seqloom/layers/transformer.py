@@ -13,7 +13,7 @@ from seqloom.layers.dropout import Dropout
 from seqloom.layers.heads import Heads
 from seqloom.layers.layer import Layer, Memory, check_input
 from seqloom.layers.linear import Linear
-from seqloom.layers.positions import KINDS, Kind, Positions, rotate
+from seqloom.layers.positions import KINDS, Kind, Positions, check_whole, rotate
 from seqloom.layers.stack import Stack
 from seqloom.state import Shared
 
@@ -53,6 +53,9 @@ class Block(Layer):
         causal: bool = True,
         memory_size: int = 0,  # width of the memory to look at; 0: there is none
     ) -> None:
+        for name, value, least in (("heads", heads, 1), ("feed_forward", feed_forward, 0), ("context", context, 0)):
+            check_whole(name, value, least)
+        check_whole("distance", distance, 1)
         _check(size, heads=heads, activation=activation, norm=norm, positions=positions)
         super().__init__(size, size)
         self.heads, self.norm, self.positions, self.context, self.causal = heads, norm, positions, context, causal
@@ -243,7 +246,7 @@ def _headed(*tensors: Tensor) -> list[Tensor]:  # (B, T, H, D) → (B, H, T, D)
 
 def _check(size: int, *, heads: int, activation: str, norm: str, positions: str) -> None:
     if size % heads:
-        raise ValueError(f"{heads} heads do not share a width of {size} equally")
+        raise ValueError(f"heads is {heads}: so many do not share a width of {size} equally")
     if positions == "rotary" and size // heads % 2:
         raise ValueError(f"rotary positions need heads of even width, found {size // heads} ({size} for {heads} heads)")
     for name, value, allowed in (

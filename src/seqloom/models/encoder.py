@@ -119,7 +119,7 @@ def stack(
         size = front.size
     layers += runs(recurrence, size, memory_size=memory_size)
     if not layers:
-        raise ValueError("front.layers and encoder.layers are both 0: there is nothing to train")
+        raise ValueError("layers is 0, and there is no front either: there is nothing to train")
     between = Variational(recurrence.dropout) if recurrence.variational else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
@@ -130,7 +130,7 @@ def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Lay
     if given is not None and recurrence.layers and not (isinstance(given, type) and issubclass(given, Cell)):
         return [Own(given(size), size)]
     makers: dict[str, Callable[..., Any]] = {
-        name: transformer if name == TRANSFORMER else given or find(name) for name in set(recurrence.kinds)
+        name: transformer if name == TRANSFORMER else given or find(name) for name in dict.fromkeys(recurrence.kinds)
     }
     known = {name: _options(name, make) for name, make in makers.items()}
     for option in recurrence.options:
@@ -138,6 +138,11 @@ def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Lay
         if makers and option not in allowed:
             near = [f": did you mean {found!r}?" for found in get_close_matches(option, allowed, n=1)]
             raise ValueError(f"the cell {' and '.join(makers)} has no option {option!r}{''.join(near)}")
+    if set(recurrence.kinds) == {TRANSFORMER}:
+        plain = Recurrence()
+        for field in ("connect", "variational", "zoneout", "recurrent_dropout"):
+            if (found := getattr(recurrence, field)) != getattr(plain, field):
+                raise ValueError(f"{field} is {found!r}, which is of recurrent layers: a transformer has none of it")
     layers: list[Layer] = []
     for name, group in groupby(recurrence.kinds):
         options = {option: value for option, value in recurrence.options.items() if option in known[name]}

@@ -35,6 +35,10 @@ class Candidate:
 
 def candidates(found: Sequence[Hypothesis], said: Encoding) -> list[Candidate]:
     """What a search has found, as texts."""
+    if not found:
+        raise ValueError(
+            "the search found no answer that its settings allow: loosen minimum, no_repeat or the allowed answers"
+        )
     return [
         Candidate(
             said.decode(each.tokens),

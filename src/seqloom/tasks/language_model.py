@@ -19,9 +19,12 @@ from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary
 from seqloom.layers.embedding import Embedding
 from seqloom.models.arpa import Layout, characters, read_words
 from seqloom.models.decoder import Decoder
-from seqloom.models.encoder import Front, Recurrence, stack
+from seqloom.models.encoder import TRANSFORMER, Front, Recurrence, stack
 from seqloom.models.ngram_decoder import NGramDecoder
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+
+CONTEXT = 128
+"""How far back a transformer sees if nothing is said: a text that is carried on from piece to piece has no end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class LanguageModel(Task):
         if self.decoder.bidirectional:
             raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
         front, recurrence = self.front, self.decoder
+        if TRANSFORMER in recurrence.kinds:
+            recurrence = recurrence.model_copy(update={"options": {"context": CONTEXT, **recurrence.options}})
         if self.kind == "window":
             front = Front(
                 layers=recurrence.layers, size=recurrence.hidden, window=max(self.order - 1, 1), activation="tanh"
