@@ -377,3 +377,25 @@ def test_a_layer_works_in_a_second_thread() -> None:
         assert left is not None
         assert parameter.grad is not None
         assert torch.equal(left, parameter.grad)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_single_steps_see_what_an_optimizer_has_changed(*, fused: bool) -> None:
+    """Packed weights are kept from step to step: whatever changes them must be noticed."""
+    layer = Recurrent(LSTM(3, 20)).double()
+    plain = copy.deepcopy(layer)
+    plain.fused = False
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1, fused=fused)
+    x = noise(40, 1, 3)
+    for _ in range(3):
+        plain.load_state_dict(layer.state_dict())
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x)[0], plain(x)[0], rtol=0, atol=1e-13)
+        layer(x)[0].square().sum().backward()
+        optimizer.step()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.data.mul_(2)  # which torch does not count
+        layer.eval()
+        plain.load_state_dict(layer.state_dict())
+        torch.testing.assert_close(layer(x)[0], plain(x)[0], rtol=0, atol=1e-13)

@@ -5,9 +5,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from seqloom.kernels.marks import mark
 from seqloom.kernels.packed import LARGEST, REALS, Packed
 from seqloom.layers.layer import untraced
-from seqloom.layers.unchanged import optimized
 
 
 class Linear(nn.Linear):
@@ -17,7 +17,7 @@ class Linear(nn.Linear):
     torch does not count; ``train()`` and ``eval()`` forget it.
     """
 
-    _packed: tuple[tuple[int, ...], Packed] | None = None  # of which memory, in which version
+    _packed: tuple[tuple[int, ...], Tensor, Packed] | None = None  # mark, matrix and the same packed
 
     @untraced
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name is torch's
@@ -40,10 +40,11 @@ class Linear(nn.Linear):
             return None
         if torch._C._functorch.maybe_current_level() is not None or x.shape[-1] != self.in_features:
             return None
-        mark = (weight.data_ptr(), weight._version, optimized())  # noqa: SLF001  the only signs of a change
-        if self._packed is None or self._packed[0] != mark:
-            self._packed = (mark, Packed(weight.detach().t()))
-        return self._packed[1]
+        now = mark(weight)
+        if self._packed is None or self._packed[0] != now:
+            matrix = weight.detach().t()
+            self._packed = (now, matrix, Packed(matrix))  # the matrix is held: its address stays its own
+        return self._packed[2]
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
         self._packed = None

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -120,6 +120,12 @@ class Recurrent(Layer):
             state=self._sizes,
             linear=f"{linear}.weight" if linear else None,
         )
+
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
+        for kernel in self._kernels.values():
+            if isinstance(kernel, Fused):
+                kernel.forget()
+        return super().train(mode)
 
     @property
     def path(self) -> str:

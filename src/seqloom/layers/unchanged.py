@@ -5,23 +5,10 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import nn
 from torch.nn.modules import module as every
-from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from seqloom.kernels.marks import optimized
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-
-_taken = [0]
-
-
-def _take(*_: object) -> None:
-    _taken[0] += 1
-
-
-register_optimizer_step_post_hook(_take)
-
-
-def optimized() -> int:
-    """How many steps optimisers have taken, all together: fused ones change parameters without counting a version."""
-    return _taken[0]
 
 
 class Unchanged:
