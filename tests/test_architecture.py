@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("model", "explain", "workflow", "compare", "check", "demo", "info", "bench", "seqloom"),
     },
     "__main__": {"cli"},
-    "__init__": {"layers", "cells", "model", "workflow"},
+    "__init__": {"layers", "cells", "decoding", "model", "workflow"},
 }
 """Lowest first; ``seqloom`` is the package itself, that is, its version."""
 

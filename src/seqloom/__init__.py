@@ -5,20 +5,29 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seqloom import cells
+    from seqloom.decoding.beam import Beam
+    from seqloom.decoding.greedy import Greedy
+    from seqloom.decoding.sample import Sample
+    from seqloom.layers.attention import Attention
     from seqloom.layers.bidirectional import Bidirectional
     from seqloom.layers.build import recurrent
     from seqloom.layers.dropout import Variational
     from seqloom.layers.exchange import from_torch, to_torch
     from seqloom.layers.recurrent import Recurrent
     from seqloom.layers.stack import Stack
+    from seqloom.layers.transformer import transformer
     from seqloom.model import load
     from seqloom.workflow import train
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Attention",
+    "Beam",
     "Bidirectional",
+    "Greedy",
     "Recurrent",
+    "Sample",
     "Stack",
     "Variational",
     "__version__",
@@ -28,11 +37,16 @@ __all__ = [
     "recurrent",
     "to_torch",
     "train",
+    "transformer",
 ]
 
 _HOMES = {
+    "Attention": "seqloom.layers.attention",
+    "Beam": "seqloom.decoding.beam",
     "Bidirectional": "seqloom.layers.bidirectional",
+    "Greedy": "seqloom.decoding.greedy",
     "Recurrent": "seqloom.layers.recurrent",
+    "Sample": "seqloom.decoding.sample",
     "Stack": "seqloom.layers.stack",
     "Variational": "seqloom.layers.dropout",
     "from_torch": "seqloom.layers.exchange",
@@ -40,6 +54,7 @@ _HOMES = {
     "recurrent": "seqloom.layers.build",
     "to_torch": "seqloom.layers.exchange",
     "train": "seqloom.workflow",
+    "transformer": "seqloom.layers.transformer",
 }
 
 
