@@ -1,6 +1,6 @@
 """One sequence in, another one out: any encoder with any decoder, and what carries the one to the other."""
 
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from seqloom.layers.attend import After, Before, Fixed
 from seqloom.layers.attention import Attending, Attention
 from seqloom.layers.bridge import Bridged, levels
 from seqloom.layers.dropout import Dropout
+from seqloom.layers.embedding import Embedding
 from seqloom.layers.hard import Hard, estimator
 from seqloom.layers.layer import Layer
 from seqloom.layers.local import Local
@@ -90,6 +91,31 @@ def _looking_before(recurrence: Recurrence, looks: Looks, size: int, *, memory_s
     first = Before(cell, looks.build(cell.hidden_size, memory_size))
     rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
     return [first, *runs(rest, first.output_size)]
+
+
+class Reads(Protocol):
+    """A module that makes a memory of its inputs."""
+
+    @property
+    def size(self) -> int: ...  # the width of the memory's values
+
+
+def assemble(
+    encoder: Reads,
+    embed: Embedding,
+    recurrence: Recurrence,
+    *,
+    looks: Looks,
+    reading: Layer | None,  # the encoder's layer; None: it has none
+    bridge: Bridge,
+    tied: bool,
+) -> "EncoderDecoder":
+    """The encoder with a decoder of these settings."""
+    layer = decoding_layer(
+        recurrence, looks, embed.embedding_dim, encoder=reading, memory_size=encoder.size, bridge=bridge
+    )
+    decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational)
+    return EncoderDecoder(cast(nn.Module, encoder), decoder)
 
 
 class EncoderDecoder(nn.Module):

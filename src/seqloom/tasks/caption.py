@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
@@ -25,9 +25,8 @@ from seqloom.decoding.sample import Sample
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
-from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import Recurrence
-from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, decoding_layer
+from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
 from seqloom.models.generation import NEVER, Candidate, begin, candidates, forced, generate, teach
 from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
 from seqloom.models.vision import Cells, Sight, Single
@@ -227,18 +226,15 @@ class Caption(Task):
 
     def model(self) -> EncoderDecoder:
         learned = self._fitted()
-        seen: nn.Module
+        seen: Single | Cells
         if learned.vector:
             seen = Single(learned.vector, self.decoder.hidden, dropout=self.sight.dropout)
         else:
             seen = Cells(self.sight, self.size, together=self.pool == "vector")
         embed = Embedding(len(learned.text.vocabulary), self.embedding, dropout=self.input_dropout)
-        memory_size = int(seen.size)
-        layer = decoding_layer(
-            self.decoder, self.attention, self.embedding, encoder=None, memory_size=memory_size, bridge=self.bridge
+        model = assemble(
+            seen, embed, self.decoder, looks=self.attention, reading=None, bridge=self.bridge, tied=self.tied
         )
-        dropout, variational = self.decoder.dropout, self.decoder.variational
-        model = EncoderDecoder(seen, Decoder(embed, layer, tied=self.tied, dropout=dropout, variational=variational))
         if self.sampling.schedule != "none":
             model.add_module("mixer", Mixer(self.sampling))
         return model

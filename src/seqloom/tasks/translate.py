@@ -25,9 +25,8 @@ from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.models.classifier import Symbols
-from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
-from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, decoding_layer
+from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
 from seqloom.models.generation import NEVER, Candidate, candidates, forced, generate, teach
 from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
@@ -206,16 +205,15 @@ class Translate(Task):
         encoder = Encoder(Symbols(embed, unknown=self.word_dropout), reading, dropout=self.encoder.dropout)
         if not self.shared:
             embed = Embedding(len(said.vocabulary), self.embedding, dropout=self.input_dropout)
-        layer = decoding_layer(
+        model = assemble(
+            encoder,
+            embed,
             self.decoder,
-            self.attention,
-            self.embedding,
-            encoder=reading,
-            memory_size=encoder.size,
+            looks=self.attention,
+            reading=reading,
             bridge=self.bridge,
+            tied=self.tied,
         )
-        dropout, variational = self.decoder.dropout, self.decoder.variational
-        model = EncoderDecoder(encoder, Decoder(embed, layer, tied=self.tied, dropout=dropout, variational=variational))
         if self.sampling.schedule != "none":
             model.add_module("mixer", Mixer(self.sampling))
         return model
