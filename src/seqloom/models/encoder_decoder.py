@@ -18,6 +18,7 @@ from seqloom.layers.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import TRANSFORMER, Front, Recurrence, runs, stack
+from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
 
 Bridge = Literal["linear", "copy", "zero"]
 
@@ -109,13 +110,17 @@ def assemble(
     reading: Layer | None,  # the encoder's layer; None: it has none
     bridge: Bridge,
     tied: bool,
+    sampling: ScheduledSampling,
 ) -> "EncoderDecoder":
     """The encoder with a decoder of these settings."""
     layer = decoding_layer(
         recurrence, looks, embed.embedding_dim, encoder=reading, memory_size=encoder.size, bridge=bridge
     )
     decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational)
-    return EncoderDecoder(cast(nn.Module, encoder), decoder)
+    model = EncoderDecoder(cast(nn.Module, encoder), decoder)
+    if sampling.schedule != "none":
+        model.add_module("mixer", Mixer(sampling))
+    return model
 
 
 class EncoderDecoder(nn.Module):

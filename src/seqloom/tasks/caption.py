@@ -28,7 +28,7 @@ from seqloom.metrics import text as metrics
 from seqloom.models.encoder import Recurrence
 from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
 from seqloom.models.generation import NEVER, Candidate, begin, candidates, forced, generate, teach
-from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
+from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.models.vision import Cells, Sight, Single
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
@@ -232,12 +232,16 @@ class Caption(Task):
         else:
             seen = Cells(self.sight, self.size, together=self.pool == "vector")
         embed = Embedding(len(learned.text.vocabulary), self.embedding, dropout=self.input_dropout)
-        model = assemble(
-            seen, embed, self.decoder, looks=self.attention, reading=None, bridge=self.bridge, tied=self.tied
+        return assemble(
+            seen,
+            embed,
+            self.decoder,
+            looks=self.attention,
+            reading=None,
+            bridge=self.bridge,
+            tied=self.tied,
+            sampling=self.sampling,
         )
-        if self.sampling.schedule != "none":
-            model.add_module("mixer", Mixer(self.sampling))
-        return model
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         """Over all captions; each image is looked at once."""

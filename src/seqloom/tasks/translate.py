@@ -28,7 +28,7 @@ from seqloom.models.classifier import Symbols
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
 from seqloom.models.generation import NEVER, Candidate, candidates, forced, generate, teach
-from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
+from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 MARGIN = 1.5  # times as long as 99.9 % of the training data need
@@ -205,7 +205,7 @@ class Translate(Task):
         encoder = Encoder(Symbols(embed, unknown=self.word_dropout), reading, dropout=self.encoder.dropout)
         if not self.shared:
             embed = Embedding(len(said.vocabulary), self.embedding, dropout=self.input_dropout)
-        model = assemble(
+        return assemble(
             encoder,
             embed,
             self.decoder,
@@ -213,10 +213,8 @@ class Translate(Task):
             reading=reading,
             bridge=self.bridge,
             tied=self.tied,
+            sampling=self.sampling,
         )
-        if self.sampling.schedule != "none":
-            model.add_module("mixer", Mixer(self.sampling))
-        return model
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         if batch.target is None:
