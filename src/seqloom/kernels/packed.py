@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seqloom.kernels import gemm, machine, threads
 from seqloom.kernels.emit import Emitter
+from seqloom.kernels.marks import mark
 
 REALS = {torch.float32: "float", torch.float64: "double"}
 LARGEST = 1 << 17
@@ -40,6 +41,21 @@ class Packed:
         )
         threads.run(_share(self.real), ctypes.addressof(table), parts)
         return out if self.width == self.columns else out[:, : self.columns]
+
+
+class Kept:
+    """The packed form of a matrix that is used again and again; packed anew after the matrix has changed."""
+
+    def __init__(self) -> None:
+        self._found: tuple[tuple[int, ...], Tensor, Packed] | None = None
+
+    def __call__(self, weight: Tensor, *, transposed: bool) -> Packed:
+        now, found = mark(weight), self._found
+        if found is None or found[0] != now:
+            matrix = weight.detach()
+            # The matrix is held: as long as it is, nothing else gets its address.
+            self._found = found = (now, matrix, Packed(matrix.t() if transposed else matrix))
+        return found[2]
 
 
 @cache

@@ -13,8 +13,8 @@ from torch.autograd.function import once_differentiable
 
 from seqloom.kernels import code, gemm, machine, threads
 from seqloom.kernels.buffers import borrow, fresh
-from seqloom.kernels.marks import mark
 from seqloom.kernels.memory import Layout, arguments, products
+from seqloom.kernels.packed import Kept
 from seqloom.kernels.plan import Plan, plan
 from seqloom.kernels.symbols import Unfusable
 from seqloom.kernels.trace import StepFunction, trace
@@ -88,7 +88,7 @@ class Fused:
         sizes = sum(plan.program.products[index].size for index in plan.forward_products)
         self._multiplications = sizes * max(plan.program.state)  # of one row at one step
         self._kernels: dict[str, Kernel] = {}
-        self._kept: dict[str, tuple[tuple[int, ...], Tensor, Tensor]] = {}  # mark, matrix and the same packed
+        self._kept: dict[str, Kept] = {}
 
     @cached_property
     def _key(self) -> str:
@@ -258,24 +258,13 @@ class Fused:
                 table.point({f"packed {name}": matrix.t().contiguous()})
                 continue
             if kernel.kind == "forward" and work.steps == 1:
-                table.point({f"packed {name}": self._packed(name, matrix)})
+                kept = self._kept.setdefault(name, Kept())(weight, transposed=transposed)  # packing outlasts a step
+                table.point({f"packed {name}": kept.values})
                 continue
-            packed = stack.enter_context(borrow(self._room(matrix), matrix))
+            size = matrix.shape[0] * gemm.panels(self.real, matrix.shape[1]) * gemm.panel(self.real)
+            packed = stack.enter_context(borrow(size, matrix))
             pack(matrix, packed, self.real)
             table.point({f"packed {name}": packed})
-
-    def _room(self, matrix: Tensor) -> int:
-        return matrix.shape[0] * gemm.panels(self.real, matrix.shape[1]) * gemm.panel(self.real)
-
-    def _packed(self, name: str, matrix: Tensor) -> Tensor:
-        """The packed matrix of a single step, kept for the next one: packing would take longer than the step."""
-        now = mark(matrix)
-        kept = self._kept.get(name)
-        if kept is None or kept[0] != now:
-            packed = matrix.new_empty(self._room(matrix))
-            pack(matrix, packed, self.real)
-            self._kept[name] = kept = (now, matrix, packed)  # the matrix is held: its address stays its own
-        return kept[2]
 
     def forget(self) -> None:
         """Give back the memory of packed matrices."""

@@ -5,8 +5,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from seqloom.kernels.marks import mark
-from seqloom.kernels.packed import LARGEST, REALS, Packed
+from seqloom.kernels.packed import LARGEST, REALS, Kept, Packed
 from seqloom.layers.layer import untraced
 
 
@@ -17,7 +16,7 @@ class Linear(nn.Linear):
     torch does not count; ``train()`` and ``eval()`` forget it.
     """
 
-    _packed: tuple[tuple[int, ...], Tensor, Packed] | None = None  # mark, matrix and the same packed
+    _packed: Kept | None = None
 
     @untraced
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name is torch's
@@ -40,11 +39,9 @@ class Linear(nn.Linear):
             return None
         if torch._C._functorch.maybe_current_level() is not None or x.shape[-1] != self.in_features:
             return None
-        now = mark(weight)
-        if self._packed is None or self._packed[0] != now:
-            matrix = weight.detach().t()
-            self._packed = (now, matrix, Packed(matrix))  # the matrix is held: its address stays its own
-        return self._packed[2]
+        if self._packed is None:
+            self._packed = Kept()
+        return self._packed(weight, transposed=True)
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
         self._packed = None
