@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "layers": {"cells", "kernels", "state"},
     "data": {"config", "state"},
     "training": {"config", "state", "data", "checkpoint"},
-    "decoding": {"config", "state"},
+    "decoding": {"config", "state", "kernels"},
     "models": {"config", "state", "data", "cells", "layers", "decoding"},
     "tasks": {"config", "state", "data", "metrics", "layers", "models", "decoding"},
     "insight": {"terminal", "data", "layers", "models", "decoding"},

@@ -1,0 +1,19 @@
+"""Loops with many branches (CTC, tries, n-grams), written in Python and compiled by numba.
+
+They hold no lock of the interpreter, so that threads of ours run them side by side; compiled code is cached on disk.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+from seqloom.kernels import machine
+
+numba.config.CACHE_DIR = str(machine.cache_folder().parent / "numba")
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as machine code, for the types of arguments that it is first called with."""
+    made: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    return made
