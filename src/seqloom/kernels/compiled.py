@@ -3,14 +3,15 @@
 They hold no lock of the interpreter, so that threads of ours run them side by side; compiled code is cached on disk.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
-import numba
-
 from seqloom.kernels import machine
 
-numba.config.CACHE_DIR = str(machine.cache_folder().parent / "numba")
+os.environ.setdefault("NUMBA_CACHE_DIR", str(machine.cache_folder().parent / "numba"))  # read when numba is imported
+
+import numba  # noqa: E402
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
