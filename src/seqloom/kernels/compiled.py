@@ -11,7 +11,7 @@ from seqloom.kernels import machine
 
 os.environ.setdefault("NUMBA_CACHE_DIR", str(machine.cache_folder().parent / "numba"))  # read when numba is imported
 
-import numba  # noqa: E402
+import numba
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
