@@ -47,8 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("terminal", "data", "cells", "layers", "kernels", "models", "decoding", "training", "tasks"),
         *("metrics", "run", "model", "workflow", "compare", "info", "seqloom"),
     },
+    "options": {"interrupt", "training"},
     "cli": {
-        *("config", "terminal", "interrupt", "run", "data", "decoding", "tasks", "training"),
+        *("options", "config", "terminal", "run", "data", "decoding", "tasks", "training"),
         *("model", "explain", "workflow", "compare", "check", "demo", "info", "bench", "seqloom"),
     },
     "__main__": {"cli"},

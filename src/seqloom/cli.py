@@ -2,16 +2,26 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from seqloom import __version__
 from seqloom.bench.commands import bench
+from seqloom.options import (
+    Allowed,
+    Also,
+    AsJson,
+    Configuration,
+    Layer,
+    Overrides,
+    RunFolder,
+    Search,
+    errors,
+    print_json,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,15 +30,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(bench, name="bench", help="Measure ours side by side with others.")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Configuration = Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")]
-Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such as train.epochs=5.")]
-RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
-Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
-Search = Annotated[str, typer.Option(help="How to search, such as 'beam size=5 best=3' or greedy; of translations.")]
-Allowed = Annotated[str, typer.Option(help="File of the only answers that there may be; of translations.")]
-Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]
 
 
 def main() -> None:
@@ -42,15 +43,6 @@ def print_version(wanted: bool) -> None:  # noqa: FBT001
         raise typer.Exit
 
 
-def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2))
-
-
-def fail(message: str) -> NoReturn:
-    typer.echo(f"seqloom: {message}", err=True)
-    raise typer.Exit(1)
-
-
 @app.callback()
 def seqloom(
     *,
@@ -62,26 +54,6 @@ def seqloom(
 
     Exit codes: 0 done, 1 failed, 2 called wrongly, 3 the training diverged, 130 interrupted.
     """
-
-
-@contextmanager
-def errors() -> Iterator[None]:
-    """What can go wrong with a configuration, data or a run, as a sentence and an exit code."""
-    from seqloom.interrupt import Interrupted
-    from seqloom.training.loop import Diverged
-
-    try:
-        yield
-    except Interrupted as stopped:
-        typer.echo(f"stopped and saved; go on with: seqloom train --resume {stopped}", err=True)
-        raise typer.Exit(130) from None
-    except Diverged as diverged:
-        typer.echo(f"seqloom: {diverged}", err=True)
-        raise typer.Exit(3) from None
-    except BrokenPipeError:
-        raise  # who reads has read enough: typer ends in silence
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        fail(str(error))
 
 
 @app.command(epilog="Example: seqloom init tag > tagger.toml")

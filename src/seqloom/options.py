@@ -1,0 +1,47 @@
+"""What commands have in common: their arguments and options, JSON, and errors as sentences with exit codes."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Configuration = Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such as train.epochs=5.")]
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
+Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
+Search = Annotated[str, typer.Option(help="How to search, such as 'beam size=5 best=3' or greedy; of translations.")]
+Allowed = Annotated[str, typer.Option(help="File of the only answers that there may be; of translations.")]
+Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]
+
+
+def print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def fail(message: str) -> NoReturn:
+    typer.echo(f"seqloom: {message}", err=True)
+    raise typer.Exit(1)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """What can go wrong with a configuration, data or a run, as a sentence and an exit code."""
+    from seqloom.interrupt import Interrupted
+    from seqloom.training.loop import Diverged
+
+    try:
+        yield
+    except Interrupted as stopped:
+        typer.echo(f"stopped and saved; go on with: seqloom train --resume {stopped}", err=True)
+        raise typer.Exit(130) from None
+    except Diverged as diverged:
+        typer.echo(f"seqloom: {diverged}", err=True)
+        raise typer.Exit(3) from None
+    except BrokenPipeError:
+        raise  # who reads has read enough: typer ends in silence
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        fail(str(error))
