@@ -1,0 +1,120 @@
+"""How good transcripts are: symbols replaced, put in and left out, as rates and as the usual lines of REF and HYP."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.metrics.interval import bootstrap_ratio, wilson
+
+GAP = "*"
+"""Stands where the other side has a symbol and this one has none."""
+
+VISIBLE = {" ": "_", "\t": "_"}
+"""Blanks among characters, as they are printed."""
+
+
+class Pair(NamedTuple):
+    """A wanted symbol beside the one that was found in its place; None where there is none."""
+
+    wanted: str | None
+    found: str | None
+
+    @property
+    def mark(self) -> str:
+        """S replaced, I put in, D left out; a blank where both are the same."""
+        if self.wanted is None:
+            return "I"
+        return "D" if self.found is None else " " if self.wanted == self.found else "S"
+
+
+def align(found: Sequence[str], wanted: Sequence[str]) -> list[Pair]:
+    """Both sequences side by side with the fewest errors (Levenshtein 1966)."""
+    from rapidfuzz.distance import Levenshtein
+
+    pairs: list[Pair] = []
+    for step in Levenshtein.opcodes(wanted, found):
+        left: Sequence[str | None] = wanted[step.src_start : step.src_end]
+        right: Sequence[str | None] = found[step.dest_start : step.dest_end]
+        if step.tag == "insert":
+            left = [None] * len(right)
+        elif step.tag == "delete":
+            right = [None] * len(left)
+        pairs += map(Pair, left, right)
+    return pairs
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Errors for each symbol that was wanted; the arrays have one number for each transcript: (N,)."""
+
+    substitutions: NDArray[np.int64]
+    insertions: NDArray[np.int64]
+    deletions: NDArray[np.int64]
+    symbols: NDArray[np.int64]  # that were wanted
+    confused: dict[tuple[str | None, str | None], int]  # how often a wanted symbol became another one, or none
+
+    @property
+    def errors(self) -> NDArray[np.int64]:  # (N,)
+        return self.substitutions + self.insertions + self.deletions
+
+    @property
+    def value(self) -> float:
+        return float(self.errors.sum() / max(int(self.symbols.sum()), 1))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of 95 %, over transcripts drawn anew."""
+        return bootstrap_ratio(self.errors, self.symbols)
+
+    @property
+    def exact_match(self) -> float:
+        """The share of transcripts without any error."""
+        return float((self.errors == 0).mean()) if len(self.errors) else 0.0
+
+    @property
+    def exact_match_interval(self) -> tuple[float, float]:
+        return wilson(int((self.errors == 0).sum()), len(self.errors))
+
+    def counts(self) -> dict[str, int]:
+        names = ("substitutions", "insertions", "deletions", "symbols")
+        return {name: int(getattr(self, name).sum()) for name in names}
+
+    def confusions(self, most: int = 20) -> list[dict[str, Any]]:
+        """The most frequent errors; an empty text stands for no symbol."""
+        found = sorted(self.confused.items(), key=lambda item: (-item[1], item[0][0] or "", item[0][1] or ""))
+        return [{"wanted": left or "", "found": right or "", "times": times} for (left, right), times in found[:most]]
+
+
+def rate(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> Rate:
+    """The errors of transcripts, each cut into symbols: of characters the CER, of words the WER, of phones the PER."""
+    if len(found) != len(wanted):
+        raise ValueError(f"there are {len(found)} transcripts and {len(wanted)} that were wanted; as many are wanted")
+    confused: Counter[tuple[str | None, str | None]] = Counter()
+    rows = []
+    for answer, truth in zip(found, wanted, strict=True):
+        errors = [pair for pair in align(answer, truth) if pair.mark != " "]
+        confused.update((pair.wanted, pair.found) for pair in errors)
+        marks = Counter(pair.mark for pair in errors)
+        rows.append((marks["S"], marks["I"], marks["D"], len(truth)))
+    substitutions, insertions, deletions, symbols = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    return Rate(substitutions, insertions, deletions, symbols, dict(confused))
+
+
+def printed(found: Sequence[str], wanted: Sequence[str], *, name: str = "") -> str:
+    """The lines REF, HYP and EVAL, symbol below symbol, as speech recognition prints its errors."""
+    pairs = align(found, wanted)
+    joint = "" if all(len(symbol) == 1 for pair in pairs for symbol in pair if symbol is not None) else " "
+    rows = ["REF:  ", "HYP:  ", "EVAL: "]
+    for pair in pairs:
+        cells = [GAP if symbol is None else VISIBLE.get(symbol, symbol) for symbol in pair]
+        width = max(map(len, cells))
+        cells = [GAP * width if symbol is None else cell for symbol, cell in zip(pair, cells, strict=True)]
+        for index, cell in enumerate((*cells, pair.mark)):
+            rows[index] += cell.ljust(width) + joint
+    marks = Counter(pair.mark for pair in pairs)
+    counts = f"{len(wanted)} wanted, {marks['S']} replaced, {marks['I']} put in, {marks['D']} left out"
+    return "\n".join([f"{name}: {counts}" if name else counts, *(row.rstrip() for row in rows)])

@@ -1,0 +1,64 @@
+"""Error rates beside those of jiwer, and the print-out of an alignment."""
+
+import jiwer
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqloom.metrics.transcripts import Pair, align, printed, rate
+
+WORDS = st.lists(st.sampled_from(["yes", "no", "one", "two", "x"]), max_size=7)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5))
+def test_rates_of_words_and_characters_equal_jiwer(pairs: list[tuple[list[str], list[str]]]) -> None:
+    pairs = [(found, wanted or ["x"]) for found, wanted in pairs]  # jiwer refuses what is empty
+    texts = [" ".join(found) for found, _ in pairs], [" ".join(wanted) for _, wanted in pairs]
+    words, characters = jiwer.process_words(texts[1], texts[0]), jiwer.process_characters(texts[1], texts[0])
+    ours = rate([found for found, _ in pairs], [wanted for _, wanted in pairs])
+    assert ours.value == pytest.approx(words.wer, abs=1e-12)
+    assert ours.errors.sum() == words.substitutions + words.insertions + words.deletions
+    assert ours.insertions.sum() - ours.deletions.sum() == words.insertions - words.deletions
+    assert rate(*texts).value == pytest.approx(characters.cer, abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(WORDS, WORDS)
+def test_an_alignment_holds_both_sequences(found: list[str], wanted: list[str]) -> None:
+    pairs = align(found, wanted)
+    assert [pair.wanted for pair in pairs if pair.wanted is not None] == wanted
+    assert [pair.found for pair in pairs if pair.found is not None] == found
+    assert all(pair != Pair(None, None) for pair in pairs)
+
+
+def test_counts_intervals_and_confusions() -> None:
+    found = rate([list("abd"), [], list("xabc")], [list("abc"), list("a"), list("abc")])
+    assert found.counts() == {"substitutions": 1, "insertions": 1, "deletions": 1, "symbols": 7}
+    assert found.value == pytest.approx(3 / 7)
+    assert found.exact_match == 0
+    low, high = found.interval
+    assert low <= found.value <= high
+    assert found.confusions(2) == [
+        {"wanted": "", "found": "x", "times": 1},
+        {"wanted": "a", "found": "", "times": 1},
+    ]
+    nothing = rate([], [])
+    assert nothing.value == 0
+    assert np.array_equal(nothing.errors, [])
+
+
+def test_an_alignment_is_printed_symbol_below_symbol() -> None:
+    assert printed(["the", "cat", "sat"], ["the", "black", "cat", "sit"], name="a.wav") == (
+        "a.wav: 4 wanted, 1 replaced, 0 put in, 1 left out\n"
+        "REF:  the black cat sit\n"
+        "HYP:  the ***** cat sat\n"
+        "EVAL:     D         S"
+    )
+    assert printed("a bd", "a b c").splitlines()[1:] == ["REF:  a_b_c", "HYP:  a_bd*", "EVAL:    SD"]
+
+
+def test_as_many_are_wanted() -> None:
+    with pytest.raises(ValueError, match="there are 1 transcripts and 2 that were wanted"):
+        rate(["a"], ["a", "b"])
