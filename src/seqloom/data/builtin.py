@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seqloom.data import digit_lines
 from seqloom.data import shapes as scenes
 from seqloom.data.dates import pairs
 from seqloom.data.formats import BadData
@@ -184,12 +185,8 @@ def role(words: Sequence[str], index: int, *, enclosing: str, assigned: bool) ->
 
 def digits(folder: Path) -> Files:
     """Vectors for classification: scikit-learn's 8 × 8 images of digits, read row by row; the last are held out."""
-    try:
-        from sklearn.datasets import load_digits
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("no module named sklearn: pip install 'seqloom[digits]'", name="sklearn") from None
-    images, classes = load_digits(return_X_y=True)  # (N, 64), (N,)
-    lines = [series_line(image.reshape(8, 8), str(name)) for image, name in zip(images, classes, strict=True)]
+    images, classes = digit_lines.singles()
+    lines = [series_line(image, str(name)) for image, name in zip(images, classes, strict=True)]
     head = series_head("digits", dimensions=8, length=8, names=[str(name) for name in range(10)])
     return write(folder, "ts", train=head + lines[:1197], dev=head + lines[1197:1397], test=head + lines[1397:])
 
@@ -327,8 +324,17 @@ def shapes(folder: Path, *, seed: int = 1) -> Files:
     return write(folder, "tsv", **{name: scenes.lines(folder, size, name, seed=seed) for name, size in sizes.items()})
 
 
+def handwriting(folder: Path, *, seed: int = 1) -> Files:
+    """Images to transcribe: lines of 3 to 8 handwritten digits; the writers of the last digits are held out."""
+    sizes = {"train": 3000, "dev": 200, "test": 500}
+    return write(
+        folder, "tsv", **{name: digit_lines.lines(folder, size, name, seed=seed) for name, size in sizes.items()}
+    )
+
+
 BUILDERS: dict[str, Callable[[Path], Files]] = {
-    build.__name__: build for build in (prose, python_tags, digits, sunspots, copy, adding, parentheses, dates, shapes)
+    build.__name__: build
+    for build in (prose, python_tags, digits, sunspots, copy, adding, parentheses, dates, shapes, handwriting)
 }
 """Every data set by its name."""
 
