@@ -1,0 +1,287 @@
+"""The loss against a sum over all paths and against torch's; alignments against the best of all paths."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from seqloom.layers.ctc import align, ctc_loss, frames_needed
+
+EXACT = 1e-10  # what is promised; sums of at most 4⁶ terms in float64
+
+
+def collapse(path: tuple[int, ...], *, blank: int) -> list[int]:
+    return [symbol for symbol, _ in itertools.groupby(path) if symbol != blank]
+
+
+def brute_force(logits: Tensor, target: list[int], *, blank: int = 0) -> float:
+    """Minus the logarithm of the summed probability of all paths that collapse to the target."""
+    frames, symbols = logits.shape
+    table = logits.double().softmax(dim=1).tolist()
+    paths = itertools.product(range(symbols), repeat=frames)
+    total = math.fsum(
+        math.prod(table[t][symbol] for t, symbol in enumerate(path))
+        for path in paths
+        if collapse(path, blank=blank) == target
+    )
+    return -math.log(total) if total else math.inf
+
+
+def random(*shape: int, seed: int = 0, scale: float = 1.0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return scale * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def torch_loss(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths: Tensor, *, blank: int = 0) -> Tensor:
+    frames = logits.log_softmax(dim=2).transpose(0, 1)
+    return functional.ctc_loss(
+        frames, targets, lengths, target_lengths, blank=blank, reduction="none", zero_infinity=True
+    )
+
+
+@pytest.mark.parametrize("blank", [0, 2])
+@pytest.mark.parametrize("frames", [1, 2, 3, 4, 5, 6])
+def test_sum_over_all_paths(frames: int, blank: int) -> None:
+    symbols = [symbol for symbol in range(3) if symbol != blank]
+    targets = [list(target) for size in range(5) for target in itertools.product(symbols, repeat=size)]
+    logits = random(len(targets), frames, 3, seed=frames, scale=2)
+    lengths = torch.full((len(targets),), frames)
+    found = ctc_loss(logits, lengths, [torch.tensor(target) for target in targets], blank=blank)
+    for row, target in enumerate(targets):
+        wanted = brute_force(logits[row], target, blank=blank)
+        assert found.possible[row] == (wanted != math.inf) == (frames >= frames_needed(target))
+        assert abs(found.losses[row] - (wanted if found.possible[row] else 0)) < EXACT
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=5),
+    symbols=st.integers(2, 8),
+    scale=st.sampled_from([0.0, 1.0, 10.0]),
+    seed=st.integers(0, 100),
+)
+def test_values_and_gradients_are_those_of_torch(
+    rows: list[tuple[int, int]], symbols: int, scale: float, seed: int
+) -> None:
+    lengths, sizes = torch.tensor(rows).T
+    logits = random(len(rows), 31, symbols, seed=seed, scale=scale).requires_grad_()
+    targets = torch.randint(1, symbols, (len(rows), 13), generator=torch.Generator().manual_seed(seed))
+    weights = random(len(rows), seed=seed + 1)
+    found = ctc_loss(logits, lengths, targets, sizes)
+    needed = [frames_needed(target[:size].tolist()) for target, size in zip(targets, sizes, strict=True)]
+    assert found.possible.tolist() == (lengths >= torch.tensor(needed)).tolist()
+    wanted = torch_loss(logits, lengths, targets, sizes)
+    some = found.possible & (lengths > 0)  # torch's loss of no frames at all is not always 0
+    assert torch.allclose(found.losses[some], wanted[some], rtol=1e-12, atol=1e-12)
+    assert not found.losses[~some].any()
+    (own,) = torch.autograd.grad((weights * found.losses).sum(), logits)
+    assert not own[~some].any()
+    if some.any():
+        (other,) = torch.autograd.grad((weights * some * wanted).sum(), logits)
+        assert torch.allclose(own, other, atol=1e-11)  # torch subtracts logarithms up to some hundred
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 300.0])
+def test_extreme_logits(dtype: torch.dtype, scale: float) -> None:
+    lengths, sizes = torch.tensor([60, 41, 25, 60]), torch.tensor([20, 20, 5, 0])
+    signs = random(4, 60, 9, scale=scale).clamp(-scale, scale).to(dtype).requires_grad_()
+    targets = torch.randint(1, 9, (4, 20), generator=torch.Generator().manual_seed(1))
+    found = ctc_loss(signs, lengths, targets, sizes)
+    exact = signs.detach().double().requires_grad_()
+    wanted = torch_loss(exact, lengths, targets, sizes)
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-13
+    assert found.possible.all()
+    assert torch.allclose(found.losses.double(), wanted, rtol=tolerance)
+    (own,), (other,) = (torch.autograd.grad(loss.sum(), at) for loss, at in ((found.losses, signs), (wanted, exact)))
+    # The gradient of torch comes from differences of logarithms up to 2e4.
+    assert torch.allclose(own.double(), other, atol=1e-5 if dtype == torch.float32 else 1e-10)
+
+
+@pytest.mark.parametrize("likely", [0.0, 8.0, 30.0, -30.0])
+def test_long_rows_where_all_frames_are_alike(likely: float) -> None:
+    """Each direction alone finds states likely that have no part in the sum."""
+    lengths, sizes = torch.tensor([900]), torch.tensor([150])
+    logits = torch.zeros(1, 900, 30, dtype=torch.float64)
+    logits[..., 0] = likely
+    logits.requires_grad_()
+    targets = torch.randint(1, 30, (1, 150), generator=torch.Generator().manual_seed(1))
+    found, wanted = ctc_loss(logits, lengths, targets, sizes).losses, torch_loss(logits, lengths, targets, sizes)
+    assert torch.allclose(found, wanted, rtol=1e-12)
+    (own,), (other,) = (torch.autograd.grad(loss.sum(), logits) for loss in (found, wanted))
+    assert torch.allclose(own, other, atol=1e-9)
+
+
+def test_gradient_is_that_of_differences() -> None:
+    logits = random(3, 7, 4).requires_grad_()
+    lengths, targets, sizes = torch.tensor([7, 5, 2]), torch.tensor([[1, 1, 2], [3, 1, 3], [1, 1, 0]]), [3, 3, 2]
+
+    def losses(given: Tensor) -> Tensor:
+        return ctc_loss(given, lengths, targets, torch.tensor(sizes)).losses
+
+    assert torch.autograd.gradcheck(losses, [logits])
+    together = losses(logits).sum()
+    first, second = (torch.autograd.grad(together, logits, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_impossible_rows_are_left_out() -> None:
+    logits = random(5, 4, 3, dtype=torch.float32).requires_grad_()
+    lengths = torch.tensor([4, 3, 0, 0, 2])
+    targets = [torch.tensor(target, dtype=torch.long) for target in ([1, 1, 1], [1, 1], [1], [], [])]
+    found = ctc_loss(logits, lengths, targets)
+    assert found.possible.tolist() == [False, True, False, True, True]
+    assert found.losses[[0, 2, 3]].tolist() == [0, 0, 0]
+    empty = -logits[4, :2].log_softmax(dim=1)[:, 0].sum()
+    assert float(found.losses[4].detach()) == pytest.approx(float(empty.detach()), rel=1e-6)
+    found.losses.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.flatten(1).any(dim=1).tolist() == [False, True, False, False, True]
+
+
+def test_a_path_of_probability_zero_is_none() -> None:
+    logits = random(2, 5, 4)
+    logits[0, :, 2] = -torch.inf
+    found = ctc_loss(
+        logits.requires_grad_(), torch.tensor([5, 5]), torch.tensor([[1, 2], [1, 2]]), torch.tensor([2, 2])
+    )
+    assert found.possible.tolist() == [False, True]
+    found.losses.sum().backward()
+    assert logits.grad is not None
+    assert not logits.grad[0].any()
+    assert logits.grad[1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_padding_and_other_rows_are_invisible(dtype: torch.dtype) -> None:
+    lengths, sizes = torch.tensor([12, 7, 9]), torch.tensor([3, 4, 0])
+    logits = random(3, 12, 5, dtype=dtype)
+    targets = torch.randint(1, 5, (3, 6), generator=torch.Generator().manual_seed(1))
+    alone = []
+    for row, length in enumerate(lengths.tolist()):
+        part = logits[row : row + 1, :length].clone().requires_grad_()
+        loss = ctc_loss(part, lengths[row : row + 1], targets[row : row + 1], sizes[row : row + 1]).losses
+        loss.sum().backward()
+        alone.append((loss, part.grad))
+    padded = torch.full((3, 40, 5), torch.nan, dtype=dtype)
+    for row, length in enumerate(lengths.tolist()):
+        padded[row, :length] = logits[row, :length]
+        targets[row, int(sizes[row]) :] = -100
+    found = ctc_loss(padded.requires_grad_(), lengths, targets, sizes).losses
+    found.sum().backward()
+    assert padded.grad is not None
+    for row, (loss, gradient) in enumerate(alone):
+        length = int(lengths[row])
+        assert gradient is not None
+        assert torch.equal(loss[0], found[row])
+        assert torch.equal(gradient[0], padded.grad[row, :length])
+        assert not padded.grad[row, length:].any()
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_bad_frame_spoils_its_row_only(value: float) -> None:
+    logits = random(3, 6, 4)
+    logits[1, 3, 2] = value
+    lengths, targets, sizes = torch.tensor([6, 6, 6]), torch.tensor([[1, 2]] * 3), torch.tensor([2, 2, 2])
+    found = ctc_loss(logits.requires_grad_(), lengths, targets, sizes)
+    assert found.losses.isnan().tolist() == [False, True, False]
+    assert found.possible.all()
+    found.losses[[0, 2]].sum().backward()
+    assert logits.grad is not None
+    assert logits.grad[[0, 2]].isfinite().all()
+
+
+def test_threads_change_nothing() -> None:
+    lengths, sizes = torch.randint(20, 40, (9,)), torch.randint(0, 12, (9,))
+    logits, targets = random(9, 40, 6, dtype=torch.float32), torch.randint(1, 6, (9, 12))
+
+    def run(threads: int) -> tuple[Tensor, Tensor]:
+        torch.set_num_threads(threads)
+        at = logits.clone().requires_grad_()
+        losses = ctc_loss(at, lengths, targets, sizes).losses
+        return losses, torch.autograd.grad(losses.sum(), at)[0]
+
+    for one, several in zip(run(1), run(3), strict=True):
+        assert torch.equal(one, several)
+
+
+def test_half_precision_is_computed_in_full() -> None:
+    logits = random(1, 6, 4).bfloat16().requires_grad_()
+    arguments = torch.tensor([6]), torch.tensor([[1, 2]]), torch.tensor([2])
+    found = ctc_loss(logits, *arguments)
+    assert torch.allclose(found.losses, ctc_loss(logits.float(), *arguments).losses)
+    found.losses.sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"targets": torch.tensor([[1, 2], [1, 4]])}, "second: the target has the symbol 4; wanted 0 to 3"),
+        ({"targets": torch.tensor([[-1, 2], [1, 1]])}, "first: the target has the symbol -1"),
+        ({"targets": torch.tensor([[1, 2], [0, 1]])}, "second: the target has the blank, 0, inside"),
+        ({"targets": torch.tensor([[1, 2]])}, "2 rows; there are 2 lengths, 1 targets"),
+        ({"lengths": torch.tensor([5, 6])}, "second: has 6 frames; wanted 0 to 5"),
+        ({"lengths": torch.tensor([-1, 5])}, "first: has -1 frames"),
+        ({"target_lengths": torch.tensor([3, 2])}, "first: the target has 3 symbols; wanted 0 to 2"),
+        ({"target_lengths": None}, "need target_lengths"),
+        ({"blank": 4}, "the blank is 4; wanted one of the 4 symbols"),
+        ({"logits": torch.zeros(2, 5)}, r"logits are torch.float32 \(2, 5\)"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
+    given: dict[str, object] = {
+        "logits": torch.zeros(2, 5, 4),
+        "lengths": torch.tensor([5, 4]),
+        "targets": torch.tensor([[1, 2], [1, 1]]),
+        "target_lengths": torch.tensor([2, 2]),
+        "names": ["first", "second"],
+    }
+    with pytest.raises(ValueError, match=message):
+        ctc_loss(**(given | change))  # type: ignore[arg-type]
+
+
+def test_frames_needed() -> None:
+    assert [frames_needed(target) for target in ([], [1], [1, 2], [1, 1], [1, 1, 1, 2, 2])] == [0, 1, 2, 3, 8]
+
+
+def best_path(table: np.ndarray, target: list[int], *, blank: int) -> float:
+    frames, symbols = table.shape
+    paths = itertools.product(range(symbols), repeat=frames)
+    return max(
+        math.fsum(table[t, symbol] for t, symbol in enumerate(path))
+        for path in paths
+        if collapse(path, blank=blank) == target
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("blank", [0, 1])
+def test_alignment_is_the_best_of_all_paths(blank: int, dtype: type) -> None:
+    other = 1 - blank
+    for seed, target in enumerate(([other], [2], [other, 2], [2, 2], [other, other, 2], [2, other, 2], [2, 2, 2])):
+        table: np.ndarray = random(6, 3, seed=seed, scale=3).log_softmax(dim=1).numpy().astype(dtype)
+        spans = align(table, target, blank=blank)
+        path = [blank] * 6
+        for symbol, (first, last) in zip(target, spans, strict=True):
+            path[first : last + 1] = [symbol] * (last + 1 - first)
+        assert collapse(tuple(path), blank=blank) == target
+        found = sum(float(table[t, symbol]) for t, symbol in enumerate(path))
+        assert found == pytest.approx(best_path(table, target, blank=blank), rel=1e-12)
+
+
+def test_alignment_of_any_frames() -> None:
+    assert align(np.zeros((3, 2)), []) == []
+    assert align(np.full((3, 2), -np.inf), [1, 1]) == [(0, 0), (2, 2)]
+    assert align(np.full((2, 3), np.nan, np.float32), [1, 2]) == [(0, 0), (1, 1)]
+    with pytest.raises(ValueError, match="needs 3 frames, not 2"):
+        align(np.zeros((2, 2)), [1, 1])
+    with pytest.raises(ValueError, match="the target has the symbol 2"):
+        align(np.zeros((2, 2)), [2])
+    with pytest.raises(ValueError, match="int64"):
+        align(np.zeros((2, 2), np.int64), [1])
