@@ -2,16 +2,14 @@
 
 import argparse
 import json
-import os
 import shutil
-import tarfile
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from seqloom import terminal
+from seqloom.bench import prepare
 from seqloom.compare import describe, outcome
 from seqloom.info import collect
 from seqloom.model import Config, document, load
@@ -19,37 +17,8 @@ from seqloom.run import Run
 from seqloom.workflow import train
 
 FOLDER = Path("benchmarks")
-PREPARED = FOLDER / "data"
 RESULTS = Path("docs/results.json")
 PAGE = Path("docs/results.md")
-
-
-def names() -> None:
-    """Names by country: a folder with a file for each language."""
-    with tarfile.open(shared("names_by_country/names.tar.gz")) as archive:
-        archive.extractall(PREPARED, filter="data")
-
-
-def music() -> None:
-    """Polyphonic music: MATLAB's cells as our .npz files."""
-    from scipy.io import loadmat
-
-    from seqloom.data.vectors import write_npz
-
-    found = loadmat(shared("poly_music/JSB_Chorales.mat"))
-    for split in ("train", "valid", "test"):
-        pieces = [piece.astype("float32") for piece in found[f"{split}data"][0]]
-        write_npz(PREPARED / f"jsb_{split}.npz", pieces, None)
-
-
-PREPARE: dict[str, Callable[[], None]] = {"names": names, "jsb": music}
-
-
-def shared(name: str) -> Path:
-    """A file of the data sets that SEQLOOM_DATA points to."""
-    if "SEQLOOM_DATA" not in os.environ:
-        raise SystemExit("SEQLOOM_DATA is not set: it names the folder of the data sets")
-    return Path(os.environ["SEQLOOM_DATA"], name)
 
 
 def trained(name: str, path: Path, overrides: list[str], *, again: bool) -> tuple[Run, float]:
@@ -69,10 +38,11 @@ def trained(name: str, path: Path, overrides: list[str], *, again: bool) -> tupl
 
 def measure(name: str, figure: dict[str, Any], *, again: bool) -> dict[str, Any]:
     """Train one configuration and score it where the figure says."""
-    if name in PREPARE:
-        PREPARED.mkdir(parents=True, exist_ok=True)
-        PREPARE[name]()
-    path = FOLDER / f"{figure.get('config', name)}.toml"
+    kind = figure.get("config", name)
+    if kind in prepare.PREPARE:
+        prepare.FOLDER.mkdir(parents=True, exist_ok=True)
+        prepare.PREPARE[kind]()
+    path = FOLDER / f"{kind}.toml"
     run, minutes = trained(name, path, figure.get("overrides", []), again=again)
     search = figure.get("search", "")
     found = load(run.path, search=search).evaluate(figure["file"]) if "file" in figure else outcome(run)
