@@ -1,0 +1,92 @@
+"""What guides the search for a transcript: a dictionary and a language model, in the numbers of the symbols at hand."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from seqloom.data.dictionary import Entry
+from seqloom.data.formats import BadData
+from seqloom.data.tokenizers import RESERVED, Encoding, Unit
+from seqloom.data.vocabulary import END
+from seqloom.decoding.language import Language, NGramLanguage, StepLanguage
+from seqloom.decoding.lexicon import Lexicon
+from seqloom.layers.embedding import UNKNOWN
+from seqloom.models.arpa import START, UNKNOWNS, read_arpa, spell
+from seqloom.models.decoder import step
+from seqloom.models.ngram_decoder import NGramDecoder
+
+
+class Speaker(NamedTuple):
+    """A language model of ours: its symbols, and its decoder."""
+
+    encoding: Encoding
+    decoder: nn.Module
+
+
+def lexicon(entries: Iterable[Entry], encoding: Encoding, *, name: str) -> Lexicon:
+    """The words of a dictionary whose symbols are all known; ``name`` is that of its file."""
+    found = Lexicon(_spellings(entries, encoding), separator=_separator(encoding))
+    if not found.words:
+        raise BadData(name, "holds no word whose symbols all occur in the training data")
+    return found
+
+
+def _spellings(entries: Iterable[Entry], encoding: Encoding) -> Iterator[tuple[str, list[int]]]:
+    for entry in entries:
+        word = entry.word.lower() if encoding.lower else entry.word
+        for numbers in spellings(entry, encoding):
+            if numbers and UNKNOWN not in numbers:
+                yield word, numbers
+
+
+def spellings(entry: Entry, encoding: Encoding) -> list[list[int]]:
+    """The numbers of a word's symbols; of subwords those at the start of a text, and those behind a blank."""
+    if entry.spelling and encoding.unit == "words":
+        return [encoding.encode(" ".join(entry.spelling))]
+    text = "".join(entry.spelling) or entry.word
+    first = encoding.encode(text)
+    behind = encoding.encode(f" {text}") if encoding.unit == "subwords" else first
+    return [first] if first == behind else [first, behind]
+
+
+def _separator(encoding: Encoding) -> int | None:
+    """What stands between words: a blank among characters, if the training texts have any."""
+    return encoding.numbers.get(" ") if encoding.unit == "characters" else None
+
+
+def language(
+    model: Path | Speaker,  # an ARPA file, or a language model of ours
+    names: Sequence[str],  # of the lexicon's words; where there is none, of the symbols
+    *,
+    unit: Unit,  # what they are
+    name: str,  # of the model, for errors
+) -> Language:
+    """The language model as a search sees it."""
+    if isinstance(model, Path):
+        ngram, words = read_arpa(model)
+        known = {word: number for number, word in enumerate(words) if word not in (START, END)}
+        unknown = next((known.pop(word) for word in UNKNOWNS if word in known), None)
+        return NGramLanguage(ngram, numbers=_numbers(spell(names), known, name=name), unknown=unknown)
+    encoding, decoder = model
+    if encoding.unit != unit:
+        raise ValueError(f"{name}: is a language model of {encoding.unit}; here {unit} are said")
+    numbers = _numbers(names, encoding.numbers, name=name)
+    if isinstance(decoder, NGramDecoder):
+        return NGramLanguage(decoder.counted, numbers=numbers, unknown=UNKNOWN)
+    module: Any = decoder.eval()
+    end = encoding.vocabulary.index(END)
+    state = module.start(None, 1)
+    return StepLanguage(partial(step, module), state, start=end, end=end, numbers=numbers, unknown=UNKNOWN)
+
+
+def _numbers(names: Sequence[str], known: dict[str, int], *, name: str) -> list[int]:
+    """Of each name in the language model, -1 where it does not know it."""
+    unknown = (*RESERVED, *UNKNOWNS)
+    found = [-1 if each in unknown else known.get(each, -1) for each in names]
+    if max(found, default=-1) < 0:
+        shown = ", ".join(repr(each) for each in names if each not in unknown)
+        raise ValueError(f"{name}: the language model knows none of {shown:.80}")
+    return found

@@ -1,0 +1,99 @@
+"""Dictionaries and language models, brought to the symbols of a transcriber."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.data.dictionary import Entry
+from seqloom.data.formats import BadData, Place
+from seqloom.data.tokenizers import Text
+from seqloom.data.vocabulary import END
+from seqloom.decoding.language import NGramLanguage, StepLanguage
+from seqloom.layers.embedding import Embedding
+from seqloom.models.decoder import Decoder
+from seqloom.models.encoder import Front, Recurrence, stack
+from seqloom.models.guide import Speaker, language, lexicon
+from seqloom.models.ngram_decoder import NGramDecoder
+
+ARPA = """\\data\\
+ngram 1=5
+
+\\1-grams:
+-1 <s>
+-0.5 <unk>
+-0.6 </s>
+-0.7 yes
+-0.8 <space>
+
+\\end\\
+"""
+
+
+def entries(*words: str, spelt: bool = False) -> list[Entry]:
+    found = [(word.split()[0], tuple(word.split()[1:]) if spelt else ()) for word in words]
+    return [Entry(Place("d", line), *entry) for line, entry in enumerate(found, start=1)]
+
+
+def test_words_of_characters_stand_between_blanks() -> None:
+    encoding = Text(unit="characters", lower=True).fit(["yes no", "on"])
+    found = lexicon(entries("Yes", "no", "nix"), encoding, name="d")
+    assert found.words == ["yes", "no"]
+    assert found.separator == encoding.numbers[" "]
+    assert list(found.spellings) == [(0, tuple(encoding.encode("yes"))), (1, tuple(encoding.encode("no")))]
+    assert lexicon(entries("no"), Text(unit="characters").fit(["no"]), name="d").separator is None
+
+
+def test_phones_have_variants_and_no_separator() -> None:
+    encoding = Text(unit="words").fit(["R EH D", "R IY D"])
+    found = lexicon(entries("read R IY D", "read R EH D", "zoo Z UW", spelt=True), encoding, name="d")
+    assert (found.words, found.separator) == (["read"], None)
+    assert [spelling for _, spelling in found.spellings] == [
+        tuple(encoding.encode("R IY D")),
+        tuple(encoding.encode("R EH D")),
+    ]
+    with pytest.raises(BadData, match="d: holds no word whose symbols all occur"):
+        lexicon(entries("zoo Z UW", spelt=True), encoding, name="d")
+
+
+def test_subwords_know_the_start_of_a_text() -> None:
+    encoding = Text(unit="subwords", size=300).fit(["yes no", "no yes yes"])
+    found = lexicon(entries("yes"), encoding, name="d")
+    assert [encoding.decode(spelling) for _, spelling in found.spellings] == ["yes", " yes"]
+
+
+def test_a_file_of_n_grams(tmp_path: Path) -> None:
+    path = tmp_path / "m.arpa"
+    path.write_text(ARPA)
+    found = language(path, ["no", "yes", " ", "</s>"], unit="words", name="m.arpa")
+    assert isinstance(found, NGramLanguage)
+    probabilities = found.model.log_probabilities[0]
+    assert found.numbers[0] == found.numbers[3] == -1
+    assert probabilities[found.numbers[1]] == pytest.approx(-0.7 * np.log(10), rel=1e-6)
+    assert probabilities[found.numbers[2]] == pytest.approx(-0.8 * np.log(10), rel=1e-6)
+    assert probabilities[found.unknown or 0] == pytest.approx(-0.5 * np.log(10), rel=1e-6)
+    with pytest.raises(ValueError, match=r"m\.arpa: the language model knows none of 'no', 'nix'"):
+        language(path, ["no", "nix"], unit="words", name="m.arpa")
+
+
+def test_models_of_ours() -> None:
+    encoding = Text(unit="words").fit(["yes no yes"], specials=(END,))
+    end = encoding.vocabulary.index(END)
+    counted = NGramDecoder(encoding.encode, encoding.vocabulary.symbols, order=2, end=end)
+    counted.count(["yes no yes", "no"])
+    found = language(Speaker(encoding, counted), ["no", "maybe"], unit="words", name="runs/lm")
+    assert isinstance(found, NGramLanguage)
+    assert found.model is counted.counted
+    assert found.numbers.tolist() == [encoding.numbers["no"], -1]
+    torch.manual_seed(1)
+    layer = stack(Front(), Recurrence(hidden=4), 3)
+    decoder = Decoder(Embedding(len(encoding.vocabulary), 3), layer)
+    neural = language(Speaker(encoding, decoder), ["no", "maybe"], unit="words", name="runs/lm")
+    assert isinstance(neural, StepLanguage)
+    with torch.no_grad():
+        scores, _ = neural.step(torch.tensor([neural.start]), neural.state)
+        wanted, _ = decoder(torch.tensor([[end]]), decoder.start(None, 1))
+    torch.testing.assert_close(scores, wanted[:, 0].log_softmax(dim=-1), atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="runs/lm: is a language model of words; here characters are said"):
+        language(Speaker(encoding, counted), ["n"], unit="characters", name="runs/lm")
