@@ -1,0 +1,91 @@
+"""Data sets brought into form: strings of digits are the clips and strokes that they are made of."""
+
+import gzip
+import io
+import json
+import tarfile
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqloom.bench import prepare
+
+RATE = 8000
+
+
+def _wav(samples: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(samples.astype("<i2").tobytes())
+    return stream.getvalue()
+
+
+def _archive(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def test_strings_of_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "FOLDER", tmp_path)
+    clips = {digit: np.full(100 + digit, digit + 1) for digit in range(10)}
+    archive = _archive(
+        tmp_path / "anna.tar.gz", {f"recordings/{digit}_anna_0.wav": _wav(clip) for digit, clip in clips.items()}
+    )
+    listed = prepare.strings(archive, tmp_path / "fsdd", count=20)
+    rows = [row.split("\t") for row in listed.read_text().splitlines()]
+    assert len(rows) == 20
+    for name, text in rows:
+        with wave.open(str(listed.parent / name)) as file:
+            samples = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
+        digits = [int(digit) for digit in text.split()]
+        assert 1 <= len(digits) <= 8
+        assert (samples[samples != 0] == np.concatenate([clips[digit] for digit in digits])).all()
+        assert (samples == 0).sum() <= len(digits) * RATE * 0.2
+
+
+def test_strings_of_strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "FOLDER", tmp_path)
+    monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
+    (tmp_path / "pendigits").mkdir()
+    random = np.random.default_rng(1)
+    shapes = random.integers(0, 101, size=(20, 16))
+    lines = [
+        ",".join([*map(str, shape), "".join("1" if place == number % 10 else "0" for place in range(10))])
+        for number, shape in enumerate(shapes)
+    ]
+    for name in ("tra", "tes"):
+        (tmp_path / f"pendigits/pendigits.{name}.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    prepare.pen_strings()
+    first = json.loads((tmp_path / "pen_test.jsonl").read_text().splitlines()[0])
+    strokes, digits = np.array(first["strokes"]), first["text"].split()
+    assert strokes.shape == (8 * len(digits), 3)
+    assert (np.flatnonzero(strokes[:, 2]) % 8 == 7).all()
+    for number, digit in enumerate(digits):
+        moved = strokes[8 * number + 1 : 8 * number + 8, :2]
+        own = [np.diff(shape.reshape(8, 2) / 100, axis=0) for shape in shapes[int(digit) :: 10]]
+        assert any(np.allclose(moved, each, atol=1e-3) for each in own)  # they are rounded to a thousandth
+
+
+def test_speakers_are_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "FOLDER", tmp_path)
+    monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
+    (tmp_path / "an4_mfcc").mkdir()
+    names = [f"an4/{chr(97 + speaker)}/{number}" for speaker in range(20) for number in range(3)]
+    (tmp_path / "an4_mfcc/an4_train.fileids").write_text("".join(f"{name}\n" for name in names))
+    (tmp_path / "an4_mfcc/an4_train.transcription").write_text("".join(f"YES ({name})\n" for name in names))
+    prepare.speech()
+    parts = [(tmp_path / f"an4_{part}.fileids").read_text().split() for part in ("train", "dev")]
+    speakers = [{name.split("/")[1] for name in part} for part in parts]
+    assert not speakers[0] & speakers[1]
+    assert [len(each) for each in speakers] == [18, 2]
+    assert sorted(parts[0] + parts[1]) == sorted(names)
+    assert (tmp_path / "an4_dev.transcription").read_text().splitlines()[0] == f"YES ({parts[1][0]})"
