@@ -18,6 +18,7 @@ from seqloom.config import Part
 from seqloom.data.batch import Batch, pad
 from seqloom.data.formats import BadData, resolve
 from seqloom.data.labelled import Example, Format, Reader
+from seqloom.data.moments import Moments
 from seqloom.data.pretrained import read_vectors
 from seqloom.data.tokenizers import Encoding, Text
 from seqloom.data.vectors import Missing
@@ -287,21 +288,11 @@ def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Exam
 
 
 def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel, added up sequence by sequence (Chan et al. 1979)."""
-    count = 0
-    mean = squares = np.zeros(0)
+    """Mean and deviation of each channel."""
+    moments = Moments()
     for example in examples:
-        values = np.asarray(example.content, dtype=np.float64)
-        if not len(mean):
-            mean = squares = np.zeros(values.shape[1])
-        if values.shape[1] != len(mean):
-            raise BadData(example.place, f"found {values.shape[1]} channels; the examples before have {len(mean)}")
-        if len(values):
-            own = values.mean(axis=0)
-            total = count + len(values)
-            squares = squares + ((values - own) ** 2).sum(axis=0) + (own - mean) ** 2 * count * len(values) / total
-            mean = mean + (own - mean) * len(values) / total
-            count = total
-    deviations = np.sqrt(squares / max(count, 1))
-    # A channel that never changes is left as wide as it is.
-    return tuple(mean.tolist()), tuple(np.where(deviations > 0, deviations, 1.0).tolist())
+        values = np.asarray(example.content)
+        if moments.size and values.shape[1] != moments.size:
+            raise BadData(example.place, f"found {values.shape[1]} channels; the examples before have {moments.size}")
+        moments.add(values)
+    return moments.means(), moments.deviations()
