@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run": {"checkpoint"},
     "cells": {"state"},
     "layers": {"cells", "kernels", "state"},
-    "data": {"config", "state"},
+    "data": {"config", "state", "kernels"},
     "training": {"config", "state", "data", "checkpoint"},
     "decoding": {"config", "state", "kernels"},
     "models": {"config", "state", "data", "cells", "layers", "decoding"},

@@ -17,27 +17,33 @@ LARGEST = 1 << 36
 """Bytes of one array; a small file may unpack to more than any memory."""
 
 
-def read_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Those of the named arrays that the file has."""
-    if not path.exists():
+def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "") -> dict[str, NDArray[Any]]:
+    """Those of the named arrays that the file has; bytes of one need a name for what is wrong with them."""
+    file = name or str(path)
+    if isinstance(path, Path) and not path.exists():
         raise missing(path)
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename: info for info in archive.infolist()}
             found = {}
-            for name in names:
-                info = members.get(f"{name}.npy")
+            for each in names:
+                info = members.get(f"{each}.npy")
                 if info is not None:
                     with archive.open(info) as stream:
-                        found[name] = _array(f"{path}: {name}", stream, info.file_size)
+                        found[each] = read_array(f"{file}: {each}", stream, info.file_size)
             return found
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise BadData(str(path), f"not a .npz file, or damaged ({error})") from None
+        raise BadData(file, f"not a .npz file, or damaged ({error})") from None
     except OSError as error:
-        raise BadData(str(path), f"cannot be read: {error.strerror or error}") from None
+        raise BadData(file, f"cannot be read: {error.strerror or error}") from None
 
 
-def _array(place: str, stream: IO[bytes], size: int) -> NDArray[Any]:
+def read_array(
+    place: str,
+    stream: IO[bytes],
+    size: int,  # bytes of all
+) -> NDArray[Any]:
+    """The array of a .npy file."""
     try:
         version = npy.read_magic(stream)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0

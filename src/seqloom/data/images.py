@@ -1,24 +1,19 @@
 """Images, or vectors, with their captions, from files in the formats of the field."""
 
-import io
-import os.path
 import re
-import tarfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data import formats, parallel, pixels
+from seqloom.data import contents, formats, parallel, pixels
 from seqloom.data.archive import read_arrays
 from seqloom.data.formats import BadData, Place, Source, resolve
 from seqloom.data.labelled import STANDARD_INPUT
-from seqloom.data.members import archive
 from seqloom.data.pixels import SUFFIXES, BadImage, Frame
 from seqloom.data.vectors import filled
 
@@ -136,76 +131,27 @@ class Reader:
 
     def load(self, found: Sequence[Named], folder: Path) -> Iterator[Picture]:
         """Look at the images: each beside the file that names it, or else in ``images``."""
-        beside = {each.name: folder / each.name for each in found if each.vector is None}
-        inside: dict[str, Content | BadImage] = {}
-        where = str(folder)
-        if self.images:
-            kept = resolve(self.images)
-            where = self.images
-            if kept.suffix == ".npz":
-                inside, beside = dict(_vectors(kept)), {}
-            elif kept.is_dir():
-                beside = {name: path if os.path.isfile(path) else kept / name for name, path in beside.items()}  # noqa: PTH113  no name is too long for it
-            else:
-                inside = self._unpack(kept, {name for name, path in beside.items() if not os.path.isfile(path)})  # noqa: PTH113
+        if self.images and resolve(self.images).suffix == ".npz":
+            yield from self._known(found, dict(_vectors(resolve(self.images))))
+            return
+        named = [(each.place, each.name) for each in found if each.vector is None]
+        seen = contents.load(named, self._decode, folder=folder, files=self.images, noun="image")
         for each in found:
-            content = each.vector if each.vector is not None else inside.get(each.name)
-            if content is None and each.name in beside:
-                content = self._open(each, beside[each.name], where)
-            if isinstance(content, BadImage):
-                raise BadData(each.place, f"the image {each.name} in {where} {content}")
+            yield self.picture(each, next(seen) if each.vector is None else each.vector)
+
+    def _known(self, found: Sequence[Named], vectors: Mapping[str, Content]) -> Iterator[Picture]:
+        for each in found:
+            content = vectors.get(each.name) if each.vector is None else each.vector
             if content is None:
-                near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(each.name, inside, n=1))
-                raise BadData(each.place, f"there is no vector {each.name!r} in {where}{near}")
+                near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(each.name, vectors, n=1))
+                raise BadData(each.place, f"there is no vector {each.name!r} in {self.images}{near}")
             yield self.picture(each, content)
+
+    def _decode(self, stream: IO[bytes], name: str) -> Content:  # noqa: ARG002  any name may be an image's
+        return pixels.decode(stream, size=self.size, frame=self.frame)
 
     def picture(self, named: Named, content: Content) -> Picture:
         return Picture(named.place, named.name, content, named.captions, tuple(map(self.measure, named.captions)))
-
-    def _open(self, named: Named, path: Path, where: str) -> Content:
-        try:
-            with path.open("rb") as stream:
-                return pixels.decode(stream, size=self.size, frame=self.frame)
-        except BadImage as error:
-            raise BadData(named.place, f"the image {path} {error}") from None
-        except (FileNotFoundError, NotADirectoryError):
-            names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208  names are wanted
-            near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(path.name, names, n=1))
-            raise BadData(named.place, f"there is no image {named.name!r} in {where}{near}") from None
-        except (OSError, ValueError) as error:
-            raise BadData(named.place, f"the image {path} cannot be opened: {error}") from None
-
-    def _unpack(self, path: Path, wanted: set[str]) -> dict[str, Content | BadImage]:
-        """The wanted images of a tar archive, or of a folder in it, read through once: only pixels are kept."""
-        outside = path if path.is_file() else archive(path)
-        if outside is None:
-            raise formats.missing(path)
-        start = "" if outside == path else f"{path.relative_to(outside).as_posix()}/"
-        found: dict[str, Content | BadImage] = {}
-        names = []
-        try:
-            with tarfile.open(outside) as packed:
-                for entry in packed:
-                    name = entry.name.removeprefix("./")
-                    names.append(name)
-                    if entry.isreg() and name.startswith(start) and (name := name[len(start) :]) in wanted:
-                        stream = packed.extractfile(entry)
-                        assert stream is not None  # noqa: S101  it is a regular file
-                        found[name] = self._decoded(stream.read())
-                    if len(found) == len(wanted):
-                        break
-        except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-            raise BadData(str(outside), f"is no tar archive, or damaged ({error})") from None
-        for name in wanted - found.keys():
-            near = "".join(f"; did you mean {other!r}?" for other in get_close_matches(name, names, n=1))
-            found[name] = BadImage(f"is not there{near}")
-        return found
-
-    def _decoded(self, data: bytes) -> Content | BadImage:
-        try:
-            return pixels.decode(io.BytesIO(data), size=self.size, frame=self.frame)
-        except BadImage as error:
-            return error
 
 
 def _together(rows: Iterable[Named]) -> list[Named]:
