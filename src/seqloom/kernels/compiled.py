@@ -18,3 +18,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as machine code, for the types of arguments that it is first called with."""
     made: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
     return made
+
+
+def compiled_sums(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for loops that only add and multiply: sums in any order, several terms at once."""
+    rules = {"reassoc", "contract", "nsz"}
+    made: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=rules)(function)
+    return made

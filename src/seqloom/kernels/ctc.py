@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.kernels.compiled import compiled
+from seqloom.kernels.compiled import compiled, compiled_sums
+from seqloom.kernels.ctc_logarithms import logarithmic
 
 Floats = NDArray[np.floating[Any]]
 Numbers = NDArray[np.int64]
@@ -41,76 +42,145 @@ def scaled(
     for i in range(1, size):
         if target[i] != target[i - 1]:
             skip[i] = step * step
-    blanks, symbols = np.zeros((frames, size + 1)), np.zeros((frames, size + 1))
-    emitted = np.zeros(size + 1)
+    blanks, symbols = np.empty((frames + 1, size + 1)), np.empty((frames + 1, size + 1))
+    emitted = np.empty((frames, size + 1))  # of the symbols, then of the blank
+    loss, least = forward(gradient, target, blank, step, skip, blanks, symbols, emitted)
+    if not loss > -math.inf:
+        return -1.0 if loss == -math.inf else loss
+    share = backward(gradient, target, blank, step, skip, blanks[1:], symbols[1:], emitted, least)
+    return -1.0 if share < 0 else max(0.0, loss - math.log(share))
 
-    loss, scale, low = 2 * size * math.log(step), 1.0, False
+
+@compiled
+def forward(
+    gradient: Floats,  # (T, V)
+    target: Numbers,
+    blank: int,
+    step: float,
+    skip: Floats,  # (S + 1,), the weight of the step from the symbol before, over the blank between
+    blanks: Floats,  # (T + 1, S + 1), written, as the next two: before the first frame, and after each
+    symbols: Floats,  # (T + 1, S + 1)
+    emitted: Floats,  # (T, S + 1)
+) -> tuple[float, float]:
+    """Minus the logarithm of all scales, -inf where nothing is left; and the share that the directions have to have."""
+    frames, size = len(gradient), len(target)
+    blanks[0], symbols[0], symbols[:, 0] = 0.0, 0.0, 0.0
+    blanks[0, 0] = 1.0
+    loss, total, lowest = 2 * size * math.log(step), 1.0, 1.0
     for t in range(frames):
-        row, of_blank = gradient[t], gradient[t, blank] * scale
-        low |= row[blank] < TINY
-        for i in range(size):
-            low |= row[target[i]] < TINY
-            emitted[i] = row[target[i]] * scale
-        here, there = blanks[t], symbols[t]
-        if t:
-            before, above = blanks[t - 1], symbols[t - 1]
-            for i in range(size + 1):
-                here[i] = (before[i] + step * above[i]) * of_blank
-            for i in range(size):
-                there[i + 1] = (above[i + 1] + step * before[i] + skip[i] * above[i]) * emitted[i]
-        else:
-            here[0] = of_blank
-            if size:
-                there[1] = step * emitted[0]
-        total = 0.0
-        for i in range(size + 1):
-            total += here[i] + there[i]
-        if math.isnan(total):
-            return math.nan
-        if total < SMALLEST:
-            return -1.0
-        if t < frames - 1:
-            scale = 1 / total
-            loss -= math.log(total)
-
-    least = SMALL if low and gradient.itemsize == 4 else SMALLEST
-    after_blank, after_symbol = np.zeros(size + 2), np.zeros(size + 2)  # what a path from a state on will be
-    new_blank, new_symbol = np.zeros(size + 2), np.zeros(size + 2)
-    after_blank[size] = 1.0
-    if size:
-        after_symbol[size - 1] = step
-    scale = 1.0
-    for t in range(frames - 1, -1, -1):
-        row, here, there = gradient[t], blanks[t], symbols[t]
-        of_blank = row[blank] * scale
-        share, total, in_blank = 0.0, 0.0, 0.0
-        for i in range(size):
-            emitted[i] = row[target[i]] * scale
-        for i in range(size + 1):
-            in_blank += here[i] * after_blank[i]
-            after_blank[i] *= of_blank
-            total += after_blank[i]
-        for i in range(size):
-            there[i + 1] *= after_symbol[i]
-            share += there[i + 1]
-            after_symbol[i] *= emitted[i]
-            total += after_symbol[i]
-        share += in_blank
-        if not share >= least or t and not total >= SMALLEST:
-            return -1.0
-        if t == frames - 1:
-            loss -= math.log(share)
         scale = 1 / total
-        row[blank] -= in_blank / share
+        lowest = min(lowest, emit(gradient[t], target, blank, scale, emitted[t]) * total)
+        total = reach_blanks(blanks[t], symbols[t], emitted[t, size], step, blanks[t + 1])
+        total += reach_symbols(blanks[t], symbols[t], emitted[t], step, skip, symbols[t + 1])
+        if math.isnan(total):
+            return math.nan, 0.0
+        if total < SMALLEST:
+            return -math.inf, 0.0
+        if t < frames - 1:
+            loss -= math.log(total)
+    return loss, SMALL if lowest < TINY and gradient.itemsize == 4 else SMALLEST
+
+
+@compiled_sums
+def emit(row: Floats, target: Numbers, blank: int, scale: float, emitted: Floats) -> float:
+    """What a frame gives to each symbol of the target, and to the blank behind them; returns the lowest."""
+    size = len(target)
+    for i in range(size):
+        emitted[i] = row[target[i]] * scale
+    emitted[size] = row[blank] * scale
+    lowest: float = emitted[size]
+    for i in range(size):
+        lowest = min(lowest, emitted[i])
+    return lowest
+
+
+# Each loop is a function of its own: with fewer arrays the compiler finds out that they do not overlap.
+
+
+@compiled_sums
+def reach_blanks(before: Floats, above: Floats, of_blank: float, step: float, here: Floats) -> float:
+    total = 0.0
+    for i in range(len(here)):
+        here[i] = (before[i] + step * above[i]) * of_blank
+        total += here[i]
+    return total
+
+
+@compiled_sums
+def reach_symbols(before: Floats, above: Floats, emitted: Floats, step: float, skip: Floats, there: Floats) -> float:
+    total = 0.0
+    for i in range(len(emitted) - 1):
+        there[i + 1] = (above[i + 1] + step * before[i] + skip[i] * above[i]) * emitted[i]
+        total += there[i + 1]
+    return total
+
+
+@compiled
+def backward(
+    gradient: Floats,  # (T, V), changed
+    target: Numbers,
+    blank: int,
+    step: float,
+    skip: Floats,
+    blanks: Floats,  # (T, S + 1)
+    symbols: Floats,  # (T, S + 1), changed
+    emitted: Floats,  # (T, S + 1)
+    least: float,
+) -> float:
+    """What is at the end after the last frame; -1 if at some frame the two directions share too little."""
+    frames, size = len(gradient), len(target)
+    blank_on, symbol_on = np.zeros(size + 1), np.zeros(size + 1)  # what comes behind a state
+    blank_back, symbol_back = np.zeros(size + 1), np.zeros(size + 1)  # with what the state itself emits
+    blank_on[size] = 1.0
+    if size:
+        symbol_on[size - 1] = step
+    end: float = blanks[frames - 1] @ blank_on + (symbols[frames - 1, size] * step if size else 0.0)
+    for t in range(frames - 1, -1, -1):
+        of_blanks, total = meet(blanks[t], blank_on, emitted[t, size], blank_back)
+        share, more = meet_symbols(symbols[t], symbol_on, emitted[t], symbol_back)
+        share, total = share + of_blanks, total + more
+        if not share >= least or not total >= SMALLEST:
+            return -1.0
+        row, scale = gradient[t], 1 / share
+        row[blank] -= of_blanks * scale
         for i in range(size):
-            row[target[i]] -= there[i + 1] / share
-        for i in range(size + 1):
-            new_blank[i] = after_blank[i] + step * after_symbol[i]
-        for i in range(size):
-            new_symbol[i] = after_symbol[i] + step * after_blank[i + 1] + skip[i + 1] * after_symbol[i + 1]
-        after_blank, new_blank = new_blank, after_blank
-        after_symbol, new_symbol = new_symbol, after_symbol
-    return loss
+            row[target[i]] -= symbols[t, i + 1] * scale
+        leave_blanks(blank_back, symbol_back, 1 / total, step, blank_on)
+        leave_symbols(blank_back, symbol_back, 1 / total, step, skip, symbol_on)
+    return end
+
+
+@compiled_sums
+def meet(here: Floats, on: Floats, of_blank: float, back: Floats) -> tuple[float, float]:
+    share, total = 0.0, 0.0
+    for i in range(len(here)):
+        share += here[i] * on[i]
+        back[i] = on[i] * of_blank
+        total += back[i]
+    return share, total
+
+
+@compiled_sums
+def meet_symbols(there: Floats, on: Floats, emitted: Floats, back: Floats) -> tuple[float, float]:
+    share, total = 0.0, 0.0
+    for i in range(len(emitted) - 1):
+        there[i + 1] *= on[i]
+        share += there[i + 1]
+        back[i] = on[i] * emitted[i]
+        total += back[i]
+    return share, total
+
+
+@compiled_sums
+def leave_blanks(blank_back: Floats, symbol_back: Floats, scale: float, step: float, on: Floats) -> None:
+    for i in range(len(on)):
+        on[i] = (blank_back[i] + step * symbol_back[i]) * scale
+
+
+@compiled_sums
+def leave_symbols(blank_back: Floats, symbol_back: Floats, scale: float, step: float, skip: Floats, on: Floats) -> None:
+    for i in range(len(on) - 1):
+        on[i] = (symbol_back[i] + step * blank_back[i + 1] + skip[i + 1] * symbol_back[i + 1]) * scale
 
 
 @compiled
@@ -131,80 +201,6 @@ def tilt(probabilities: Floats, target: Numbers, blank: int) -> float:
     u = (steps * (b + l) + math.sqrt(steps * steps * (b + l) ** 2 + (4 - steps) * steps * (b - l) ** 2)) / (4 - steps)
     x = math.sqrt(u / l) if l > 0 else STEEPEST
     return min(max(x, 1 / STEEPEST), STEEPEST)
-
-
-@compiled
-def log_add(x: float, y: float) -> float:
-    if x < y:
-        x, y = y, x
-    if y == -math.inf:
-        return x
-    return x + math.log1p(math.exp(y - x))
-
-
-@compiled
-def logarithmic(
-    logits: Floats,  # (T, V)
-    gradient: Floats,  # (T, V), written
-    target: Numbers,  # (S,)
-    blank: int,
-) -> float:
-    """The same as ``scaled``, slower, whatever the logits; inf where a path would need a logit of -inf."""
-    frames, size = logits.shape[0], len(target)
-    blanks, symbols = np.full((frames, size + 1), -np.inf), np.full((frames, size + 1), -np.inf)
-    sums = np.empty(frames)
-    for t in range(frames):
-        highest = -np.inf
-        for v in range(logits.shape[1]):
-            highest = max(highest, np.float64(logits[t, v]))
-        total = 0.0
-        for v in range(logits.shape[1]):
-            total += math.exp(logits[t, v] - highest)
-        sums[t] = highest + math.log(total)
-        if math.isnan(sums[t]):
-            return math.nan
-        of_blank = logits[t, blank] - sums[t]
-        for i in range(size + 1):
-            if t:
-                blanks[t, i] = log_add(blanks[t - 1, i], symbols[t - 1, i]) + of_blank
-            elif i == 0:
-                blanks[t, i] = of_blank
-        for i in range(size):
-            of_symbol = logits[t, target[i]] - sums[t]
-            if t:
-                reached = log_add(symbols[t - 1, i + 1], blanks[t - 1, i])
-                if i and target[i] != target[i - 1]:
-                    reached = log_add(reached, symbols[t - 1, i])
-                symbols[t, i + 1] = reached + of_symbol
-            elif i == 0:
-                symbols[t, 1] = of_symbol
-    likelihood = log_add(blanks[frames - 1, size], symbols[frames - 1, size])
-    if likelihood == -np.inf:
-        return math.inf
-
-    after_blank, after_symbol = np.full(size + 2, -np.inf), np.full(size + 2, -np.inf)
-    after_blank[size] = 0.0
-    if size:
-        after_symbol[size - 1] = 0.0
-    for t in range(frames - 1, -1, -1):
-        for v in range(logits.shape[1]):
-            gradient[t, v] = math.exp(logits[t, v] - sums[t])
-        in_blank = 0.0
-        for i in range(size + 1):
-            in_blank += math.exp(blanks[t, i] + after_blank[i] - likelihood)
-            after_blank[i] += logits[t, blank] - sums[t]
-        gradient[t, blank] -= in_blank
-        for i in range(size):
-            gradient[t, target[i]] -= math.exp(symbols[t, i + 1] + after_symbol[i] - likelihood)
-            after_symbol[i] += logits[t, target[i]] - sums[t]
-        for i in range(size + 1):  # upwards: what is behind a state is still that of the frame behind
-            stay, go = after_symbol[i], log_add(after_blank[i], after_symbol[i])
-            after_symbol[i] = log_add(stay, after_blank[i + 1])
-            if i + 1 < size and target[i] != target[i + 1]:
-                after_symbol[i] = log_add(after_symbol[i], after_symbol[i + 1])
-            after_blank[i] = go
-        after_symbol[size] = -np.inf
-    return -likelihood
 
 
 def loss(logits: Floats, gradient: Floats, target: Numbers, blank: int) -> float:
@@ -255,8 +251,8 @@ def best_path(log_probabilities: Floats, target: Numbers, blank: int) -> Numbers
         # A state that is not reached yet, or from which the end cannot be reached any more, is left out.
         for s in range(max(0, states - 2 * (frames - t)), min(states, 2 * t + 2)):
             symbol = target[s // 2] if s % 2 else blank
-            emitted = np.float64(log_probabilities[t, symbol])
-            if not emitted > FLOOR:
+            emitted = float(log_probabilities[t, symbol])
+            if not emitted > FLOOR:  # NaN is not
                 emitted = FLOOR
             best, step = score[s], 0
             if t == 0:

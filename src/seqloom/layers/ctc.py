@@ -128,10 +128,15 @@ def _forward_backward(
     logits: Tensor, sizes: list[int], rows: list[NDArray[np.int64]], blank: int
 ) -> tuple[Tensor, Tensor]:  # (B,), inf where impossible; (B, T, V)
     from seqloom.kernels import ctc
+    from seqloom.kernels.rows import each
 
-    gradient = logits.detach().softmax(dim=2)
-    losses = torch.zeros(len(sizes), dtype=logits.dtype)
-    for row, (size, target) in enumerate(zip(sizes, rows, strict=True)):
-        gradient[row, size:] = 0
-        losses[row] = ctc.loss(logits[row, :size].detach().numpy(), gradient[row, :size].numpy(), target, blank)
-    return losses, gradient
+    logits = logits.detach()
+    gradient = logits.softmax(dim=2)
+    scores, tables = logits.numpy(), gradient.numpy()
+
+    def row(number: int) -> float:
+        size = sizes[number]
+        tables[number, size:] = 0
+        return ctc.loss(scores[number, :size], tables[number, :size], rows[number], blank)
+
+    return torch.tensor(each(row, len(sizes)), dtype=logits.dtype), gradient

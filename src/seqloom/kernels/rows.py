@@ -1,0 +1,186 @@
+"""Rows of float32 matrices, several against one vector, as explicit vectors inside of loops that numba compiles.
+
+Matrices are given by their address and the width of their rows. numba looks only at the file of a compiled loop to see
+whether it has changed: whoever changes something here has to touch the files that use it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+TOGETHER = 6
+"""Rows whose sums are held in registers at once: a word and five that are not meant."""
+
+SINGLE, LONG, SHORT = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+LANES = (8, 4, 1)  # of the steps in which a row is walked through: as long as there are eight, then four, then one
+
+
+def _kind(lanes: int) -> Any:
+    return SINGLE if lanes == 1 else ir.VectorType(SINGLE, lanes)
+
+
+def _zero(lanes: int) -> Any:
+    return ir.Constant(_kind(lanes), 0.0 if lanes == 1 else [0.0] * lanes)
+
+
+def _place(b: Any, address: Any, offset: Any, lanes: int) -> Any:
+    return b.inttoptr(b.add(address, b.shl(offset, LONG(2))), _kind(lanes).as_pointer())
+
+
+def _load(b: Any, address: Any, offset: Any, lanes: int = 1) -> Any:
+    return b.load(_place(b, address, offset, lanes), align=4)
+
+
+def _store(b: Any, value: Any, address: Any, offset: Any, lanes: int = 1) -> None:
+    b.store(value, _place(b, address, offset, lanes), align=4)
+
+
+def _multiply_add(b: Any, x: Any, y: Any, z: Any) -> Any:
+    kind = x.type
+    name = "llvm.fma.f32" if kind == SINGLE else f"llvm.fma.v{kind.count}f32"
+    function = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * 3), name)
+    return b.call(function, [x, y, z])
+
+
+def _shuffle(b: Any, value: Any, order: list[int]) -> Any:
+    mask = ir.Constant(ir.VectorType(SHORT, len(order)), order)
+    return b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), mask)
+
+
+def _spread(b: Any, value: Any, lanes: int) -> Any:
+    """A number in all lanes."""
+    if lanes == 1:
+        return value
+    return _shuffle(b, b.insert_element(ir.Constant(_kind(lanes), ir.Undefined), value, SHORT(0)), [0] * lanes)
+
+
+def _total(b: Any, value: Any, lanes: int) -> Any:
+    """The sum of all lanes."""
+    if lanes == 1:
+        return value
+    while lanes > 1:
+        lanes //= 2
+        lower, upper = (_shuffle(b, value, list(range(start, start + lanes))) for start in (0, lanes))
+        value = b.fadd(lower, upper)
+    return b.extract_element(value, SHORT(0))
+
+
+def _loop(b: Any, start: Any, stop: Any, *, step: int, body: Callable[[Any], None]) -> None:
+    before = b.block
+    head, inside, after = (b.append_basic_block() for _ in range(3))
+    b.branch(head)
+    b.position_at_end(head)
+    index = b.phi(LONG)
+    index.add_incoming(start, before)
+    b.cbranch(b.icmp_signed("<", index, stop), inside, after)
+    b.position_at_end(inside)
+    body(index)
+    index.add_incoming(b.add(index, LONG(step)), b.block)
+    b.branch(head)
+    b.position_at_end(after)
+
+
+def _walk(b: Any, width: Any, body: Callable[[Any, int], None]) -> None:
+    """``body(offset, lanes)`` for all of a row."""
+    start = LONG(0)
+    for lanes in LANES:
+        stop = b.and_(width, LONG(-lanes))
+        _loop(b, start, stop, step=lanes, body=lambda index, lanes=lanes: body(index, lanes))
+        start = stop
+
+
+def _groups(b: Any, count: Any, body: Callable[[Any, int], None]) -> None:
+    """``body(first, rows)`` for as many as there are, the most at a time first."""
+    start = LONG(0)
+    for size in (TOGETHER, 2, 1):
+        stop = b.add(start, b.mul(b.sdiv(b.sub(count, start), LONG(size)), LONG(size)))
+        _loop(b, start, stop, step=size, body=lambda index, size=size: body(index, size))
+        start = stop
+
+
+def _addresses(b: Any, matrix: Any, rows: Any, first: Any, count: int, width: Any) -> list[Any]:
+    """Where rows begin whose numbers stand as int64 at ``rows``."""
+    found = []
+    for index in range(count):
+        place = b.add(rows, b.shl(b.add(first, LONG(index)), LONG(3)))
+        number = b.load(b.inttoptr(place, LONG.as_pointer()))
+        found.append(b.add(matrix, b.shl(b.mul(number, width), LONG(2))))
+    return found
+
+
+@intrinsic
+def products(_: Any, vector: Any, matrix: Any, rows: Any, count: Any, width: Any, found: Any) -> Any:
+    """found[j] = vector · matrix[rows[j]]."""
+
+    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
+        vector, matrix, rows, count, width, found = arguments
+
+        def group(first: Any, size: int) -> None:
+            begins = _addresses(b, matrix, rows, first, size, width)
+            sums = {lanes: [cgutils.alloca_once(b, _kind(lanes)) for _ in begins] for lanes in LANES}
+            for lanes, slots in sums.items():
+                for slot in slots:
+                    b.store(_zero(lanes), slot)
+
+            def piece(offset: Any, lanes: int) -> None:
+                value = _load(b, vector, offset, lanes)
+                for begin, slot in zip(begins, sums[lanes], strict=True):
+                    b.store(_multiply_add(b, value, _load(b, begin, offset, lanes), b.load(slot)), slot)
+
+            _walk(b, width, piece)
+            for index in range(size):
+                wide, half, single = (_total(b, b.load(sums[lanes][index]), lanes) for lanes in LANES)
+                _store(b, b.fadd(wide, b.fadd(half, single)), found, b.add(first, LONG(index)))
+
+        _groups(b, count, group)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6), generate
+
+
+@intrinsic
+def pull(_: Any, vector: Any, into: Any, matrix: Any, rows: Any, count: Any, width: Any, slopes: Any) -> Any:
+    """For each j: into += slopes[j] matrix[rows[j]], then matrix[rows[j]] += slopes[j] vector.
+
+    ``into`` may be ``vector`` where there are ``TOGETHER`` rows.
+    """
+
+    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
+        vector, into, matrix, rows, count, width, slopes = arguments
+
+        def group(first: Any, size: int) -> None:
+            begins = _addresses(b, matrix, rows, first, size, width)
+            factors = [_load(b, slopes, b.add(first, LONG(index))) for index in range(size)]
+
+            def piece(offset: Any, lanes: int) -> None:
+                value, total = _load(b, vector, offset, lanes), _load(b, into, offset, lanes)
+                for begin, factor in zip(begins, factors, strict=True):
+                    row, slope = _load(b, begin, offset, lanes), _spread(b, factor, lanes)
+                    total = _multiply_add(b, slope, row, total)
+                    _store(b, _multiply_add(b, slope, value, row), begin, offset, lanes)
+                _store(b, total, into, offset, lanes)
+
+            _walk(b, width, piece)
+
+        _groups(b, count, group)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 7), generate
+
+
+@intrinsic
+def fetch(_: Any, address: Any) -> Any:
+    """Bring what stands there nearer: it will be read and written soon."""
+
+    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, SHORT, SHORT, SHORT])
+        function = b.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        b.call(function, [b.inttoptr(arguments[0], byte), SHORT(1), SHORT(2), SHORT(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate

@@ -1,0 +1,34 @@
+"""Rows in their order, by one thread or several."""
+
+import threading
+
+import pytest
+import torch
+
+from seqloom.kernels.rows import each
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_order(threads: int, rows: int) -> None:
+    torch.set_num_threads(threads)
+    assert each(lambda row: row * row, rows) == [row * row for row in range(rows)]
+
+
+def test_one_row_or_thread_starts_none() -> None:
+    names = [*each(lambda _: threading.current_thread(), 5)]
+    torch.set_num_threads(2)
+    names += each(lambda _: threading.current_thread(), 1)
+    assert set(names) == {threading.main_thread()}
+
+
+def test_several_threads_work_side_by_side() -> None:
+    torch.set_num_threads(2)
+    meeting = threading.Barrier(2, timeout=60)
+    assert sorted(each(lambda _: meeting.wait(), 2)) == [0, 1]  # nobody gets here alone
+
+
+def test_errors_are_passed_on() -> None:
+    torch.set_num_threads(2)
+    with pytest.raises(ZeroDivisionError):
+        each(lambda row: 1 // (row - 3), 5)
