@@ -15,6 +15,7 @@ from seqloom.data.archive import read_arrays
 from seqloom.data.contents import BadContent
 from seqloom.data.formats import BadData, Place, Source
 from seqloom.data.labelled import STANDARD_INPUT
+from seqloom.data.members import archive
 from seqloom.data.sound import Sound
 
 Format = Literal["auto", "columns", "jsonl", "sphinx", "folder", "npz", "file"]
@@ -108,6 +109,8 @@ class Reader:
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         if suffix in KINDS:
             return KINDS[suffix]
+        if not suffix and archive(path):
+            return "folder"
         first = next((line for _, line in islice(formats.lines(path, encoding=self.encoding), 1)), "")
         if first.startswith("{"):
             return "jsonl"
