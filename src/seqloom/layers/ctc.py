@@ -128,7 +128,7 @@ def _forward_backward(
     logits: Tensor, sizes: list[int], rows: list[NDArray[np.int64]], blank: int
 ) -> tuple[Tensor, Tensor]:  # (B,), inf where impossible; (B, T, V)
     from seqloom.kernels import ctc
-    from seqloom.kernels.rows import each
+    from seqloom.kernels.side_by_side import each
 
     logits = logits.detach()
     gradient = logits.softmax(dim=2)

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from seqloom.kernels.rows import each
+from seqloom.kernels.side_by_side import each
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
