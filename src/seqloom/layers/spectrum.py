@@ -13,7 +13,7 @@ FLOOR = 1e-10  # energy of silence, as librosa's
 BREAK, STEP = 1000.0, 200 / 3  # hertz: below the scale of Slaney is linear, with so many in a mel; above logarithmic
 GROWTH = math.log(6.4) / 27  # in a mel, above
 REACH = 2  # frames on each side of the one whose slope is taken
-TINY = 1e-5  # added to deviations
+TINY = 1e-5  # deviation of a number that never changes
 
 
 class Spectrum(nn.Module):
@@ -97,6 +97,8 @@ class Spectrum(nn.Module):
         if mask is not None:
             samples, counts = samples.masked_fill(~mask, 0), mask.sum(dim=1)
         heard, last = self._emphasised(samples, counts, before.last)
+        if mask is not None:
+            heard = heard.masked_fill(~mask, 0)
         if self.centre:
             left = self.points // 2 - (self.points - self.window) // 2  # where librosa puts the window
             heard, counts = nn.functional.pad(heard, (left, self.window - left)), counts + self.window
@@ -213,7 +215,7 @@ class Normalise(Layer):
         if self.kind == "none":
             return x.masked_fill(~counted, 0), before
         if self.kind == "global":
-            return above / (self.deviation + TINY), before
+            return above / self.deviation.clamp(min=TINY), before
         if self.kind == "utterance":
             count = counted.sum(dim=1, keepdim=True).clamp(min=1)
             centred = (above - above.sum(dim=1, keepdim=True) / count).masked_fill(~counted, 0)
