@@ -23,10 +23,13 @@ from seqloom.decoding.sample import Sample
 from seqloom.models.decoder import step
 from seqloom.models.encoder import GivenLayer, Recurrence
 from seqloom.models.ensemble import Ensemble
+from seqloom.models.guide import Speaker
+from seqloom.models.listening import Listening
 from seqloom.models.ngram_decoder import NGramDecoder
 from seqloom.run import Name, Run
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.tasks.task import Task
+from seqloom.tasks.task import Task, asking
+from seqloom.tasks.transcribe import Transcribe
 from seqloom.training.distributed import ALONE, Team
 from seqloom.training.loop import Train
 
@@ -50,8 +53,10 @@ class Config(NamedTuple):
             kind = tasks.find(name)
         except ValueError as error:
             raise Wrong(f"{document.place('task.name')}: {error}") from None
-        parts = document.build(task=kind, train=Train)
-        return cls(**parts)  # type: ignore[arg-type]
+        parts: dict[str, Any] = document.build(task=kind, train=Train)
+        if "opener" in kind.model_fields:
+            parts["task"] = parts["task"].model_copy(update={"opener": speaker})
+        return cls(**parts)
 
     @property
     def name(self) -> str:
@@ -117,6 +122,12 @@ class Model:
         """The answers to a file, some at a time, as it is read; ``given`` as for ``read``."""
         return self.answer(self.read(str(source), **given), batch=batch)
 
+    def listen(self) -> Listening[Any]:
+        """Hear one recording while it is made: ``feed`` gives what is certain by now, ``finish`` the answer."""
+        if not isinstance(self.task, Transcribe):
+            raise TypeError(f"a model of the task {self.config.name} hears nothing; wanted a transcribe")
+        return self.task.listen(self.module)
+
     def export(self, path: Path) -> None:
         """The model in a format of the field: .arpa or .arpa.gz, of n-gram models."""
         if not path.name.endswith((".arpa", ".arpa.gz")) or not isinstance(self.module, NGramDecoder):
@@ -169,10 +180,13 @@ def load(
     search: str = "",  # instead of that of the configuration, such as "beam size=5 best=3"
     allowed: str = "",  # file of the only answers that there may be
     also: Sequence[str | Path] = (),  # further runs of the same task and symbols: all answer together
+    lexicon: str = "",  # file of the only words that a transcript may have
+    language: str = "",  # that a transcript is guided by, such as "words.arpa weight=0.8 bonus=1" or a run
 ) -> Model:
     """The model of a run: the best one, or the last."""
     run = Run.open(path)
-    config = opened(run, layer=layer, overrides=_asking(search, allowed))
+    given = asking(search, allowed=allowed, lexicon=lexicon, language=language)
+    config = opened(run, layer=layer, overrides=given)
     module = config.task.model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module.load_state_dict(snapshot.model)
@@ -253,15 +267,12 @@ def opened(run: Run, *, layer: GivenLayer | None = None, overrides: Sequence[str
     return config._replace(task=config.task.model_copy(update={"learned": learned}))
 
 
-def _asking(search: str, allowed: str) -> list[str]:
-    """How a run is asked, ``beam size=5`` and a file of answers, as changes of its configuration."""
-    changes = [f"task.allowed={json.dumps(allowed)}"] if allowed else []
-    if search.strip():
-        name, *pairs = search.split()
-        if wrong := [pair for pair in pairs if "=" not in pair]:
-            raise ValueError(f"--search has {wrong[0]!r}, wanted a name and key=value pairs such as 'beam size=5'")
-        changes += [f"task.search={{ name = {json.dumps(name)} }}", *(f"task.search.{pair}" for pair in pairs)]
-    return changes
+def speaker(path: Path) -> Speaker:
+    """The language model of a run."""
+    found = load(path)
+    if not isinstance(found.task, LanguageModel):
+        raise TypeError(f"{path}: is a model of the task {found.config.name}; wanted a language_model")
+    return Speaker(found.task.symbols, found.module)
 
 
 def assess(

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from seqloom import config
+from seqloom.data.recordings import write_npz
 from seqloom.model import Config
 
 RECURRENCE = {"cell": "gru", "hidden": 6, "dropout": 0.3}
@@ -153,6 +154,60 @@ def _caption_vectors(**fields: Any) -> Case:
     return Case("caption", "t.jsonl", _points(1, 18), _points(2, 11), common | fields, [[0, 1, 2], [2.5, -1, 3]])
 
 
+def _strokes(seed: int, count: int, *, blanks: bool = True) -> str:
+    """Letters as three points each; a word in between now and then, and some that are too short for their text."""
+    draw = random.Random(seed)  # noqa: S311
+    shapes = {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (-1.0, -1.0), " ": (0.0, 0.0)}
+    lines = []
+    for number in range(count):
+        text = " ".join("".join(draw.choices("abc", k=draw.randint(1, 3))) for _ in range(draw.randint(1, 2)))
+        text = text if blanks else text.replace(" ", "")
+        points = [
+            [x + draw.gauss(0, 0.1), y + draw.gauss(0, 0.1), float(step == 2)]
+            for x, y in map(shapes.__getitem__, text)
+            for step in range(3)
+        ]
+        if number == 5:
+            points = points[:1]
+        lines.append(json.dumps({"strokes": points, "text": text}) + "\n")
+    return "".join(lines)
+
+
+def _transcribe(**fields: Any) -> Case:
+    common = {"encoder": RECURRENCE}
+    questions = [[[0.0, 1.0, 0.0]] * 4, [[1.0, 0.0, 0.0], [0.0, -1.0, 1.0]]]
+    train, dev = _strokes(1, 18), _strokes(2, 11)
+    return Case("transcribe", "t.jsonl", train, dev, common | fields, questions, _words)
+
+
+WORDS = ["a", "ab", "abc", "b", "ca", "cab", "cc"]
+
+
+def _words(folder: Path) -> None:
+    (folder / "words.txt").write_text("".join(f"{word}\n" for word in WORDS))
+
+
+def _sing(folder: Path) -> None:
+    """Two tones, high and low, as sound."""
+    for part, seed in (("train", 1), ("dev", 2)):
+        draw = random.Random(seed)  # noqa: S311
+        sounds: list[np.ndarray[Any, Any]] = []
+        texts = []
+        for _ in range(12):
+            text = "".join(draw.choices("hl", k=draw.randint(1, 4)))
+            tones = [np.sin(np.arange(400) * (1.2 if tone == "h" else 0.3)) for tone in text]
+            sounds.append(np.concatenate(tones) + np.random.default_rng(len(sounds)).normal(0, 0.01, 400 * len(text)))
+            texts.append(text)
+        write_npz(folder / ("t.npz" if part == "train" else "dev-t.npz"), sounds, texts, rate=4000)
+
+
+def _transcribe_sound(**fields: Any) -> Case:
+    sound = {"mels": 8, "lowest": 50.0}
+    common = {"encoder": RECURRENCE, "sound": sound, "format": "npz"}
+    questions = [np.sin(np.arange(900) / 2), np.sin(np.arange(500) / 3)]
+    return Case("transcribe", "t.npz", "", "", common | fields, questions, _sing)
+
+
 CHARACTERS = {"unit": "characters"}
 TRANSFORMER = {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}}
 
@@ -196,6 +251,18 @@ CASES: dict[str, Case] = {
     "caption, one vector": _caption(pool="vector", attention={"place": "none", "context": "mean"}, frame="pad"),
     "caption, transformer": _caption(decoder=TRANSFORMER, sampling={"schedule": "linear", "offset": 0.5}),
     "caption, vectors": _caption_vectors(text=CHARACTERS, smoothing=0.1),
+    "transcribe": _transcribe(reduction={"factor": 2}, change={"bands": 1, "band": 1, "stretches": 1, "stretch": 2}),
+    "transcribe, one way": _transcribe(encoder={**RECURRENCE, "bidirectional": False}, scale="streaming"),
+    "transcribe, pyramid": _transcribe(
+        encoder={**RECURRENCE, "layers": 2}, reduction={"kind": "pyramid", "factor": 2}, scale="utterance"
+    ),
+    "transcribe, beam": _transcribe(search={"name": "prefix_beam", "size": 5, "best": 2}, text={"unit": "words"}),
+    "transcribe, columns": _transcribe(look={"layers": 1, "width": 2}, scale="none"),
+    "transcribe, transformer": _transcribe(encoder=TRANSFORMER, front={"layers": 1, "size": 4, "window": 3}),
+    "transcribe, sound": _transcribe_sound(change={"speeds": [0.9, 1.1]}, reduction={"factor": 2}),
+    "transcribe, cepstra": _transcribe_sound(
+        sound={"features": "mfcc", "mels": 8, "coefficients": 5, "deltas": 1, "lowest": 50.0}, scale="utterance"
+    ),
     "forecast": _forecast(),
     "forecast, synced": _forecast(output="synced"),
     "forecast, each alone": _forecast(separate=True),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.metrics.transcripts import Pair, align, printed, rate
+from seqloom.metrics.transcripts import Pair, align, printed, rate, report
 
 WORDS = st.lists(st.sampled_from(["yes", "no", "one", "two", "x"]), max_size=7)
 
@@ -62,3 +62,13 @@ def test_an_alignment_is_printed_symbol_below_symbol() -> None:
 def test_as_many_are_wanted() -> None:
     with pytest.raises(ValueError, match="there are 1 transcripts and 2 that were wanted"):
         rate(["a"], ["a", "b"])
+
+
+def test_a_report_prints_the_worst_first() -> None:
+    found, wanted = ["a b", "c", "x y"], ["a b", "d", "v w"]
+    cut = [text.split() for text in found], [text.split() for text in wanted]
+    scores, details = report({"wer": cut, "cer": (found, wanted)}, ["one", "two", "three"])
+    assert scores == {"wer": pytest.approx(3 / 5), "cer": pytest.approx(3 / 7), "exact_match": pytest.approx(1 / 3)}
+    assert details["wer_errors"] == {"substitutions": 3, "insertions": 0, "deletions": 0, "symbols": 5}
+    assert [text.partition(":")[0] for text in details["worst"]] == ["three", "two"]
+    assert {"cer_interval", "cer_errors", "exact_match_interval", "confusions"} <= details.keys()

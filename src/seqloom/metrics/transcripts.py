@@ -1,7 +1,7 @@
 """How good transcripts are: symbols replaced, put in and left out, as rates and as the usual lines of REF and HYP."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -118,3 +118,24 @@ def printed(found: Sequence[str], wanted: Sequence[str], *, name: str = "") -> s
     marks = Counter(pair.mark for pair in pairs)
     counts = f"{len(wanted)} wanted, {marks['S']} replaced, {marks['I']} put in, {marks['D']} left out"
     return "\n".join([f"{name}: {counts}" if name else counts, *(row.rstrip() for row in rows)])
+
+
+def report(
+    pairs: Mapping[str, tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]],  # by unit: what was found, and wanted
+    names: Sequence[str],  # of the transcripts
+    *,
+    worst: int = 10,  # transcripts whose errors are printed
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """The error rate of each unit, and what is behind it; matches and examples of errors are of the first unit."""
+    rates = {unit: rate(*both) for unit, both in pairs.items()}
+    details: dict[str, Any] = {}
+    for unit, found in rates.items():
+        details |= {f"{unit}_interval": list(found.interval), f"{unit}_errors": found.counts()}
+    first, (answers, truths) = next(iter(rates.values())), next(iter(pairs.values()))
+    most = sorted((row for row in range(len(names)) if first.errors[row]), key=lambda row: -first.errors[row])[:worst]
+    details |= {
+        "exact_match_interval": list(first.exact_match_interval),
+        "confusions": first.confusions(),
+        "worst": [printed(answers[row], truths[row], name=names[row]) for row in most],
+    }
+    return {**{unit: found.value for unit, found in rates.items()}, "exact_match": first.exact_match}, details

@@ -11,6 +11,7 @@ from seqloom.layers.layer import Layer, check_input
 class Look(Part):
     """Convolutions of 3 × 3 over an image of a line; each level halves its height, not its columns."""
 
+    height: int = Field(default=32, ge=1, description="Pixels that all images are brought to.")
     layers: int = Field(default=0, ge=0, description="Levels; 0: each column is read as it is.")
     width: int = Field(default=16, ge=1, description="Channels of the first level; each further one has twice as many.")
 

@@ -1,16 +1,19 @@
 """What guides the search for a transcript: a dictionary and a language model, in the numbers of the symbols at hand."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import Field
 from torch import nn
 
-from seqloom.data.dictionary import Entry
-from seqloom.data.formats import BadData
+from seqloom.config import Part
+from seqloom.data.dictionary import Entry, read_dictionary
+from seqloom.data.formats import BadData, resolve
 from seqloom.data.tokenizers import RESERVED, Encoding, Unit
 from seqloom.data.vocabulary import END
+from seqloom.decoding.frames import Guide
 from seqloom.decoding.language import Language, NGramLanguage, StepLanguage
 from seqloom.decoding.lexicon import Lexicon
 from seqloom.layers.embedding import UNKNOWN
@@ -19,11 +22,47 @@ from seqloom.models.decoder import step
 from seqloom.models.ngram_decoder import NGramDecoder
 
 
+class Fluency(Part):
+    """A language model that the search listens to, and what words are worth."""
+
+    model: str = Field(
+        default="",
+        description="An .arpa file, or the folder of a run of a language model: of words where there is a lexicon, "
+        "otherwise of the symbols; empty: none.",
+    )
+    weight: float = Field(default=1.0, ge=0, description="Of its logarithms of probabilities.")
+    bonus: float = Field(default=0.0, description="For each word; where there is no lexicon, for each symbol.")
+    unknown: float = Field(default=0.0, description="For each word that the language model does not know.")
+
+
 class Speaker(NamedTuple):
     """A language model of ours: its symbols, and its decoder."""
 
     encoding: Encoding
     decoder: nn.Module
+
+
+def guide(
+    encoding: Encoding,  # of the transcriber's symbols
+    words: str,  # file of a dictionary; empty: none
+    wish: Fluency,
+    *,
+    file_encoding: str,
+    opener: Callable[[Path], Speaker],  # of the folder of a run
+) -> Guide | None:
+    """All that is known beside the recording; None: nothing."""
+    if not (words or wish.model or wish.bonus):
+        return None
+    known = speech = None
+    if words:
+        path = resolve(words)
+        known = lexicon(read_dictionary(path, encoding=file_encoding), encoding, name=words)
+    if wish.model:
+        path = resolve(wish.model)
+        model = opener(path) if path.is_dir() else path
+        names = known.words if known else encoding.vocabulary.symbols
+        speech = language(model, names, unit="words" if known else encoding.unit, name=wish.model)
+    return Guide(known, speech, weight=wish.weight, bonus=wish.bonus, unknown=wish.unknown)
 
 
 def lexicon(entries: Iterable[Entry], encoding: Encoding, *, name: str) -> Lexicon:

@@ -1,5 +1,7 @@
 """The contract of a task: seven methods, one for each arrow from a file to a score."""
 
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -89,6 +91,10 @@ class Task(Part, ABC):
     def fit(self, examples: Iterable[Any]) -> Self:
         """The same task with what is learnt from the training examples before any gradient: vocabularies, scales."""
 
+    def impossible(self, example: Any) -> str:  # noqa: ARG002  of the tasks that know such
+        """Why a fitted task can learn nothing from an example, which training leaves out; empty: it can."""
+        return ""
+
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> Batch:
         """Examples as tensors. Each tensor is (B, T, ...), so that sequences can be joined and cut along time."""
@@ -108,3 +114,20 @@ class Task(Part, ABC):
     @abstractmethod
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""
+
+
+def asking(search: str = "", *, allowed: str = "", lexicon: str = "", language: str = "") -> list[str]:
+    """How a run is asked, as changes of its configuration: ``beam size=5``, files, ``words.arpa weight=0.8``."""
+    changes = [f"task.{name}={json.dumps(file)}" for name, file in (("allowed", allowed), ("lexicon", lexicon)) if file]
+    if search.strip():
+        name, *pairs = search.split()
+        if wrong := [pair for pair in pairs if "=" not in pair]:
+            raise ValueError(f"--search has {wrong[0]!r}, wanted a name and key=value pairs such as 'beam size=5'")
+        changes += [f"task.search={{ name = {json.dumps(name)} }}", *(f"task.search.{pair}" for pair in pairs)]
+    elif lexicon or language:
+        changes.append('task.search.name="prefix_beam"')  # the only search that has room for them
+    file = language.strip()
+    weights: list[str] = []
+    while found := re.search(r"(?:^|\s+)(\w+=\S+)$", file):  # names may have blanks
+        file, weights = file[: found.start()], [f"task.language.{found[1]}", *weights]
+    return changes + ([f"task.language.model={json.dumps(file)}"] if file else []) + weights

@@ -1,0 +1,137 @@
+"""What a transcriber does to a recording before it reads it: spectrum, scale, and changes in training."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from seqloom.config import Part
+from seqloom.data.formats import BadData
+from seqloom.data.moments import Moments
+from seqloom.data.recordings import Recording
+from seqloom.layers.augment import SpecAugment, Speed
+from seqloom.layers.spectrum import Normalise, Spectrum
+
+Scale = Literal["none", "global", "utterance", "streaming"]
+
+
+class Hearing(Part):
+    """How sound becomes frames; of frames, strokes and images nothing of it is used but coefficients."""
+
+    features: Literal["log_mel", "mfcc"] = Field(
+        default="log_mel", description="Energies on the mel scale, or cepstra."
+    )
+    rate: int = Field(
+        default=0, ge=0, description="Samples in a second that all sound is brought to; 0: as many as the first has."
+    )
+    window: float = Field(default=0.025, gt=0, description="Seconds that a frame sees.")
+    step: float = Field(default=0.01, gt=0, description="Seconds from frame to frame.")
+    mels: int = Field(default=40, ge=1, description="Bands of the mel scale.")
+    coefficients: int = Field(default=13, ge=1, description="Of mfcc; and numbers in a frame of a Sphinx .mfc file.")
+    lowest: float = Field(default=20.0, ge=0, description="Hertz where the bands begin.")
+    highest: float = Field(default=0.0, ge=0, description="Hertz where they end; 0: half of the rate.")
+    emphasis: float = Field(default=0.0, ge=0, lt=1, description="Of high tones, as a filter; 0.97 is usual for mfcc.")
+    deltas: int = Field(default=0, ge=0, le=2, description="1: with the slope of each number, 2: with its slope, too.")
+
+    def spectrum(self, rate: int) -> Spectrum:
+        return Spectrum(
+            rate,
+            kind=self.features,
+            window=self.window,
+            step=self.step,
+            mels=self.mels,
+            coefficients=self.coefficients,
+            lowest=self.lowest,
+            highest=self.highest or None,
+            emphasis=self.emphasis,
+            deltas=self.deltas,
+        )
+
+
+class Change(Part):
+    """What is done to recordings in training, so that no two epochs are alike."""
+
+    bands: int = Field(default=0, ge=0, description="So many bands are hidden (SpecAugment, Park et al. 2019) …")
+    band: int = Field(default=8, ge=0, description="… each of up to so many numbers of a frame.")
+    stretches: int = Field(default=0, ge=0, description="So many stretches of time are hidden …")
+    stretch: int = Field(default=20, ge=0, description="… each of up to so many frames …")
+    share: float = Field(default=0.2, ge=0, le=1, description="… and of up to this share of a recording.")
+    speeds: tuple[float, ...] = Field(
+        default=(), description="A recording is played at one of these, such as [0.9, 1.0, 1.1]; none: as it is."
+    )
+
+    def speed(self) -> Speed | None:
+        return Speed(self.speeds) if self.speeds else None
+
+    def hide(self) -> SpecAugment | None:
+        if not self.bands and not self.stretches:
+            return None
+        return SpecAugment(
+            bands=self.bands, band=self.band, stretches=self.stretches, stretch=self.stretch, share=self.share
+        )
+
+
+class Heard(Part):
+    """What recordings are like, learnt from those of the training data."""
+
+    rate: int  # samples in a second; 0: frames
+    size: int  # numbers in a frame
+    mean: tuple[float, ...] = ()  # of each of them; none: not asked for
+    deviation: tuple[float, ...] = ()
+
+    def check(self, example: Recording, *, window: int) -> None:
+        """Refuse what a model of such recordings cannot read; a window needs so many samples."""
+        shape = example.values.shape
+        if bool(example.rate) is not bool(self.rate):
+            kinds = [
+                f"frames of {size} numbers" if not rate else "sound"
+                for rate, size in ((example.rate, shape[-1]), (self.rate, self.size))
+            ]
+            raise BadData(example.place, f"found {kinds[0]}; the others are {kinds[1]}")
+        if example.rate != self.rate:
+            found = f"found {example.rate} samples in a second; the others have {self.rate}"
+            raise BadData(example.place, f"{found}: set task.sound.rate")
+        if not self.rate and shape[1] != self.size:
+            raise BadData(example.place, f"found {shape[1]} numbers in a frame; the others have {self.size}")
+        if self.rate and len(example) < window:
+            raise BadData(example.place, f"the sound {example.name} has {shape[0]} samples; a window needs {window}")
+
+
+class Ear:
+    """Listens to recordings one after the other, and learns what they are like."""
+
+    def __init__(self, hearing: Hearing, scale: Scale) -> None:
+        self.hearing, self.scaled = hearing, scale in ("global", "streaming")
+        self.moments = Moments()
+        self.heard: Heard | None = None
+        self.spectrum: Spectrum | None = None
+
+    def add(self, example: Recording) -> None:
+        if self.heard is None:
+            self.spectrum = self.hearing.spectrum(example.rate) if example.rate else None
+            size = self.spectrum.output_size if self.spectrum else example.values.shape[1]
+            self.heard = Heard(rate=example.rate, size=size)
+        self.heard.check(example, window=self.spectrum.window if self.spectrum else 1)
+        if self.scaled:
+            values = example.values
+            if self.spectrum is not None:
+                values = self.spectrum(torch.from_numpy(values).unsqueeze(0))[0][0].numpy()
+            self.moments.add(values)
+
+    def learned(self) -> Heard:
+        if self.heard is None:
+            raise ValueError("nothing was heard")
+        moments = self.moments
+        return self.heard.model_copy(update={"mean": moments.means(), "deviation": moments.deviations()})
+
+
+def listening(hearing: Hearing, change: Change, scale: Scale, heard: Heard) -> dict[str, nn.Module | None]:
+    """The parts of a transcriber that stand before its layers."""
+    normalise = Normalise(heard.size, kind=scale, mean=heard.mean or None, deviation=heard.deviation or None)
+    return {
+        "spectrum": hearing.spectrum(heard.rate) if heard.rate else None,
+        "normalise": None if scale == "none" else normalise,
+        "speed": change.speed(),
+        "augment": change.hide(),
+    }

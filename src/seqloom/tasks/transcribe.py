@@ -1,0 +1,322 @@
+"""Transcription: speech, handwriting, lines of digits; what is said in which order, with no alignment given (CTC)."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch, pad
+from seqloom.data.dictionary import first_spellings
+from seqloom.data.formats import BadData, resolve
+from seqloom.data.recordings import Format, Reader, Recording
+from seqloom.data.tokenizers import Encoding, Text
+from seqloom.decoding.best_path import BestPath
+from seqloom.decoding.frames import Guide, Transcript
+from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
+from seqloom.layers.embedding import PADDING as BLANK
+from seqloom.layers.spectrum import Spectrum
+from seqloom.metrics import transcripts as metrics
+from seqloom.models.columns import Look
+from seqloom.models.encoder import Front, Recurrence
+from seqloom.models.guide import Fluency, guide
+from seqloom.models.hearing import Change, Ear, Heard, Hearing, Scale, listening
+from seqloom.models.listening import Listening
+from seqloom.models.spoken import Transcribed, transcribed
+from seqloom.models.transcriber import Reduction, Transcriber, build
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+
+Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
+
+
+class Learned(Part):
+    """What the training recordings hold."""
+
+    text: Encoding
+    heard: Heard
+    examples: int  # of the training data
+    impossible: int  # of them: their frames are too few for their transcripts
+
+
+class Reading(Recurrence):
+    """Recurrent layers, as a rule from both ends; from one end they hear a recording while it is made."""
+
+    bidirectional: bool = Field(default=True, description="Read in both directions.")
+
+
+class Transcribe(Task):
+    """Recordings, strokes or lines of writing to text."""
+
+    recommended: ClassVar[Mapping[str, Any]] = {
+        "task.train": "train.tsv",
+        "task.dev": "dev.tsv",
+        "task.scale": "utterance",
+        "task.reduction.factor": 3,
+        "task.encoder.hidden": 192,
+        "task.encoder.layers": 3,
+        "task.encoder.dropout": 0.2,
+        "task.change.bands": 2,
+        "task.change.stretches": 2,
+        "train.batch": 16,
+        "train.rate": 0.002,
+        "train.schedule": "plateau",
+        "train.clip": 1.0,
+        "train.epochs": 60,
+        "train.patience": 8,
+    }
+
+    name: Literal["transcribe"] = "transcribe"
+    format: Format = Field(
+        "auto",
+        description="columns (TSV, CSV: a file, its text), jsonl, sphinx (TEXT (file)), folder (a .txt beside each "
+        "file), npz, file (one recording); auto: by the name and the first line.",
+    )
+    encoding: TextEncoding = Field("utf-8", description="Of texts, such as utf-8, latin-1, cp1252.")
+    separator: str = Field("", description="Between columns; empty: a comma in .csv, otherwise a tab.")
+    file_column: int | str = Field(
+        "", description='Number from 0, or name in the header or JSON object; empty: 0, "file".'
+    )
+    text_column: int | str = Field("", description='The same for the text; empty: 1, "text".')
+    folder: str = Field("", description="Folder or tar archive of the files; empty: beside the list that names them.")
+    text: Text = Field(default_factory=lambda: Text(unit="characters"), description="Symbols that are said.")
+    spelling: Literal["text", "phones", "lexicon"] = Field(
+        "text",
+        description="What texts hold: text; phones (symbols between blanks, whose errors are the PER); lexicon: words, "
+        "and their symbols are those of their first spelling in the lexicon.",
+    )
+    sound: Hearing = Field(default_factory=Hearing, description="How sound becomes frames.")
+    scale: Scale = Field(
+        "global",
+        description="Numbers of a frame get mean 0 and deviation 1: global by the training data, utterance by the "
+        "recording itself, streaming by what was heard of it; none: as they are.",
+    )
+    change: Change = Field(default_factory=Change, description="Of recordings, in training only.")
+    look: Look = Field(default_factory=Look, description="Of images: convolutions over their columns.")
+    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
+    reduction: Reduction = Field(default_factory=Reduction, description="Several frames become one.")
+    encoder: Reading = Field(default_factory=Reading, description="What reads the frames.")
+    search: BestPath | PrefixBeam = Field(
+        default_factory=BestPath, discriminator="name", description="How a transcript is found."
+    )
+    lexicon: str = Field(
+        "", description="File of the only words that there are: WORD  S P E L L on each line, or a word on each."
+    )
+    language: Fluency = Field(default_factory=Fluency, description="What makes a text probable; of prefix_beam.")
+    best_by: Score = Field("auto", description="Score of dev by which the best model is chosen; auto: cer, wer or per.")
+    learned: Learned | None = Field(None, exclude=True)
+    opener: Any = Field(None, exclude=True, repr=False)  # from the folder of a run to a Speaker
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.spelling != "text" and self.text.unit != "words":
+            raise ValueError(f'spelling is "{self.spelling}": its symbols stand between blanks, text.unit = "words"')
+        if self.spelling == "lexicon" and not self.lexicon:
+            raise ValueError('spelling is "lexicon", and there is none: task.lexicon names its file')
+        if isinstance(self.search, BestPath) and (self.language.model or (self.lexicon and self.spelling != "lexicon")):
+            unused = "language model" if self.language.model else "lexicon"
+            raise ValueError(f'search is "best_path", which has no room for a {unused}: "prefix_beam" has')
+        if self.best_by not in ("auto", "exact_match", "loss", *self._units):
+            raise ValueError(f'best_by is "{self.best_by}"; of these symbols there is {", ".join(self._units)}')
+        return self
+
+    @property
+    def _units(self) -> tuple[str, ...]:
+        """The error rates that there are, the first of them to choose by."""
+        if self.spelling == "lexicon":
+            return ("per",) if isinstance(self.search, BestPath) else ("wer", "per")
+        if self.spelling == "phones":
+            return ("wer", "per") if self.lexicon else ("per",)
+        return {"characters": ("cer", "wer"), "words": ("wer",), "subwords": ("wer", "cer")}[self.text.unit]
+
+    @property
+    def metric(self) -> str:
+        return self._units[0] if self.best_by == "auto" else self.best_by
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric == "exact_match"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        packed = self.folder if self.folder and not resolve(self.folder).is_dir() else ""
+        spelt = self.lexicon if self.spelling == "lexicon" else ""
+        return (*super().files, *filter(None, (packed, spelt)))
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
+        """Of Python values: names of files, arrays (T, D) or (N,), or tuples of that and a text."""
+        return self._reader().read(source)
+
+    def ask(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
+        return self._reader().ask(source)
+
+    def _reader(self) -> Reader:
+        names = ("format", "encoding", "separator", "file_column", "text_column")
+        return Reader(
+            **{name: getattr(self, name) for name in names},
+            files=self.folder,
+            rate=self.learned.heard.rate if self.learned else self.sound.rate,
+            coefficients=self.sound.coefficients,
+            height=self.look.height,
+        )
+
+    def fit(self, examples: Iterable[Recording]) -> Self:
+        ear, texts, lengths = Ear(self.sound, self.scale), [], []
+        for example in examples:
+            if example.text is None:
+                raise BadData(example.place, "there is no text; training needs one for each recording")
+            ear.add(example)
+            texts.append(self._spelt(example))
+            lengths.append(len(example))
+        if not texts:
+            raise BadData(self.train, "there are no examples to learn from")
+        learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), impossible=0)
+        doubt = self.model_copy(update={"learned": learned}).doubt
+        symbols = map(learned.text.encode, texts)
+        impossible = sum(bool(doubt(length, target)) for length, target in zip(lengths, symbols, strict=True))
+        return self.model_copy(update={"learned": learned.model_copy(update={"impossible": impossible})})
+
+    def _fitted(self) -> Learned:
+        if self.learned is None:
+            raise ValueError("the task has learnt nothing yet: call fit first")
+        return self.learned
+
+    def _spelt(self, example: Recording) -> str:
+        """The text of a recording, or of words the first spellings of all of them."""
+        text = example.text or ""
+        if self.spelling != "lexicon":
+            return text
+        for word in text.split():
+            if word not in self._spellings:
+                raise BadData(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
+        return " ".join(symbol for word in text.split() for symbol in self._spellings[word])
+
+    @cached_property
+    def _spellings(self) -> dict[str, tuple[str, ...]]:
+        return first_spellings(resolve(self.lexicon), encoding=self.encoding)
+
+    def impossible(self, example: Recording) -> str:
+        return "" if example.text is None else self.doubt(len(example), self._target(example))
+
+    def _target(self, example: Recording) -> list[int]:
+        return self._fitted().text.encode(self._spelt(example))
+
+    def doubt(self, length: int, target: Sequence[int]) -> str:
+        """Why a recording of that length is too short for its symbols; empty: it is not."""
+        spectrum = self._spectrum
+        frames, needed = self.reduction.frames(spectrum.length(length) if spectrum else length), frames_needed(target)
+        return f"its {len(target)} symbols need {needed} frames, and there are {frames}" if needed > frames else ""
+
+    @cached_property
+    def _spectrum(self) -> Spectrum | None:
+        rate = self._fitted().heard.rate
+        return self.sound.spectrum(rate) if rate else None
+
+    def collate(self, examples: Sequence[Recording]) -> Batch:
+        learned, spectrum = self._fitted(), self._spectrum
+        for example in examples:
+            learned.heard.check(example, window=spectrum.window if spectrum else 1)
+        inputs = pad([example.values for example in examples])
+        if any(example.text is None for example in examples):
+            return Batch(inputs, None, 0, examples=tuple(examples))
+        targets = [self._target(example) for example in examples]
+        items = [
+            0 if self.doubt(len(example), target) else len(target) + 1
+            for example, target in zip(examples, targets, strict=True)
+        ]
+        return Batch(inputs, pad(targets, dtype=np.int64), sum(items), examples=tuple(examples))
+
+    def model(self) -> Transcriber:
+        learned = self._fitted()
+        return build(
+            size=learned.heard.size,
+            symbols=len(learned.text.vocabulary),
+            look=self.look,
+            front=self.front,
+            recurrence=self.encoder,
+            reduction=self.reduction,
+            **listening(self.sound, self.change, self.scale, learned.heard),
+        )
+
+    def loss(self, model: Any, batch: Batch) -> Loss:
+        """Of the possible examples: each counts as many symbols as it has, and one for its end."""
+        if batch.target is None:
+            raise ValueError("some examples of the batch have no text: there is no loss")
+        logits, mask, _ = model(*batch.inputs)
+        return Loss(self._losses(logits, mask, batch).losses.sum(), batch.items)
+
+    def _losses(self, logits: Tensor, mask: Tensor, batch: Batch) -> CTC:
+        names = [f"{example.place} {example.name}".strip() for example in batch.examples]
+        values, lengths = batch.target.values, batch.target.lengths
+        return ctc_loss(logits, mask.sum(dim=1), values, lengths, blank=BLANK, names=names)
+
+    def predict(self, model: Any, batch: Batch) -> Predictions:
+        logits, mask, _ = model(*batch.inputs)
+        found = self.search(logits.log_softmax(dim=-1), mask.sum(dim=1), blank=BLANK, guide=self._guide)
+        losses: list[float | None] = [None] * len(found)
+        if batch.target is not None:
+            told = self._losses(logits, mask, batch)
+            pairs = zip(told.losses.tolist(), told.possible.tolist(), strict=True)
+            losses = [loss if possible else None for loss, possible in pairs]
+        rows = zip(found, batch.examples, losses, strict=True)
+        return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
+
+    def _answer(self, found: list[Transcript], name: str = "", loss: float | None = None) -> Transcribed:
+        spectrum, guide = self._spectrum, self._guide
+        unit = self.reduction.whole * (spectrum.step / spectrum.rate if spectrum else 1)
+        words = guide.lexicon if guide else None
+        return transcribed(found, self._fitted().text, words, unit=unit, name=name, loss=loss)
+
+    @cached_property
+    def _guide(self) -> Guide | None:
+        """What the search knows beside the recording."""
+        if isinstance(self.search, BestPath):
+            return None
+        given = {"file_encoding": self.encoding, "opener": self.opener}
+        return guide(self._fitted().text, self.lexicon, self.language, **given)
+
+    def listen(self, model: Any) -> Listening[Transcribed]:
+        """Hear one recording while it is made."""
+        heard = self._fitted().heard
+        for wrong, why in (
+            (self.encoder.bidirectional, "encoder.bidirectional is true"),
+            (self.scale == "utterance", 'scale is "utterance"'),
+            (self.look.layers > 0, f"look.layers is {self.look.layers}"),
+        ):
+            if wrong:
+                raise ValueError(f"{why}: such a model needs the whole of a recording before it says anything")
+        stream = self.search.stream(symbols=len(self._fitted().text.vocabulary), blank=BLANK, guide=self._guide)
+        return Listening(model, stream, self._answer, width=0 if heard.rate else heard.size, rate=heard.rate)
+
+    def score(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> dict[str, Any]:
+        """Error rates over all symbols; the loss is of the possible transcripts alone."""
+        for example in examples:
+            if example.text is None:
+                raise BadData(example.place, "there is no text to compare with")
+        text = self._fitted().text
+        wanted = [(example.text or "").lower() if self.text.lower else example.text or "" for example in examples]
+        found = [answer.text for answer in predictions]
+        spelt = [text.tokens(self._spelt(example)) for example in examples]
+        pairs = {
+            "cer": ([list(each) for each in found], [list(each) for each in wanted]),
+            "wer": ([each.split() for each in found], [each.split() for each in wanted]),
+            "per": ([answer.symbols for answer in predictions], spelt),
+        }
+        names = [example.name or str(example.place) for example in examples]
+        scores, details = metrics.report({unit: pairs[unit] for unit in self._units}, names)
+        possible = [
+            (answer.loss, len(symbols) + 1)
+            for answer, symbols in zip(predictions, spelt, strict=True)
+            if answer.loss is not None
+        ]
+        return scores | {
+            "loss": math.fsum(loss for loss, _ in possible) / max(sum(count for _, count in possible), 1),
+            "impossible": 1 - len(possible) / max(len(predictions), 1),
+            **details,
+            "examples": len(examples),
+        }
