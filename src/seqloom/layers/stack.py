@@ -1,6 +1,6 @@
 """Layers on top of each other."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -8,6 +8,9 @@ from torch import Tensor, nn
 from seqloom.layers.connection import CONNECTIONS, Plain
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.layer import Layer, Memory, check_input
+
+Call = Callable[[Layer, Tensor, Tensor | None, Any], tuple[Layer, Tensor, Any]]
+"""Runs a layer: the last one that was run, its output, the state."""
 
 
 class Stack(Layer):
@@ -52,6 +55,36 @@ class Stack(Layer):
         self.dropout = dropout if isinstance(dropout, nn.Module) else Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, tuple[Any, ...]]:
+        states = []
+        for _, found, following in self._run(x, mask, state, _call):
+            x = found
+            states.append(following)
+        return x, tuple(states)
+
+    def levels(
+        self,
+        x: Tensor,  # (B, T, input_size)
+        mask: Tensor | None = None,  # (B, T)
+        state: Any = None,
+    ) -> tuple[list[tuple[Layer, Tensor]], tuple[Any, ...]]:
+        """As ``forward``, with all that is made on the way: each layer, also those of stacks inside, and its output."""
+        found: list[tuple[Layer, Tensor]] = []
+        states = []
+
+        def call(layer: Layer, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Layer, Tensor, Any]:
+            if not isinstance(layer, Stack):
+                return _call(layer, x, mask, state)
+            (*lower, (last, y)), following = layer.levels(x, mask, state)
+            found.extend(lower)
+            return last, y, following
+
+        for layer, output, following in self._run(x, mask, state, call):
+            found.append((layer, output))
+            states.append(following)
+        return found, tuple(states)
+
+    def _run(self, x: Tensor, mask: Tensor | None, state: Any, call: Call) -> Iterator[tuple[Layer, Tensor, Any]]:
+        """Each layer, what the next one reads, and its state."""
         check_input(x, mask, size=self.input_size, like=next(self.parameters()))
         if state is None:
             state = (None,) * len(self.layers)
@@ -60,18 +93,20 @@ class Stack(Layer):
         if mask is not None:
             # A skip connection must not carry what the padding holds.
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
-        states = []
         for index, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
-            y, following = layer(self.dropout(x) if index else x, mask, state[index])
+            last, y, following = call(cast(Layer, layer), self.dropout(x) if index else x, mask, state[index])
             x = connection(x, y)
-            states.append(following)
-        return x, tuple(states)
+            yield last, x, following
 
     def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> tuple[Any, ...]:
         return tuple(cast(Layer, layer).start(batch, memory, coverage=coverage) for layer in self.layers)
 
     def extra_repr(self) -> str:
         return f"connect={self.connect}"
+
+
+def _call(layer: Layer, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Layer, Tensor, Any]:
+    return layer, *layer(x, mask, state)
 
 
 def describe(state: object) -> str:

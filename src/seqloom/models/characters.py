@@ -1,6 +1,7 @@
 """Words as vectors made of their characters, by a recurrent layer from both ends (Ling et al. 2015)."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,14 @@ class Characters(Part):
     size: int = Field(32, ge=1, description="Size of a character's vector.")
     hidden: int = Field(64, ge=1, description="Width of each direction; a word's vector has twice as much.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the characters.")
+
+
+class Spelled(NamedTuple):
+    """Words by their numbers and by their characters."""
+
+    words: Tensor  # (B, T)
+    characters: Tensor  # (B, T, LONGEST), int16; (B, T, 0) where they are not read
+    mask: Tensor  # (B, T)
 
 
 class CharacterEncoder(nn.Module):

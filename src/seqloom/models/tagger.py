@@ -1,6 +1,6 @@
 """A label for each element: vectors of words or frames, an encoder, and an output that scores labels."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,17 +8,9 @@ from torch.nn import functional
 
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
-from seqloom.models.characters import CharacterEncoder
+from seqloom.models.characters import CharacterEncoder, Spelled
 from seqloom.models.crf import CRF
 from seqloom.models.encoder import Encoder
-
-
-class Spelled(NamedTuple):
-    """Words by their numbers and by their characters."""
-
-    words: Tensor  # (B, T)
-    characters: Tensor  # (B, T, LONGEST), int16
-    mask: Tensor  # (B, T)
 
 
 class WordVectors(nn.Module):

@@ -22,11 +22,11 @@ from seqloom.data.vectors import Vectors
 from seqloom.data.vocabulary import Labels, Vocabulary, count, ranked
 from seqloom.metrics.interval import bootstrap_f1, wilson
 from seqloom.metrics.labels import accuracy, compare_spans, per_label, per_type
-from seqloom.models.characters import LONGEST, CharacterEncoder, Characters, spell
+from seqloom.models.characters import LONGEST, CharacterEncoder, Characters, Spelled, spell
 from seqloom.models.crf import CRF, allow_spans, fits
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
-from seqloom.models.tagger import FrameVectors, Independent, Spelled, Tagger, WordVectors
+from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 NO_LABEL = -1
