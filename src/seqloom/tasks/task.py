@@ -79,6 +79,11 @@ class Task(Part, ABC):
         """Of a sequential task: examples before a held-out part that overlap with it and belong to neither."""
         return 0
 
+    @property
+    def uncut(self) -> str:
+        """Why its sequences cannot be cut into pieces that are carried on (train.steps); empty: they can."""
+        return ""
+
     @abstractmethod
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples of a file (``-`` is standard input) or of Python values, one by one."""
