@@ -56,7 +56,11 @@ class Config(NamedTuple):
         parts: dict[str, Any] = document.build(task=kind, train=Train)
         if "opener" in kind.model_fields:
             parts["task"] = parts["task"].model_copy(update={"opener": speaker})
-        return cls(**parts)
+        config = cls(**parts)
+        if config.train.steps and config.task.uncut:
+            place = document.place("train.steps")
+            raise Wrong(f"{place}: train.steps is {config.train.steps}, wanted 0: {config.task.uncut}")
+        return config
 
     @property
     def name(self) -> str:
