@@ -66,7 +66,10 @@ class _Examination:
         task = self._fit(readers, found)
         if task is not None:
             for name, survey in found.items():
-                self._try(partial(survey.count_symbols, _until_error(readers[name]), task.collate))
+                examples = _until_error(readers[name])
+                self._try(partial(survey.count_symbols, examples, task.collate, task.impossible))
+                if survey.impossible.total == survey.examples > 0:
+                    self.problems.append(f"{name}: every example is impossible, first {survey.impossible}")
         for name, survey in found.items():
             self.remarks += [f"{name}: {remark}" for remark in survey.remarks()]
         train, dev = found.get("train"), found.get("dev")

@@ -107,7 +107,10 @@ def _create(config: Config, output: str | Path | None) -> Run:
     folder = output or free(Path("runs", config.name))
     learned = config.task.learned.model_dump_json()
     facts = environment() | {"data": _fingerprints(config)}
-    return Run.create(folder, config=config.text(), learned=learned, environment=facts)
+    run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
+    for remark in config.task.remarks:
+        run.log(remark)
+    return run
 
 
 def _fingerprints(config: Config) -> dict[str, Any]:

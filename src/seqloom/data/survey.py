@@ -17,6 +17,7 @@ from seqloom.data.formats import Place
 from seqloom.data.images import Picture
 from seqloom.data.lengths import SHOWN, Facts, Findings, Lengths, Side, counted, listed
 from seqloom.data.parallel import Pair
+from seqloom.data.recordings import Recording
 from seqloom.data.tagged import Sentence, are_spans, oddities
 
 TOGETHER = 1 << 18  # elements that are collated together, with their padding
@@ -40,6 +41,7 @@ class Split:
     unknown: float | None  # share of the symbols that are not in the vocabulary; None: not known, or no symbols
     labels: dict[str, int]  # how often each occurs, the most frequent first
     sides: dict[str, Facts]  # of pairs: source, target
+    impossible: int  # examples that training leaves out, as nothing can be learnt from them
 
 
 class Contents:
@@ -101,6 +103,7 @@ class Survey:
         self.empty = Findings()  # places
         self.unlabelled = Findings()  # places
         self.odd = Findings()  # places and reasons
+        self.impossible = Findings()  # places and reasons
         self.contents = Contents()
         self.sides: dict[str, Side] = {}  # of pairs: source, target
         self.symbols: int | None = None  # that a model sees; None: not counted
@@ -134,6 +137,9 @@ class Survey:
         if isinstance(example, Picture):
             self._add_captions(example)
             return
+        if isinstance(example, Recording):
+            self._add_text(example)
+            return
         labels = _labels(example)
         if labels is None:
             if hasattr(example, "label") or hasattr(example, "labels"):
@@ -162,11 +168,18 @@ class Survey:
         for length in picture.lengths:
             self.sides.setdefault("caption", Side("caption")).add(length, picture.place)
 
+    def _add_text(self, recording: Recording) -> None:
+        self.contents.answers = "texts"
+        if recording.text is None:
+            self.unlabelled.note(recording.place)
+        else:  # the lengths are of characters, whatever the symbols are
+            self.sides.setdefault("text", Side("text")).add(len(recording.text), recording.place)
+
     def _add_columns(self, example: Any) -> None:
         """Between which numbers each column lies; the windows of a series are looked at together."""
         series = getattr(example, "series", None)
         values = _numbers(example if series is None else series)
-        if values is None or not len(values) or (series is not None and series is self._series):
+        if values is None or values.ndim < 2 or not len(values) or (series is not None and series is self._series):
             return
         low, high = values.min(axis=0), values.max(axis=0)
         if len(low) == len(self._low):
@@ -174,10 +187,18 @@ class Survey:
         self._series, self._low, self._high = series, low, high
         self._columns = getattr(series, "names", ())
 
-    def count_symbols(self, examples: Iterable[Any], collate: Callable[[Sequence[Any]], Batch]) -> None:
+    def count_symbols(
+        self,
+        examples: Iterable[Any],
+        collate: Callable[[Sequence[Any]], Batch],
+        impossible: Callable[[Any], str] = lambda _: "",  # why nothing can be learnt from an example
+    ) -> None:
         """How many elements a model sees, and how many of them are unknown symbols, by the task's own ``collate``."""
         symbols, unknown, symbolic = 0, 0, False
         for some in _chunks(examples):
+            for example in some:
+                if why := impossible(example):
+                    self.impossible.note(f"{example.place}: {why}")
             batch = collate(some)
             inputs = batch.inputs
             values = inputs[0][inputs.mask]
@@ -222,6 +243,7 @@ class Survey:
             unknown=self.unknown_share,
             labels=dict(self.labels.most_common()),
             sides={name: side.facts() for name, side in self.sides.items()},
+            impossible=self.impossible.total,
         )
 
     def remarks(self) -> Iterator[str]:
@@ -231,6 +253,10 @@ class Survey:
         for name, side in self.sides.items():
             if side.empty:
                 yield f"{counted(side.empty.total, name)} without any symbol, first {side.empty}"
+        if self.impossible:
+            share = self.impossible.total / max(self.examples, 1)
+            several = counted(self.impossible.total, "example")
+            yield f"{several} ({share:.1%}) impossible, which training leaves out: {self.impossible}"
         if again := self.contents.describe():
             yield f"the content stands in an earlier example: {again}"
         if self.lengths:
@@ -259,6 +285,8 @@ def _labels(example: Any) -> Sequence[str] | None:
 def _answer(example: Any) -> str:
     if isinstance(example, Picture):
         return "\t".join(example.captions)
+    if isinstance(example, Recording):
+        return example.text or ""
     return example.target or "" if isinstance(example, Pair) else "\t".join(_labels(example) or ())
 
 

@@ -84,6 +84,11 @@ class Task(Part, ABC):
         """Why its sequences cannot be cut into pieces that are carried on (train.steps); empty: they can."""
         return ""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What ``fit`` found that is worth a line in the log."""
+        return ()
+
     @abstractmethod
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples of a file (``-`` is standard input) or of Python values, one by one."""

@@ -148,6 +148,12 @@ class Transcribe(Task):
         spelt = self.lexicon if self.spelling == "lexicon" else ""
         return (*super().files, *filter(None, (packed, spelt)))
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        learned = self._fitted()
+        share = f"{learned.impossible} of {learned.examples} examples ({learned.impossible / learned.examples:.2%})"
+        return (f"{share} are impossible and left out: their frames are too few for their symbols",)
+
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Of Python values: names of files, arrays (T, D) or (N,), or tuples of that and a text."""
         return self._reader().read(source)
