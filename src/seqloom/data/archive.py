@@ -1,6 +1,7 @@
 """Arrays of a .npz file, read without trust: no objects, no allocation that the file does not pay for."""
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -48,7 +49,7 @@ def read_array(
         version = npy.read_magic(stream)
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
-    except ValueError as error:
+    except (ValueError, SyntaxError, TypeError, tokenize.TokenError, RecursionError) as error:
         raise BadData(place, f"not an array of NumPy ({str(error).splitlines()[0]})") from None
     if dtype.hasobject or dtype.kind not in "biufUS":
         raise BadData(place, f"found {dtype}; numbers or strings are wanted")
