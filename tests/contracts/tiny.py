@@ -239,6 +239,13 @@ CASES: dict[str, Case] = {
     "language_model, window": _model(kind="window", order=3),
     "language_model, ngram": _model(kind="ngram", order=3),
     "language_model, transformer": _model(decoder={**TRANSFORMER, "options": {"heads": 2, "context": 3}}),
+    "language_model, both ways": _model(direction="both"),
+    "language_model, spelled": _model(
+        direction="both",
+        decoder={**RECURRENCE, "layers": 2, "connect": "residual"},
+        characters={"layers": 1, "hidden": 3, "size": 3},
+    ),
+    "language_model, both ways, transformer": _model(direction="both", decoder=TRANSFORMER),
     "language_model, mixed": _model(decoder={**TRANSFORMER, "cell": ["gru", "transformer"]}),
     "translate": _translate(sampling={"schedule": "linear", "offset": 0.5}),
     "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"place": "before"}),
