@@ -207,7 +207,7 @@ class Reader:
             return self._read_array(value)
         except BadContent as error:
             raise BadData(place, f"the recording {error}") from None
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise BadData(place, f"found {type(value).__name__}; numbers (T, D) are wanted") from None
 
     def _read_array(self, value: Any) -> Sound:
@@ -215,7 +215,7 @@ class Reader:
             if value.rate < 1:
                 raise BadContent(f"has the rate {value.rate}; samples in a second are wanted")
             return self._brought(Sound(sound.checked(_samples(value.samples)), value.rate))
-        array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=np.float32)
+        array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=np.float64)
         if array.dtype == np.uint8 and array.ndim > 1:
             return Sound(pixels.line_of_array(array, height=self.height), 0)
         if array.ndim == 1 and self.rate:
@@ -295,7 +295,8 @@ def _samples(values: NDArray[Any]) -> Values:
     if values.ndim != 1 or values.dtype.kind not in "fi":
         raise BadContent(f"is {values.dtype} {values.shape}; samples (N,) are wanted")
     scale = 1 / (1 << 8 * values.dtype.itemsize - 1) if values.dtype.kind == "i" else 1
-    return (values * np.float64(scale)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        return (values * np.float64(scale)).astype(np.float32)
 
 
 def _listed(path: Path) -> dict[str, str]:
