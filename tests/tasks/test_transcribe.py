@@ -1,0 +1,276 @@
+"""Transcription: losses, answers, scores and streams, each beside something else that knows them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jiwer
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqloom import check, workflow
+from seqloom.data.formats import BadData, resolve
+from seqloom.data.recordings import write_npz
+from seqloom.model import Config, Model, load
+from seqloom.models.hearing import Hearing
+from seqloom.models.transcriber import Reduction
+from seqloom.tasks.transcribe import Reading, Transcribe
+
+LETTERS = "ab c"
+
+
+class Echo(nn.Module):
+    """Takes what it reads for the logits."""
+
+    def forward(self, values: Tensor, mask: Tensor) -> Any:
+        return values, mask, ()
+
+
+def emissions(task: Transcribe, path: str) -> np.ndarray[Any, Any]:
+    """Logits that say the given symbols frame by frame; . is the blank."""
+    assert task.learned
+    numbers = [0 if symbol == "." else task.learned.text.vocabulary.index(symbol) for symbol in path.split("|")]
+    frames = np.full((len(numbers), len(task.learned.text.vocabulary)), -4.0, dtype=np.float32)
+    frames[np.arange(len(numbers)), numbers] = 4.0
+    return frames
+
+
+def fitted(texts: list[str], size: int = 0, **fields: Any) -> Transcribe:
+    """A task of frames with as many numbers as there are symbols, or of the given size."""
+    task = Transcribe(train="-", **fields)
+    found = task.fit(task.read([(np.zeros((40, size or 1)), text) for text in texts]))
+    assert found.learned
+    return found if size else fitted(texts, len(found.learned.text.vocabulary), **fields)
+
+
+def answer(task: Transcribe, *paths: str) -> list[Any]:
+    values = [emissions(task, path) for path in paths]
+    return task.predict(Echo(), task.collate(list(task.read(values)))).answers
+
+
+def config(folder: Path, **fields: Any) -> Config:
+    from tests.contracts.tiny import CASES, build
+
+    case = CASES["transcribe"]
+    return build(case._replace(fields=case.fields | fields), folder)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+
+
+def test_the_loss_is_torchs() -> None:
+    torch.manual_seed(1)
+    task = fitted(["ab c", "ca"], size=3, encoder={"hidden": 4})
+    model = task.model().eval()
+    random = np.random.default_rng(1)
+    texts = ["ab c", "c", "aa", "bb bb bb bb"]  # the last is longer than its frames allow
+    examples = list(task.read([(random.normal(size=(9, 3)), text) for text in texts]))
+    batch = task.collate(examples)
+    with torch.no_grad():
+        logits, mask, _ = model(*batch.inputs)
+    wanted = nn.functional.ctc_loss(
+        logits.log_softmax(dim=-1).transpose(0, 1),
+        batch.target.values,
+        mask.sum(dim=1),
+        batch.target.lengths,
+        reduction="none",
+    )
+    found = task.loss(model, batch)
+    assert float(found.total.detach()) == pytest.approx(float(wanted[:3].sum()), rel=1e-5)
+    assert found.items == batch.items == 5 + 2 + 3
+    with torch.no_grad():
+        answers = task.predict(model, batch).answers
+    assert [each.loss for each in answers] == [pytest.approx(float(value), rel=1e-5) for value in wanted[:3]] + [None]
+    scores = task.score(answers, examples)
+    assert scores["impossible"] == 0.25
+    assert scores["loss"] == pytest.approx(float(wanted[:3].sum()) / 10, rel=1e-5)
+
+
+def test_text_words_and_times_of_frames() -> None:
+    task = fitted(["ab c"], reduction={"factor": 2})
+    (found,) = answer(task, ".|a|a|.|b| | |c|.")
+    assert (found.text, str(found)) == ("ab c", "ab c")
+    assert found.symbols == ["a", "b", " ", "c"]
+    assert found.times == [(2, 6), (8, 10), (10, 14), (14, 16)]
+    assert (found.words, found.word_times) == (["ab", "c"], [(2, 10), (14, 16)])
+    assert found.score == found.acoustic < 0
+    assert (found.language, [each.text for each in found.best]) == (0, ["ab c"])
+
+
+def test_words_and_subwords_are_grouped() -> None:
+    task = fitted(["on off on"], text={"unit": "words"})
+    (found,) = answer(task, "on|.|on|off")
+    assert (found.text, found.words, found.word_times) == ("on on off", ["on", "on", "off"], [(0, 1), (2, 3), (3, 4)])
+    task = fitted(["on off"], text={"unit": "subwords", "size": 270})
+    assert task.learned
+    symbols = [task.learned.text.vocabulary.symbols[number] for number in task.learned.text.encode("on off")]
+    (found,) = answer(task, "|".join(symbols).replace("f|f", "f|.|f"))
+    assert (found.text, found.words) == ("on off", ["on", "off"])
+
+
+def test_scores_equal_jiwer() -> None:
+    task = fitted(["ab c"], search={"name": "best_path"})
+    found = answer(task, "a|.|b| |c", "c|.|c", ".")
+    wanted = ["ab c", "c a b", "ba"]
+    examples = list(task.read([(np.zeros((9, 6)), text) for text in wanted]))
+    scores = task.score(found, examples)
+    texts = [each.text for each in found]
+    assert texts == ["ab c", "cc", ""]
+    assert scores["cer"] == pytest.approx(jiwer.cer(wanted, texts))
+    assert scores["wer"] == pytest.approx(jiwer.wer(wanted, texts))
+    assert scores["exact_match"] == pytest.approx(1 / 3)
+    assert scores["cer_interval"][0] <= scores["cer"] <= scores["cer_interval"][1]
+    assert "REF:  c_a_b" in scores["worst"][0]
+    assert task.metric == "cer"
+    assert not task.higher_is_better
+
+
+def test_sounds_are_timed_in_seconds() -> None:
+    task = Transcribe(train="-", sound=Hearing(mels=5, rate=1000), reduction=Reduction(factor=3))
+    task = task.fit(task.read([(np.random.default_rng(1).normal(size=600), "ab")]))
+    frames = task.sound.spectrum(1000).length(600)
+    assert task.collate(list(task.read([np.zeros(600)]))).inputs.values.shape == (1, 600)
+    model = task.model().eval()
+    with torch.no_grad():
+        (found,) = task.predict(model, task.collate(list(task.read([np.zeros(600)])))).answers
+    assert all(0 <= start < end <= (frames + 2) * 0.01 + 1e-9 for start, end in found.times)
+    spans = task._answer(task.search(torch.eye(4).unsqueeze(0).log(), torch.tensor([4]))[0]).times
+    assert spans == [(0.03, 0.06), (0.06, 0.09), (0.09, 0.12)]
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "best path": {},
+    "beam": {"search": {"name": "prefix_beam", "size": 4, "best": 2}, "reduction": {"factor": 3}},
+    "streaming scale": {"scale": "streaming", "front": {"layers": 1, "size": 4, "window": 3}},
+    "pyramid": {"reduction": {"kind": "pyramid", "factor": 2}, "sound": {"mels": 6, "rate": 1000, "deltas": 2}},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("piece", [7, 100, 1000])
+def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
+    fields: dict[str, Any] = {"sound": {"mels": 6, "rate": 1000}} | SETTINGS[name]
+    task = Transcribe(train="-", encoder=Reading(hidden=5, layers=2, bidirectional=False), **fields)
+    random = np.random.default_rng(3)
+    task = task.fit(task.read([(random.normal(size=700), "ab cab")]))
+    torch.manual_seed(2)
+    model = task.model().double().eval()
+    model.output.weight.data *= 20
+    sound = random.normal(size=790).astype(np.float32)
+    batch = task.collate(list(task.read([sound])))
+    with torch.no_grad():
+        inputs = batch.inputs._replace(values=batch.inputs.values.double())
+        (whole,) = task.predict(model, batch._replace(inputs=inputs)).answers
+    heard = task.listen(model)
+    texts = [str(heard.feed(sound[start : start + piece])) for start in range(0, len(sound), piece)]
+    last = heard.finish()
+    assert last.text == whole.text != ""
+    assert last.score == pytest.approx(whole.score, rel=1e-9)
+    assert last.times == whole.times
+    for before, after in zip(texts, [*texts[1:], last.text], strict=True):
+        assert after.startswith(before)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "encoder.bidirectional is true"),
+        ({"encoder": {"bidirectional": False}, "scale": "utterance"}, 'scale is "utterance"'),
+        ({"encoder": {"bidirectional": False}, "look": {"layers": 1}}, "look.layers is 1"),
+    ],
+)
+def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
+    task = fitted(["ab"], **fields)
+    with pytest.raises(ValueError, match=f"{why}: such a model needs the whole"):
+        task.listen(task.model())
+
+
+def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
+    path = tmp_path / "words.dict"
+    path.write_text("READ  R IY D\nREAD(2)  R EH D\nRED  R EH D\nZOO  Z UW\n")
+    fields: dict[str, Any] = {"text": {"unit": "words"}, "spelling": "lexicon", "lexicon": str(path)}
+    task = fitted(["READ RED"], **fields)
+    assert (task.metric, task.files) == ("per", ("-", str(path)))
+    found = answer(task, "R|IY|D|R|.|EH|D")
+    assert found[0].text == "R IY D R EH D"
+    examples = list(task.read([(np.zeros((40, 6)), "RED READ")]))
+    wanted = ["R EH D R IY D"]
+    assert task.score(found, examples)["per"] == pytest.approx(jiwer.wer(wanted, [found[0].text]))
+    with pytest.raises(BadData, match=r"input:1: the word 'BLUE' does not stand in .*words.dict"):
+        fitted(["BLUE"], **fields)
+
+
+def test_impossible_examples_are_counted_everywhere(tmp_path: Path) -> None:
+    settings = config(tmp_path, reduction={"factor": 1})
+    run = workflow.train(settings, output=tmp_path / "run")
+    assert json.loads(run.learned)["impossible"] == 1
+    assert "1 of 18 examples (5.56%) are impossible" in (tmp_path / "run" / "train.log").read_text()
+    report = check.examine(settings)
+    assert {name: split.impossible for name, split in report.splits.items()} == {"train": 1, "dev": 1}
+    (remark,) = [remark for remark in report.remarks if remark.startswith("train: 1 example (5.6%) impossible")]
+    assert "t.jsonl:6: its" in remark
+    assert report.problems == []
+    assert report.splits["train"].sides["text"].lengths.maximum >= 3
+    assert run.load_best().facts["metrics"]["impossible"] == pytest.approx(1 / 11)
+
+
+def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:
+    settings = config(tmp_path, reduction={"factor": 100})
+    (tmp_path / "t.jsonl").write_text('{"strokes": [[0, 1, 2]], "text": "ab"}\n')
+    problems = check.examine(settings).problems
+    assert f"train: every example is impossible, first {tmp_path}/t.jsonl:1: its 2 symbols need 2 frames" in problems[0]
+
+
+def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
+    settings = config(tmp_path, encoder={"cell": "gru", "hidden": 16}, text={"unit": "characters"})
+    options = {"updates": 160, "epochs": 100, "evaluate_every": 160, "rate": 0.02}
+    settings = settings._replace(train=settings.train.model_copy(update=options))
+    workflow.train(settings, output=tmp_path / "run")
+    model = load(tmp_path / "run")
+    scores = model.evaluate(str(tmp_path / "t.jsonl"))
+    assert scores["cer"] < 0.25
+    beam = load(tmp_path / "run", search="prefix_beam size=8 best=3").predict([[[1.0, 0.0, 0.0]] * 3])
+    assert len(beam[0].best) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"spelling": "phones"}, 'spelling is "phones": its symbols stand between blanks'),
+        ({"spelling": "lexicon", "text": {"unit": "words"}}, 'spelling is "lexicon", and there is none'),
+        ({"lexicon": "w"}, 'search is "best_path", which has no room for a lexicon'),
+        ({"language": {"model": "w"}}, 'search is "best_path", which has no room for a language model'),
+        ({"best_by": "per"}, 'best_by is "per"; of these symbols there is cer, wer'),
+    ],
+)
+def test_fields_that_do_not_fit_together(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Transcribe(train="-", **fields)
+
+
+def test_recordings_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    task = fitted(["ab"], size=3)
+    with pytest.raises(BadData, match=r"input:1: found 4 numbers in a frame; the others have 3"):
+        task.collate(list(task.read([np.zeros((2, 4))])))
+    write_npz(tmp_path / "s.npz", [np.zeros(300)], ["a"], rate=8000)
+    with pytest.raises(BadData, match=r"s.npz:1: found sound; the others are frames of 3 numbers"):
+        task.collate(list(task.read(resolve(str(tmp_path / "s.npz")))))
+    sounds = Transcribe(train="-")
+    write_npz(tmp_path / "short.npz", [np.zeros(300), np.zeros(100)], ["a", "b"], rate=8000)
+    with pytest.raises(BadData, match=r"the sound .* has 100 samples; a window needs 200"):
+        sounds.fit(sounds.read(resolve(str(tmp_path / "short.npz"))))
+    with pytest.raises(BadData, match=r"input:1: there is no text"):
+        sounds.fit(task.read([np.zeros((2, 3))]))
+    with pytest.raises(BadData, match=r"-: there are no examples"):
+        sounds.fit([])
+
+
+def test_other_tasks_do_not_listen(tmp_path: Path) -> None:
+    from tests.contracts.tiny import CASES, build
+
+    with pytest.raises(TypeError, match="a model of the task classify hears nothing"):
+        Model(build(CASES["classify"], tmp_path), nn.Linear(1, 1)).listen()
