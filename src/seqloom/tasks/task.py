@@ -121,6 +121,10 @@ class Task(Part, ABC):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         """The answers for each row; needs no target."""
 
+    def represent(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002  of the tasks that have such
+        """The vectors of the words of each row, where a model has some to give."""
+        raise TypeError(f"a model of the task {self.name} gives no vectors; wanted a language_model in both directions")
+
     @abstractmethod
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""
