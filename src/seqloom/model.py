@@ -115,16 +115,24 @@ class Model:
         task = self.task.model_copy(update={name: getattr(built["task"], name) for name in given})
         return task.ask(source)
 
-    def answer(self, examples: Iterator[Any], *, batch: int = 64) -> Iterator[list[Any]]:
-        """The answers to examples, some at a time, as they come."""
+    def answer(self, examples: Iterator[Any], *, batch: int = 64, vectors: bool = False) -> Iterator[list[Any]]:
+        """The answers to examples, some at a time, as they come; ``vectors``: those of their words instead."""
         while some := list(islice(examples, batch)):
             with torch.no_grad():
-                found = self.task.predict(self.module, self.task.collate(some)).answers
+                asked = self.task.collate(some)
+                represent, predict = self.task.represent, self.task.predict
+                found = represent(self.module, asked) if vectors else predict(self.module, asked).answers
             yield found
 
-    def stream(self, source: Path | str, *, batch: int = 64, **given: str) -> Iterator[list[Any]]:
+    def represent(self, items: Path | str | Sequence[Any], *, batch: int = 64) -> list[Any]:
+        """The vectors of the words of a file or of a list of texts, in order; of language models in both directions."""
+        return [found for some in self.answer(self.read(items), batch=batch, vectors=True) for found in some]
+
+    def stream(
+        self, source: Path | str, *, batch: int = 64, vectors: bool = False, **given: str
+    ) -> Iterator[list[Any]]:
         """The answers to a file, some at a time, as it is read; ``given`` as for ``read``."""
-        return self.answer(self.read(str(source), **given), batch=batch)
+        return self.answer(self.read(str(source), **given), batch=batch, vectors=vectors)
 
     def listen(self) -> Listening[Any]:
         """Hear one recording while it is made: ``feed`` gives what is certain by now, ``finish`` the answer."""
