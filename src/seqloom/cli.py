@@ -162,6 +162,7 @@ def predict(
     search: Search = "",
     allowed: Allowed = "",
     also: Also = None,
+    vectors: Annotated[bool, typer.Option("--vectors", help="Of each word, by a language model both ways.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
 ) -> None:
@@ -172,7 +173,7 @@ def predict(
         model = load(run, layer=find_layer(layer), search=search, allowed=allowed, also=also or [])
         together = 1 if file == "-" and sys.stdin.isatty() else batch
         given = {name: value for name, value in (("format", file_format), ("encoding", encoding)) if value}
-        for answers in model.stream(file, batch=together, **given):
+        for answers in model.stream(file, batch=together, vectors=vectors, **given):
             for answer in answers:
                 print(json.dumps(asdict(answer)) if as_json else answer)
             sys.stdout.flush()
