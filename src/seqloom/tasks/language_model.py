@@ -1,23 +1,26 @@
 """Language models: the probability of what comes next, of a whole text, and texts drawn from it."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch import nn
+from torch import Tensor, nn
 
-from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.formats import BadData, Place, lines, resolve
 from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary
+from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
 from seqloom.layers.embedding import Embedding
 from seqloom.models.arpa import Layout, characters, read_words
+from seqloom.models.characters import Characters, Spelled
+from seqloom.models.contextual import Anatomy, BothWays, Knowledge
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import TRANSFORMER, Front, Recurrence, stack
 from seqloom.models.ngram_decoder import NGramDecoder
@@ -51,10 +54,27 @@ class Scored:
         return f"{self.log_probability:.4f}\t{self.perplexity:.4g}"
 
 
-class Learned(Part):
-    """The symbols of the training text."""
+@dataclass(frozen=True, slots=True)
+class ScoredBothWays(Scored):
+    """The probability of a text, read from both ends: of its logarithm the mean of the two."""
 
-    text: Encoding
+    backward: list[float]  # of the line's beginning and of each symbol, given what comes behind it
+
+
+@dataclass(frozen=True, slots=True)
+class Represented:
+    """The words of a text in their context."""
+
+    words: list[str]
+    vectors: list[list[list[float]]]  # of each word, by each layer; the lowest is out of context
+
+    def __str__(self) -> str:
+        rows = zip(self.words, self.vectors, strict=True)
+        return "".join(f"{word} {' '.join(f'{value:.6g}' for value in layers[-1])}\n" for word, layers in rows)
+
+
+class Learned(Knowledge):
+    """The symbols of the training text."""
 
 
 class LanguageModel(Task):
@@ -82,6 +102,10 @@ class LanguageModel(Task):
         "recurrent",
         description="recurrent; window: a feed-forward network over the last words; ngram: counts of words.",
     )
+    direction: Literal["forward", "both"] = Field(
+        "forward",
+        description="both: each symbol also from those behind it; its layers serve other tasks (task.vectors).",
+    )
     encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
     arpa: str = Field(
         "",
@@ -93,6 +117,10 @@ class LanguageModel(Task):
     tied: bool = Field(default=True, description="The vectors of the input are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    characters: Characters = Field(
+        default_factory=partial(Characters, layers=0),
+        description="both: a recurrence over the characters of each word makes its vector.",
+    )
     front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
     decoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
     learned: Learned | None = Field(None, exclude=True)
@@ -110,17 +138,34 @@ class LanguageModel(Task):
             raise ValueError(f'arpa is a model of kind "ngram", and kind is "{self.kind}"')
         if self.arpa and self.text.unit == "subwords":
             raise ValueError('an ARPA file does not tell how words are cut: text.unit must be "words" or "characters"')
+        if self.direction == "both" and self.kind != "recurrent":
+            raise ValueError(f'direction is "both", and kind is "{self.kind}": that looks back only')
+        if self.characters.layers and (self.direction != "both" or self.text.unit != "words"):
+            found = f'direction is "{self.direction}" and text.unit "{self.text.unit}"'
+            raise ValueError(
+                f"characters.layers is {self.characters.layers}: that is for words in both ways, and {found}"
+            )
         return self
+
+    @property
+    def uncut(self) -> str:
+        if self.direction == "forward":
+            return ""
+        return 'task.direction is "both", and what is read from the end cannot be carried on: whole lines are needed'
 
     @property
     def metric(self) -> str:
         return "perplexity"
 
     @property
-    def symbols(self) -> Encoding:
+    def known(self) -> Learned:
         if self.learned is None:
             raise ValueError("the task has not seen its training data: call fit first")
-        return self.learned.text
+        return self.learned
+
+    @property
+    def symbols(self) -> Encoding:
+        return self.known.text
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Line]:
         words = self.text.unit == "words"
@@ -130,10 +175,12 @@ class LanguageModel(Task):
     def fit(self, examples: Iterable[Line]) -> Self:
         if self.arpa:
             return self.model_copy(update={"learned": Learned(text=self._foreign(resolve(self.arpa)))})
-        encoding = self.text.fit((example.text for example in examples), specials=(END,))
+        letters: Counter[str] | None = Counter() if self.characters.layers else None
+        encoding = self.text.fit(_texts(examples, letters), specials=(END,))
         if len(encoding.vocabulary) <= 3:
             raise BadData(self.train, "there is no text to learn from")
-        return self.model_copy(update={"learned": Learned(text=encoding)})
+        characters = None if letters is None else ranked(letters, size=1 << 15, minimum=1, specials=(END,))
+        return self.model_copy(update={"learned": Learned(text=encoding, characters=characters)})
 
     def _foreign(self, path: Path) -> Encoding:
         """The words of an ARPA file as symbols."""
@@ -151,11 +198,20 @@ class LanguageModel(Task):
         end = [self.symbols.vocabulary.index(END)]
         texts = [end + self.symbols.encode(example.text) + end for example in examples]
         inputs = pad([np.array(text[:-1]) for text in texts])
-        target = pad([np.array(text[1:]) for text in texts])
-        return Batch(inputs, target.values, int(inputs.mask.sum()))
+        target = pad([np.array(text[1:]) for text in texts]).values
+        if self.direction == "forward":
+            return Batch(inputs, target, int(inputs.mask.sum()))
+        words = [word for example in examples for word in (END, *self.symbols.tokens(example.text))]
+        spelled = torch.from_numpy(self.known.spelled(words))
+        characters = spelled.new_zeros(*inputs.mask.shape, spelled.shape[1])
+        characters[inputs.mask] = spelled
+        read = Spelled(inputs.values, characters, inputs.mask)
+        return Batch(read, target, int(inputs.mask.sum()), examples=tuple(examples))
 
     def model(self) -> nn.Module:
         vocabulary = self.symbols.vocabulary
+        if self.direction == "both":
+            return Anatomy(**{name: getattr(self, name) for name in Anatomy.model_fields}).model(self.known)
         if self.kind == "ngram":
             end = vocabulary.index(END)
             return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=end, arpa=self.arpa)
@@ -177,6 +233,8 @@ class LanguageModel(Task):
         return self.symbols.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
+        if isinstance(model, BothWays):
+            return Loss(model.loss(batch.inputs, smoothing=self.smoothing), batch.items)
         features, target, state = _features(model, batch)
         total = model.loss(features, target, smoothing=self.smoothing)
         return Loss(total, batch.items, state)
@@ -186,12 +244,33 @@ class LanguageModel(Task):
         if isinstance(model, NGramDecoder):
             rows = model.log_probabilities(batch.target, inputs.mask)
             return Predictions([_scored(row) for row in rows])
+        if isinstance(model, BothWays):
+            lengths = inputs.mask.sum(dim=1).tolist()
+            ahead, back = (found.split(lengths) for found in model.log_probabilities(batch.inputs))
+            return Predictions([_scored_both(*map(Tensor.tolist, rows)) for rows in zip(ahead, back, strict=True)])
         features, target, state = _features(model, batch)
         found = model.log_probabilities(features, target)
         return Predictions([_scored(row.tolist()) for row in found.split(inputs.lengths.tolist())], state)
 
+    def represent(self, model: Any, batch: Batch) -> list[Represented]:
+        """The vectors of all words of each row."""
+        if not isinstance(model, BothWays):
+            raise TypeError('a language model in one direction has no vectors of words; wanted task.direction = "both"')
+        levels = model.reader.levels(batch.inputs)
+        found = []
+        for row, example in enumerate(batch.examples):
+            words = self.symbols.tokens(example.text)
+            layers = [level[row, 1 : len(words) + 1].tolist() for level in levels]
+            found.append(Represented(words, [list(each) for each in zip(*layers, strict=True)]))
+        return found
+
     def score(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> dict[str, Any]:
-        total = -math.fsum(value for answer in predictions for value in answer.log_probabilities)
+        both = [answer for answer in predictions if isinstance(answer, ScoredBothWays)]
+        total = -math.fsum(answer.log_probability for answer in predictions)
+        ways = {
+            "perplexity_forward": _perplexity([value for answer in both for value in answer.log_probabilities]),
+            "perplexity_backward": _perplexity([value for answer in both for value in answer.backward]),
+        }
         symbols = sum(len(answer.log_probabilities) for answer in predictions)
         characters = sum(len(example.text) + 1 for example in examples)
         loss = total / max(symbols, 1)
@@ -199,13 +278,14 @@ class LanguageModel(Task):
         return {
             "perplexity": math.exp(min(loss, 700.0)),
             "loss": loss,
+            **(ways if both else {}),
             "bits_per_character": total / math.log(2) / max(characters, 1),
             "symbols": symbols,
             "unknown": sum(self.symbols.encode(example.text).count(unknown) for example in examples),
         }
 
 
-def _features(model: Decoder, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, Any]:
+def _features(model: Decoder, batch: Batch) -> tuple[Tensor, Tensor, Any]:
     """What the softmax reads (N, D) and should answer (N,), of the real elements only, and the state."""
     values, mask = batch.inputs
     whole = bool(mask.all())
@@ -215,6 +295,22 @@ def _features(model: Decoder, batch: Batch) -> tuple[torch.Tensor, torch.Tensor,
     return features[mask], batch.target[mask], state
 
 
+def _texts(examples: Iterable[Line], letters: Counter[str] | None) -> Iterator[str]:
+    """The texts; on the way their characters are counted, blanks left out."""
+    for example in examples:
+        if letters is not None:
+            letters.update("".join(example.text.split()))
+        yield example.text
+
+
+def _perplexity(log_probabilities: Sequence[float]) -> float:
+    return math.exp(min(-math.fsum(log_probabilities) / max(len(log_probabilities), 1), 700.0))
+
+
 def _scored(log_probabilities: list[float]) -> Scored:
-    total = math.fsum(log_probabilities)
-    return Scored(total, math.exp(min(-total / max(len(log_probabilities), 1), 700.0)), log_probabilities)
+    return Scored(math.fsum(log_probabilities), _perplexity(log_probabilities), log_probabilities)
+
+
+def _scored_both(ahead: list[float], back: list[float]) -> ScoredBothWays:
+    total = math.fsum([*ahead, *back]) / 2
+    return ScoredBothWays(total, _perplexity([*ahead, *back]), ahead, back[::-1])

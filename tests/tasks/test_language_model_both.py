@@ -1,0 +1,124 @@
+"""Language models in both directions: what they score, refuse, draw and give as vectors."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import nn
+
+from seqloom import config
+from seqloom.config import Wrong
+from seqloom.decoding.sample import Sample
+from seqloom.model import Config, Model, assess
+from seqloom.tasks.language_model import LanguageModel, ScoredBothWays
+from seqloom.training.loop import Train
+
+TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
+SPELLED: dict[str, Any] = {"characters": {"layers": 1, "hidden": 3, "size": 4}}
+
+
+def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
+    common = {"train": "train.txt", "direction": "both", "embedding": 8, "decoder": {"hidden": 8, "layers": 2}}
+    made = LanguageModel.model_validate(common | fields)
+    fitted = made.fit(made.read(lines))
+    torch.manual_seed(1)
+    module = fitted.model()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return Model(Config(fitted, Train()), module)
+
+
+@pytest.mark.parametrize("fields", [{}, SPELLED])
+def test_both_directions_are_scored(fields: dict[str, Any]) -> None:
+    asked = model(**fields)
+    answers = asked.predict(["the cat sat on", ""])
+    for answer, symbols in zip(answers, (5, 1), strict=True):
+        assert isinstance(answer, ScoredBothWays)
+        assert len(answer.log_probabilities) == len(answer.backward) == symbols
+        total = (sum(answer.log_probabilities) + sum(answer.backward)) / 2
+        assert answer.log_probability == pytest.approx(total)
+        assert answer.perplexity == pytest.approx(math.exp(-total / symbols))
+    texts = ["the cat sat on", "a dog"]
+    scores = assess(asked.config, asked.module, list(asked.task.read(texts)))
+    answers = asked.predict(texts)
+    for name, rows in (
+        ("forward", [a.log_probabilities for a in answers]),
+        ("backward", [a.backward for a in answers]),
+    ):
+        assert scores[f"perplexity_{name}"] == pytest.approx(math.exp(-sum(map(sum, rows)) / 8))
+    assert scores["perplexity"] == pytest.approx(
+        math.sqrt(scores["perplexity_forward"] * scores["perplexity_backward"])
+    )
+    batch = asked.task.collate(list(asked.task.read(texts)))
+    found = asked.task.loss(asked.module, batch)
+    assert float(found.total.detach()) / found.items == pytest.approx(2 * scores["loss"], rel=1e-5)
+
+
+def test_probabilities_of_the_backward_half_stand_at_their_words() -> None:
+    asked = model()
+    one, other = asked.predict(["the cat sat on", "a cat sat on"])
+    assert one.backward[2:] == pytest.approx(other.backward[2:])  # what is behind is the same
+    assert one.backward[1] != pytest.approx(other.backward[1])
+    assert one.log_probabilities[0] != pytest.approx(other.log_probabilities[0])
+
+
+def test_text_is_drawn_by_the_half_that_reads_ahead() -> None:
+    kinds: list[dict[str, Any]] = [{}, SPELLED]
+    for fields in kinds:
+        asked = model(**fields)
+        drawn = "".join(asked.generate("the cat", length=5, sample=Sample(temperature=0)))
+        assert drawn == "".join(asked.generate("the cat", length=5, sample=Sample(temperature=0)))
+        symbols = cast(LanguageModel, asked.task).symbols
+        known = [2, *symbols.encode("the cat")]
+        with torch.no_grad():
+            logits, _ = asked.module(torch.tensor([known]))
+        best = symbols.vocabulary.symbols[int(logits[0, -1, 1:].argmax()) + 1]
+        assert drawn.strip().split(" ")[0] == best if best != "</s>" else drawn.startswith("\n")
+
+
+def test_vectors_of_words_depend_on_their_context() -> None:
+    asked = model()
+    (found,) = asked.represent(["the cat the dog the"])
+    assert found.words == ["the", "cat", "the", "dog", "the"]
+    vectors = torch.tensor(found.vectors)
+    assert vectors.shape == (5, 3, 16)
+    assert torch.equal(vectors[0, 0], vectors[2, 0])  # out of context
+    assert not torch.isclose(vectors[0, 1:], vectors[2, 1:]).any(dim=1).all()
+    assert str(found).splitlines()[1].startswith(f"cat {vectors[1, 2, 0]:.6g} ")
+    assert set(asdict(found)) == {"words", "vectors"}
+
+
+def test_unknown_words_have_vectors_by_their_characters() -> None:
+    asked = model(**SPELLED)
+    one, other = asked.represent(["the cats sat", "the tacs sat"])
+    assert one.vectors[0][0] == pytest.approx(other.vectors[0][0])
+    assert one.vectors[1][0] != pytest.approx(other.vectors[1][0])
+
+
+def test_pieces_are_refused() -> None:
+    given = ["task.name=language_model", "task.train=t.txt", "task.direction=both", "train.steps=35"]
+    with pytest.raises(Wrong, match=r"train\.steps is 35, wanted 0: .*cannot be carried on: whole lines"):
+        Config.build(config.Document.empty(given))
+    Config.build(config.Document.empty([*given, "train.steps=0"]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "ngram"}, 'kind is "ngram": that looks back only'),
+        ({**SPELLED, "direction": "forward"}, "that is for words in both ways"),
+        ({**SPELLED, "text": {"unit": "characters"}}, 'text.unit "characters"'),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        model(**fields)
+
+
+def test_one_direction_has_no_vectors() -> None:
+    asked = model(direction="forward")
+    with pytest.raises(TypeError, match="has no vectors of words"):
+        asked.represent(["a dog"])
