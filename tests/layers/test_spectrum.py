@@ -249,6 +249,7 @@ def test_normalised_pieces_equal_the_whole(kind: str, cuts: list[int]) -> None:
     assert state is not None
     for left, right in zip(state, last, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-13)
+    torch.testing.assert_close(layer(x, mask, layer.start(3))[0], whole, rtol=0, atol=0)
 
 
 @KINDS

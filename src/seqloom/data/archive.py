@@ -33,7 +33,9 @@ def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "")
                     with archive.open(info) as stream:
                         found[each] = read_array(f"{file}: {each}", stream, info.file_size)
             return found
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except BadData:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise BadData(file, f"not a .npz file, or damaged ({error})") from None
     except OSError as error:
         raise BadData(file, f"cannot be read: {error.strerror or error}") from None

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.layer import Layer, check_input
+from seqloom.layers.layer import Layer, Memory, check_input
 
 FLOOR = 1e-10  # energy of silence, as librosa's
 BREAK, STEP = 1000.0, 200 / 3  # hertz: below the scale of Slaney is linear, with so many in a mel; above logarithmic
@@ -230,6 +230,9 @@ class Normalise(Layer):
         if not x.shape[1]:
             return y, before
         return y, self.State(count[:, -1], total[:, -1], squares[:, -1])
+
+    def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> "Normalise.State":  # noqa: ARG002
+        return self._start(self.mean.new_zeros(batch, 0, self.input_size))
 
     def _start(self, x: Tensor) -> "Normalise.State":
         zeros = x.new_zeros(len(x), self.input_size)
