@@ -44,3 +44,15 @@ def bench_translate(
     from seqloom.bench import translate
 
     translate.main(quick=quick, as_json=as_json)
+
+
+@bench.command("ctc", epilog="Example: seqloom bench ctc --quick")
+def bench_ctc(
+    *,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """The loss of CTC and its searches, against those peers that are installed."""
+    from seqloom.bench import ctc
+
+    ctc.main(quick=quick, as_json=as_json)

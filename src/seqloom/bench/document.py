@@ -11,7 +11,12 @@ from seqloom.info import collect
 
 Rows = list[dict[str, Any]]
 
-TITLES = {"recurrent": "Recurrent layers", "training": "Whole trainings", "translate": "Translation"}
+TITLES = {
+    "ctc": "Connectionist temporal classification",
+    "recurrent": "Recurrent layers",
+    "training": "Whole trainings",
+    "translate": "Translation",
+}
 
 
 def draw(folder: Path) -> str:
@@ -58,7 +63,9 @@ def _benchmark(results: Rows) -> list[str]:
             f"| {worst['ratio']:.2f} | {worst['goal']:.2f} | {reached} |"
         )
     if any(result["goal"] is None and result["unit"] == "tokens/s" for result in results):
-        text += _rates([result for result in results if result["unit"] == "tokens/s"])
+        text += _rates([result for result in results if result["unit"] == "tokens/s"], "tokens")
+    utterances = [result for result in results if result["unit"] == "utterances/s"]
+    text += _rates(utterances, "utterances") if utterances else []
     groups: dict[tuple[int, str], Rows] = defaultdict(list)
     for result in results:
         if result["unit"] == "ms":
@@ -78,8 +85,8 @@ def _benchmark(results: Rows) -> list[str]:
     return text
 
 
-def _rates(results: Rows) -> list[str]:
-    text = ["", "### All peers, tokens in a second", ""]
+def _rates(results: Rows, things: str) -> list[str]:
+    text = ["", f"### All peers, {things} in a second", ""]
     text += ["| case | threads | against | ours | theirs | ratio | limit |", "|---|---|---|---|---|---|---|"]
     for result in results:
         limit = "" if result["limit"] is None else f"{result['limit']:,.0f}"
