@@ -78,14 +78,21 @@ def test_strings_of_strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_speakers_are_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "FOLDER", tmp_path)
     monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
-    (tmp_path / "an4_mfcc").mkdir()
+    source = tmp_path / "an4_mfcc"
+    source.mkdir()
     names = [f"an4/{chr(97 + speaker)}/{number}" for speaker in range(20) for number in range(3)]
-    (tmp_path / "an4_mfcc/an4_train.fileids").write_text("".join(f"{name}\n" for name in names))
-    (tmp_path / "an4_mfcc/an4_train.transcription").write_text("".join(f"YES ({name})\n" for name in names))
+    for part, own in (("train", names[3:]), ("test", names[:3])):
+        (source / f"an4_{part}.fileids").write_text("".join(f"{name}\n" for name in own))
+        (source / f"an4_{part}.transcription").write_text("".join(f"YES ({name})\n" for name in own))
+        _archive(source / f"an4_{part}_mfc.tar.gz", {f"{name}.mfc": name.encode() for name in own})
+    (source / "an4.dic").write_text("A  AH\nA(2)  EY\n\nYES  Y EH S\n")
     prepare.speech()
-    parts = [(tmp_path / f"an4_{part}.fileids").read_text().split() for part in ("train", "dev")]
-    speakers = [{name.split("/")[1] for name in part} for part in parts]
-    assert not speakers[0] & speakers[1]
-    assert [len(each) for each in speakers] == [18, 2]
-    assert sorted(parts[0] + parts[1]) == sorted(names)
-    assert (tmp_path / "an4_dev.transcription").read_text().splitlines()[0] == f"YES ({parts[1][0]})"
+    parts = [(tmp_path / f"an4/{part}.fileids").read_text().split() for part in ("train", "dev", "test")]
+    train, dev, test = ({name.split("/")[1] for name in part} for part in parts)
+    assert (len(train), len(dev), len(test)) == (17, 2, 1)
+    assert not train & dev | train & test | dev & test
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert (tmp_path / "an4/dev.transcription").read_text().splitlines()[0] == f"YES ({parts[1][0]})"
+    assert (tmp_path / f"an4/{parts[1][0]}.mfc").read_text() == parts[1][0]
+    assert (tmp_path / "an4/words.txt").read_text().split() == ["A", "YES"]
+    assert (tmp_path / "an4/texts.txt").read_text() == "YES\n" * 57

@@ -25,6 +25,10 @@ def shared(name: str) -> Path:
     return Path(os.environ["SEQLOOM_DATA"], name)
 
 
+def _lines(name: str) -> list[str]:
+    return [line for line in shared(name).read_text().splitlines() if line.strip()]
+
+
 def names() -> None:
     """Names by country: a folder with a file for each language."""
     with tarfile.open(shared("names_by_country/names.tar.gz")) as archive:
@@ -44,15 +48,24 @@ def music() -> None:
 
 
 def speech() -> None:
-    """AN4: every tenth speaker of the training data is held out; texts and files as Sphinx has them."""
-    texts = shared("an4_mfcc/an4_train.transcription").read_text().splitlines()
-    files = shared("an4_mfcc/an4_train.fileids").read_text().splitlines()
-    speakers = sorted({Path(name).parent.name for name in files})
-    held = set(speakers[4::10])
+    """AN4: every tenth speaker of the training data is held out; texts, lists and features beside each other."""
+    for part in ("train", "test"):
+        with tarfile.open(shared(f"an4_mfcc/an4_{part}_mfc.tar.gz")) as archive:
+            archive.extractall(FOLDER / "an4", filter="data")
+    texts, files = (
+        {part: shared(f"an4_mfcc/an4_{part}.{kind}").read_text().splitlines() for part in ("train", "test")}
+        for kind in ("transcription", "fileids")
+    )
+    speakers = [Path(name).parent.name for name in files["train"]]
+    held = set(sorted(set(speakers))[4::10])
     for part, wanted in (("train", False), ("dev", True)):
-        chosen = [number for number, name in enumerate(files) if (Path(name).parent.name in held) is wanted]
-        _write(f"an4_{part}.transcription", (texts[number] for number in chosen))
-        _write(f"an4_{part}.fileids", (files[number] for number in chosen))
+        chosen = [number for number, speaker in enumerate(speakers) if (speaker in held) is wanted]
+        _write(f"an4/{part}.transcription", (texts["train"][number] for number in chosen))
+        _write(f"an4/{part}.fileids", (files["train"][number] for number in chosen))
+    _write("an4/test.transcription", texts["test"])
+    _write("an4/test.fileids", files["test"])
+    _write("an4/texts.txt", (text.rpartition(" (")[0] for text in texts["train"]))
+    _write("an4/words.txt", sorted({line.split()[0].partition("(")[0] for line in _lines("an4_mfcc/an4.dic")}))
 
 
 def yes_and_no() -> None:
