@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"config", "state", "kernels"},
     "training": {"config", "state", "data", "checkpoint"},
     "decoding": {"config", "state", "kernels"},
-    "models": {"config", "state", "data", "cells", "layers", "decoding"},
+    "models": {"config", "run", "state", "data", "cells", "layers", "decoding"},
     "tasks": {"config", "state", "data", "metrics", "layers", "models", "decoding"},
     "insight": {"terminal", "data", "layers", "models", "decoding"},
     "model": {"config", "checkpoint", "run", "data", "training", "models", "decoding", "tasks"},
