@@ -24,7 +24,7 @@ class Case(NamedTuple):
     file: str  # name of the training file; that of the development file begins with "dev-"
     train: str
     dev: str
-    fields: dict[str, Any]  # of [task]
+    fields: dict[str, Any]  # of [task]; {folder} in a text is the folder of the data
     questions: Sequence[Any]  # without answers
     beside: Callable[[Path], None] = lambda _: None  # writes what the two files name
 
@@ -208,6 +208,30 @@ def _transcribe_sound(**fields: Any) -> Case:
     return Case("transcribe", "t.npz", "", "", common | fields, questions, _sing)
 
 
+def _language(text: str, **fields: Any) -> Callable[[Path], None]:
+    """Writes a language model in both directions with random weights, as a run, and a file of vectors of its words."""
+
+    def beside(folder: Path) -> None:
+        (folder / "language.txt").write_text(text)
+        made = {"name": "language_model", "train": str(folder / "language.txt"), "direction": "both", "embedding": 4}
+        values = made | {"decoder": {**RECURRENCE, "hidden": 4, "layers": 2}} | fields
+        document = config.Document.empty([f"task.{name}={literal(value)}" for name, value in values.items()])
+        found = Config.build(document)
+        task: Any = found.task.fit(found.task.read(folder / "language.txt"))
+        torch.manual_seed(5)
+        run = Run.create(
+            folder / "language", config=found.text(), learned=task.learned.model_dump_json(), environment={}
+        )
+        run.save("best", Snapshot(task.model().state_dict(), {}, {}))
+        symbols = task.symbols.vocabulary.symbols[2:]
+        rows = (f"{symbol} {number} {number % 3} 1\n" for number, symbol in enumerate(symbols) if symbol.strip())
+        (folder / "vectors.txt").write_text("".join(rows))
+
+    return beside
+
+
+CONTEXT = {"run": "{folder}/language", "dropout": 0.2}
+STATIC = {"file": "{folder}/vectors.txt", "dropout": 0.2}
 CHARACTERS = {"unit": "characters"}
 TRANSFORMER = {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}}
 
@@ -223,7 +247,13 @@ CASES: dict[str, Case] = {
     "tag, one way": _tag(encoder=RECURRENCE, characters={"layers": 0}),
     "tag, hmm": _tag(kind="hmm"),
     "tag, transformer": _tag(encoder={**TRANSFORMER, "bidirectional": True}),
+    "tag, in context": _tag(vectors=CONTEXT)._replace(beside=_language("Anna sees New York\nthe Paris\n")),
+    "tag, tuned and static": _tag(
+        vectors={**CONTEXT, **STATIC, "tune": True, "alone": True}, words={"size": 5, "lower": False}
+    )._replace(beside=_language("Anna sees\nthe Paris\n", characters={"layers": 1, "hidden": 2, "size": 3})),
     "classify": _classify(),
+    "classify, in context": _classify(vectors={**CONTEXT, "alone": True})._replace(beside=_language("it goes up\n")),
+    "classify, static": _classify(vectors=STATIC)._replace(beside=_language("it goes over\nlow below\n")),
     "classify, attention": _classify(pooling="attention", encoder={**RECURRENCE, "bidirectional": True}),
     "classify, mixed": _classify(encoder={**TRANSFORMER, "cell": ["lstm", "transformer"], "bidirectional": True}),
     "classify, numbers": Case(
@@ -250,6 +280,12 @@ CASES: dict[str, Case] = {
     "translate": _translate(sampling={"schedule": "linear", "offset": 0.5}),
     "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"place": "before"}),
     "translate, no attention": _translate(shared=True, reverse=True, attention={"place": "none", "context": "last"}),
+    "translate, in context": _translate(vectors={**CONTEXT, **STATIC}, reverse=True)._replace(
+        beside=_language("a b cd\ne eff\n")
+    ),
+    "translate, characters in context": _translate(source=CHARACTERS, target=CHARACTERS, vectors=CONTEXT)._replace(
+        beside=_language("a b cd\ne eff\n", text=CHARACTERS, decoder=TRANSFORMER)
+    ),
     "translate, beam": _translate(search={"name": "beam", "size": 3, "best": 2, "coverage": 0.2}, tied=False),
     "translate, transformer": _translate(encoder=TRANSFORMER, decoder=TRANSFORMER, smoothing=0.1),
     "translate, sampled transformer": _translate(decoder=TRANSFORMER, sampling={"schedule": "linear", "offset": 0.5}),
@@ -290,8 +326,8 @@ def build(case: Case, folder: Path, **train: Any) -> Config:
     values |= {"task.dev": str(folder / f"dev-{case.file}")}
     settings = {"batch": 4, "epochs": 2, "log_every": 3, "threads": 1, "rate": 0.01} | train
     values |= {f"train.{name}": value for name, value in settings.items()}
-    document = config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()])
-    return Config.build(document)
+    given = [f"{name}={literal(value)}".replace("{folder}", str(folder)) for name, value in values.items()]
+    return Config.build(config.Document.empty(given))
 
 
 def literal(value: Any) -> str:
