@@ -1,12 +1,15 @@
 """Language models as a search sees them: n-gram tables that kernels read, or a step of any decoder."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from seqloom.decoding.search import Step
+
+if TYPE_CHECKING:
+    from seqloom.kernels.language import Scorer
 
 Integers = npt.NDArray[np.int64]
 Stored = npt.NDArray[np.float32]
@@ -61,3 +64,24 @@ class StepLanguage:
 
 
 Language = NGramLanguage | StepLanguage
+
+
+def scorer(guide: Any, *, count: int) -> "Scorer":
+    """What a kernel reads of the guide's language model and bonuses, for so many words or symbols."""
+    from seqloom.kernels.language import NONE, Scorer
+
+    nothing = np.zeros(0, np.int32)
+    return Scorer(
+        kind=NONE,
+        weight=guide.weight,
+        start=0,
+        end=-1,
+        numbers=nothing,
+        gains=np.full(count, guide.bonus),
+        words=nothing,
+        first=np.zeros(0, np.int64),
+        suffixes=nothing,
+        log_probabilities=np.zeros(0, np.float32),
+        log_backoffs=np.zeros(0, np.float32),
+        table=np.zeros((0, 0)),
+    )

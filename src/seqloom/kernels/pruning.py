@@ -1,0 +1,103 @@
+"""What searches over frames share: sums of logarithms, the best of many candidates, tables of numbers."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from seqloom.kernels.compiled import compiled
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int32]
+
+MIXING = np.int64(-7046029254386353131)  # 2^64 / golden ratio, as a signed number
+
+
+@compiled
+def log_add(x: float, y: float) -> float:
+    """log(exp x + exp y)."""
+    high, low = (x, y) if x > y else (y, x)
+    if low < high - 37.0 or low == -math.inf:  # e^-37 is less than half a unit in the last place of one
+        return high
+    return high + math.log1p(math.exp(low - high))
+
+
+@compiled
+def keep_best(values: Floats, places: Integers, count: int, wanted: int) -> None:
+    """Move the ``wanted`` greatest of the first ``count`` values to the front, their places along with them."""
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) >> 1
+        first, second, third = values[low], values[middle], values[high]
+        pivot = max(min(first, second), min(max(first, second), third))
+        left, right = low, high
+        while left <= right:
+            while values[left] > pivot:
+                left += 1
+            while values[right] < pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                for part in range(places.shape[0]):
+                    places[part, left], places[part, right] = places[part, right], places[part, left]
+                left += 1
+                right -= 1
+        if wanted - 1 <= right:
+            high = right
+        elif wanted - 1 >= left:
+            low = left
+        else:
+            return
+
+
+@compiled
+def least(values: Floats, count: int) -> float:
+    found = math.inf
+    for place in range(count):
+        found = min(found, values[place])
+    return found
+
+
+@compiled
+def greatest(values: Floats, count: int) -> float:
+    found = -math.inf
+    for place in range(count):
+        found = max(found, values[place])
+    return found
+
+
+@compiled
+def sort_descending(values: Floats, order: Integers, count: int) -> None:
+    """Sort the first ``count`` numbers of ``order`` by their values (Shell 1959)."""
+    gap = 1
+    while 3 * gap + 1 < count:
+        gap = 3 * gap + 1
+    while gap:
+        for place in range(gap, count):
+            which = order[place]
+            value, back = values[which], place - gap
+            while back >= 0 and values[order[back]] < value:
+                order[back + gap] = order[back]
+                back -= gap
+            order[back + gap] = which
+        gap //= 3
+
+
+@compiled
+def hashed(key: int, mask: int) -> int:
+    """Where to look first for a key, in a table of ``mask`` + 1 places."""
+    return int(((key * MIXING) >> 32) & mask)
+
+
+@compiled
+def admit(frame: Floats, tried: Floats, blank: int, floor: float) -> None:
+    """Copy a frame; symbols below ``floor`` become impossible, but the blank and the best of all."""
+    best = 0
+    for symbol in range(len(frame)):
+        tried[symbol] = frame[symbol]
+        if frame[symbol] > frame[best]:
+            best = symbol
+    if floor > -math.inf:
+        for symbol in range(len(frame)):
+            if tried[symbol] < floor and symbol not in (blank, best):
+                tried[symbol] = -math.inf
