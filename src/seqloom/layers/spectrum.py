@@ -33,7 +33,6 @@ class Spectrum(nn.Module):
         past: Tensor  # (B, 4 · deltas, D without deltas), the frames before the next one
         begun: Tensor  # (B,), whether there was a frame
 
-    window_function: Tensor
     filters: Tensor
     cosines: Tensor
 
@@ -69,10 +68,8 @@ class Spectrum(nn.Module):
         self.centre = centre
         self.size = mels if kind == "log_mel" else coefficients  # without deltas
         self.output_size = self.size * (1 + deltas)
-        exact = torch.float64
         filters = mel_filters(rate, self.points, mels=mels, lowest=lowest, highest=highest)
         kept = torch.get_default_dtype()
-        self.register_buffer("window_function", torch.hann_window(self.window, dtype=exact).to(kept), persistent=False)
         self.register_buffer("filters", filters.to(kept), persistent=False)
         self.register_buffer("cosines", cosines(mels)[:, :coefficients].to(kept), persistent=False)
 
@@ -89,7 +86,7 @@ class Spectrum(nn.Module):
     ) -> tuple[Tensor, Tensor, "Spectrum.State"]:  # (B, T, D), zero in the padding; (B, T); the state after each row
         if samples.dim() != 2:
             raise ValueError(f"samples have shape {tuple(samples.shape)}, wanted (batch, samples)")
-        check_input(samples.unsqueeze(-1), mask, size=1, like=self.window_function)
+        check_input(samples.unsqueeze(-1), mask, size=1, like=self.filters)
         if self.centre and state is not None:
             raise ValueError("a centred spectrum needs the whole sequence at once: wanted centre=False, or no state")
         before = self._start(samples) if state is None else self._check(state, samples)
@@ -116,10 +113,12 @@ class Spectrum(nn.Module):
         heard = heard[:, :needed]
         if not time:
             return heard.new_zeros(len(heard), 0, self.size)
-        windows = heard.unfold(1, self.window, self.step)  # (B, T, window)
-        transformed = torch.fft.rfft(windows * self.window_function, n=self.points)
-        energies: Tensor = (transformed.real.square() + transformed.imag.square()) @ self.filters  # (B, T, mels)
-        logs = energies.clamp(min=FLOOR).log()
+        # a loud band would drown quiet ones in the rounding errors of single precision
+        exact = heard.dtype if heard.device.type == "mps" else torch.float64
+        window = torch.hann_window(self.window, dtype=exact, device=heard.device)
+        transformed = torch.fft.rfft(heard.to(exact).unfold(1, self.window, self.step) * window, n=self.points)
+        energies = (transformed.real.square() + transformed.imag.square()).to(heard.dtype)  # (B, T, points / 2 + 1)
+        logs: Tensor = (energies @ self.filters).clamp(min=FLOOR).log()  # (B, T, mels)
         return logs if self.kind == "log_mel" else logs @ self.cosines
 
     def _emphasised(self, samples: Tensor, counts: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
