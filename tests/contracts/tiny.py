@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from PIL import Image
 
 from seqloom import config
+from seqloom.checkpoint import Snapshot
 from seqloom.data.recordings import write_npz
 from seqloom.model import Config
+from seqloom.run import Run
 
 RECURRENCE = {"cell": "gru", "hidden": 6, "dropout": 0.3}
 
@@ -208,11 +211,11 @@ def _transcribe_sound(**fields: Any) -> Case:
     return Case("transcribe", "t.npz", "", "", common | fields, questions, _sing)
 
 
-def _language(text: str, **fields: Any) -> Callable[[Path], None]:
+def _language(lines: str, **fields: Any) -> Callable[[Path], None]:
     """Writes a language model in both directions with random weights, as a run, and a file of vectors of its words."""
 
     def beside(folder: Path) -> None:
-        (folder / "language.txt").write_text(text)
+        (folder / "language.txt").write_text(lines)
         made = {"name": "language_model", "train": str(folder / "language.txt"), "direction": "both", "embedding": 4}
         values = made | {"decoder": {**RECURRENCE, "hidden": 4, "layers": 2}} | fields
         document = config.Document.empty([f"task.{name}={literal(value)}" for name, value in values.items()])
