@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from seqloom.data.pixels import BadImage, Frame, decode, of_array
+from seqloom.data.pixels import BadImage, Frame, decode, line, line_of_array, of_array
 
 RANDOM = np.random.default_rng(1)
 
@@ -113,3 +113,17 @@ def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'seqloom\[images\]'"):
         decode(io.BytesIO(), size=8)
+
+
+def test_the_columns_of_a_line() -> None:
+    values = np.arange(6 * 10, dtype=np.uint8).reshape(6, 10)
+    np.testing.assert_allclose(line_of_array(values, height=6), values.T / 255, rtol=1e-6, atol=0)
+    stream = io.BytesIO()
+    Image.fromarray(values).save(stream, "PNG")
+    assert line(io.BytesIO(stream.getvalue()), height=3).shape == (5, 3)
+    with pytest.raises(BadImage, match="is no PNG or JPEG image"):
+        line(io.BytesIO(b"GIF89a"), height=3)
+    with pytest.raises(BadImage, match=r"is float64 \(2, 3\); uint8 \(height, width, 3\) is wanted"):
+        line_of_array(np.zeros((2, 3)), height=3)
+    with pytest.raises(BadImage, match="has 70000 columns at a height of 7; 65536 at most are read"):
+        line_of_array(np.zeros((1, 10000), dtype=np.uint8), height=7)
