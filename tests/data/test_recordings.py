@@ -303,12 +303,10 @@ def test_bad_objects_are_named(line: str, message: str, tmp_path: Path) -> None:
     assert wrong(file).startswith(f"{file}:2: {message}")
 
 
-def test_sound_is_brought_to_one_rate_and_too_short_is_refused(tmp_path: Path) -> None:
+def test_sound_is_brought_to_one_rate(tmp_path: Path) -> None:
     low = play(tmp_path) / "low.wav"
     (found,) = read(low, rate=4000)
     assert (found.rate, len(found)) == (4000, 25)
-    assert wrong(low, least=51) == f"{low}:1: the file low.wav has 50 samples; 51 or more are wanted"
-    assert wrong([[[1.0]]], least=2) == "input:1: found 1 frame; 2 or more are wanted"
 
 
 def test_fuzzed_lists_are_read_or_named(tmp_path: Path) -> None:

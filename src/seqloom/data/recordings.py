@@ -75,7 +75,6 @@ class Reader:
     rate: int = 0  # sound is brought to so many samples in a second; 0: it is left as it is
     coefficients: int = 13  # numbers in a frame of a Sphinx file
     height: int = 32  # pixels of a line of writing
-    least: int = 1  # samples or frames: fewer are refused
 
     def read(self, source: Source) -> Iterator[Recording]:
         """The recordings of a list of files, of a folder, of one file, or of Python values."""
@@ -172,21 +171,15 @@ class Reader:
             yield from self._load([Named(Place(str(path), 1), path.name, None)], path.parent)
             return
         for named, found in _sequences(str(path), arrays):
-            yield self._recording(named, self._brought(found) if found.rate else found)
+            values, rate = self._brought(found) if found.rate else found
+            yield Recording(named.place, named.name, values, rate, named.text)
 
     def _load(self, found: Sequence[Named], folder: Path) -> Iterator[Recording]:
         named = [(each.place, each.name) for each in found if each.found is None]
         loaded = contents.load(named, self._decode, folder=folder, files=self.files, suffixes=SUFFIXES)
         for each in found:
-            yield self._recording(each, next(loaded) if each.found is None else each.found)
-
-    def _recording(self, named: Named, found: Sound) -> Recording:
-        values, rate = found
-        if len(values) < self.least:
-            unit = "sample" if rate else "frame"
-            title = f"the file {named.name} has" if named.name else "found"
-            raise BadData(named.place, f"{title} {formats.counted(len(values), unit)}; {self.least} or more are wanted")
-        return Recording(named.place, named.name, values, rate, named.text)
+            values, rate = next(loaded) if each.found is None else each.found
+            yield Recording(each.place, each.name, values, rate, each.text)
 
     def _decode(self, stream: IO[bytes], name: str) -> Sound:
         """What is in a file; frames have the rate 0."""
