@@ -119,6 +119,13 @@ class Encoding(Part):
             return pieces
         return text.split() if self.unit == "words" else list(text)
 
+    def written(self, text: str) -> list[str]:
+        """The same with their capital letters, where they have the same number."""
+        if not self.lower or self.unit == "subwords":
+            return self.tokens(text)
+        symbols, tokens = text.split() if self.unit == "words" else list(text), self.tokens(text)
+        return symbols if len(symbols) == len(tokens) else tokens  # İ is two characters where it is small
+
     def encode(self, text: str) -> list[int]:
         if self.unit == "subwords":
             ours = self.ours

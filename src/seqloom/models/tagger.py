@@ -7,70 +7,48 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqloom.layers.dropout import Dropout
-from seqloom.layers.embedding import PADDING, UNKNOWN, Embedding
+from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.models.characters import CharacterEncoder, Spelled
 from seqloom.models.crf import CRF
 from seqloom.models.encoder import Encoder
 
 
 class WordVectors(nn.Module):
-    """A vector for each word, learnt, or given and fixed; together with one that its characters make.
+    """A vector for each word, learnt, together with one that its characters make; there may be one of them only.
 
     In training, a word that occurs n times is taken for unknown with probability a / (a + n), so that the vector of the
     unknown is learnt from what it will stand for (Kiperwasser & Goldberg 2016).
     """
 
     counts: Tensor
-    given: Tensor
 
     def __init__(
         self,
         counts: Tensor,  # (V,), of each word in the training data
-        size: int,
+        size: int,  # 0: of characters only
         *,
         characters: CharacterEncoder | None,
         unknown: float,  # a
-        frozen: bool = False,  # words that were given a vector keep it
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.learnt = Embedding(len(counts), size)
+        self.learnt = Embedding(len(counts), size) if size else None
         self.characters = characters
         self.unknown = unknown
-        self.frozen = frozen
         self.dropout = Dropout(dropout)
         self.size = size + (characters.size if characters else 0)
         self.register_buffer("counts", counts.float(), persistent=False)
-        if frozen:
-            self.register_buffer("given", torch.zeros(len(counts), size))
-
-    @torch.no_grad()
-    def give(
-        self,
-        words: Tensor,  # (N,)
-        vectors: Tensor,  # (N, size)
-    ) -> None:
-        """Set the vectors of some words; the others are made as long as these are."""
-        if not len(words):
-            return
-        self.learnt.weight *= vectors.std() / self.learnt.weight[1:].std().clamp(min=1e-12)
-        self.learnt.weight[PADDING] = 0
-        (self.given if self.frozen else self.learnt.weight)[words] = vectors
-        if self.frozen:
-            self.learnt.weight[words] = 0
 
     def forward(self, inputs: Spelled) -> Tensor:  # (B, T, size)
-        words = inputs.words
-        if self.training and self.unknown:
-            rarity = self.unknown / (self.unknown + self.counts[words])
-            words = words.masked_fill((torch.rand_like(rarity) < rarity) & (self.counts[words] > 0), UNKNOWN)
-        vectors = self.learnt(words)
-        if self.frozen:
-            fixed = self.given[words]
-            vectors = torch.where((fixed != 0).any(dim=2, keepdim=True), fixed, vectors)
+        words, vectors = inputs.words, []
+        if self.learnt is not None:
+            if self.training and self.unknown:
+                rarity = self.unknown / (self.unknown + self.counts[words])
+                words = words.masked_fill((torch.rand_like(rarity) < rarity) & (self.counts[words] > 0), UNKNOWN)
+            vectors.append(self.learnt(words))
         if self.characters is not None:
-            vectors = torch.cat([vectors, self.characters(inputs.characters)], dim=2)
-        dropped: Tensor = self.dropout(vectors)
+            vectors.append(self.characters(inputs.characters))
+        dropped: Tensor = self.dropout(torch.cat(vectors, dim=2) if len(vectors) > 1 else vectors[0])
         return dropped
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -15,11 +15,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.config import Part
-from seqloom.data.batch import Batch, pad
-from seqloom.data.formats import BadData, resolve
+from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.formats import BadData
 from seqloom.data.labelled import Example, Format, Reader
 from seqloom.data.moments import Moments
-from seqloom.data.pretrained import read_vectors
 from seqloom.data.tokenizers import Encoding, Text
 from seqloom.data.vectors import Missing
 from seqloom.data.vocabulary import Labels
@@ -29,7 +28,9 @@ from seqloom.metrics.interval import wilson
 from seqloom.metrics.labels import Matches, accuracy, confusion, macro_f1, report
 from seqloom.models.classifier import Classifier, Noise, Symbols
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.joined import Joint
 from seqloom.models.pooling import POOLINGS
+from seqloom.models.transfer import Taken, Vectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 UNSEEN = -1
@@ -42,6 +43,7 @@ class Learned(Part):
     labels: Labels
     weights: tuple[float, ...]  # of the labels, in the loss
     text: Encoding | None = None  # of texts
+    vectors: Taken | None = None
     means: tuple[float, ...] = ()  # of vectors, for each channel
     deviations: tuple[float, ...] = ()
 
@@ -88,7 +90,9 @@ class Classify(Task):
     )
     text: Text = Field(default_factory=Text, description="Symbols of texts.")
     embedding: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
-    pretrained: str = Field(default="", description="File of word vectors to start with (word2vec or GloVe text).")
+    vectors: Vectors = Field(
+        default_factory=Vectors, description="Vectors from elsewhere, beside those of the symbols."
+    )
     word_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of symbols that are unknown in training.")
     input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the vectors that are read.")
     scale: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
@@ -107,7 +111,6 @@ class Classify(Task):
     )
 
     learned: Learned | None = Field(default=None, exclude=True)
-    start: Any = Field(default=None, exclude=True, repr=False)  # (symbols, embedding) or None: vectors to begin with
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -145,17 +148,20 @@ class Classify(Task):
             raise BadData(self.train, "there are no examples to learn from")
         rest = chain([first], checked)
         if isinstance(first.content, str):
-            text = self.text.fit(str(example.content) for example in rest)
+            language = self.vectors.language(self.text.unit)
+            text = self.vectors.fit(self.text, (str(example.content) for example in rest), language)
             parts: dict[str, Any] = {"text": text}
-            start = self._pretrained(text.vocabulary.symbols)
+            parts["vectors"] = self.vectors.take(text.vocabulary.symbols, language)
         else:
+            if self.vectors:
+                raise BadData(first.place, "found vectors; task.vectors is for texts")
             means, deviations = _moments(rest)
             if not self.scale:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
-            parts, start = {"means": means, "deviations": deviations}, None
+            parts = {"means": means, "deviations": deviations}
         labels = Labels.of(counts)
         learned = Learned(labels=labels, weights=self._weights(labels, counts), **parts)
-        return self.model_copy(update={"learned": learned, "start": start})
+        return self.model_copy(update={"learned": learned})
 
     def _weights(self, labels: Labels, counts: Counter[str]) -> tuple[float, ...]:
         if self.class_weights == "balanced":
@@ -167,21 +173,6 @@ class Classify(Task):
                 raise BadData("class_weights", f"the weight of {name!r} is {weight}; a number from 0 is wanted")
         return tuple(table.get(name, 1.0) for name in labels.names)
 
-    def _pretrained(self, symbols: Sequence[str]) -> NDArray[np.float32] | None:
-        if not self.pretrained:
-            return None
-        path = resolve(self.pretrained)
-        words, vectors = read_vectors(path, {*symbols, *(symbol.lower() for symbol in symbols)})
-        if vectors.shape[1] != self.embedding:
-            raise BadData(str(path), f"the vectors have {vectors.shape[1]} numbers; embedding is {self.embedding}")
-        rows = {word: row for row, word in enumerate(words)}
-        start = np.full((len(symbols), self.embedding), np.nan, dtype=np.float32)
-        for index, symbol in enumerate(symbols):
-            row = rows.get(symbol, rows.get(symbol.lower()))
-            if row is not None:
-                start[index] = vectors[row]
-        return start
-
     def _fitted(self) -> Learned:
         if self.learned is None:
             raise ValueError("the task has learnt nothing yet: call fit first")
@@ -190,6 +181,9 @@ class Classify(Task):
     def collate(self, examples: Sequence[Example]) -> Batch:
         learned = self._fitted()
         inputs = pad([self._elements(example, learned) for example in examples])
+        if learned.vectors is not None and learned.text is not None:
+            given = learned.vectors.collate([learned.text.written(str(example.content)) for example in examples])
+            inputs = Padded(cast(Any, Joint(inputs.values, given, inputs.mask)), inputs.mask)
         numbers = [
             learned.labels.numbers.get(example.label, UNSEEN) for example in examples if example.label is not None
         ]
@@ -215,10 +209,8 @@ class Classify(Task):
         if learned.text is not None:
             size = self.embedding
             embedding = Embedding(len(learned.text.vocabulary), size, dropout=self.input_dropout)
-            if self.start is not None:
-                start = torch.from_numpy(self.start)
-                embedding.weight.data = torch.where(start.isnan(), embedding.weight.data, start)
-            embed = Symbols(embedding, unknown=self.word_dropout)
+            own = None if self.vectors.alone else Symbols(embedding, unknown=self.word_dropout)
+            embed, size = self.vectors.join(learned.vectors, own, size=size)
         else:
             size = len(learned.means)
             embed = nn.Sequential(Noise(self.noise), Dropout(self.input_dropout))

@@ -201,7 +201,7 @@ class LanguageModel(Task):
         target = pad([np.array(text[1:]) for text in texts]).values
         if self.direction == "forward":
             return Batch(inputs, target, int(inputs.mask.sum()))
-        words = [word for example in examples for word in (END, *self.symbols.tokens(example.text))]
+        words = [word for example in examples for word in (END, *self.symbols.written(example.text))]
         spelled = torch.from_numpy(self.known.spelled(words))
         characters = spelled.new_zeros(*inputs.mask.shape, spelled.shape[1])
         characters[inputs.mask] = spelled
@@ -259,7 +259,7 @@ class LanguageModel(Task):
         levels = model.reader.levels(batch.inputs)
         found = []
         for row, example in enumerate(batch.examples):
-            words = self.symbols.tokens(example.text)
+            words = self.symbols.written(example.text)
             layers = [level[row, 1 : len(words) + 1].tolist() for level in levels]
             found.append(Represented(words, [list(each) for each in zip(*layers, strict=True)]))
         return found

@@ -1,7 +1,7 @@
 """Tagging: a label for each word of a sentence, or for each frame of a sequence of vectors."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -9,16 +9,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from seqloom.config import Part
 from seqloom.data import tagged
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData, resolve
-from seqloom.data.pretrained import read_vectors
+from seqloom.data.formats import BadData
 from seqloom.data.tagged import Column, Example, Scale, Sentence
-from seqloom.data.vectors import Vectors
 from seqloom.data.vocabulary import Labels, Vocabulary, count, ranked
 from seqloom.metrics.interval import bootstrap_f1, wilson
 from seqloom.metrics.labels import accuracy, compare_spans, per_label, per_type
@@ -26,7 +24,9 @@ from seqloom.models.characters import LONGEST, CharacterEncoder, Characters, Spe
 from seqloom.models.crf import CRF, allow_spans, fits
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
+from seqloom.models.joined import Joint
 from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
+from seqloom.models.transfer import Taken, Vectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 NO_LABEL = -1
@@ -35,30 +35,12 @@ NO_LABEL = -1
 class Words(Part):
     """Vectors of words."""
 
-    size: int = Field(100, ge=1, description="Size of a word's vector; that of the file where vectors are given.")
+    size: int = Field(100, ge=1, description="Size of a word's vector.")
     lower: bool = Field(default=True, description="Capitals are small letters here; characters are read as they are.")
     minimum: int = Field(1, ge=1, description="Words that occur less often are unknown.")
     unknown: float = Field(
         0.25, ge=0, description="a: in training, a word that occurs n times is unknown with probability a / (a + n)."
     )
-    vectors: str = Field("", description="File of pretrained vectors, text format of word2vec or GloVe.")
-    frozen: bool = Field(default=False, description="Pretrained vectors stay as they are.")
-    extra: int = Field(
-        50_000, ge=0, description="So many words of the file of vectors are known besides those of the training data."
-    )
-
-
-class _Wanted(Container[str]):
-    """Given words, and so many others as are asked for first."""
-
-    def __init__(self, words: Container[str], others: int) -> None:
-        self.words, self.others = words, others
-
-    def __contains__(self, word: object) -> bool:
-        if word in self.words:
-            return True
-        self.others -= 1
-        return self.others >= 0
 
 
 class BothWays(Recurrence):
@@ -80,7 +62,7 @@ class Learned(Part):
     size: int  # of a word's vector, or of a frame
     mean: tuple[float, ...] = ()  # of the frames
     deviation: tuple[float, ...] = ()
-    vectors: Any = Field(None, exclude=True)  # pretrained: numbers of words and their vectors; part of the model later
+    vectors: Taken | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +98,8 @@ class Tag(Task):
     kind: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
     words: Words = Field(default_factory=Words, description="Vectors of words.")
     characters: Characters = Field(default_factory=Characters, description="Recurrence over each word's characters.")
-    input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads.")
+    vectors: Vectors = Field(default_factory=Vectors, description="Vectors from elsewhere, beside those of the words.")
+    input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads of its own.")
     front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
     encoder: BothWays = Field(default_factory=BothWays, description="The recurrence.")
     output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
@@ -125,6 +108,16 @@ class Tag(Task):
     )
     smoothing: float = Field(0.0, ge=0, lt=1, description="linear: label smoothing.")
     learned: Learned | None = Field(None, exclude=True)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.kind == "hmm" and self.vectors:
+            raise ValueError('kind is "hmm", which counts words, and vectors are given: leave one of them out')
+        return self
+
+    @property
+    def uncut(self) -> str:
+        return "task.vectors.run reads whole sentences, from both ends" if self.vectors.run else ""
 
     @property
     def metric(self) -> str:
@@ -173,6 +166,8 @@ class Tag(Task):
             "labels": labels,
             "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
         }
+        if not words and self.vectors:
+            raise BadData(self.train, "found vectors; task.vectors is for words")
         if not words:
             learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
         else:
@@ -186,12 +181,6 @@ class Tag(Task):
             words[self._key(word)] += times
             characters.update(dict.fromkeys(word, times))
         vocabulary = ranked(words, size=0, minimum=self.words.minimum, specials=())
-        size, given = self.words.size, None
-        if self.words.vectors and self.kind == "recurrent":
-            known = _Wanted(vocabulary.numbers, self.words.extra)
-            names, table = read_vectors(resolve(self.words.vectors), known)
-            vocabulary = Vocabulary(symbols=(*vocabulary.symbols, *(name for name in names if name not in vocabulary)))
-            size, given = table.shape[1], (vocabulary.encode(names), table)
         rare = (ending for word, times in spelled.items() if times <= RARE for ending in endings(word))
         return Learned(
             **common,
@@ -199,8 +188,8 @@ class Tag(Task):
             counts=tuple(words[symbol] for symbol in vocabulary.symbols),
             characters=ranked(characters, size=1 << 15, minimum=1, specials=()),
             endings=count(rare, minimum=2) if self.kind == "hmm" else None,
-            size=size,
-            vectors=given,
+            size=self.words.size,
+            vectors=self.vectors.take(spelled, self.vectors.language("words")),
         )
 
     def _key(self, word: str) -> str:
@@ -219,7 +208,7 @@ class Tag(Task):
             items = int((target >= 0).sum())
         return Batch(inputs, target, items, examples=tuple(examples))
 
-    def _words(self, examples: Sequence[Example]) -> Spelled | Clues:
+    def _words(self, examples: Sequence[Example]) -> Spelled | Clues | Joint:
         learned = self.found
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
@@ -237,14 +226,17 @@ class Tag(Task):
         characters = torch.zeros(*words.shape, LONGEST if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
             characters[mask] = torch.from_numpy(spell(flat, learned.characters.symbols))
-        return Spelled(words, characters, mask)
+        own = Spelled(words, characters, mask)
+        if learned.vectors is None:
+            return own
+        return Joint(own, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
 
     def _frames(self, examples: Sequence[Example]) -> Padded:
         learned = self.found
         rows = []
         for example in examples:
-            if not isinstance(example, Vectors) or example.values.shape[1] != learned.size:
-                found = f"vectors of {example.values.shape[1]}" if isinstance(example, Vectors) else "words"
+            if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
+                found = "words" if isinstance(example, Sentence) else f"vectors of {example.values.shape[1]}"
                 raise BadData(example.place, f"found {found} numbers; this model reads vectors of {learned.size}")
             rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
         return pad(rows, dtype=np.float32)
@@ -256,28 +248,25 @@ class Tag(Task):
                 raise ValueError('task.kind is "hmm": it counts words, and these are vectors')
             shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.symbols]
             return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
-        embed = self._embed()
-        layer = stack(self.front, self.encoder, embed.size, causal=not self.encoder.bidirectional)
+        embed, size = self._embed()
+        layer = stack(self.front, self.encoder, size, causal=not self.encoder.bidirectional)
         dropout, variational = self.encoder.dropout, self.encoder.variational
         return Tagger(Encoder(embed, layer, dropout=dropout, variational=variational), labels, self._output())
 
-    def _embed(self) -> WordVectors | FrameVectors:
+    def _embed(self) -> tuple[nn.Module, int]:
+        """What makes vectors of the input, and their size."""
         learned = self.found
         if learned.words is None:
-            return FrameVectors(learned.size, dropout=self.input_dropout)
+            return FrameVectors(learned.size, dropout=self.input_dropout), learned.size
         spelled = self.characters.layers and learned.characters is not None
-        embed = WordVectors(
+        own = WordVectors(
             torch.tensor(learned.counts),
-            learned.size,
+            0 if self.vectors.alone else learned.size,
             characters=CharacterEncoder(len(learned.characters or ()), self.characters) if spelled else None,
             unknown=self.words.unknown,
-            frozen=self.words.frozen and bool(self.words.vectors),
             dropout=self.input_dropout,
         )
-        if learned.vectors is not None:
-            numbers, table = learned.vectors
-            embed.give(torch.tensor(numbers, dtype=torch.long), torch.from_numpy(table))
-        return embed
+        return self.vectors.join(learned.vectors, own if own.size else None, size=own.size)
 
     def _output(self) -> CRF | Independent:
         names = self.found.labels.names

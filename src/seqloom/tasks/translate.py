@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
 from seqloom.config import Part
-from seqloom.data.batch import Batch, pad
+from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.formats import BadData, lines, resolve
 from seqloom.data.parallel import Format, Pair, Reader
 from seqloom.data.tokenizers import Encoding, Text
@@ -28,7 +28,9 @@ from seqloom.models.classifier import Symbols
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
 from seqloom.models.generation import NEVER, Candidate, candidates, forced, generate, teach
+from seqloom.models.joined import Joint
 from seqloom.models.scheduled_sampling import ScheduledSampling
+from seqloom.models.transfer import Taken, Vectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 MARGIN = 1.5  # times as long as 99.9 % of the training data need
@@ -55,6 +57,7 @@ class Learned(Part):
 
     source: Encoding
     target: Encoding | None  # None: those of the source
+    vectors: Taken | None = None  # of the source
     ratio: float  # symbols of a target for each of its source: more have but one in a thousand
 
 
@@ -113,6 +116,9 @@ class Translate(Task):
     reverse: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
     embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
     tied: bool = Field(default=True, description="The vectors of the target's symbols are also those of the output.")
+    vectors: Vectors = Field(
+        default_factory=Vectors, description="Vectors from elsewhere, beside those of the source's symbols."
+    )
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of the source that is unknown in training.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
     front: Front = Field(default_factory=Front, description="Layers before the recurrence of the encoder.")
@@ -177,10 +183,14 @@ class Translate(Task):
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
             raise BadData(self.train, "there are no examples to learn from")
-        source = self.source.fit([*sources, *targets] if self.shared else sources, specials=(END,))
+        language = self.vectors.language(self.source.unit)
+        texts = [*sources, *targets] if self.shared else sources
+        source = self.vectors.fit(self.source, texts, language, specials=(END,))
         target = None if self.shared else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
-        return self.model_copy(update={"learned": Learned(source=source, target=target, ratio=ratio)})
+        taken = self.vectors.take(source.vocabulary.symbols, language)
+        learned = Learned(source=source, target=target, vectors=taken, ratio=ratio)
+        return self.model_copy(update={"learned": learned})
 
     def _fitted(self) -> tuple[Encoding, Encoding]:
         """The symbols of both sides."""
@@ -193,6 +203,10 @@ class Translate(Task):
         end = said.vocabulary.index(END)
         sources = [read.encode(example.source) for example in examples]
         inputs = pad([np.array([*(text[::-1] if self.reverse else text), end]) for text in sources])
+        if self.learned is not None and self.learned.vectors is not None:
+            rows = [read.written(example.source) for example in examples]
+            given = self.learned.vectors.collate(rows, end=True, reverse=self.reverse)
+            inputs = Padded(cast(Any, Joint(inputs.values, given, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):
             return Batch(inputs, None, 0)
         target = pad([np.array([*said.encode(example.target or ""), end]) for example in examples])
@@ -201,8 +215,11 @@ class Translate(Task):
     def model(self) -> EncoderDecoder:
         read, said = self._fitted()
         embed = Embedding(len(read.vocabulary), self.embedding, dropout=self.input_dropout)
-        reading = stack(self.front, self.encoder, self.embedding)
-        encoder = Encoder(Symbols(embed, unknown=self.word_dropout), reading, dropout=self.encoder.dropout)
+        own = None if self.vectors.alone else Symbols(embed, unknown=self.word_dropout)
+        taken = None if self.learned is None else self.learned.vectors
+        joined, size = self.vectors.join(taken, own, size=self.embedding)
+        reading = stack(self.front, self.encoder, size)
+        encoder = Encoder(joined, reading, dropout=self.encoder.dropout)
         if not self.shared:
             embed = Embedding(len(said.vocabulary), self.embedding, dropout=self.input_dropout)
         return assemble(

@@ -1,0 +1,196 @@
+"""Vectors that were learnt elsewhere as input of a task: a run of a language model, or a file of words."""
+
+import json
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from seqloom.config import Part, parse
+from seqloom.data.batch import pad
+from seqloom.data.formats import BadData, resolve
+from seqloom.data.pretrained import read_vectors
+from seqloom.data.tokenizers import Encoding, Text, Unit
+from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary
+from seqloom.models.characters import Spelled
+from seqloom.models.contextual import Anatomy, Knowledge
+from seqloom.models.joined import Context, Joined, Mixed, Static
+from seqloom.run import Run
+
+READER = "reader."
+"""What the names of the weights that read begin with in a language model of both directions."""
+
+
+class Language(Part):
+    """A language model in both directions, but for its weights, which are a part of the task's model."""
+
+    anatomy: Anatomy
+    known: Knowledge
+    weights: Any = Field(None, exclude=True, repr=False)  # to begin with; None: they will be loaded
+
+    def module(self, *, tune: bool, dropout: float) -> Mixed:
+        reader = self.anatomy.reader(self.known)
+        if self.weights is not None:
+            reader.load_state_dict(self.weights)
+        return Mixed(reader, tune=tune, dropout=dropout)
+
+    def collate(self, rows: Sequence[Sequence[str]], places: Tensor) -> Context:
+        """Rows of symbols as they are written in the text."""
+        text, find = self.known.text, self.known.text.numbers.get
+        lower = text.lower and text.unit != "subwords"
+        tokens = [[END, *(token.lower() if lower else token for token in row)] for row in rows]
+        numbers = [[text.vocabulary.index(END), *(find(token, 1) for token in row[1:])] for row in tokens]
+        words, mask = pad(numbers, dtype=np.int64)
+        spelled = torch.from_numpy(self.known.spelled([token for row in rows for token in (END, *row)]))
+        characters = spelled.new_zeros(*mask.shape, spelled.shape[1])
+        characters[mask] = spelled
+        return Context(Spelled(words, characters, mask), places)
+
+
+class Words(Part):
+    """The words that a file of vectors has, as far as they are kept."""
+
+    vocabulary: Vocabulary
+    size: int  # of a vector
+    vectors: Any = Field(None, exclude=True, repr=False)  # to begin with; None: they will be loaded
+
+    def module(self, *, tune: bool, dropout: float) -> Static:
+        static = Static(len(self.vocabulary), self.size, tune=tune, dropout=dropout)
+        if self.vectors is not None:
+            static.give(torch.from_numpy(self.vectors))
+        return static
+
+    def collate(self, rows: Sequence[Sequence[str]]) -> Tensor:  # (B, T)
+        find = self.vocabulary.numbers.get
+        return pad([[find(word) or find(word.lower(), 1) for word in row] for row in rows], dtype=np.int64).values
+
+
+class Taken(Part):
+    """What a task has taken from elsewhere."""
+
+    language: Language | None = None
+    words: Words | None = None
+
+    def collate(
+        self,
+        rows: Sequence[Sequence[str]],  # symbols as they are written in the text
+        *,
+        end: bool = False,  # each row ends with an element for its end
+        reverse: bool = False,  # and is read backwards before it
+    ) -> tuple[Any, ...]:
+        """What the vectors from elsewhere are made of, one entry for each kind."""
+        given: list[Any] = []
+        if self.language is not None:
+            places = [[*_ordered(range(1, len(row) + 1), reverse=reverse), *[0] * end] for row in rows]
+            given.append(self.language.collate(rows, pad(places, dtype=np.int64).values))
+        if self.words is not None:
+            given.append(self.words.collate([[*_ordered(row, reverse=reverse), *[END] * end] for row in rows]))
+        return tuple(given)
+
+
+def _ordered(row: Sequence[Any], *, reverse: bool) -> Iterable[Any]:
+    return reversed(row) if reverse else row
+
+
+class Vectors(Part):
+    """Vectors from elsewhere that are read beside the task's own."""
+
+    run: str = Field(
+        "", description='Run of a language_model with direction = "both": words in context, its layers mixed.'
+    )
+    file: str = Field("", description="File of vectors of words (word2vec or GloVe).")
+    tune: bool = Field(default=False, description="Train them, too; false: they stay as they are.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on them.")
+    alone: bool = Field(default=False, description="The task has no vectors of symbols of its own beside them.")
+    extra: int = Field(
+        50_000, ge=0, description="file: so many words are kept besides those of the training data, the first ones."
+    )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.alone and not self:
+            raise ValueError("alone is true, and there is neither a run nor a file: there would be no vectors at all")
+        return self
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.run or self.file)
+
+    def language(self, unit: Unit) -> Language | None:
+        """The language model, for a task that reads such symbols."""
+        if not self.run:
+            return None
+        run = Run.open(resolve(self.run))
+        document = parse(run.config, str(run.path / "config.toml"))
+        name, direction = document.get("task.name"), document.get("task.direction")
+        if name != "language_model" or direction != "both":
+            found = f"task {name}" + (f' with task.direction = "{direction}"' if direction else "")
+            hint = "; name a file of its vectors as task.vectors.file" if name == "embed" else ""
+            raise BadData(
+                self.run, f'is a run of the {found}; task.vectors wants a language_model with direction = "both"{hint}'
+            )
+        known = Knowledge.model_validate_json(run.learned)
+        if known.text.unit != unit:
+            raise BadData(
+                self.run, f"reads {known.text.unit}, and this task reads {unit}: its vectors would be of other symbols"
+            )
+        fields = {field: document.get(f"task.{field}") for field in Anatomy.model_fields}
+        weights = run.load_best().model
+        return Language(
+            anatomy=Anatomy.model_validate_json(json.dumps(fields)),
+            known=known,
+            weights={name.removeprefix(READER): weight for name, weight in weights.items() if name.startswith(READER)},
+        )
+
+    def fit(
+        self, text: Text, texts: Iterable[str], language: Language | None, *, specials: Sequence[str] = ()
+    ) -> Encoding:
+        """The symbols of texts; subwords are those of the language model, since others would be cut otherwise."""
+        if language is not None and text.unit == "subwords":
+            return language.known.text
+        return text.fit(texts, specials=specials)
+
+    def words(self, symbols: Iterable[str]) -> Words | None:
+        """The vectors of a file, of symbols as they occur in the training data and of some more."""
+        if not self.file:
+            return None
+        own = set(symbols)
+        own |= {symbol.lower() for symbol in own}
+        names, vectors = read_vectors(resolve(self.file), _Wanted({*own, UNKNOWN}, self.extra))
+        rows = {name: row for row, name in enumerate(names)}
+        kept = [name for name in names if name not in (PAD, UNKNOWN)]
+        if not kept:
+            raise BadData(self.file, "has a vector for no word of the training data")
+        table = np.zeros((len(kept) + 2, vectors.shape[1]), dtype=np.float32)
+        table[2:] = vectors[[rows[name] for name in kept]]
+        if UNKNOWN in rows:
+            table[1] = vectors[rows[UNKNOWN]]
+        return Words(vocabulary=Vocabulary(symbols=(PAD, UNKNOWN, *kept)), size=table.shape[1], vectors=table)
+
+    def take(self, symbols: Iterable[str], language: Language | None) -> Taken | None:
+        return Taken(language=language, words=self.words(symbols)) if self else None
+
+    def join(self, taken: Taken | None, own: nn.Module | None, *, size: int) -> tuple[nn.Module, int]:
+        """The task's own vectors, which have this size, beside what was taken; and the size of both together."""
+        if taken is None and own is not None:
+            return own, size
+        parts = [part for part in (taken and taken.language, taken and taken.words) if part]
+        given = [part.module(tune=self.tune, dropout=self.dropout) for part in parts]
+        joined = Joined(own, given, size=0 if own is None else size)
+        return joined, joined.size
+
+
+class _Wanted(Container[str]):
+    """Given words, and so many others as are asked for first."""
+
+    def __init__(self, words: Container[str], others: int) -> None:
+        self.words, self.others = words, others
+
+    def __contains__(self, word: object) -> bool:
+        if word in self.words:
+            return True
+        self.others -= 1
+        return self.others >= 0
