@@ -229,6 +229,7 @@ def test_many_in_one_file(tmp_path: Path) -> None:
         ({"lengths": [1, 2], "texts": ["a"]}, r"texts are <U1 \(1,\); a string for each of 2 is wanted"),
         ({"lengths": [1, 2], "texts": [1, 2]}, r"texts are int64 \(2,\); a string for each of 2 is wanted"),
         ({"lengths": [1, 2], "rate": 8000}, r"values are \(3, 2\), and rate is 8000"),
+        ({"lengths": [3], "values": np.ones(3), "rate": -8}, "all.npz: says that it has -8 samples in a second"),
         ({"lengths": [3, 0]}, r"all.npz:2: the recording has no frames"),
         (
             {"lengths": [1, 2], "values": np.full((3, 2), np.nan)},
@@ -268,7 +269,10 @@ def test_python_values(tmp_path: Path) -> None:
         (([[1.0]], "a\0"), "found a NUL character"),
         (np.array([[1.0, np.inf]]), "the recording has inf as number 2 of frame 1; a number is wanted"),
         (Sound(np.zeros(0, np.float32), 8000), "the recording has no samples"),
-        (Sound(np.zeros(5, np.float32), 0), "the recording has the rate 0; samples in a second are wanted"),
+        (
+            Sound(np.zeros(5, np.float32), 0),
+            "the recording says that it has 0 samples in a second; 1000 to 1000000 are wanted",
+        ),
         ("missing.wav", "there is no file 'missing.wav' in ."),
         ("", "the file . cannot be opened: [Errno 21] Is a directory: '.'"),
     ],

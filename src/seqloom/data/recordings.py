@@ -205,8 +205,7 @@ class Reader:
 
     def _read_array(self, value: Any) -> Sound:
         if isinstance(value, Sound):
-            if value.rate < 1:
-                raise BadContent(f"has the rate {value.rate}; samples in a second are wanted")
+            sound.check_rate(value.rate)
             return self._brought(Sound(sound.checked(_samples(value.samples)), value.rate))
         array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=np.float64)
         if array.dtype == np.uint8 and array.ndim > 1:
@@ -269,6 +268,10 @@ def _sequences(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[
         raise BadData(
             file, f"values are {values.shape}, and rate is {rate}; (total,) with a rate, or (total, D), wanted"
         )
+    try:
+        sound.check_rate(int(rate) or sound.SLOWEST)
+    except BadContent as error:
+        raise BadData(file, str(error)) from None
     start = 0
     for number, length in enumerate(lengths.tolist()):
         place, span = Place(file, number + 1), values[start : start + length]

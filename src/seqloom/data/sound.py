@@ -58,12 +58,16 @@ def decode(stream: IO[bytes]) -> Sound:
                 blocks.append(block.mean(axis=1))
     except (library.SoundFileError, RuntimeError, TypeError, ValueError) as error:
         raise BadContent(f"is damaged, or of a kind that is not read ({_reason(error)})") from None
-    if not SLOWEST <= rate <= FASTEST:
-        raise BadContent(f"says that it has {rate} samples in a second; {SLOWEST} to {FASTEST} are wanted")
+    check_rate(rate)
     samples = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
     if len(samples) < max(length, promised):
         raise BadContent(f"says that it has {max(length, promised)} samples, and has {len(samples)}: it is cut off")
     return Sound(checked(samples), rate)
+
+
+def check_rate(rate: int) -> None:
+    if not SLOWEST <= rate <= FASTEST:
+        raise BadContent(f"says that it has {rate} samples in a second; {SLOWEST} to {FASTEST} are wanted")
 
 
 def checked(samples: Samples) -> Samples:
