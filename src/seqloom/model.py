@@ -194,10 +194,11 @@ def load(
     also: Sequence[str | Path] = (),  # further runs of the same task and symbols: all answer together
     lexicon: str = "",  # file of the only words that a transcript may have
     language: str = "",  # that a transcript is guided by, such as "words.arpa weight=0.8 bonus=1" or a run
+    folder: str = "",  # or archive of the recordings that a list names
 ) -> Model:
     """The model of a run: the best one, or the last."""
     run = Run.open(path)
-    given = asking(search, allowed=allowed, lexicon=lexicon, language=language)
+    given = asking(search, allowed=allowed, lexicon=lexicon, language=language, folder=folder)
     config = opened(run, layer=layer, overrides=given)
     module = config.task.model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)

@@ -130,9 +130,12 @@ class Task(Part, ABC):
         """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""
 
 
-def asking(search: str = "", *, allowed: str = "", lexicon: str = "", language: str = "") -> list[str]:
+def asking(
+    search: str = "", *, allowed: str = "", lexicon: str = "", language: str = "", folder: str = ""
+) -> list[str]:
     """How a run is asked, as changes of its configuration: ``beam size=5``, files, ``words.arpa weight=0.8``."""
-    changes = [f"task.{name}={json.dumps(file)}" for name, file in (("allowed", allowed), ("lexicon", lexicon)) if file]
+    files = {"allowed": allowed, "lexicon": lexicon, "folder": folder}
+    changes = [f"task.{name}={json.dumps(file)}" for name, file in files.items() if file]
     if search.strip():
         name, *pairs = search.split()
         if wrong := [pair for pair in pairs if "=" not in pair]:
