@@ -194,20 +194,6 @@ def test_a_label_unseen_in_training_is_wrong_and_has_no_loss() -> None:
     torch.testing.assert_close(whole.total, alone.total)
 
 
-def test_pretrained_vectors_are_where_the_model_begins(tmp_path: Path) -> None:
-    (tmp_path / "v.txt").write_text("2 3\na 1 2 3\nq 4 5 6\n")
-    found, _ = fitted([("a B A", "x"), ("B", "y")], pretrained=str(tmp_path / "v.txt"), embedding=3)
-    assert found.learned is not None
-    assert found.learned.text is not None
-    weight = found.model().get_parameter("encoder.embed.embedding.weight")
-    index = found.learned.text.vocabulary.index
-    assert weight[index("a")].tolist() == weight[index("A")].tolist() == [1, 2, 3]
-    assert weight[index("B")].abs().max() <= 0.1
-    assert weight[0].tolist() == [0, 0, 0]
-    with pytest.raises(BadData, match="the vectors have 3 numbers; embedding is 5"):
-        fitted(TEXTS, pretrained=str(tmp_path / "v.txt"))
-
-
 def test_words_are_unknown_and_vectors_noisy_in_training_only() -> None:
     torch.manual_seed(0)
     found, _ = fitted(TEXTS, word_dropout=0.5)

@@ -246,43 +246,6 @@ def test_constraint_holds_where_the_training_data_keep_it() -> None:
         assert output.strict == (constrain == "always")
 
 
-VECTORS = "4 3\nmet 1 2 3\nYork 9 9 9\nrome 4 5 6\nberlin 7 8 9\n"
-
-
-def test_a_file_of_vectors_without_any_word_of_the_data_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("elsewhere 1 2 3\n")
-    fitted = task(words={"vectors": str(path), "extra": 0}).fit([Sentence(Place("x", 1), ("here",), ("A",))])
-    assert all(parameter.isfinite().all() for parameter in fitted.model().parameters())
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_pretrained_vectors(tmp_path: Path, frozen: bool) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text(VECTORS)
-    words = {"vectors": str(path), "frozen": frozen, "extra": 1}
-    found = fitted(words=words, characters={"layers": 0})
-    assert found.learned is not None
-    assert found.learned.words is not None
-    assert found.learned.size == 3
-    assert found.learned.words.symbols[-1] == "York"  # the first that is not in the training data
-    assert "berlin" not in found.learned.words
-    model: Any = found.model().eval()
-    embed = model.encoder.embed
-    batch = found.collate([sentence("met Rome him", "O O O")])
-    vectors = embed(batch.inputs)
-    assert vectors[0, :2].tolist() == [[1, 2, 3], [4, 5, 6]]
-    vectors.sum().backward()
-    rows = embed.learnt.weight.grad.abs().sum(dim=1)[batch.inputs.words[0]]
-    assert (rows > 0).tolist() == [not frozen, not frozen, True]
-    empty = found.model_copy(update={"learned": Learned.model_validate_json(found.learned.model_dump_json())}).model()
-    empty.load_state_dict(model.state_dict())
-    torch.testing.assert_close(empty.get_submodule("encoder.embed")(batch.inputs), vectors)
-    path.write_text(VECTORS + "paris 1 2\n")
-    with pytest.raises(BadData, match=r"vectors\.txt:6: found 2 numbers"):
-        fitted(words=words)
-
-
 def test_rare_words_are_sometimes_unknown_in_training() -> None:
     found = fitted([sentence("a a a b", "X X X X")] * 10, words={"size": 6, "unknown": 10.0}, characters={"layers": 0})
     embed: Any = found.model().get_submodule("encoder.embed")
