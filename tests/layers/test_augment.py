@@ -1,3 +1,4 @@
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ from tests.contracts.registry import masked, noise
 from torch import Tensor
 
 from seqloom.kernels.resample import resample
-from seqloom.layers.augment import SpecAugment, Speed, played
+from seqloom.layers.augment import Noise, SpecAugment, Speed, played
 
 LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=4)
 
@@ -131,3 +132,27 @@ def test_bad_options_and_arguments_are_refused(make: object, message: str) -> No
     assert callable(make)
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_noise_is_as_loud_as_it_is_said_to_be() -> None:
+    torch.manual_seed(1)
+    lengths = torch.tensor([40_000, 25_000, 0])
+    mask = torch.arange(40_000) < lengths.unsqueeze(1)
+    samples = torch.where(mask, torch.randn(3, 40_000) * torch.tensor([[1.0], [0.01], [1.0]]), math.nan)
+    added_noise = Noise(10, 30)
+    heard, real = added_noise(samples, mask)
+    assert torch.equal(real, mask)
+    assert (heard[~mask] == 0).all()
+    for row in (0, 1):
+        clean = samples[row, mask[row]]
+        added = heard[row, mask[row]] - clean
+        below = -10 * math.log10(float(added.square().mean() / clean.square().mean()))
+        assert 9.9 <= below <= 30.1  # as drawn, up to chance in the energy of 25,000 samples
+        assert abs(float((added[1:] * added[:-1]).mean() / added.square().mean())) < 0.03  # white
+    assert torch.equal(added_noise.eval()(samples, mask)[0], samples.masked_fill(~mask, 0))
+
+
+@pytest.mark.parametrize("levels", [(-1, 3), (20, 10)])
+def test_levels_of_noise(levels: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="wanted the lower number first"):
+        Noise(*levels)

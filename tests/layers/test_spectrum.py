@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import numpy as np
@@ -285,3 +286,24 @@ def test_what_normalise_refuses() -> None:
         layer(x, None, layer(x[:1])[1])
     with pytest.raises(TypeError, match=r"state is int, wanted Normalise\.State"):
         layer(x, None, 1)
+
+
+@pytest.mark.parametrize("kind", ["log_mel", "mfcc"])
+def test_quiet_is_brought_up_as_librosa_does_it(kind: Any) -> None:
+    librosa = pytest.importorskip("librosa")
+    torch.manual_seed(2)
+    samples = torch.randn(3, 1600) * torch.logspace(0, -6, 1600)  # ever quieter
+    mask = torch.arange(1600) < torch.tensor([[1600], [900], [450]])
+    samples = torch.where(mask, samples, math.nan)
+    plain, limited = (Spectrum(8000, kind="log_mel", mels=20, decibels=decibels) for decibels in (0.0, 30.0))
+    frames, real, _ = plain(samples, mask)
+    found = Spectrum(8000, kind=kind, mels=20, decibels=30.0)(samples, mask)[0]
+    for row, count in enumerate(real.sum(dim=1).tolist()):
+        energies = frames[row, :count].double().exp().numpy()
+        wanted = librosa.power_to_db(energies, ref=1.0, amin=1e-12, top_db=30.0) * math.log(10) / 10
+        wanted = torch.from_numpy(wanted).float()
+        if kind == "mfcc":
+            wanted = wanted @ limited.cosines[:, :13]
+        torch.testing.assert_close(found[row, :count], wanted, atol=1e-4, rtol=0)  # as promised of spectra
+    with pytest.raises(ValueError, match="of a whole sequence only"):
+        limited(samples[:1, :400], None, plain(samples[:1, :400])[2])

@@ -93,6 +93,36 @@ class Speed(nn.Module):
         return f"speeds={', '.join(map(str, self.speeds))}"
 
 
+class Noise(nn.Module):
+    """In training white noise is added to each row of samples, so many decibels below its own mean energy."""
+
+    def __init__(self, loudest: float, quietest: float) -> None:
+        super().__init__()
+        if not 0 <= loudest <= quietest:
+            raise ValueError(
+                f"noise is {loudest} to {quietest} decibels below the sound, wanted the lower number first"
+            )
+        self.loudest = loudest
+        self.quietest = quietest
+
+    def forward(
+        self,
+        samples: Tensor,  # (B, N)
+        mask: Tensor | None = None,  # (B, N), True where real; right-padded
+    ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
+        mask = _checked(samples, mask)
+        samples = samples.masked_fill(~mask, 0)
+        if not self.training:
+            return samples, mask
+        energy = samples.square().sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+        below = torch.empty_like(energy).uniform_(self.loudest, self.quietest)
+        loudness = (energy * 10 ** (-below / 10)).sqrt().unsqueeze(1)
+        return samples + (torch.randn_like(samples) * loudness).masked_fill(~mask, 0), mask
+
+    def extra_repr(self) -> str:
+        return f"{self.loudest} to {self.quietest} decibels below"
+
+
 def played(
     values: Tensor,  # samples (N,), or frames (T, D)
     speed: Fraction,

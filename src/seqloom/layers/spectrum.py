@@ -49,6 +49,7 @@ class Spectrum(nn.Module):
         highest: float | None = None,  # None: half of the rate
         emphasis: float = 0.0,  # x[n] - emphasis · x[n - 1] is taken for x[n]; 0.97 is usual
         deltas: int = 0,  # 1: with the slopes, 2: with the slopes of the slopes
+        decibels: float = 0.0,  # what is farther below a row's loudest band is as loud as that; 0: all; needs the whole
         centre: bool = False,  # the middle of frame t is sample t · step, as in librosa; needs the whole at once
     ) -> None:
         super().__init__()
@@ -56,6 +57,8 @@ class Spectrum(nn.Module):
         _check_options(rate, window, step, mels=mels, lowest=lowest, highest=highest, deltas=deltas)
         if kind not in ("log_mel", "mfcc"):
             raise ValueError(f"kind is {kind!r}, wanted log_mel or mfcc")
+        if decibels < 0:
+            raise ValueError(f"decibels is {decibels}, wanted 0 or more")
         if kind == "mfcc" and not 1 <= coefficients <= mels:
             raise ValueError(f"coefficients is {coefficients}, wanted 1 to {mels} (mels)")
         self.rate = rate
@@ -65,6 +68,7 @@ class Spectrum(nn.Module):
         self.points = 1 << (self.window - 1).bit_length()  # of the Fourier transform
         self.emphasis = emphasis
         self.deltas = deltas
+        self.decibels = decibels
         self.centre = centre
         self.size = mels if kind == "log_mel" else coefficients  # without deltas
         self.output_size = self.size * (1 + deltas)
@@ -89,6 +93,8 @@ class Spectrum(nn.Module):
         check_input(samples.unsqueeze(-1), mask, size=1, like=self.filters)
         if self.centre and state is not None:
             raise ValueError("a centred spectrum needs the whole sequence at once: wanted centre=False, or no state")
+        if self.decibels and state is not None:
+            raise ValueError("the loudest band is known of a whole sequence only: wanted decibels=0, or no state")
         before = self._start(samples) if state is None else self._check(state, samples)
         counts = samples.new_full((len(samples),), samples.shape[1], dtype=torch.int64)
         if mask is not None:
@@ -103,12 +109,13 @@ class Spectrum(nn.Module):
         lengths = ((counts - self.window).div(self.step, rounding_mode="floor") + 1).clamp(min=0)
         time = int(lengths.max()) if len(lengths) else 0
         real = torch.arange(time, device=samples.device) < lengths.unsqueeze(1)
-        frames, past, begun = self._differences(self._frames(heard, time), lengths, before)
+        frames, past, begun = self._differences(self._frames(heard, real), lengths, before)
         rest, held = _rest(heard, counts, lengths * self.step, self.window - 1)
         frames = frames.masked_fill(~real.unsqueeze(-1), 0)
         return frames, real, self.State(rest, held, last, past, begun)
 
-    def _frames(self, heard: Tensor, time: int) -> Tensor:  # (B, M) → (B, T, size)
+    def _frames(self, heard: Tensor, real: Tensor) -> Tensor:  # (B, M), (B, T) → (B, T, size)
+        time = real.shape[1]
         needed = (time - 1) * self.step + self.window if time else 0
         heard = heard[:, :needed]
         if not time:
@@ -119,6 +126,9 @@ class Spectrum(nn.Module):
         transformed = torch.fft.rfft(heard.to(exact).unfold(1, self.window, self.step) * window, n=self.points)
         energies = (transformed.real.square() + transformed.imag.square()).to(heard.dtype)  # (B, T, points / 2 + 1)
         logs: Tensor = (energies @ self.filters).clamp(min=FLOOR).log()  # (B, T, mels)
+        if self.decibels:
+            loudest = logs.masked_fill(~real.unsqueeze(-1), -math.inf).amax(dim=(1, 2), keepdim=True)
+            logs = logs.maximum(loudest - self.decibels * math.log(10) / 10)
         return logs if self.kind == "log_mel" else logs @ self.cosines
 
     def _emphasised(self, samples: Tensor, counts: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,14 +3,14 @@
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import nn
 
 from seqloom.config import Part
 from seqloom.data.formats import BadData
 from seqloom.data.moments import Moments
 from seqloom.data.recordings import Recording
-from seqloom.layers.augment import SpecAugment, Speed
+from seqloom.layers.augment import Noise, SpecAugment, Speed
 from seqloom.layers.spectrum import Normalise, Spectrum
 
 Scale = Literal["none", "global", "utterance", "streaming"]
@@ -33,6 +33,12 @@ class Hearing(Part):
     highest: float = Field(default=0.0, ge=0, description="Hertz where they end; 0: half of the rate.")
     emphasis: float = Field(default=0.0, ge=0, lt=1, description="Of high tones, as a filter; 0.97 is usual for mfcc.")
     deltas: int = Field(default=0, ge=0, le=2, description="1: with the slope of each number, 2: with its slope, too.")
+    decibels: float = Field(
+        default=0.0,
+        ge=0,
+        description="What is farther below the loudest of a recording is taken as that loud, so that silence is alike "
+        "everywhere; 0: as it is, as a stream needs it.",
+    )
 
     def spectrum(self, rate: int) -> Spectrum:
         return Spectrum(
@@ -46,6 +52,7 @@ class Hearing(Part):
             highest=self.highest or None,
             emphasis=self.emphasis,
             deltas=self.deltas,
+            decibels=self.decibels,
         )
 
 
@@ -60,6 +67,20 @@ class Change(Part):
     speeds: tuple[float, ...] = Field(
         default=(), description="A recording is played at one of these, such as [0.9, 1.0, 1.1]; none: as it is."
     )
+    noise: tuple[float, ...] = Field(
+        default=(),
+        description="White noise is added to sound, so many decibels below it, such as [10, 40]; none: nothing.",
+    )
+
+    @field_validator("noise")
+    @classmethod
+    def _two(cls, noise: tuple[float, ...]) -> tuple[float, ...]:
+        if noise and (len(noise) != 2 or not 0 <= noise[0] <= noise[1]):
+            raise ValueError(f"found {list(noise)}, wanted two numbers from 0 on, the lower first, or none")
+        return noise
+
+    def disturb(self) -> Noise | None:
+        return Noise(self.noise[0], self.noise[1]) if self.noise else None
 
     def speed(self) -> Speed | None:
         return Speed(self.speeds) if self.speeds else None
@@ -133,5 +154,6 @@ def listening(hearing: Hearing, change: Change, scale: Scale, heard: Heard) -> d
         "spectrum": hearing.spectrum(heard.rate) if heard.rate else None,
         "normalise": None if scale == "none" else normalise,
         "speed": change.speed(),
+        "noise": change.disturb() if heard.rate else None,
         "augment": change.hide(),
     }

@@ -100,12 +100,14 @@ class Transcriber(nn.Module):
         spectrum: nn.Module | None = None,  # samples (B, N) → frames (B, T, D); None: frames are given
         normalise: nn.Module | None = None,
         speed: nn.Module | None = None,  # of training: values played faster or slower
+        noise: nn.Module | None = None,  # of training: added to samples
         augment: nn.Module | None = None,  # of training: some of the frames hidden
         dropout: float = 0.0,
         variational: bool = False,
     ) -> None:
         super().__init__()
-        self.spectrum, self.normalise, self.speed, self.augment = spectrum, normalise, speed, augment
+        self.speed, self.noise = speed, noise
+        self.spectrum, self.normalise, self.augment = spectrum, normalise, augment
         self.encoder = nn.ModuleList(encoder)
         self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
         self.output = nn.Linear(size, symbols)
@@ -121,6 +123,8 @@ class Transcriber(nn.Module):
         before = self.State((), (), (None,) * len(self.encoder)) if state is None else state
         if self.speed is not None and self.training:
             values, mask = self.speed(values, mask)
+        if self.noise is not None and self.training:
+            values, mask = self.noise(values, mask)
         sound: Any = ()
         if self.spectrum is not None:
             values, mask, sound = self.spectrum(values, mask, before.sound or None)
@@ -148,7 +152,7 @@ def build(
     front: Front,
     recurrence: Recurrence,
     reduction: Reduction,
-    **listening: Any,  # spectrum, normalise, speed, augment
+    **listening: Any,  # spectrum, normalise, speed, noise, augment
 ) -> Transcriber:
     """A transcriber of the parts of a configuration."""
     seen: list[Layer | Reduce] = []
