@@ -8,7 +8,7 @@ import torch
 
 from seqloom.data.formats import BadData, Place
 from seqloom.data.recordings import Recording
-from seqloom.layers.augment import SpecAugment, Speed
+from seqloom.layers.augment import Noise, SpecAugment, Speed
 from seqloom.layers.spectrum import Normalise, Spectrum
 from seqloom.models.hearing import Change, Ear, Heard, Hearing, listening
 
@@ -44,10 +44,11 @@ def test_nothing_is_measured_where_nothing_is_asked_for() -> None:
 def test_parts_are_there_where_they_are_wanted() -> None:
     plain = listening(SOUND, Change(), "none", Heard(rate=0, size=2))
     assert set(plain.values()) == {None}
-    change = Change(bands=1, speeds=(0.9, 1.1))
+    change = Change(bands=1, speeds=(0.9, 1.1), noise=(10.0, 40.0))
     whole = listening(SOUND, change, "global", Heard(rate=4000, size=6, mean=(1.0,) * 6, deviation=(2.0,) * 6))
     kinds = {name: type(part) for name, part in whole.items()}
-    assert kinds == {"spectrum": Spectrum, "normalise": Normalise, "speed": Speed, "augment": SpecAugment}
+    wanted = {"spectrum": Spectrum, "normalise": Normalise, "speed": Speed, "noise": Noise, "augment": SpecAugment}
+    assert kinds == wanted
     normalise = whole["normalise"]
     assert normalise is not None
     torch.testing.assert_close(normalise(torch.full((1, 1, 6), 5.0))[0], torch.full((1, 1, 6), 2.0), atol=1e-4, rtol=0)

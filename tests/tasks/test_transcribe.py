@@ -189,6 +189,14 @@ def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
         task.listen(task.model())
 
 
+def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
+    sound = Hearing(mels=5, rate=1000, decibels=60.0)
+    task = Transcribe(train="-", sound=sound, encoder=Reading(bidirectional=False))
+    task = task.fit(task.read([(np.ones(600), "ab")]))
+    with pytest.raises(ValueError, match="sound.decibels is 60"):
+        task.listen(task.model())
+
+
 def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
     path = tmp_path / "words.dict"
     path.write_text("READ  R IY D\nREAD(2)  R EH D\nRED  R EH D\nZOO  Z UW\n")

@@ -292,6 +292,7 @@ class Transcribe(Task):
         for wrong, why in (
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
             (self.scale == "utterance", 'scale is "utterance"'),
+            (heard.rate and self.sound.decibels, f"sound.decibels is {self.sound.decibels}"),
             (self.look.layers > 0, f"look.layers is {self.look.layers}"),
         ):
             if wrong:
