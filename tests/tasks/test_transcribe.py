@@ -193,7 +193,7 @@ def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
     sound = Hearing(mels=5, rate=1000, decibels=60.0)
     task = Transcribe(train="-", sound=sound, encoder=Reading(bidirectional=False))
     task = task.fit(task.read([(np.ones(600), "ab")]))
-    with pytest.raises(ValueError, match="sound.decibels is 60"):
+    with pytest.raises(ValueError, match=r"sound\.decibels is 60"):
         task.listen(task.model())
 
 
