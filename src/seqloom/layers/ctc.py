@@ -128,10 +128,11 @@ def _forward_backward(
     logits: Tensor, sizes: list[int], rows: list[NDArray[np.int64]], blank: int
 ) -> tuple[Tensor, Tensor]:  # (B,), inf where impossible; (B, T, V)
     from seqloom.kernels import ctc
+    from seqloom.kernels.buffers import fresh
     from seqloom.kernels.side_by_side import each
 
     logits = logits.detach()
-    gradient = logits.softmax(dim=2)
+    gradient = torch.softmax(logits, 2, out=fresh(logits, *logits.shape))
     scores, tables = logits.numpy(), gradient.numpy()
 
     def row(number: int) -> float:
