@@ -261,7 +261,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "seqloom.insight.curves", None)  # no learning curves, which take time
-        for name in ("translate", "tag", "classify, attention", "classify, numbers", "language_model", "forecast"):
+        names = ("translate", "tag", "classify, attention", "classify, numbers", "language_model", "forecast")
+        for name in (*names, "language_model, both ways", "tag, in context"):
             folder = tmp_path_factory.mktemp("explain")
             found[name] = train(build(CASES[name], folder, updates=1), output=folder / "run").path
     return found
@@ -302,6 +303,34 @@ def test_every_task(name: str, source: str, wanted: str, runs: dict[str, Path], 
     assert (result.exit_code, result.stderr) == (0, "")
     assert wanted in result.stdout
     assert (tmp_path / ("labels.png" if name == "tag" else "symbols.png")).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> None:
+    run = runs["language_model, both ways"]
+    result = call(run, "a cd b", "eff cd", "--output", tmp_path)
+    assert (result.exit_code, result.stderr) == (0, "")
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("a [cd] b")]
+    assert line.split()[3:6] == ["eff", "[cd]", "1.000"]
+    assert (tmp_path / "contexts.png").read_bytes().startswith(b"\x89PNG")
+    *_, last = map(json.loads, call(run, "a cd b", "eff cd", "--json").stdout.splitlines())
+    (pair,) = last["contexts"]
+    (_, one, _), (_, other) = (text.vectors for text in load(run).represent(["a cd b", "eff cd"]))
+    layers = [(np.array(left), np.array(right)) for left, right in zip(one, other, strict=True)]
+    wanted = [left @ right / np.linalg.norm(left) / np.linalg.norm(right) for left, right in layers]
+    assert pair["similarities"] == pytest.approx(wanted)
+    assert "no word occurs twice" in call(run, "a", "b").stdout
+    assert "occurs" not in call(run, "a b").stdout
+
+
+def test_the_layers_that_a_tagger_mixes(runs: dict[str, Path], tmp_path: Path) -> None:
+    run = runs["tag, in context"]
+    result = call(run, "Anna sees Paris", "--output", tmp_path, "--gates")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "How much each layer of the language model counts" in result.stdout
+    (found,) = map(json.loads, call(run, "Anna sees Paris", "--json").stdout.splitlines())
+    assert found["mixture"]["layers"] == ["out of context", "layer 1", "layer 2"]
+    assert sum(found["mixture"]["shares"]) == pytest.approx(1)
+    assert not any("given" in path.name for path in tmp_path.iterdir())
 
 
 def test_what_reads_no_texts_is_given_files(runs: dict[str, Path], tmp_path: Path) -> None:

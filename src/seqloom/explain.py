@@ -1,9 +1,7 @@
 """Why a model says what it says: where it looked, what else it considered, how sure it is of each part."""
 
-import json
 import math
-import sys
-import warnings
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -20,8 +18,8 @@ from seqloom.data.tokenizers import Encoding
 from seqloom.data.vocabulary import END, START
 from seqloom.decoding.beam import Beam
 from seqloom.decoding.record import Record
-from seqloom.insight import Trace, alignments, draw_gates, trace
-from seqloom.insight.alignment import literal, visible
+from seqloom.insight import Trace, alignments, trace
+from seqloom.insight.contexts import compare
 from seqloom.insight.explanation import (
     Asked,
     Choice,
@@ -29,12 +27,12 @@ from seqloom.insight.explanation import (
     Layers,
     Weighted,
     average,
-    draw,
     every,
     layers_of,
-    show,
+    shares_of,
 )
 from seqloom.insight.symbols import branches, pieces, steps
+from seqloom.insight.telling import tell
 from seqloom.model import Model
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.pooling import Attention as Pooling
@@ -42,6 +40,9 @@ from seqloom.tasks.classify import Classify
 from seqloom.tasks.forecast import Forecast
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.tag import Tag
+
+TAKEN = r"\.given\.|reader\.back"
+"""In the names of parts that read for another model, or from the end: where they looked is not where the model did."""
 
 INSTEAD = Beam(size=5, best=3)
 """What is shown as a tree where the search of a model is no beam."""
@@ -64,31 +65,13 @@ def explain_all(
     for number, example in enumerate(examples, start=1):
         own = folder / str(number) if len(examples) > 1 else folder
         found = explain(model, example, beam=beam, heads=heads)
-        if not as_json:
-            terminal.say(*[""] * (number > 1))
-            show(found)
-        pictures = picture(found, own, traced=traces(model, example) if gates else [])
-        if as_json:
-            terminal.say(json.dumps({**found.data(), "pictures": list(map(str, pictures))}))
-        elif pictures:
-            terminal.say("", f"Pictures: {', '.join(map(str, pictures))}")
-
-
-def picture(found: Explanation, folder: Path, *, traced: Sequence[tuple[Trace, list[str]]] = ()) -> list[Path]:
-    """Draw what there is to draw in a folder, if there is something to draw with: the files."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph")  # letters that the font does not have are boxes
-            pictures = draw(found, folder)
-            for each, labels in traced:
-                pictures.append(folder / f"gates-{each.name}.png")
-                draw_gates(each, pictures[-1], labels=[literal(visible(label)) for label in labels] or None)
-    except ModuleNotFoundError as error:
-        sys.stderr.write(f"No pictures, since {error.name} is missing: pip install 'seqloom[plots]'\n")
-        return []
-    except OSError as error:
-        raise ValueError(f"cannot write into {folder}: {error.strerror}; choose another folder with --output") from None
-    return pictures
+        terminal.say(*[""] * (number > 1 and not as_json))
+        tell(found, own, traced=traces(model, example) if gates else [], as_json=as_json)
+    if getattr(model.task, "direction", "") == "both":
+        compared = _compared(model, examples)
+        if compared.contexts or len(examples) > 1:
+            terminal.say(*[""] * (not as_json))
+            tell(compared, folder, as_json=as_json)
 
 
 def questions(model: Model, given: Sequence[str]) -> Iterator[Any]:
@@ -124,13 +107,15 @@ def explain(
     saying = hasattr(task, "search")
     if beam and not saying:
         raise ValueError(f"a model of the task {model.config.name} does not search: there is no beam to show")
+    ways = ((Tag, _tagged), (Classify, _classified), (LanguageModel, _scored))
     with torch.no_grad():
         if saying:
-            return _said(model, example, beam=beam, heads=heads)
-        for kind, way in ((Tag, _tagged), (Classify, _classified), (LanguageModel, _scored)):
-            if isinstance(task, kind):
-                return way(model, example, heads=heads)
-        return _answered(model, example)
+            found = _said(model, example, beam=beam, heads=heads)
+        elif way := next((way for kind, way in ways if isinstance(task, kind)), None):
+            found = way(model, example, heads=heads)
+        else:
+            found = _answered(model, example)
+        return replace(found, mixture=shares_of(model.module))
 
 
 def _example(model: Model, source: Any) -> Any:
@@ -218,6 +203,7 @@ def _looked(model: Model, example: Any) -> tuple[Any, Layers, list[Tensor], Any]
     batch = model.task.collate([example])
     asked = Asked(model.module, lambda: model.task.predict(model.module, batch))
     predictions, found = alignments(asked)
+    found = [each for each in found if not re.search(TAKEN, each.name)]
     (answer,) = predictions.answers
     pooled = [each.weights[0, 0, 0] for each in found if isinstance(asked.get_submodule(each.name), Pooling)]
     return answer, layers_of(asked, found, own=True), pooled, batch
@@ -297,6 +283,19 @@ def _scored(model: Model, example: Any, *, heads: bool) -> Explanation:
     )
 
 
+def _compared(model: Model, examples: Sequence[Any]) -> Explanation:
+    """Of a language model in both directions: words that occur at several places."""
+    found = compare([text for texts in model.answer(iter(examples), vectors=True) for text in texts])
+    remark = "no word occurs twice: give several texts that share one, to see how its vectors differ"
+    return Explanation(
+        task=model.config.name,
+        source=" | ".join(example.text for example in examples),
+        answer="Words that occur several times, and how similar their vectors are (cosine):" if found else "",
+        contexts=found,
+        remarks=[] if found else [remark],
+    )
+
+
 def _answered(model: Model, example: Any) -> Explanation:
     (answer,) = model.task.predict(model.module, model.task.collate([example])).answers
     remark = f"of the task {model.config.name} there is nothing to explain yet but the gates of recurrent layers"
@@ -323,7 +322,11 @@ def traces(model: Model, source: Any) -> list[tuple[Trace, list[str]]]:
     kept = []
     for each in found:
         name = each.name.removeprefix("module.")
+        if ".given." in name:
+            continue  # the language model has a run of its own, with which it is explained
         labels = names.get(name.partition(".")[0], read)
+        if name.startswith("reader.back"):
+            labels = [*labels[:1], *labels[:0:-1]]
         rows, length = next(iter(each.states.values())).shape[:2]
         if rows == 1 and length:  # others, such as those over the characters of words, are not about the sequence
             kept.append((replace(each, name=name), labels if len(labels) == length else []))

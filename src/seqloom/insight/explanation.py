@@ -16,8 +16,10 @@ from seqloom import terminal
 from seqloom.insight.alignment import alignment_lines, draw_alignment, draw_alignments, visible
 from seqloom.insight.alignments import Alignment
 from seqloom.insight.beam import Branch, beam_lines, draw_beam
+from seqloom.insight.contexts import Pair, draw_contexts, levels, show_contexts
 from seqloom.insight.panels import draw_panels, panel_lines
 from seqloom.insight.shaded import draw_shaded, laid_out, shaded_lines
+from seqloom.layers.mixture import Mixture
 from seqloom.layers.transformer import Block
 from seqloom.models.pooling import Attention as Pooling
 
@@ -58,6 +60,15 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Shares:
+    """How much each layer of a language model counts in the vectors that a task takes from it."""
+
+    layers: list[str]
+    shares: list[float]  # they add up to one
+    scale: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """What is behind an answer."""
 
@@ -70,6 +81,8 @@ class Explanation:
     weighted: Weighted | None = None
     choices: list[Choice] = field(default_factory=list)  # of taggers
     beam: list[Branch] = field(default_factory=list)  # if asked for, parents before their children
+    mixture: Shares | None = None
+    contexts: list[Pair] = field(default_factory=list)  # of words that occur at several places
     remarks: list[str] = field(default_factory=list)
     grid: tuple[int, int] | None = None  # the columns of the look are these rows and columns of the image
     image: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3)
@@ -133,6 +146,15 @@ def every(layers: Layers, rows: list[str], columns: list[str]) -> list[Look]:
     ]
 
 
+def shares_of(module: nn.Module) -> Shares | None:
+    """How the layers of the language model in a module are mixed; None if there is none."""
+    for part in module.modules():
+        if isinstance(part, Mixture):
+            shares = part.shares.tolist()
+            return Shares(levels(len(shares)), shares, float(part.scale))
+    return None
+
+
 def show(found: Explanation) -> None:
     """Print an explanation."""
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
@@ -166,6 +188,13 @@ def show(found: Explanation) -> None:
     elif found.look is not None:
         terminal.say("", f"Where it looked for each symbol ({found.look.name}):")
         terminal.say(*alignment_lines(found.look.weights, found.look.columns, found.look.rows, width=width))
+    if found.mixture is not None:
+        terminal.say("", f"How much each layer of the language model counts (all times {found.mixture.scale:.3g}):")
+        shares = zip(found.mixture.layers, found.mixture.shares, strict=True)
+        terminal.table(("layer", "share"), [(name, f"{share:.1%}") for name, share in shares])
+    if found.contexts:
+        terminal.say("")
+        show_contexts(found.contexts)
     if found.beam:
         terminal.say("", "The beam; straight down what went on best, with scores and why each branch ended:")
         terminal.say(*beam_lines(found.beam))
@@ -217,6 +246,8 @@ def draw(found: Explanation, folder: Path) -> list[Path]:
             below=[f"{each.label} {each.probability:.0%}" for each in found.choices],
             what="probability of other labels",
         )
+    if found.contexts:
+        draw_contexts(found.contexts, new("contexts.png"))
     if found.beam:
         draw_beam(found.beam, new("beam.png"), title=title)
     return drawn

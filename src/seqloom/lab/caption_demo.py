@@ -6,8 +6,9 @@ from typing import Any
 
 from seqloom import terminal
 from seqloom.data import builtin
-from seqloom.explain import explain, picture
+from seqloom.explain import explain
 from seqloom.insight.panels import panel_lines
+from seqloom.insight.telling import picture
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 
 SHOWN = 4  # images

@@ -7,8 +7,9 @@ from typing import Any
 from seqloom import terminal
 from seqloom.data import builtin
 from seqloom.data.dates import PIVOT
-from seqloom.explain import explain, picture
+from seqloom.explain import explain
 from seqloom.insight.alignment import alignment_lines
+from seqloom.insight.telling import picture
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 
 
