@@ -1,7 +1,7 @@
 """Language models as a search sees them: n-gram tables that kernels read, or a step of any decoder."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,16 @@ class BackOff(Protocol):
     def log_backoffs(self) -> tuple[Stored, ...]: ...
 
 
+class Automaton(NamedTuple):
+    """See ``kernels.language.Scorer``."""
+
+    words: npt.NDArray[np.int32]
+    first: Integers
+    suffixes: npt.NDArray[np.int32]
+    log_probabilities: Stored
+    log_backoffs: Stored
+
+
 class NGramLanguage:
     """An n-gram model of words, or of symbols.
 
@@ -41,6 +51,7 @@ class NGramLanguage:
 
     def __init__(self, model: BackOff, *, numbers: Sequence[int] | Integers, unknown: int | None = None) -> None:
         self.model, self.numbers, self.unknown = model, np.asarray(numbers, dtype=np.int64), unknown
+        self.automaton = automaton(model)
 
 
 class StepLanguage:
@@ -66,22 +77,104 @@ class StepLanguage:
 Language = NGramLanguage | StepLanguage
 
 
-def scorer(guide: Any, *, count: int) -> "Scorer":
-    """What a kernel reads of the guide's language model and bonuses, for so many words or symbols."""
-    from seqloom.kernels.language import NONE, Scorer
+def scorer(language: Language | None, *, count: int, weight: float, bonus: float, unknown: float) -> "Scorer":
+    """What a kernel reads of a language model and bonuses, for so many words, or symbols."""
+    from seqloom.kernels.language import NGRAM, NONE, TABLE, Scorer
 
-    nothing = np.zeros(0, np.int32)
-    return Scorer(
+    if not weight >= 0:
+        raise ValueError(f"the language model has the weight {weight}, wanted 0 or more")
+    if not (-np.inf < bonus < np.inf and -np.inf < unknown < np.inf):
+        raise ValueError(f"the bonus is {bonus} and that of an unknown word {unknown}, wanted finite numbers")
+    nothing, none = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    gains = np.full(count, float(bonus))
+    made = Scorer(
         kind=NONE,
-        weight=guide.weight,
+        weight=float(weight),
         start=0,
         end=-1,
-        numbers=nothing,
-        gains=np.full(count, guide.bonus),
+        numbers=np.zeros(count, np.int32),
+        gains=gains,
         words=nothing,
         first=np.zeros(0, np.int64),
         suffixes=nothing,
-        log_probabilities=np.zeros(0, np.float32),
-        log_backoffs=np.zeros(0, np.float32),
+        log_probabilities=none,
+        log_backoffs=none,
         table=np.zeros((0, 0)),
     )
+    if language is None:
+        return made
+    numbers = language.numbers
+    if numbers.shape != (count,):
+        raise ValueError(f"the language model has numbers for {numbers.shape} words or symbols, wanted {count}")
+    gains[numbers < 0] += unknown
+    known = np.where(numbers < 0, -1 if language.unknown is None else language.unknown, numbers).astype(np.int32)
+    if isinstance(language, StepLanguage):
+        return made._replace(kind=TABLE, end=language.end, numbers=known)
+    if known.max() >= language.model.vocabulary:
+        raise ValueError(f"number {known.max()} is not below the {language.model.vocabulary} of the language model")
+    start = 0 if not language.model.keys else 1 + language.model.start
+    words, first, suffixes, log_probabilities, log_backoffs = language.automaton
+    return made._replace(
+        kind=NGRAM,
+        start=start,
+        end=language.model.end,
+        numbers=known,
+        words=words,
+        first=first,
+        suffixes=suffixes,
+        log_probabilities=log_probabilities,
+        log_backoffs=log_backoffs,
+    )
+
+
+def automaton(model: BackOff) -> Automaton:
+    """An n-gram model's contexts as states."""
+    size = model.vocabulary
+    words, suffixes = [np.zeros(1, np.int64), np.arange(size)], [np.zeros(1, np.int64), np.zeros(size, np.int64)]
+    first, begin = [np.ones(1, np.int64)], [0, 1]  # where the n-grams of each order begin
+    known = {1: np.arange(size)}
+    for order, keys in enumerate(model.keys, start=2):
+        rows, last = np.divmod(keys, size)
+        shorter, shift = suffixes[order - 1][rows], begin[order - 1]
+        begin.append(shift + len(words[order - 1]))
+        first.append(begin[order] + np.searchsorted(rows, np.arange(len(words[order - 1]))))
+        words.append(last)
+        known[order] = keys
+        suffixes.append(_suffixes(known, begin, suffixes, shorter=shorter, last=last, size=size))
+    total = begin[-1] + len(words[-1])
+    return Automaton(
+        words=np.concatenate(words).astype(np.int32),
+        first=np.concatenate([*first, [total]]),
+        suffixes=np.concatenate(suffixes).astype(np.int32),
+        log_probabilities=np.concatenate([np.zeros(1, np.float32), *model.log_probabilities]),
+        log_backoffs=np.concatenate([np.zeros(1, np.float32), *model.log_backoffs]),
+    )
+
+
+def _suffixes(
+    known: dict[int, Integers],
+    begin: list[int],
+    suffixes: list[Integers],
+    *,
+    shorter: Integers,  # states of the n-grams without their first and their last word
+    last: Integers,
+    size: int,
+) -> Integers:
+    """The states of n-grams without their first word, or of the longest part of it that is known."""
+    every = np.concatenate(suffixes)
+    found, left = 1 + last, np.flatnonzero(shorter > 0)
+    states = shorter.copy()
+    while left.size:
+        order = np.searchsorted(begin, states[left], side="right") - 1  # of the contexts; 1 or more
+        hit = np.zeros(left.size, bool)
+        for each in np.unique(order).tolist():
+            mine = np.flatnonzero(order == each)
+            wanted = (states[left[mine]] - begin[each]) * size + last[left[mine]]
+            at = np.searchsorted(known[each + 1], wanted).clip(max=max(len(known[each + 1]) - 1, 0))
+            there = known[each + 1][at] == wanted if len(known[each + 1]) else np.zeros(len(mine), bool)
+            found[left[mine[there]]] = begin[each + 1] + at[there]
+            hit[mine[there]] = True
+        left = left[~hit]
+        states[left] = every[states[left]]
+        left = left[states[left] > 0]
+    return found

@@ -1,6 +1,7 @@
 """Prefix beam search: a prefix is the sum of its paths; the best live on (Graves 2012, Hannun et al. 2014)."""
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
@@ -10,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from seqloom.decoding.frames import Frames, FrameSearch, Guide, Stream, Transcript, check_blank, rows
+from seqloom.decoding.language import scorer
 
 
 class PrefixBeam(FrameSearch):
@@ -36,23 +38,29 @@ class PrefixBeam(FrameSearch):
     ) -> list[list[Transcript]]:
         """At most ``best`` transcripts of each row."""
         made = rows(log_probabilities, lengths, blank=blank)
-        run = partial(self._run, blank=blank, guide=guide)
+        start = self._prepare(symbols=log_probabilities.shape[2], blank=blank, guide=guide)
+
+        def run(frames: Frames) -> list[Transcript]:
+            stream = start()
+            stream.feed(frames)
+            return stream.finish()
+
         threads = min(torch.get_num_threads(), len(made))
         if threads <= 1:
             return [run(frames) for frames in made]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(run, made))
 
-    def _run(self, frames: Frames, *, blank: int, guide: Guide | None) -> list[Transcript]:
-        stream = self.stream(symbols=frames.shape[1], blank=blank, guide=guide)
-        stream.feed(frames)
-        return stream.finish()
-
     def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None) -> Stream:
-        check_blank(blank, symbols=symbols)
+        return self._prepare(symbols=symbols, blank=blank, guide=guide)()
+
+    def _prepare(self, *, symbols: int, blank: int, guide: Guide | None) -> Callable[[], Stream]:
+        """What makes streams; all that they share is made once."""
         from seqloom.decoding.prefixes import PrefixStream  # numba takes half a second
+        from seqloom.decoding.words import WordStream, tree
         from seqloom.kernels.prefix_beam import Limits
 
+        check_blank(blank, symbols=symbols)
         limits = Limits(
             size=self.size,
             per_node=self.per_node,
@@ -60,4 +68,12 @@ class PrefixBeam(FrameSearch):
             threshold=self.threshold or math.inf,
             blank=blank,
         )
-        return PrefixStream(limits, symbols=symbols, guide=guide, best=self.best)
+        lexicon, language, *bonuses = guide or Guide()
+        weight, bonus, unknown = bonuses
+        count = symbols if lexicon is None else len(lexicon)
+        made = scorer(language, count=count, weight=weight, bonus=bonus, unknown=unknown)
+        if lexicon is None:
+            return partial(PrefixStream, limits, made, symbols=symbols, best=self.best)
+        lexicon.check(symbols=symbols, blank=blank)
+        words = tree(lexicon, made)
+        return partial(WordStream, limits, made, lexicon=lexicon, tree=words, symbols=symbols, best=self.best)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from seqloom.kernels.compiled import compiled
 from seqloom.kernels.language import NONE, Scorer, score
-from seqloom.kernels.pruning import admit, greatest, hashed, keep_best, least, log_add, sort_descending
+from seqloom.kernels.pruning import admit, find, greatest, keep_best, least, log_add, sort_descending
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
@@ -191,16 +191,6 @@ def settle(beam: Prefixes, scorer: Scorer, found: int, bound: float) -> None:
 
 
 @compiled
-def find(table: Integers, parents: Integers, symbols: Integers, parent: int, symbol: int) -> int:
-    """The place in the table of a parent's child by a symbol, or where it can be written."""
-    mask = len(table) - 1
-    at = hashed((np.int64(parent) << 20) ^ symbol, mask)
-    while table[at] >= 0 and (parents[table[at]] != parent or symbols[table[at]] != symbol):
-        at = (at + 1) & mask
-    return int(at)
-
-
-@compiled
 def hear(beam: Prefixes, scorer: Scorer, limits: Limits, frames: Floats) -> int:
     """Go through the frames; how many were heard before the tree was full."""
     for frame in range(len(frames)):
@@ -220,62 +210,6 @@ def hear(beam: Prefixes, scorer: Scorer, limits: Limits, frames: Floats) -> int:
         settle(beam, scorer, found, greatest(beam.values, found) - limits.threshold)
         beam.counts[FRAME] += 1
     return len(frames)
-
-
-@compiled
-def compact(beam: Prefixes) -> None:
-    """Forget the nodes that no live prefix comes from."""
-    nodes = beam.counts[NODES]
-    moved = np.full(nodes, -1, np.int32)
-    for place in range(beam.counts[ALIVE]):
-        node = beam.node[place]
-        while node >= 0 and moved[node] < 0:
-            moved[node] = 0
-            node = beam.parents[node]
-    beam.table[:] = -1
-    count = 0
-    for node in range(nodes):
-        if moved[node] < 0:
-            continue
-        moved[node] = count
-        parent = moved[beam.parents[node]] if node else -1
-        beam.parents[count], beam.symbols[count], beam.places[count] = parent, beam.symbols[node], beam.places[node]
-        beam.states[count], beam.language[count] = beam.states[node], beam.language[node]
-        beam.gains[count] = beam.gains[node]
-        if node:
-            beam.table[find(beam.table, beam.parents, beam.symbols, parent, beam.symbols[node])] = count
-        count += 1
-    for place in range(beam.counts[ALIVE]):
-        beam.node[place] = moved[beam.node[place]]
-    beam.counts[NODES] = count
-
-
-@compiled
-def spell(parents: Integers, symbols: Integers, node: int) -> npt.NDArray[np.int64]:
-    """The symbols from the root to a node."""
-    length, at = 0, node
-    while parents[at] >= 0:
-        length, at = length + 1, parents[at]
-    found = np.empty(length, np.int64)
-    for place in range(length - 1, -1, -1):
-        found[place], node = symbols[node], parents[node]
-    return found
-
-
-@compiled
-def shared(beam: Prefixes) -> int:
-    """The longest prefix that all live ones begin with."""
-    if beam.counts[ALIVE] == 0:
-        return 0
-    common = beam.node[0]
-    for place in range(1, beam.counts[ALIVE]):
-        node = beam.node[place]
-        while node != common:  # parents have lower numbers
-            if node > common:
-                node = beam.parents[node]
-            else:
-                common = beam.parents[common]
-    return int(common)
 
 
 @compiled

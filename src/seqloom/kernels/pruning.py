@@ -101,3 +101,60 @@ def admit(frame: Floats, tried: Floats, blank: int, floor: float) -> None:
         for symbol in range(len(frame)):
             if tried[symbol] < floor and symbol not in (blank, best):
                 tried[symbol] = -math.inf
+
+
+@compiled
+def find(table: Integers, parents: Integers, labels: Integers, parent: int, label: int) -> int:
+    """The place in the table of a node's child by its label, or where it can be written."""
+    mask = len(table) - 1
+    at = hashed((np.int64(parent) << 20) ^ label, mask)
+    while table[at] >= 0 and (parents[table[at]] != parent or labels[table[at]] != label):
+        at = (at + 1) & mask
+    return int(at)
+
+
+@compiled
+def fill(table: Integers, parents: Integers, labels: Integers, count: int) -> None:
+    """Make the table of the first ``count`` nodes."""
+    for at in range(len(table)):
+        table[at] = -1
+    for node in range(1, count):
+        table[find(table, parents, labels, parents[node], labels[node])] = node
+
+
+@compiled
+def ancestors(parents: Integers, nodes: Integers) -> npt.NDArray[np.bool_]:  # (N,)
+    """Which nodes these ones come from, themselves included; the root always is one."""
+    found = np.zeros(len(parents), np.bool_)
+    found[0] = True
+    for node in nodes:
+        at = node
+        while not found[at]:
+            found[at], at = True, parents[at]
+    return found
+
+
+@compiled
+def lineage(parents: Integers, node: int) -> Integers:
+    """The nodes from below the root down to a node."""
+    length, at = 0, node
+    while parents[at] >= 0:
+        length, at = length + 1, parents[at]
+    found = np.empty(length, np.int32)
+    for place in range(length - 1, -1, -1):
+        found[place], node = node, parents[node]
+    return found
+
+
+@compiled
+def common(parents: Integers, nodes: Integers) -> int:
+    """The last node that all of these come from; parents have lower numbers than children."""
+    found = nodes[0] if len(nodes) else 0
+    for node in nodes:
+        at = node
+        while at != found:
+            if at > found:
+                at = parents[at]
+            else:
+                found = parents[found]
+    return int(found)

@@ -1,0 +1,292 @@
+"""Prefix beam search for words of a lexicon: a hypothesis is the words so far and a node of the lexicon's tree.
+
+Words so far are histories, nodes of a tree of their own. At a node where words are complete, each of them leads back to
+the root, with one more word in the history; there a hypothesis also remembers its last symbol. Those that are equal
+in all this are one, whatever the spelling of their words was.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from seqloom.kernels.compiled import compiled
+from seqloom.kernels.language import Scorer, score
+from seqloom.kernels.prefix_beam import Limits
+from seqloom.kernels.pruning import admit, find, greatest, hashed, keep_best, log_add
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int32]
+
+ALIVE, HISTORIES = 0, 1  # places in ``counts``
+STAYS = -1
+NOTHING = -1  # instead of a word
+NEGLIGIBLE = 20.0  # what is so much below the worst that lives on adds a part of 10^-9 to anything
+
+
+class Tree(NamedTuple):
+    """The lexicon's tree; see ``decoding.lexicon.Lexicon``."""
+
+    symbols: Integers
+    first: Integers
+    words_at: Integers
+    words_first: Integers
+    ahead: Floats  # (N,) the most that a word below each node can be worth
+
+
+class Words(NamedTuple):
+    """All that a search is between two frames, and room to work in."""
+
+    counts: npt.NDArray[np.int64]  # (2,)
+    history: Integers  # (K,) of each live hypothesis
+    node: Integers  # (K,) of the lexicon
+    last: Integers  # (K,) its last symbol, -1 before the first
+    ends: Floats  # (3, K) log p of its paths that end in a blank, in its last symbol, in either
+    parents: Integers  # (N,) of histories; those before their children
+    words: Integers  # (N,) the last one of each history; -1: the root
+    leaves: Integers  # (N,) the node of the lexicon at which it was complete
+    states: Integers  # (N,) of the language model
+    language: Floats  # (N,) log p by the language model
+    gains: Floats  # (N,) what it adds to the score, with all bonuses
+    table: Integers  # (2^n,) histories by parent and word, -1: empty
+    keys: npt.NDArray[np.int64]  # (2^m,) of live hypotheses, -1: empty
+    places: Integers  # (2^m,) of those keys in the beam
+    tried: Floats  # (V,) the frame
+    values: Floats  # (C,) of candidates
+    origins: Integers  # (3, C) their place in the beam, node, word
+    held: Floats  # (3, K) as ends, of those that stay
+    fresh: Floats  # (3, K) as ends, of those that are chosen
+    chosen: Integers  # (3, K) their history, node, last symbol
+
+
+@compiled
+def hold(beam: Words, tree: Tree, blank: int) -> float:
+    """Let every hypothesis stay; a score that as many as are alive will reach."""
+    tried, held, ends, lasts, gains, ahead = beam.tried, beam.held, beam.ends, beam.last, beam.gains, tree.ahead
+    histories, nodes, lowest = beam.history, beam.node, math.inf
+    for place in range(beam.counts[ALIVE]):
+        last = lasts[place]
+        held[0, place] = ends[2, place] + tried[blank]
+        held[1, place] = ends[1, place] + tried[last] if last >= 0 else -math.inf
+        held[2, place] = log_add(held[0, place], held[1, place])
+        lowest = min(lowest, held[2, place] + gains[histories[place]] + ahead[nodes[place]])
+    return lowest
+
+
+@compiled
+def seek(keys: npt.NDArray[np.int64], key: int) -> int:
+    """The place of a key in the table, or where it can be written."""
+    mask = len(keys) - 1
+    at = hashed(key, mask)
+    while keys[at] >= 0 and keys[at] != key:
+        at = (at + 1) & mask
+    return int(at)
+
+
+@compiled
+def trim(values: Floats, origins: Integers, first: int, found: int, per_node: int, size: int) -> int:
+    """Of the candidates from ``first`` on keep ``per_node``, of all of them ``size`` where room becomes short."""
+    if per_node and found - first > per_node:
+        keep_best(values[first:], origins[:, first:], found - first, per_node)
+        found = first + per_node
+    if found > 3 * size:
+        keep_best(values, origins, found, size)
+        return size
+    return found
+
+
+@compiled
+def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float) -> int:
+    """Give live hypotheses what others add to them, and make candidates of the rest above the bound; their number."""
+    histories, nodes, lasts, ends, held, tried = beam.history, beam.node, beam.last, beam.ends, beam.held, beam.tried
+    parents, words, table, keys, places = beam.parents, beam.words, beam.table, beam.keys, beam.places
+    values, origins, gains, states = beam.values, beam.origins, beam.gains, beam.states
+    symbols, first, words_at, words_first, ahead = tree.symbols, tree.first, tree.words_at, tree.words_first, tree.ahead
+    numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
+    most = ahead[0] + max(0.0, greatest(bonuses, len(bonuses)))
+    found, width = 0, len(symbols) + len(tried) + 1
+    for place in range(beam.counts[ALIVE]):
+        history, begin = histories[place], found
+        gain = gains[history]
+        for child in range(first[nodes[place]], first[nodes[place] + 1]):
+            symbol = symbols[child]
+            paths = ends[0 if symbol == lasts[place] else 2, place] + tried[symbol]
+            if not paths + gain + most > bound - NEGLIGIBLE:
+                continue
+            if first[child] < first[child + 1]:
+                at = seek(keys, history * width + child)
+                if keys[at] >= 0:
+                    held[1, places[at]] = log_add(held[1, places[at]], paths)
+                elif paths + gain + ahead[child] > bound:
+                    values[found] = paths + gain + ahead[child]
+                    origins[0, found], origins[1, found], origins[2, found] = place, child, NOTHING
+                    found += 1
+            for which in range(words_first[child], words_first[child + 1]):
+                word = words_at[which]
+                known = table[find(table, parents, words, history, word)]
+                at = seek(keys, known * width + len(symbols) + symbol + 1) if known >= 0 else 0
+                if known >= 0 and keys[at] >= 0:
+                    held[1, places[at]] = log_add(held[1, places[at]], paths)
+                    continue
+                reward = score(scorer, states[history], numbers[word])[0]
+                value = paths + gain + bonuses[word] + ahead[0] + (weight * reward if reward > -math.inf else reward)
+                if value > bound:
+                    values[found] = value
+                    origins[0, found], origins[1, found], origins[2, found] = place, child, word
+                    found += 1
+        found = trim(values, origins, begin, found, limits.per_node, limits.size)
+    return found
+
+
+@compiled
+def stay(beam: Words, tree: Tree, found: int) -> int:
+    """Add those that stay, now that they have all their paths, to the candidates."""
+    held, values, origins = beam.held, beam.values, beam.origins
+    for place in range(beam.counts[ALIVE]):
+        held[2, place] = log_add(held[0, place], held[1, place])
+        values[found] = held[2, place] + beam.gains[beam.history[place]] + tree.ahead[beam.node[place]]
+        origins[0, found], origins[1, found] = place, STAYS
+        found += 1
+    return found
+
+
+@compiled
+def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) -> None:
+    """Make the first candidates the beam, but those below the bound."""
+    values, origins, held, ends, fresh, chosen = (
+        beam.values,
+        beam.origins,
+        beam.held,
+        beam.ends,
+        beam.fresh,
+        beam.chosen,
+    )
+    keys, places, lasts, nodes, symbols = beam.keys, beam.places, beam.last, beam.node, tree.symbols
+    for at in range(len(keys)):
+        keys[at] = -1
+    count, width = 0, len(symbols) + len(beam.tried) + 1
+    for candidate in range(found):
+        if not values[candidate] >= bound or values[candidate] == -math.inf:
+            continue
+        place, node, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        history, last = beam.history[place], lasts[place]
+        if node == STAYS:
+            node = nodes[place]
+            for part in range(3):
+                fresh[part, count] = held[part, place]
+        else:
+            symbol = symbols[node]
+            paths = ends[0 if symbol == last else 2, place] + beam.tried[symbol]
+            fresh[0, count], fresh[1, count], fresh[2, count] = -math.inf, paths, paths
+            last = symbol
+            if word != NOTHING:
+                history, node = remember(beam, scorer, history, word, node), 0
+        at = seek(keys, history * width + (node or len(symbols) + last + 1))
+        if keys[at] >= 0:  # the same by another spelling
+            for part in range(1, 3):
+                fresh[part, places[at]] = log_add(fresh[part, places[at]], fresh[1, count])
+            continue
+        keys[at], places[at] = history * width + (node or len(symbols) + last + 1), count
+        chosen[0, count], chosen[1, count], chosen[2, count] = history, node, last
+        count += 1
+    for place in range(count):
+        beam.history[place], nodes[place], lasts[place] = chosen[0, place], chosen[1, place], chosen[2, place]
+        for part in range(3):
+            ends[part, place] = fresh[part, place]
+    beam.counts[ALIVE] = count
+
+
+@compiled
+def remember(beam: Words, scorer: Scorer, parent: int, word: int, leaf: int) -> int:
+    """The history that is longer by one word; a new one if it is not known."""
+    at = find(beam.table, beam.parents, beam.words, parent, word)
+    if beam.table[at] < 0:
+        made = beam.counts[HISTORIES]
+        beam.counts[HISTORIES] = made + 1
+        beam.table[at], beam.parents[made], beam.words[made], beam.leaves[made] = made, parent, word, leaf
+        reward, beam.states[made] = score(scorer, beam.states[parent], scorer.numbers[word])
+        beam.language[made] = beam.language[parent] + reward
+        beam.gains[made] = beam.gains[parent] + scorer.weight * reward + scorer.gains[word]
+    return int(beam.table[at])
+
+
+@compiled
+def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats) -> int:
+    """Go through the frames; how many were heard before there was no room for histories."""
+    for frame in range(len(frames)):
+        if beam.counts[HISTORIES] + limits.size > len(beam.parents):
+            return frame
+        admit(frames[frame], beam.tried, limits.blank, limits.floor)
+        lowest = hold(beam, tree, limits.blank)
+        bound = lowest if beam.counts[ALIVE] == limits.size else -math.inf
+        found = stay(beam, tree, extend(beam, tree, scorer, limits, bound))
+        if found > limits.size:
+            keep_best(beam.values, beam.origins, found, limits.size)
+            found = limits.size
+        settle(beam, tree, scorer, found, greatest(beam.values, found) - limits.threshold)
+    return len(frames)
+
+
+@compiled
+def index(beam: Words, tree: Tree) -> None:
+    """Make the keys of all live hypotheses anew."""
+    width = len(tree.symbols) + len(beam.tried) + 1
+    for at in range(len(beam.keys)):
+        beam.keys[at] = -1
+    for place in range(beam.counts[ALIVE]):
+        key = beam.history[place] * width + (beam.node[place] or len(tree.symbols) + beam.last[place] + 1)
+        at = seek(beam.keys, key)
+        beam.keys[at], beam.places[at] = key, place
+
+
+@compiled
+def complete(beam: Words, tree: Tree, scorer: Scorer, separator: int, ways: Integers, scores: Floats) -> int:
+    """All ways in which live hypotheses can end here: history, word behind it, its node; acoustic, language, score."""
+    found = 0
+    for place in range(beam.counts[ALIVE]):
+        history, node = beam.history[place], beam.node[place]
+        if node == 0:
+            found = end(beam, scorer, place, history, beam.states[history], NOTHING, 0, 0.0, ways, scores, found)
+            continue
+        for child in range(tree.first[node], tree.first[node + 1]):
+            if tree.symbols[child] == separator:
+                for which in range(tree.words_first[child], tree.words_first[child + 1]):
+                    word = tree.words_at[which]
+                    reward, state = score(scorer, beam.states[history], scorer.numbers[word])
+                    found = end(beam, scorer, place, history, state, word, node, reward, ways, scores, found)
+    return found
+
+
+@compiled
+def end(
+    beam: Words,
+    scorer: Scorer,
+    place: int,
+    history: int,
+    state: int,
+    word: int,
+    node: int,
+    reward: float,
+    ways: Integers,
+    scores: Floats,
+    found: int,
+) -> int:
+    """Note one way to end; state -1: what follows the word is scored by who can."""
+    last = score(scorer, state, scorer.end)[0] if scorer.end >= 0 and state >= 0 else 0.0
+    if reward == -math.inf or last == -math.inf:
+        return found
+    ways[0, found], ways[1, found], ways[2, found] = history, word, node
+    scores[0, found] = beam.ends[2, place]
+    scores[1, found] = beam.language[history] + reward + last
+    scores[2, found] = (
+        beam.gains[history] + scorer.weight * (reward + last) + (scorer.gains[word] if word >= 0 else 0.0)
+    )
+    return found + 1
+
+
+@compiled
+def lift(values: Floats, parents: Integers) -> None:
+    """Give each node the greatest value of all below it."""
+    for node in range(len(values) - 1, 0, -1):
+        values[parents[node]] = max(values[parents[node]], values[node])
