@@ -21,6 +21,9 @@ from seqloom.models.arpa import START, UNKNOWNS, read_arpa, spell
 from seqloom.models.decoder import step
 from seqloom.models.ngram_decoder import NGramDecoder
 
+LARGE = 10_000
+"""Spellings from which on a lexicon is kept in the user's cache."""
+
 
 class Fluency(Part):
     """A language model that the search listens to, and what words are worth."""
@@ -67,10 +70,11 @@ def guide(
 
 def lexicon(entries: Iterable[Entry], encoding: Encoding, *, name: str) -> Lexicon:
     """The words of a dictionary whose symbols are all known; ``name`` is that of its file."""
-    found = Lexicon(_spellings(entries, encoding), separator=_separator(encoding))
-    if not found.words:
+    found = list(_spellings(entries, encoding))
+    if not found:
         raise BadData(name, "holds no word whose symbols all occur in the training data")
-    return found
+    build = Lexicon.cached if len(found) > LARGE else Lexicon
+    return build(found, separator=_separator(encoding))
 
 
 def _spellings(entries: Iterable[Entry], encoding: Encoding) -> Iterator[tuple[str, list[int]]]:
