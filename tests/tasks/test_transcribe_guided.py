@@ -1,0 +1,125 @@
+"""Transcripts that a lexicon and a language model guide, given with a run or when it is asked."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.contracts.tiny import CASES, WORDS, build
+
+from seqloom import workflow
+from seqloom.checkpoint import Snapshot
+from seqloom.data.formats import resolve
+from seqloom.model import Config, Model, load
+from seqloom.run import Run
+from seqloom.tasks.language_model import LanguageModel
+from seqloom.training.loop import Train
+
+TEXTS = "a ab\nab cab\nabc b\nca cc a\ncab cab\nab a\nb\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+
+
+def transcriber(folder: Path, **fields: Any) -> Path:
+    """A run whose model was never trained, but says something."""
+    case = CASES["transcribe, one way"]
+    found = build(case._replace(fields=case.fields | fields), folder)
+    task = found.task.fit(found.task.read(resolve(found.task.train)))
+    assert task.learned
+    run = Run.create(folder / "run", config=found.text(), learned=task.learned.model_dump_json(), environment={})
+    torch.manual_seed(4)
+    module = task.model()
+    module.output.weight.data *= 8  # type: ignore[union-attr, operator]
+    run.save("best", Snapshot(module.state_dict(), {}, {}))
+    return run.path
+
+
+def speaker(folder: Path, unit: str, **fields: Any) -> Path:
+    """The run of a language model of the texts."""
+    path = folder / "texts.txt"
+    path.write_text(TEXTS)
+    task = LanguageModel(train=str(path), dev_share=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
+    return workflow.train(Config(task, Train(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}").path
+
+
+def questions() -> list[Any]:
+    random = np.random.default_rng(7)
+    return [random.normal(size=(length, 3)) for length in (20, 11)]
+
+
+def said(model: Model) -> list[Any]:
+    return model.predict(questions())
+
+
+def log_probability(model: Model, text: str) -> float:
+    """Of a text and its end, by the language model itself."""
+    return float(model.predict([text])[0].log_probability)
+
+
+@pytest.mark.parametrize("kind", [{"kind": "ngram", "order": 3}])
+def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[str, Any], tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), speaker(tmp_path, "characters", **kind)
+    free = said(load(run, search="prefix_beam"))
+    model = load(run, language=f"{language} weight=0.7 bonus=0.4")
+    for answer in said(model):
+        wanted = log_probability(load(language), answer.text)
+        assert answer.language == pytest.approx(wanted, rel=1e-4)
+        total = answer.acoustic + 0.7 * answer.language + 0.4 * len(answer.symbols)
+        assert answer.score == pytest.approx(total, rel=1e-6)
+    assert all(answer.language == 0 for answer in free)
+    assert [answer.text for answer in said(model)] != [answer.text for answer in free]
+
+
+def test_a_file_of_n_grams_says_the_same(tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), speaker(tmp_path, "characters", kind="ngram", order=3)
+    load(language).export(tmp_path / "m.arpa")
+    there, here = said(load(run, language=str(language))), said(load(run, language=str(tmp_path / "m.arpa")))
+    assert [answer.text for answer in there] == [answer.text for answer in here]
+    assert [answer.score for answer in there] == pytest.approx([answer.score for answer in here], rel=1e-5)
+
+
+def test_only_words_of_the_lexicon_are_said(tmp_path: Path) -> None:
+    run = transcriber(tmp_path)
+    free, bound = said(load(run, search="prefix_beam")), said(load(run, lexicon=str(tmp_path / "words.txt")))
+    assert not {word for answer in free for word in answer.words} <= set(WORDS)
+    for answer in bound:
+        assert {*answer.words} <= set(WORDS)
+        assert answer.text == " ".join(answer.words)
+        assert len(answer.word_times) == len(answer.words) > 0
+        assert -math.inf < answer.score == answer.acoustic
+
+
+def test_a_lexicon_and_a_model_of_words(tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), speaker(tmp_path, "words", kind="ngram", order=2)
+    model = load(run, lexicon=str(tmp_path / "words.txt"), language=f"{language} weight=1.5 bonus=-0.5 unknown=-1")
+    for answer in said(model):
+        assert answer.language == pytest.approx(log_probability(load(language), answer.text), rel=1e-4)
+        total = answer.acoustic + 1.5 * answer.language - 0.5 * len(answer.words)
+        assert answer.score == pytest.approx(total, rel=1e-6)  # each word is known
+
+
+def test_both_may_stand_in_the_configuration_and_be_heard_in_pieces(tmp_path: Path) -> None:
+    language = speaker(tmp_path, "words", kind="ngram", order=2)
+    fields = {"search": {"name": "prefix_beam", "size": 16}, "lexicon": str(tmp_path / "words.txt")}
+    model = load(transcriber(tmp_path, **fields, language={"model": str(language), "weight": 0.5}))
+    whole, heard = said(model)[0], model.listen()
+    values = questions()[0]
+    texts = [str(heard.feed(values[start : start + 3])) for start in range(0, len(values), 3)]
+    last = heard.finish()
+    assert (last.text, last.words) == (whole.text, whole.words)
+    assert last.score == pytest.approx(whole.score, rel=1e-4)
+    for before, after in zip(texts, [*texts[1:], last.text], strict=True):
+        assert after.startswith(before)
+
+
+def test_what_is_no_language_model_is_named(tmp_path: Path) -> None:
+    run, words = transcriber(tmp_path), speaker(tmp_path, "words", kind="ngram", order=2)
+    with pytest.raises(ValueError, match="is a language model of words; here characters are said"):
+        said(load(run, language=str(words)))
+    with pytest.raises(TypeError, match="is a model of the task transcribe; wanted a language_model"):
+        said(load(run, language=str(run)))
