@@ -20,6 +20,7 @@ from seqloom.data.vocabulary import Vocabulary
 from seqloom.model import Config, assess
 from seqloom.tasks.task import Task
 from seqloom.training import schedules
+from seqloom.training.lessons import first_lesson, is_taught
 from seqloom.workflow import data
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
@@ -181,8 +182,8 @@ class _Examination:
             self.parameters = sum(parameter.numel() for parameter in module.parameters())
             copies = 2 + (settings.momentum > 0 if settings.optimizer == "sgd" else 2)  # weights, gradient, averages
             self.bytes["model"] = 4 * copies * self.parameters
-            if hasattr(module, "count"):
-                module.count(train.longest)
+            if is_taught(module):
+                first_lesson(module, train.longest)
             else:
                 self._update(config, module, train.longest)
             if dev and dev.examples and not dev.unlabelled:

@@ -25,7 +25,8 @@ from seqloom.interrupt import Interrupted, interruptible
 from seqloom.model import Config, assess, document, opened
 from seqloom.models.encoder import GivenLayer
 from seqloom.run import Run, refuse_existing
-from seqloom.training.distributed import Team, join
+from seqloom.training.distributed import ALONE, Team, join
+from seqloom.training.lessons import is_taught, teach
 from seqloom.training.loop import Diverged, Evaluation, Progress
 from seqloom.training.loop import train as iterate
 from seqloom.training.snapshots import flatten
@@ -167,24 +168,30 @@ def _go(
             raise ValueError(
                 "there are no development examples: give task.dev, or raise task.dev_share (0: go without)"
             )
-        if hasattr(module, "count"):
-            if team.leads:
-                _count(run, config, module, sources, dev)
+        taught = is_taught(module)
+        if taught and not team.leads:
             return
+        team = ALONE if taught else team  # they take several threads, and no process besides
         rows = start.facts["rows"] if start else 0
         if team.leads:
             run.rewind(rows)
         keeper = Keeper(run, config, team, dev=dev, rows=rows, seconds=_spent(start))
-        progress = iterate(
-            module,
-            _batches(config, sources.train, team),
-            config.task.loss,
-            config.train,
-            evaluate=(lambda model: _evaluation(run, config, model, dev, team, interrupted)) if dev else None,
-            stop=keeper.time_is_up,
-            start=start,
-            team=team,
-        )
+        evaluate = (lambda model: _evaluation(run, config, model, dev, team, interrupted)) if dev else None
+        if taught:
+            progress = teach(
+                module, sources.train, config.train, evaluate=evaluate, stop=keeper.time_is_up, start=start
+            )
+        else:
+            progress = iterate(
+                module,
+                _batches(config, sources.train, team),
+                config.task.loss,
+                config.train,
+                evaluate=evaluate,
+                stop=keeper.time_is_up,
+                start=start,
+                team=team,
+            )
         try:
             for event in progress:
                 keeper.keep(event)
@@ -253,7 +260,9 @@ class Keeper:
 
     def _record(self, event: Progress) -> None:
         if event.logged:
-            values = {"loss": event.loss, "rate": event.rate, "norm": event.norm, "clipped": event.clipped}
+            values = {"loss": event.loss, "rate": event.rate}
+            if event.norm is not None:
+                values |= {"norm": event.norm, "clipped": event.clipped}
             self._row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
         if event.evaluation is not None:
             self._row({"dev": event.evaluation.metrics}, event)
@@ -279,17 +288,6 @@ def _evaluation(
     metrics = assess(config, module, dev, team=team, alive=alive)
     value = float(metrics[config.task.metric])
     return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.metric)
-
-
-def _count(run: Run, config: Config, module: Any, sources: Data, dev: Sequence[Any]) -> None:
-    """Train a model of counts: one pass, no gradients."""
-    run.rewind(0)
-    module.count(sources.train())
-    metrics = assess(config, module, dev) if dev else {}
-    if dev:
-        run.record({"update": 0, "epoch": 1, "dev": metrics})
-    run.save("best", Snapshot(module.state_dict(), {}, {"update": 0, "epoch": 1, "metrics": metrics}))
-    run.log("finished: everything is counted")
 
 
 def _spent(start: Snapshot | None) -> float:

@@ -244,7 +244,26 @@ def _forecast(**fields: Any) -> Case:
     return Case("forecast", "t.csv", _series(1, 30), _series(2, 18), common | fields, [_rows(_series(3, 9))])
 
 
+ANALOGIES = """: letters
+a b cd é
+b a é cd
+a b nothing é
+: more
+cd é eff a
+"""
+
+
+def _embed(**fields: Any) -> Case:
+    """Threads change vectors without locks, so that law 6 holds on one thread only, as ``build`` has it."""
+    common = {"minimum": 1, "size": 5, "window": 2, "negative": 3, "neighbours": 2}
+    questions = ["a", "a - b + cd", "a b", "a b cd é", "what", "", "a - + b", "-"]
+    return Case("embed", "t.txt", _text(1, 18), ANALOGIES, common | fields, questions)
+
+
 CASES: dict[str, Case] = {
+    "embed": _embed(),
+    "embed, cbow": _embed(kind="cbow", negative=0, phrases={"threshold": 0.5, "discount": 0}),
+    "embed, one hot": _embed(kind="one_hot"),
     "tag": _tag(),
     "tag, crf": _tag(output="crf"),
     "tag, one way": _tag(encoder=RECURRENCE, characters={"layers": 0}),

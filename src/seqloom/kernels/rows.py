@@ -5,6 +5,7 @@ whether it has changed: whoever changes something here has to touch the files th
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -84,12 +85,16 @@ def _loop(b: Any, start: Any, stop: Any, *, step: int, body: Callable[[Any], Non
     b.position_at_end(after)
 
 
+def _swapped(body: Callable[[Any, int], None], number: int, index: Any) -> None:
+    body(index, number)
+
+
 def _walk(b: Any, width: Any, body: Callable[[Any, int], None]) -> None:
     """``body(offset, lanes)`` for all of a row."""
     start = LONG(0)
     for lanes in LANES:
         stop = b.and_(width, LONG(-lanes))
-        _loop(b, start, stop, step=lanes, body=lambda index, lanes=lanes: body(index, lanes))
+        _loop(b, start, stop, step=lanes, body=partial(_swapped, body, lanes))
         start = stop
 
 
@@ -98,7 +103,7 @@ def _groups(b: Any, count: Any, body: Callable[[Any, int], None]) -> None:
     start = LONG(0)
     for size in (TOGETHER, 2, 1):
         stop = b.add(start, b.mul(b.sdiv(b.sub(count, start), LONG(size)), LONG(size)))
-        _loop(b, start, stop, step=size, body=lambda index, size=size: body(index, size))
+        _loop(b, start, stop, step=size, body=partial(_swapped, body, size))
         start = stop
 
 
@@ -112,8 +117,7 @@ def _addresses(b: Any, matrix: Any, rows: Any, first: Any, count: int, width: An
     return found
 
 
-@intrinsic
-def products(_: Any, vector: Any, matrix: Any, rows: Any, count: Any, width: Any, found: Any) -> Any:
+def _products(_: Any, vector: Any, matrix: Any, rows: Any, count: Any, width: Any, found: Any) -> Any:
     """found[j] = vector · matrix[rows[j]]."""
 
     def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
@@ -142,8 +146,7 @@ def products(_: Any, vector: Any, matrix: Any, rows: Any, count: Any, width: Any
     return types.void(*[types.int64] * 6), generate
 
 
-@intrinsic
-def pull(_: Any, vector: Any, into: Any, matrix: Any, rows: Any, count: Any, width: Any, slopes: Any) -> Any:
+def _pull(_: Any, vector: Any, into: Any, matrix: Any, rows: Any, count: Any, width: Any, slopes: Any) -> Any:
     """For each j: into += slopes[j] matrix[rows[j]], then matrix[rows[j]] += slopes[j] vector.
 
     ``into`` may be ``vector`` where there are ``TOGETHER`` rows.
@@ -172,8 +175,7 @@ def pull(_: Any, vector: Any, into: Any, matrix: Any, rows: Any, count: Any, wid
     return types.void(*[types.int64] * 7), generate
 
 
-@intrinsic
-def fetch(_: Any, address: Any) -> Any:
+def _fetch(_: Any, address: Any) -> Any:
     """Bring what stands there nearer: it will be read and written soon."""
 
     def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
@@ -184,3 +186,8 @@ def fetch(_: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+products: Any = intrinsic(_products)
+pull: Any = intrinsic(_pull)
+fetch: Any = intrinsic(_fetch)

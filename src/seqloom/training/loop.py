@@ -101,7 +101,7 @@ class Progress:
     epoch: float  # done so far, with its fraction
     loss: float  # per item, mean over the updates since the last entry of the log
     rate: float
-    norm: float  # of this update's gradient, before clipping
+    norm: float | None  # of this update's gradient, before clipping; None: there is no gradient of all weights
     clipped: float  # share of the updates since the last entry whose gradient was clipped
     items: int  # in this update; 0 for an evaluation
     skipped: int  # updates without a finite gradient so far

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Moment(NamedTuple):
     """How far the training is."""
 
-    update: int  # the one that comes next, from 0
+    update: float  # the one that comes next, from 0; of lessons with its fraction
     updates: int  # in all; 0 where that is not known
     epoch: float  # with its fraction
     scores: Sequence[float]  # of the evaluations so far, better when higher

@@ -1,0 +1,269 @@
+"""Words as vectors, learnt from the words around them: neighbours, analogies, similarity (Mikolov et al. 2013)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from seqloom.config import Part
+from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.formats import BadData
+from seqloom.data.passages import Passage, passages
+from seqloom.data.questions import Question, asked, kind_of, labelled
+from seqloom.data.words import Phrases, Words, count
+from seqloom.metrics.interval import wilson
+from seqloom.metrics.similarity import spearman
+from seqloom.models.word_vectors import OneHot, Vectors, WordVectors
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+
+FIRST = 2  # number of the first word in a batch: 0 is padding, 1 a word that is not known
+
+
+class Asked(NamedTuple):
+    """Questions side by side."""
+
+    words: Tensor  # (B, T), numbers from FIRST on
+    signs: Tensor  # (B, T), 1 or -1
+    mask: Tensor  # (B, T), True where real
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What vectors say to a question."""
+
+    kind: str
+    words: list[str] = field(default_factory=list)  # neighbours, the nearest first; or the odd one
+    scores: list[float] = field(default_factory=list)  # cosines: of the neighbours, of the pair, of each word asked for
+    unknown: list[str] = field(default_factory=list)  # words of the question that have no vector
+    similar: list[str] = field(default_factory=list)  # known words that are spelt like them; empty: none
+
+    def __str__(self) -> str:
+        if self.unknown:
+            pairs = zip(self.unknown, self.similar, strict=True)
+            return "; ".join(f"unknown: {word}" + (f" (known: {near})" if near else "") for word, near in pairs)
+        if self.kind == "unclear":
+            return "not clear: wanted a word, or two, or more, or a sum such as king - man + woman"
+        if self.kind == "similarity":
+            return f"{self.scores[0]:.4f}"
+        if self.kind == "odd":
+            return self.words[0]
+        return "  ".join(f"{word} {score:.4f}" for word, score in zip(self.words, self.scores, strict=True))
+
+
+class Joined(Part):
+    """Words that stand side by side more often than by chance become one, such as new_york (Mikolov et al. 2013)."""
+
+    threshold: float = Field(0.0, ge=0, description="Of (n - discount) × words / (n1 × n2), such as 100; 0: none do.")
+    discount: int = Field(5, ge=0, description="Keeps pairs of rare words apart.")
+
+
+class Learned(Part):
+    """The words of the text, from the most to the least frequent; a million of them take little memory."""
+
+    words: str  # separated by line feeds
+    counts: tuple[tuple[int, int], ...]  # how often, and how many words one behind the other occur so often
+    pairs: tuple[tuple[int, int, int], ...]  # that became one: first, second, the one
+    passages: int
+    length: int  # words of the text, about
+
+    @cached_property
+    def known(self) -> Words:
+        return Words(self.words, pairs=self.pairs)
+
+    @cached_property
+    def frequencies(self) -> NDArray[np.int64]:
+        return np.repeat(*np.array(self.counts, np.int64).reshape(-1, 2).T)
+
+
+class Embed(Task):
+    """Gives each word of a text a vector; words that occur in like surroundings get like ones."""
+
+    recommended: ClassVar[Mapping[str, Any]] = {
+        "task.train": "train.txt",
+        "train.epochs": 5,
+        "train.rate": 0.025,
+        "train.schedule": "linear",
+        "train.decay": 0.0001,
+    }
+
+    name: Literal["embed"] = "embed"
+    dev: str = Field("", description="File of analogies or of similar words to choose the best model by; empty: none.")
+    dev_share: float = Field(0.0, ge=0, le=0, description="Nothing is held out.")
+    kind: Literal["skipgram", "cbow", "one_hot"] = Field(
+        "skipgram",
+        description="skipgram: from each word of the window; cbow: from their mean; one_hot: none is alike.",
+    )
+    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
+    lower: bool = Field(default=False, description="Whether capital letters are made small.")
+    minimum: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
+    most: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
+    phrases: Joined = Field(default_factory=Joined, description="Pairs of words that become one.")
+    size: int = Field(100, ge=1, description="Of a vector.")
+    window: int = Field(5, ge=1, description="Words before and behind that are looked at, at most; drawn for each.")
+    negative: int = Field(5, ge=0, description="Words that are not meant, drawn for each; 0: hierarchical softmax.")
+    sample: float = Field(1e-3, ge=0, description="Share of the text from which on a word is passed over; 0: never.")
+    neighbours: int = Field(10, ge=1, description="Words that answer a question.")
+    restrict: int = Field(0, ge=0, description="Ask and answer with so many of the most frequent words; 0: all.")
+    learned: Learned | None = Field(None, exclude=True)
+
+    @property
+    def metric(self) -> str:
+        return "score"
+
+    @property
+    def found(self) -> Learned:
+        if self.learned is None:
+            raise ValueError("the task has not seen its training data: call fit first")
+        return self.learned
+
+    @property
+    def among(self) -> int:
+        """How many words may be asked for, and answer."""
+        return min(self.restrict or len(self.found.known), len(self.found.known))
+
+    def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
+        if kind_of(source, encoding=self.encoding) == "text":
+            return passages(source, encoding=self.encoding, lower=self.lower)
+        return labelled(source, encoding=self.encoding)
+
+    def ask(self, source: Path | Sequence[Any]) -> Iterator[Question]:
+        return asked(source, encoding=self.encoding)
+
+    def fit(self, examples: Iterable[Any]) -> Self:
+        phrases = Phrases(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
+        found = count(
+            map(self._text, examples),
+            minimum=self.minimum,
+            size=self.most,
+            threads=torch.get_num_threads(),
+            phrases=phrases,
+        )
+        if len(found.words) < 2:
+            several = "only one word" if found.words else "no word"
+            rarer = f" at least {self.minimum} times (task.minimum)" if found.length else ""
+            raise BadData(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
+        values, starts = np.unique(-found.counts, return_index=True)
+        runs = np.diff([*starts.tolist(), len(found.counts)])
+        learned = Learned(
+            words="\n".join(found.words),
+            counts=tuple(zip((-values).tolist(), runs.tolist(), strict=True)),
+            pairs=tuple(found.pairs),
+            passages=found.passages,
+            length=found.length,
+        )
+        return self.model_copy(update={"learned": learned})
+
+    def _text(self, example: Any) -> Passage:
+        if not isinstance(example, Passage):
+            raise BadData(example.place, "found a question with its answer; task.train wants a text")
+        return example
+
+    def collate(self, examples: Sequence[Any]) -> Batch:
+        known = self.found.known
+        rows = [
+            [known.find(word) + FIRST for word in example.words]
+            if isinstance(example, Question)
+            else [known.find(word) + FIRST for word in example.data.decode().split()]
+            for example in examples
+        ]
+        words: Padded = pad([np.array(row, np.int64) for row in rows])
+        signs = pad(
+            [
+                np.array(getattr(example, "signs", [0] * len(row)), np.int64)
+                for example, row in zip(examples, rows, strict=True)
+            ]
+        )
+        return Batch(Asked(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
+
+    def model(self) -> nn.Module:
+        found = self.found
+        if self.kind == "one_hot":
+            return OneHot(len(found.known))
+        return WordVectors(
+            found.known,
+            found.frequencies,
+            size=self.size,
+            window=self.window,
+            negative=self.negative,
+            mean=self.kind == "cbow",
+            sample=self.sample,
+            examples=found.passages,
+            length=found.length,
+        )
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        raise NotImplementedError("word vectors train themselves: see WordVectors.learn")
+
+    def predict(self, model: Vectors, batch: Batch) -> Predictions:  # type: ignore[override]
+        """All questions by one product with the vectors."""
+        words, signs, mask = batch.inputs
+        known = (mask & (words >= FIRST) & (words < self.among + FIRST)) | ~mask
+        clear = known.all(dim=1) & mask.any(dim=1)
+        numbers, weights = (words - FIRST).clamp(0, self.among - 1), signs * mask
+        one = torch.zeros_like(weights).float()
+        one[:, 0] = 1.0  # of a pair, the first is compared with the second
+        questions = batch.examples
+        for row, question in enumerate(questions):
+            if isinstance(question, Passage):
+                raise BadData(question.place, "found a text; questions are wanted: analogies, or pairs of words")
+            one[row] = one[row] if question.kind == "similarity" else weights[row].float()
+        own = model.between(numbers, one)
+        searched = [row for row, question in enumerate(questions) if question.kind in ("neighbours", "analogy")]
+        chosen = torch.tensor([row for row in searched if clear[row]], dtype=torch.int64)
+        best, nearest = model.nearest(numbers[chosen], one[chosen], among=self.among, count=self.neighbours)
+        places = {row: place for place, row in enumerate(chosen.tolist())}
+        answers = []
+        for row, question in enumerate(questions):
+            if not clear[row] or question.kind == "unclear":
+                unknown = [
+                    word for word, is_known in zip(question.words, known[row].tolist(), strict=False) if not is_known
+                ]
+                similar = [] if question.truth or question.human is not None else unknown
+                spelt = [self.found.known.nearest(word) for word in similar] or [""] * len(unknown)
+                answers.append(Answer(question.kind, unknown=unknown, similar=spelt))
+            elif row in places:
+                place = places[row]
+                names = [self.found.known[number] for number in nearest[place].tolist()]
+                kept = [(name, value) for name, value in zip(names, best[place].tolist(), strict=True) if value > -2]
+                answers.append(Answer(question.kind, [name for name, _ in kept], [value for _, value in kept]))
+            else:
+                values = own[row, : len(question)].tolist()
+                odd = question.words[int(np.argmin(values))]
+                scores, names = ([values[1]], []) if question.kind == "similarity" else (values, [odd])
+                answers.append(Answer(question.kind, names, scores))
+        return Predictions(answers)
+
+    def score(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> dict[str, Any]:
+        known = self.found.known
+        groups: dict[str, list[bool]] = defaultdict(list)
+        people: list[float] = []
+        said: list[float] = []
+        for answer, question in zip(predictions, examples, strict=True):
+            if question.human is not None and not answer.unknown:
+                people.append(question.human)
+                said.append(answer.scores[0])
+            elif question.truth:
+                wanted = known.find(question.truth)
+                if not answer.unknown and 0 <= wanted < self.among:
+                    groups[question.group].append(answer.words[:1] == [known[wanted]])
+        right, total = sum(map(sum, groups.values())), sum(map(len, groups.values()))
+        asked = sum(bool(question.truth) for question in examples)
+        pairs = sum(question.human is not None for question in examples)
+        accuracy, correlation = right / max(total, 1), spearman(people, said)
+        found: dict[str, Any] = {"score": accuracy if asked >= pairs else correlation}
+        if asked:
+            found |= {"accuracy": accuracy, "accuracy_interval": list(wilson(right, total))}
+            found |= {"questions": asked, "answerable": total}
+        if pairs:
+            found |= {"spearman": correlation, "pairs": pairs, "known pairs": len(people)}
+        for name, rights in groups.items():
+            found[name or "without a group"] = sum(rights) / len(rights)
+        return found
