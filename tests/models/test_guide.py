@@ -71,6 +71,14 @@ def test_phones_have_variants_and_no_separator() -> None:
         lexicon(entries("zoo Z UW", spelt=True), encoding, name="d")
 
 
+def test_a_dictionary_of_sounds_lists_words_to_a_model_of_letters() -> None:
+    encoding = Text(unit="characters").fit(["no yes"])
+    sounds = lexicon(entries("no N OW", "yes Y EH S", "n N", spelt=True), encoding, name="d")
+    letters = lexicon(entries("NO n o", "Y y", spelt=True), encoding, name="d")
+    assert sorted(spelt(sounds)) == [(word, encoding.encode(word)) for word in ("n", "no", "yes")]
+    assert sorted(spelt(letters)) == [("NO", encoding.encode("no")), ("Y", encoding.encode("y"))]
+
+
 def test_subwords_know_the_start_of_a_text() -> None:
     encoding = Text(unit="subwords", size=300).fit(["yes no", "no yes yes"])
     found = lexicon(entries("yes"), encoding, name="d")

@@ -78,9 +78,12 @@ def lexicon(entries: Iterable[Entry], encoding: Encoding, *, name: str) -> Lexic
 
 
 def _spellings(entries: Iterable[Entry], encoding: Encoding) -> Iterator[tuple[str, list[int]]]:
-    for entry in entries:
+    given = list(entries)
+    # A dictionary of sounds tells a model of letters its words, and nothing about their letters.
+    sounds = encoding.unit != "words" and any(len(symbol) > 1 for entry in given for symbol in entry.spelling)
+    for entry in given:
         word = entry.word.lower() if encoding.lower else entry.word
-        for numbers in spellings(entry, encoding):
+        for numbers in spellings(entry._replace(spelling=()) if sounds else entry, encoding):
             if numbers and UNKNOWN not in numbers:
                 yield word, numbers
 
