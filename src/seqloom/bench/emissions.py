@@ -29,7 +29,7 @@ class Kind(NamedTuple):
     noise: float  # deviation of all logits
 
 
-PEAKY, FLAT = Kind("peaky", 11.0, 2.2), Kind("flat", 3.5, 1.0)
+PEAKY, FLAT = Kind("peaky", 11.0, 2.2), Kind("flat", 4.0, 1.0)
 
 
 def words(count: int, *, seed: int = 1) -> list[str]:

@@ -62,11 +62,12 @@ def flashlight(
     lexicon: Sequence[str] = (),
     arpa: Path | None = None,
     weight: float = 0.0,  # of the language model's natural logarithms
+    bonus: float = 0.0,  # for each word
 ) -> dict[str, Searcher]:
     """The search of flashlight-text, by its name; nothing where it is not installed."""
     if missing("flashlight.lib.text.decoder", "flashlight-text"):
         return {}
-    decoder = _lexicon_decoder(size, lexicon, arpa, weight) if lexicon else _free_decoder(size)
+    decoder = _lexicon_decoder(size, lexicon, arpa, weight, bonus) if lexicon else _free_decoder(size)
 
     def prepare(logits: NDArray[np.float32]) -> Callable[[], list[Found]]:
         rows = list(log_softmax(logits))
@@ -100,7 +101,7 @@ def _free_decoder(size: int) -> Any:
     return decoder.LexiconFreeDecoder(options, decoder.ZeroLM(), SEPARATOR, BLANK, [])
 
 
-def _lexicon_decoder(size: int, lexicon: Sequence[str], arpa: Path | None, weight: float) -> Any:
+def _lexicon_decoder(size: int, lexicon: Sequence[str], arpa: Path | None, weight: float, bonus: float) -> Any:
     from flashlight.lib.text import decoder
     from flashlight.lib.text.dictionary import Dictionary
 
@@ -121,7 +122,7 @@ def _lexicon_decoder(size: int, lexicon: Sequence[str], arpa: Path | None, weigh
         beam_size_token=len(ALPHABET),
         beam_threshold=THRESHOLD,
         lm_weight=weight * float(np.log(10)),  # its logarithms are decimal
-        word_score=0.0,
+        word_score=bonus,
         unk_score=-np.inf,
         sil_score=0.0,
         log_add=False,
