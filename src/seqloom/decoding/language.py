@@ -94,6 +94,7 @@ def scorer(language: Language | None, *, count: int, weight: float, bonus: float
         end=-1,
         numbers=np.zeros(count, np.int32),
         gains=gains,
+        most=float(bonus),
         words=nothing,
         first=np.zeros(0, np.int64),
         suffixes=nothing,
@@ -107,6 +108,7 @@ def scorer(language: Language | None, *, count: int, weight: float, bonus: float
     if numbers.shape != (count,):
         raise ValueError(f"the language model has numbers for {numbers.shape} words or symbols, wanted {count}")
     gains[numbers < 0] += unknown
+    made = made._replace(most=float(gains.max()))
     known = np.where(numbers < 0, -1 if language.unknown is None else language.unknown, numbers).astype(np.int32)
     if isinstance(language, StepLanguage):
         return made._replace(kind=TABLE, end=language.end, numbers=known)

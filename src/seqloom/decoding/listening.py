@@ -1,5 +1,6 @@
 """What streams over frames share: the frames heard, where symbols stand in them, what is stable."""
 
+import math
 from abc import abstractmethod
 from typing import NamedTuple
 
@@ -100,3 +101,8 @@ def _placed(found: Found, frames: list[Span]) -> Transcript:
         frames=frames,
         spans=[(frames[start][0], frames[end - 1][1]) for start, end in zip(found.starts, found.ends, strict=True)],
     )
+
+
+def weighted(weight: float, rewards: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """What is impossible stays so with the weight 0."""
+    return np.where(rewards > -math.inf, weight * np.maximum(rewards, -1e30), -math.inf)

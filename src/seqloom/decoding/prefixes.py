@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqloom.decoding.frames import Frames
-from seqloom.decoding.listening import Found, Listening
+from seqloom.decoding.listening import Found, Listening, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import prefix_beam as kernel
 from seqloom.kernels.language import Scorer
@@ -30,9 +30,7 @@ class PrefixStream(Listening):
         endings = kernel.endings(self.beam, self.scorer)
         nodes, totals = self._live(), self.beam.total
         language = self.beam.language[nodes] + endings
-        scores = (
-            totals[: len(nodes)] + self.beam.gains[nodes] + (self.scorer.weight * endings if self.scorer.kind else 0)
-        )
+        scores = totals[: len(nodes)] + self.beam.gains[nodes] + weighted(self.scorer.weight, endings)
         order = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > -math.inf]
         return [self._found(nodes[at], scores[at], totals[at], language[at]) for at in order[:count]]
 

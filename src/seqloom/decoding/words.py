@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from seqloom.decoding.frames import Frames
 from seqloom.decoding.lexicon import Lexicon
-from seqloom.decoding.listening import Found, Listening
+from seqloom.decoding.listening import Found, Listening, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import lexicon_beam as kernel
 from seqloom.kernels.language import NGRAM, Scorer
@@ -25,36 +25,45 @@ class WordStream(Listening):
     ) -> None:
         super().__init__(symbols=symbols, blank=limits.blank, best=best)
         self.limits, self.scorer, self.lexicon, self.tree = limits, scorer, lexicon, tree
-        self.beam = _root(limits.size, symbols, start=scorer.start, fan=_fan(tree))
+        self.beam = _root(limits.size, symbols, start=scorer.start, fan=tree.fan)
 
     def hear(self, frames: Frames) -> None:
-        while len(frames := frames[kernel.hear(self.beam, self.tree, self.scorer, self.limits, frames) :]):
+        while len(frames := frames[kernel.hear(self.beam, self.tree, self.scorer, self.limits, frames, self.count) :]):
             names = ("leaves", "states", "language", "gains")
             self.beam = compact(self.beam, self._live(), label="words", others=names)
             kernel.index(self.beam, self.tree)
 
     def ranked(self, count: int) -> list[Found]:
-        most = 1 + int(np.diff(self.tree.words_first).max())
-        ways = np.empty((3, self.limits.size * most), np.int32)
-        scores = np.empty((3, self.limits.size * most))
+        ways = np.empty((3, self.limits.size * (1 + self.tree.homographs)), np.int32)
         separator = -1 if self.lexicon.separator is None else self.lexicon.separator
-        found = kernel.complete(self.beam, self.tree, self.scorer, separator, ways, scores)
-        one: dict[tuple[int, int], tuple[float, Way]] = {}  # by history and word: the paths of all its spellings
-        rest: dict[tuple[int, int], tuple[float, float]] = {}
-        for way, (acoustic, language, gain) in zip(
-            ways[:, :found].T.tolist(), scores[:, :found].T.tolist(), strict=True
-        ):
-            history, word, _ = way
-            key = (history, word) if word >= 0 else (int(self.beam.parents[history]), int(self.beam.words[history]))
-            before, best = one.get(key, (-math.inf, way))
-            one[key] = float(np.logaddexp(before, acoustic)), best
-            rest[key] = language, gain
-        totals = sorted(((one[key][0] + rest[key][1], key) for key in one), key=lambda pair: -pair[0])
+        number = kernel.complete(self.beam, self.tree, separator, ways)
+        places, words, nodes = ways = ways[:, :number]
+        rewards = self.rate(ways)
+        histories = self.beam.history[places]
+        bonus = np.where(words >= 0, self.scorer.gains[words], 0.0)
+        gains = self.beam.gains[histories] + bonus + weighted(self.scorer.weight, rewards)
+        language = self.beam.language[histories] + rewards
+        paths = self.beam.ends[2, places]
+        same: dict[tuple[int, int], list[int]] = {}  # ways by what they say, however it is spelt
+        before, last = self.beam.parents[histories], self.beam.words[histories]
+        said = np.where(words >= 0, [histories, words], [before, last])
+        for way in np.flatnonzero(gains > -math.inf).tolist():
+            same.setdefault((int(said[0, way]), int(said[1, way])), []).append(way)
+        found = []
+        for equal in same.values():
+            best = max(equal, key=paths.__getitem__)
+            total = float(np.logaddexp.reduce(paths[equal]))
+            found.append((total + float(gains[best]), total, best))
+        found.sort(key=lambda one: -one[0])
         return [
-            self._found(one[key][1], score, one[key][0], rest[key][0])
-            for score, key in totals[:count]
-            if score > -math.inf
+            self._found((histories[way], words[way], nodes[way]), score, total, float(language[way]))
+            for score, total, way in found[:count]
         ]
+
+    def rate(self, ways: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:  # (3, W) → (W,)
+        """log p of the word that ends each way, and of the end, by the language model."""
+        word, end = kernel.rate(self.beam, self.scorer, ways, ways.shape[1])
+        return np.asarray(word + end)
 
     def shared(self) -> tuple[Found, list[int]]:
         live = self._live()
@@ -102,17 +111,20 @@ def tree(lexicon: Lexicon, scorer: Scorer) -> kernel.Tree:
     counts = np.diff(lexicon.words_first)
     np.maximum.at(ahead, np.repeat(np.arange(len(counts)), counts), worth[lexicon.words_at])
     kernel.lift(ahead, lexicon.parents)
-    return kernel.Tree(lexicon.symbols, lexicon.first, lexicon.words_at, lexicon.words_first, ahead)
-
-
-def _fan(tree: kernel.Tree) -> int:
-    """The most candidates that one hypothesis can make in a frame."""
-    return int((np.diff(tree.first) + np.diff(tree.words_first[tree.first])).max())
+    return kernel.Tree(
+        lexicon.symbols,
+        first=lexicon.first,
+        words_at=lexicon.words_at,
+        words_first=lexicon.words_first,
+        ahead=ahead,
+        fan=int((np.diff(lexicon.first) + np.diff(lexicon.words_first[lexicon.first])).max()),
+        homographs=int(counts.max()),
+    )
 
 
 def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:
     nodes, candidates = room(size), 4 * size + fan
-    keys = 1 << (4 * size).bit_length()
+    keys, groups = 1 << (4 * size).bit_length(), 1 << (2 * candidates).bit_length()
     beam = kernel.Words(
         counts=np.array([1, 1]),
         history=np.zeros(size, np.int32),
@@ -130,7 +142,9 @@ def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:
         places=np.zeros(keys, np.int32),
         tried=np.empty(symbols),
         values=np.empty(candidates),
-        origins=np.empty((3, candidates), np.int32),
+        origins=np.empty((4, candidates), np.int32),
+        groups=np.empty(groups, np.int64),
+        leaders=np.empty(groups, np.int32),
         held=np.empty((3, size)),
         fresh=np.empty((3, size)),
         chosen=np.empty((3, size), np.int32),

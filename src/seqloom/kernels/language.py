@@ -8,6 +8,11 @@ import numpy.typing as npt
 
 from seqloom.kernels.compiled import compiled
 
+Integers = npt.NDArray[np.int32]
+Places = npt.NDArray[np.int64]
+Stored = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
+
 NONE, NGRAM, TABLE = 0, 1, 2
 
 
@@ -24,6 +29,7 @@ class Scorer(NamedTuple):
     end: int  # number of the end, -1 if it is not scored
     numbers: npt.NDArray[np.int32]  # of the searched words or symbols in the vocabulary; -1: impossible
     gains: npt.NDArray[np.float64]  # bonus of each of them
+    most: float  # the greatest bonus
     words: npt.NDArray[np.int32]  # the last word of each n-gram
     first: npt.NDArray[np.int64]  # the first n-gram that is one word longer, of each context
     suffixes: npt.NDArray[
@@ -35,35 +41,48 @@ class Scorer(NamedTuple):
 
 
 @compiled
-def follow(scorer: Scorer, state: int, word: int) -> int:
+def follow(words: Integers, first: Places, state: int, word: int) -> int:
     """The n-gram of a context and a word; -1 if it is not known."""
     if state == 0:
         return 1 + word
-    low, high = scorer.first[state], scorer.first[state + 1]
+    low, high = first[state], first[state + 1]
     end = high
     while low < high:
         middle = (low + high) >> 1
-        if scorer.words[middle] < word:
+        if words[middle] < word:
             low = middle + 1
         else:
             high = middle
-    return low if low < end and scorer.words[low] == word else -1
+    return int(low) if low < end and words[low] == word else -1
 
 
 @compiled
-def score(scorer: Scorer, state: int, word: int) -> tuple[float, int]:
-    """log p(word | state), and the state that follows; -1 where a table does not know it yet."""
-    if scorer.kind == NONE:
+def score(
+    kind: int,
+    words: Integers,
+    first: Places,
+    suffixes: Integers,
+    log_probabilities: Stored,
+    log_backoffs: Stored,
+    table: Floats,
+    state: int,
+    word: int,
+) -> tuple[float, int]:
+    """log p(word | state), and the state that follows; -1 where a table does not know it yet.
+
+    The arrays are those of a Scorer, one by one: a call with the whole would count references to all of them.
+    """
+    if kind == NONE:
         return 0.0, 0
-    if word < 0:
+    if word < 0 or (kind == TABLE and state < 0):
         return -math.inf, 0
-    if scorer.kind == TABLE:
-        return scorer.table[state, word], -1
+    if kind == TABLE:
+        return table[state, word], -1
     backoff = 0.0
-    found = follow(scorer, state, word)
+    found = follow(words, first, state, word)
     while found < 0:
-        backoff += scorer.log_backoffs[state]
-        state = scorer.suffixes[state]
-        found = follow(scorer, state, word)
-    following = found if found < len(scorer.log_backoffs) else scorer.suffixes[found]
-    return backoff + scorer.log_probabilities[found], following
+        backoff += log_backoffs[state]
+        state = suffixes[state]
+        found = follow(words, first, state, word)
+    following = found if found < len(log_backoffs) else suffixes[found]
+    return backoff + log_probabilities[found], following

@@ -22,6 +22,7 @@ Integers = npt.NDArray[np.int32]
 ALIVE, HISTORIES = 0, 1  # places in ``counts``
 STAYS = -1
 NOTHING = -1  # instead of a word
+BEHIND = 1e9
 NEGLIGIBLE = 20.0  # what is so much below the worst that lives on adds a part of 10^-9 to anything
 
 
@@ -33,6 +34,8 @@ class Tree(NamedTuple):
     words_at: Integers
     words_first: Integers
     ahead: Floats  # (N,) the most that a word below each node can be worth
+    fan: int  # the most candidates that one hypothesis can make in a frame
+    homographs: int  # the most words of one node
 
 
 class Words(NamedTuple):
@@ -54,7 +57,9 @@ class Words(NamedTuple):
     places: Integers  # (2^m,) of those keys in the beam
     tried: Floats  # (V,) the frame
     values: Floats  # (C,) of candidates
-    origins: Integers  # (3, C) their place in the beam, node, word
+    origins: Integers  # (4, C) their place in the beam, node, word, and state of the language model
+    groups: npt.NDArray[np.int64]  # (2^m,) keys of candidates that no future can tell apart, -1: empty
+    leaders: Integers  # (2^m,) the best of each group
     held: Floats  # (3, K) as ends, of those that stay
     fresh: Floats  # (3, K) as ends, of those that are chosen
     chosen: Integers  # (3, K) their history, node, last symbol
@@ -104,7 +109,9 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
     values, origins, gains, states = beam.values, beam.origins, beam.gains, beam.states
     symbols, first, words_at, words_first, ahead = tree.symbols, tree.first, tree.words_at, tree.words_first, tree.ahead
     numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
-    most = ahead[0] + max(0.0, greatest(bonuses, len(bonuses)))
+    kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
+    chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
+    most = ahead[0] + max(0.0, scorer.most)
     found, width = 0, len(symbols) + len(tried) + 1
     for place in range(beam.counts[ALIVE]):
         history, begin = histories[place], found
@@ -129,11 +136,14 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
                 if known >= 0 and keys[at] >= 0:
                     held[1, places[at]] = log_add(held[1, places[at]], paths)
                     continue
-                reward = score(scorer, states[history], numbers[word])[0]
+                reward, state = score(
+                    kind, entries, longer, suffixes, chances, backoffs, rows, states[history], numbers[word]
+                )
                 value = paths + gain + bonuses[word] + ahead[0] + (weight * reward if reward > -math.inf else reward)
                 if value > bound:
                     values[found] = value
                     origins[0, found], origins[1, found], origins[2, found] = place, child, word
+                    origins[3, found] = state
                     found += 1
         found = trim(values, origins, begin, found, limits.per_node, limits.size)
     return found
@@ -142,13 +152,42 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
 @compiled
 def stay(beam: Words, tree: Tree, found: int) -> int:
     """Add those that stay, now that they have all their paths, to the candidates."""
-    held, values, origins = beam.held, beam.values, beam.origins
+    held, values, origins, gains, ahead = beam.held, beam.values, beam.origins, beam.gains, tree.ahead
+    histories, nodes = beam.history, beam.node
     for place in range(beam.counts[ALIVE]):
         held[2, place] = log_add(held[0, place], held[1, place])
-        values[found] = held[2, place] + beam.gains[beam.history[place]] + tree.ahead[beam.node[place]]
+        values[found] = held[2, place] + gains[histories[place]] + ahead[nodes[place]]
         origins[0, found], origins[1, found] = place, STAYS
         found += 1
     return found
+
+
+@compiled
+def demote(beam: Words, tree: Tree, found: int) -> None:
+    """Put behind all others what another candidate is better than, whatever comes: the first to go."""
+    values, origins, groups, leaders = beam.values, beam.origins, beam.groups, beam.leaders
+    histories, nodes, lasts, states = beam.history, beam.node, beam.last, beam.states
+    symbols, width = tree.symbols, len(tree.symbols) + len(beam.tried) + 1
+    for at in range(len(groups)):
+        groups[at] = -1
+    for candidate in range(found):
+        place, node, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        last, state = lasts[place], states[histories[place]]
+        if node == STAYS:
+            node = nodes[place]
+        elif word != NOTHING:
+            node, last, state = 0, symbols[node], origins[3, candidate]
+        if state < 0:
+            continue
+        key = state * width + (node or len(symbols) + last + 1)
+        at = seek(groups, key)
+        if groups[at] < 0:
+            groups[at], leaders[at] = key, candidate
+        elif values[candidate] > values[leaders[at]]:
+            values[leaders[at]] -= BEHIND
+            leaders[at] = candidate
+        else:
+            values[candidate] -= BEHIND
 
 
 @compiled
@@ -162,26 +201,40 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
         beam.fresh,
         beam.chosen,
     )
-    keys, places, lasts, nodes, symbols = beam.keys, beam.places, beam.last, beam.node, tree.symbols
+    keys, places, histories, lasts, nodes = beam.keys, beam.places, beam.history, beam.last, beam.node
+    parents, words, leaves, states, table = beam.parents, beam.words, beam.leaves, beam.states, beam.table
+    symbols, tried, language, gains = tree.symbols, beam.tried, beam.language, beam.gains
+    numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
+    kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
+    chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
     for at in range(len(keys)):
         keys[at] = -1
-    count, width = 0, len(symbols) + len(beam.tried) + 1
+    count, size, width = 0, beam.counts[HISTORIES], len(symbols) + len(tried) + 1
     for candidate in range(found):
         if not values[candidate] >= bound or values[candidate] == -math.inf:
             continue
         place, node, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
-        history, last = beam.history[place], lasts[place]
+        history, last = histories[place], lasts[place]
         if node == STAYS:
             node = nodes[place]
             for part in range(3):
                 fresh[part, count] = held[part, place]
         else:
             symbol = symbols[node]
-            paths = ends[0 if symbol == last else 2, place] + beam.tried[symbol]
+            paths = ends[0 if symbol == last else 2, place] + tried[symbol]
             fresh[0, count], fresh[1, count], fresh[2, count] = -math.inf, paths, paths
             last = symbol
             if word != NOTHING:
-                history, node = remember(beam, scorer, history, word, node), 0
+                where = find(table, parents, words, history, word)
+                if table[where] < 0:
+                    table[where], parents[size], words[size], leaves[size] = size, history, word, node
+                    reward, states[size] = score(
+                        kind, entries, longer, suffixes, chances, backoffs, rows, states[history], numbers[word]
+                    )
+                    language[size] = language[history] + reward
+                    gains[size] = gains[history] + weight * reward + bonuses[word]
+                    size += 1
+                history, node = table[where], 0
         at = seek(keys, history * width + (node or len(symbols) + last + 1))
         if keys[at] >= 0:  # the same by another spelling
             for part in range(1, 3):
@@ -191,29 +244,15 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
         chosen[0, count], chosen[1, count], chosen[2, count] = history, node, last
         count += 1
     for place in range(count):
-        beam.history[place], nodes[place], lasts[place] = chosen[0, place], chosen[1, place], chosen[2, place]
+        histories[place], nodes[place], lasts[place] = chosen[0, place], chosen[1, place], chosen[2, place]
         for part in range(3):
             ends[part, place] = fresh[part, place]
-    beam.counts[ALIVE] = count
+    beam.counts[ALIVE], beam.counts[HISTORIES] = count, size
 
 
 @compiled
-def remember(beam: Words, scorer: Scorer, parent: int, word: int, leaf: int) -> int:
-    """The history that is longer by one word; a new one if it is not known."""
-    at = find(beam.table, beam.parents, beam.words, parent, word)
-    if beam.table[at] < 0:
-        made = beam.counts[HISTORIES]
-        beam.counts[HISTORIES] = made + 1
-        beam.table[at], beam.parents[made], beam.words[made], beam.leaves[made] = made, parent, word, leaf
-        reward, beam.states[made] = score(scorer, beam.states[parent], scorer.numbers[word])
-        beam.language[made] = beam.language[parent] + reward
-        beam.gains[made] = beam.gains[parent] + scorer.weight * reward + scorer.gains[word]
-    return int(beam.table[at])
-
-
-@compiled
-def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats) -> int:
-    """Go through the frames; how many were heard before there was no room for histories."""
+def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats, wanted: int) -> int:
+    """Go through the frames; how many were heard before there was no room. So many answers are wanted."""
     for frame in range(len(frames)):
         if beam.counts[HISTORIES] + limits.size > len(beam.parents):
             return frame
@@ -222,6 +261,8 @@ def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats
         bound = lowest if beam.counts[ALIVE] == limits.size else -math.inf
         found = stay(beam, tree, extend(beam, tree, scorer, limits, bound))
         if found > limits.size:
+            if wanted == 1:
+                demote(beam, tree, found)
             keep_best(beam.values, beam.origins, found, limits.size)
             found = limits.size
         settle(beam, tree, scorer, found, greatest(beam.values, found) - limits.threshold)
@@ -241,48 +282,37 @@ def index(beam: Words, tree: Tree) -> None:
 
 
 @compiled
-def complete(beam: Words, tree: Tree, scorer: Scorer, separator: int, ways: Integers, scores: Floats) -> int:
-    """All ways in which live hypotheses can end here: history, word behind it, its node; acoustic, language, score."""
+def complete(beam: Words, tree: Tree, separator: int, ways: Integers) -> int:
+    """All ways in which live hypotheses can end here: their place, the word that ends, its node; how many they are."""
     found = 0
     for place in range(beam.counts[ALIVE]):
-        history, node = beam.history[place], beam.node[place]
+        node = beam.node[place]
         if node == 0:
-            found = end(beam, scorer, place, history, beam.states[history], NOTHING, 0, 0.0, ways, scores, found)
+            ways[0, found], ways[1, found], ways[2, found] = place, NOTHING, 0
+            found += 1
             continue
         for child in range(tree.first[node], tree.first[node + 1]):
             if tree.symbols[child] == separator:
                 for which in range(tree.words_first[child], tree.words_first[child + 1]):
-                    word = tree.words_at[which]
-                    reward, state = score(scorer, beam.states[history], scorer.numbers[word])
-                    found = end(beam, scorer, place, history, state, word, node, reward, ways, scores, found)
+                    ways[0, found], ways[1, found], ways[2, found] = place, tree.words_at[which], node
+                    found += 1
     return found
 
 
 @compiled
-def end(
-    beam: Words,
-    scorer: Scorer,
-    place: int,
-    history: int,
-    state: int,
-    word: int,
-    node: int,
-    reward: float,
-    ways: Integers,
-    scores: Floats,
-    found: int,
-) -> int:
-    """Note one way to end; state -1: what follows the word is scored by who can."""
-    last = score(scorer, state, scorer.end)[0] if scorer.end >= 0 and state >= 0 else 0.0
-    if reward == -math.inf or last == -math.inf:
-        return found
-    ways[0, found], ways[1, found], ways[2, found] = history, word, node
-    scores[0, found] = beam.ends[2, place]
-    scores[1, found] = beam.language[history] + reward + last
-    scores[2, found] = (
-        beam.gains[history] + scorer.weight * (reward + last) + (scorer.gains[word] if word >= 0 else 0.0)
-    )
-    return found + 1
+def rate(beam: Words, scorer: Scorer, ways: Integers, found: int) -> Floats:  # (2, W)
+    """log p of the word that ends and of the end, for each way; 0 for an end that a table does not know yet."""
+    kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
+    chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
+    rewards = np.zeros((2, found), np.float64)
+    for way in range(found):
+        state, word = beam.states[beam.history[ways[0, way]]], ways[1, way]
+        if word >= 0:
+            number = scorer.numbers[word]
+            rewards[0, way], state = score(kind, entries, longer, suffixes, chances, backoffs, rows, state, number)
+        if scorer.end >= 0 and state >= 0:
+            rewards[1, way] = score(kind, entries, longer, suffixes, chances, backoffs, rows, state, scorer.end)[0]
+    return rewards
 
 
 @compiled

@@ -116,7 +116,9 @@ def extend(beam: Prefixes, scorer: Scorer, limits: Limits, bound: float, symbols
         beam.states,
     )
     frame, bonuses, numbers, weight = beam.counts[FRAME], scorer.gains, scorer.numbers, scorer.weight
-    found, most = beam.counts[ALIVE], greatest(scorer.gains, len(scorer.gains))
+    kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
+    known, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
+    found, most = beam.counts[ALIVE], scorer.most
     for place in range(beam.counts[ALIVE]):
         if found + symbols > len(values):
             keep_best(values, origins, found, limits.size)
@@ -134,8 +136,10 @@ def extend(beam: Prefixes, scorer: Scorer, limits: Limits, bound: float, symbols
             if symbol == lasts[node]:
                 value += blanks[place] - totals[place]
             following = 0
-            if scorer.kind != NONE:
-                reward, following = score(scorer, states[node], numbers[symbol])
+            if kind != NONE:
+                reward, following = score(
+                    kind, entries, longer, suffixes, known, backoffs, rows, states[node], numbers[symbol]
+                )
                 if reward == -math.inf:
                     continue
                 rewards[place, symbol] = reward
@@ -202,7 +206,7 @@ def hear(beam: Prefixes, scorer: Scorer, limits: Limits, frames: Floats) -> int:
         bound = greatest(beam.values, count) - limits.threshold
         if count == limits.size:
             bound = max(bound, least(beam.values, count))
-        lowest = bound - top - greatest(scorer.gains, len(scorer.gains))
+        lowest = bound - top - scorer.most
         found = extend(beam, scorer, limits, bound, arrange(beam.tried, beam.order, limits.blank, lowest))
         if found > limits.size:
             keep_best(beam.values, beam.origins, found, limits.size)
@@ -215,8 +219,12 @@ def hear(beam: Prefixes, scorer: Scorer, limits: Limits, frames: Floats) -> int:
 @compiled
 def endings(beam: Prefixes, scorer: Scorer) -> Floats:  # (K,)
     """log p of the end after each live prefix by the language model."""
+    kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
+    known, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
     found = np.zeros(beam.counts[ALIVE], np.float64)
     if scorer.end >= 0:
         for place in range(len(found)):
-            found[place] = score(scorer, beam.states[beam.node[place]], scorer.end)[0]
+            found[place] = score(
+                kind, entries, longer, suffixes, known, backoffs, rows, beam.states[beam.node[place]], scorer.end
+            )[0]
     return found
