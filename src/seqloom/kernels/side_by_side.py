@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
 
@@ -12,11 +12,23 @@ Found = TypeVar("Found")
 
 
 def each(work: Callable[[int], Found], rows: int) -> list[Found]:
-    """What ``work`` finds for each row, in their order; by as many threads as torch may use."""
+    """What ``work`` finds for each row, in their order; by as many threads as torch may use, this one among them."""
+    found: dict[int, Found] = {}
+    numbers = iter(range(rows))
+
+    def run() -> None:
+        for row in numbers:  # each goes to one thread only
+            found[row] = work(row)
+
     count = min(threads.count(), rows)
-    if count <= 1:
-        return [work(row) for row in range(rows)]
-    return list(_pool(os.getpid(), count).map(work, range(rows)))
+    others = [_pool(os.getpid(), count - 1).submit(run) for _ in range(count - 1)]
+    try:
+        run()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+    return [found[row] for row in range(rows)]
 
 
 @cache
