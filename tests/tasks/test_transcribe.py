@@ -212,6 +212,18 @@ def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
         fitted(["BLUE"], **fields)
 
 
+def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
+    path = tmp_path / "words.dict"
+    path.write_text("READ  R IY D\nRED  R EH D\nZOO  Z UW\n")
+    fields: dict[str, Any] = {"text": {"unit": "words"}, "spelling": "lexicon", "lexicon": str(path)}
+    task = fitted(["READ RED"], **fields, search={"name": "prefix_beam"})
+    (found,) = answer(task, "R|IY|D|.|R|EH|D|D")
+    assert (found.text, found.symbols) == ("READ RED", ["R", "IY", "D", "R", "EH", "D"])
+    assert (task.metric, found.word_times) == ("wer", [(0, 3), (4, 8)])
+    scores = task.score([found], list(task.read([(np.zeros((40, 6)), "READ READ RED")])))
+    assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+
+
 def test_impossible_examples_are_counted_everywhere(tmp_path: Path) -> None:
     settings = config(tmp_path, reduction={"factor": 1})
     run = workflow.train(settings, output=tmp_path / "run")
