@@ -112,6 +112,19 @@ def test_shapes(found: dict[str, Any]) -> None:
             assert sum(map(sum, grid)) == pytest.approx(1, abs=1e-5)
 
 
+def test_lines(found: dict[str, Any]) -> None:
+    result = found["transcribe"]
+    always, nearest = result["baseline"].values()
+    assert 0.4 < nearest < always < 1
+    assert {"cer", "cer_interval", "exact_match", "confusions"} <= set(result["test"])
+    assert (Path(result["run"]) / "spikes.png").read_bytes().startswith(b"\x89PNG")
+    for example in result["examples"]:
+        assert len(example["times"]) == len(example["answer"])
+        *picture, symbols, _, ruler = example["spikes"]
+        assert (len(picture), ruler[:2]) == (6, "╵0")
+        assert "".join(symbol for symbol in symbols if symbol.isdigit())  # a digit has a spike at least
+
+
 def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0
@@ -157,7 +170,7 @@ def test_an_unknown_name() -> None:
     assert result.exit_code == 1
     assert result.stderr == (
         "seqloom: there is no demonstration 'langage_model': did you mean 'language_model'? "
-        "Wanted one of translate, caption, tag, classify, forecast, language_model, memory\n"
+        "Wanted one of translate, caption, transcribe, tag, classify, forecast, language_model, memory\n"
     )
 
 

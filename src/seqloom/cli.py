@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,10 @@ from seqloom.options import (
     Also,
     AsJson,
     Configuration,
+    Folder,
+    Language,
     Layer,
+    Lexicon,
     Overrides,
     RunFolder,
     Search,
@@ -136,6 +139,9 @@ def evaluate(
     layer: Layer = "",
     search: Search = "",
     allowed: Allowed = "",
+    lexicon: Lexicon = "",
+    language: Language = "",
+    folder: Folder = "",
     also: Also = None,
     as_json: AsJson = False,
 ) -> None:
@@ -144,11 +150,13 @@ def evaluate(
     from seqloom.model import find_layer, load
 
     with errors():
-        found = load(run, layer=find_layer(layer), search=search, allowed=allowed, also=also or []).evaluate(file)
+        given: dict[str, Any] = {"allowed": allowed, "lexicon": lexicon, "language": language, "folder": folder}
+        found = load(run, layer=find_layer(layer), search=search, also=also or [], **given).evaluate(file)
         if as_json:
             print_json(found)
         else:
             terminal.table(("metric", "value"), terminal.numbers(found))
+            terminal.mistakes(found)
 
 
 @app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")
@@ -161,16 +169,30 @@ def predict(
     layer: Layer = "",
     search: Search = "",
     allowed: Allowed = "",
+    lexicon: Lexicon = "",
+    language: Language = "",
+    folder: Folder = "",
     also: Also = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Raw sound of 16 bits comes in, text as it is heard.")
+    ] = False,
     vectors: Annotated[bool, typer.Option("--vectors", help="Of each word, by a language model both ways.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
 ) -> None:
     """Answer for each sequence of a file, or of standard input as it comes."""
+    from seqloom.listen import transcribe
     from seqloom.model import find_layer, load
 
     with errors():
-        model = load(run, layer=find_layer(layer), search=search, allowed=allowed, also=also or [])
+        guided: dict[str, Any] = {"allowed": allowed, "lexicon": lexicon, "language": language, "folder": folder}
+        model = load(run, layer=find_layer(layer), search=search, also=also or [], **guided)
+        if stream:
+            if file != "-":
+                raise ValueError(f"--stream hears standard input, which is -, and the file is {file}")
+            for piece in transcribe(model, sys.stdin.buffer, as_json=as_json):
+                print(piece, end="", flush=True)
+            return
         together = 1 if file == "-" and sys.stdin.isatty() else batch
         given = {name: value for name, value in (("format", file_format), ("encoding", encoding)) if value}
         for answers in model.stream(file, batch=together, vectors=vectors, **given):
@@ -182,13 +204,17 @@ def predict(
 @app.command(epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")
 def explain(
     run: RunFolder,
-    source: Annotated[list[str], typer.Argument(help="Texts, or - for standard input; of vectors and images, files.")],
+    source: Annotated[
+        list[str], typer.Argument(help="Texts, or - for standard input; of vectors, images and sound, files.")
+    ],
     *,
     output: Annotated[Path | None, typer.Option(help="Folder for pictures; RUN/explain if none is given.")] = None,
     beam: Annotated[bool, typer.Option("--beam", help="Show the search as a tree: why each branch ended.")] = False,
     heads: Annotated[bool, typer.Option("--all", help="Draw every layer and head of the attention.")] = False,
     gates: Annotated[bool, typer.Option("--gates", help="Draw the gates of recurrent layers.")] = False,
     search: Search = "",
+    lexicon: Lexicon = "",
+    language: Language = "",
     layer: Layer = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each source.")] = False,
 ) -> None:
@@ -197,7 +223,7 @@ def explain(
     from seqloom.model import find_layer, load
 
     with errors():
-        model = load(run, layer=find_layer(layer), search=search)
+        model = load(run, layer=find_layer(layer), search=search, lexicon=lexicon, language=language)
         explain_all(model, source, output or run / "explain", beam=beam, heads=heads, gates=gates, as_json=as_json)
 
 

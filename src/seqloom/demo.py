@@ -29,6 +29,7 @@ RUN_FILES = {
     "results.png": "the same as a picture",
     "alignment.png": "where it looked for each symbol that it said",
     "looked.png": "where it looked in the first image for each word that it said",
+    "spikes.png": "what it saw in the first image, column by column",
     "train.log": "what happened when",
     "best": "the model with the best score on dev",
     "last": "the last model, and all that is needed to go on with the training",

@@ -31,6 +31,7 @@ from seqloom.insight.explanation import (
     layers_of,
     shares_of,
 )
+from seqloom.insight.heard import explain_transcript
 from seqloom.insight.symbols import branches, pieces, steps
 from seqloom.insight.telling import tell
 from seqloom.model import Model
@@ -40,6 +41,7 @@ from seqloom.tasks.classify import Classify
 from seqloom.tasks.forecast import Forecast
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.tag import Tag
+from seqloom.tasks.transcribe import Transcribe
 
 TAKEN = r"\.given\.|reader\.back"
 """In the names of parts that read for another model, or from the end: where they looked is not where the model did."""
@@ -92,7 +94,7 @@ def _reads_texts(task: Any) -> bool:
         return task.found.words is not None
     if isinstance(task, Classify):
         return getattr(task.learned, "text", None) is not None
-    return not isinstance(task, Forecast)
+    return not isinstance(task, Forecast | Transcribe)
 
 
 def explain(
@@ -109,7 +111,9 @@ def explain(
         raise ValueError(f"a model of the task {model.config.name} does not search: there is no beam to show")
     ways = ((Tag, _tagged), (Classify, _classified), (LanguageModel, _scored))
     with torch.no_grad():
-        if saying:
+        if isinstance(task, Transcribe):
+            found = explain_transcript(task, model.module, example, beam=beam)
+        elif saying:
             found = _said(model, example, beam=beam, heads=heads)
         elif way := next((way for kind, way in ways if isinstance(task, kind)), None):
             found = way(model, example, heads=heads)

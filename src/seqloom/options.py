@@ -13,8 +13,17 @@ Configuration = Annotated[str, typer.Argument(help="A TOML file; see seqloom ini
 Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such as train.epochs=5.")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
 Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
-Search = Annotated[str, typer.Option(help="How to search, such as 'beam size=5 best=3' or greedy; of translations.")]
+Search = Annotated[
+    str,
+    typer.Option(help="How to search, such as 'beam size=5 best=3', greedy, or 'prefix_beam size=64' of transcripts."),
+]
 Allowed = Annotated[str, typer.Option(help="File of the only answers that there may be; of translations.")]
+Lexicon = Annotated[str, typer.Option(help="File of the only words that there may be; of transcripts.")]
+Language = Annotated[
+    str,
+    typer.Option(help="ARPA file or run that makes words probable, such as 'words.arpa weight=0.8 bonus=1'; likewise."),
+]
+Folder = Annotated[str, typer.Option(help="Folder or archive of the recordings that a list names.")]
 Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]
 
 

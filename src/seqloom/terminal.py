@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
+ERRORS = {"substitutions": "replaced", "insertions": "put in", "deletions": "left out"}
+"""What can be wrong with a symbol of a transcript."""
+
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to standard output: ruled on a terminal, aligned columns when piped. Numbers stand on the right."""
@@ -48,6 +51,28 @@ def numbers(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         low, high = found.get(f"{name}_interval", (None, None))
         rows.append((name, number(value) + (f"  [{number(low)}, {number(high)}]" if low is not None else "")))
     return rows
+
+
+def mistakes(found: Mapping[str, Any], *, most: int = 5) -> None:
+    """Print the errors of transcripts, if the scores have any: how many of which kind, which symbols, and where."""
+    counts = {name: value for name, value in found.items() if name.endswith("_errors") and isinstance(value, dict)}
+    for name, value in counts.items():
+        parts = [f"{value[kind]} {word}" for kind, word in ERRORS.items()]
+        say(
+            "",
+            f"Errors of the {name.removesuffix('_errors')}: {', '.join(parts)}, of {value['symbols']} that are wanted.",
+        )
+    if found.get("confusions"):
+        say("", "Most often:")
+        rows = [
+            (each["wanted"] or "(nothing)", each["found"] or "(nothing)", str(each["times"]))
+            for each in found["confusions"][:most]
+        ]
+        table(("wanted", "found", "times"), rows)
+    if found.get("worst"):
+        say("", "Where most is wrong (S replaced, I put in, D left out):")
+        for text in found["worst"][:most]:
+            say("", text)
 
 
 @contextmanager

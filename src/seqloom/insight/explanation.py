@@ -19,6 +19,7 @@ from seqloom.insight.beam import Branch, beam_lines, draw_beam
 from seqloom.insight.contexts import Pair, draw_contexts, levels, show_contexts
 from seqloom.insight.panels import draw_panels, panel_lines
 from seqloom.insight.shaded import draw_shaded, laid_out, shaded_lines
+from seqloom.insight.spikes import Spikes, draw_spikes, spike_lines, transcript_lines
 from seqloom.layers.mixture import Mixture
 from seqloom.layers.transformer import Block
 from seqloom.models.pooling import Attention as Pooling
@@ -83,9 +84,10 @@ class Explanation:
     beam: list[Branch] = field(default_factory=list)  # if asked for, parents before their children
     mixture: Shares | None = None
     contexts: list[Pair] = field(default_factory=list)  # of words that occur at several places
+    spikes: Spikes | None = None  # of transcripts
     remarks: list[str] = field(default_factory=list)
     grid: tuple[int, int] | None = None  # the columns of the look are these rows and columns of the image
-    image: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3)
+    image: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3); of transcripts (T, D), what was heard
 
     def data(self) -> dict[str, Any]:
         """All but the image as lists, numbers and texts."""
@@ -159,7 +161,9 @@ def show(found: Explanation) -> None:
     """Print an explanation."""
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
     answer = found.answer
-    if found.choices:
+    if found.spikes is not None and found.image is not None:
+        _show_transcript(found, found.spikes, found.image, width=width)
+    elif found.choices:
         rows = [
             (each.word, each.label, f"{each.probability:.1%}", each.second, f"{each.second_probability:.1%}")
             for each in found.choices
@@ -201,6 +205,15 @@ def show(found: Explanation) -> None:
     terminal.say(*(["", *(f"Remark: {remark}" for remark in found.remarks)] if found.remarks else []))
 
 
+def _show_transcript(found: Explanation, spikes: Spikes, seen: NDArray[Any], *, width: int) -> None:
+    terminal.say(f"{found.source} → {found.answer.text}", "", "What is most probable at each frame; · is the blank:")
+    terminal.say(*spike_lines(spikes, seen, width=width), *transcript_lines(found.answer, spikes, width=width))
+    terminal.say("", "What it found, the best first, with logarithms of probabilities:")
+    numbers = ("score", "acoustic", "language")
+    rows = [(each.text, *(f"{getattr(each, name):.4f}" for name in numbers)) for each in found.answer.best]
+    terminal.table(("transcript", *numbers), rows)
+
+
 def _candidate(rank: int, candidate: Any, symbols: list[str], *, width: int) -> Iterator[str]:
     yield f"{rank}. {candidate.text}"
     yield f"   score {candidate.score:.4f}, log-probability {candidate.log_probability:.4f}"
@@ -218,6 +231,8 @@ def draw(found: Explanation, folder: Path) -> list[Path]:
         return drawn[-1]
 
     look, weighted, title = found.look, found.weighted, _title(found)
+    if found.spikes is not None and found.image is not None and found.spikes.best:
+        draw_spikes(found.spikes, found.image, found.answer, new("spikes.png"), title=title)
     if look is not None and found.image is not None and found.grid is not None:
         draw_panels(found.image, found.cells, look.rows, new("looked.png"), title=title)
     elif look is not None:

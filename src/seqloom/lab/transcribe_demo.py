@@ -1,0 +1,109 @@
+"""A first transcriber: lines of handwritten digits become text, and its spikes show where it saw which."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom import terminal
+from seqloom.data import builtin
+from seqloom.data.recordings import Recording
+from seqloom.explain import explain
+from seqloom.insight.spikes import spike_lines
+from seqloom.insight.telling import picture
+from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
+from seqloom.metrics.transcripts import rate
+
+SHOWN = 8  # lines
+COLUMNS = 8  # of a digit, brought to one width
+
+
+def _guess_lines(trained: Trained) -> dict[str, float]:
+    """The error of simple ways."""
+    task = trained.model.task
+    train, test = list(task.read(trained.files.train)), list(task.read(trained.files.test))
+    wanted = [line.text or "" for line in test]
+    usual = Counter(line.text or "" for line in train).most_common(1)[0][0]
+    return {
+        f"always {usual!r}": rate([usual] * len(wanted), wanted).value,
+        "cut into equal parts, each the nearest mean digit": rate(_nearest(train, test), wanted).value,
+    }
+
+
+def _nearest(train: Sequence[Recording], test: Sequence[Recording]) -> list[str]:
+    """Each line cut into as many parts as its width lets expect, each of them taken for the digit it is nearest to."""
+    pieces: dict[str, list[NDArray[np.float32]]] = {}
+    for line in train:
+        text = line.text or ""
+        for name, piece in zip(text, _cut(line.values, len(text)), strict=True):
+            pieces.setdefault(name, []).append(piece)
+    names = sorted(pieces)
+    means = np.stack([np.mean(pieces[name], axis=0) for name in names])
+    wide = sum(map(len, train)) / sum(map(len, pieces.values()))  # columns of a digit and the gap behind it
+    found = []
+    for line in test:
+        parts = _cut(line.values, max(round(len(line) / wide), 1))
+        distances = ((np.stack(parts)[:, None] - means) ** 2).sum(axis=(2, 3))
+        found.append("".join(names[number] for number in distances.argmin(axis=1)))
+    return found
+
+
+def _cut(columns: NDArray[np.float32], count: int) -> list[NDArray[np.float32]]:  # (W, H) → count of (COLUMNS, H)
+    """Parts of equal width, of each of which some columns are taken."""
+    edges = np.linspace(0, len(columns), count + 1)
+    share = (np.arange(COLUMNS) + 0.5) / COLUMNS
+    return [columns[(left + share * (right - left)).astype(int)] for left, right in pairwise(edges)]
+
+
+def _show_lines(trained: Trained) -> list[dict[str, Any]]:
+    shown = []
+    for number, example in enumerate(list(trained.model.task.read(trained.files.test))[:SHOWN]):
+        found = explain(trained.model, example)
+        if not number:
+            picture(found, trained.path)
+        lines = spike_lines(found.spikes, found.image) if found.spikes and found.image is not None else []
+        told = {"image": example.name, "answer": found.answer.text, "truth": example.text}
+        shown.append({**told, "times": found.answer.times, "spikes": lines})
+    return shown
+
+
+def _tell_lines(examples: Sequence[Mapping[str, Any]]) -> None:
+    terminal.say("What it reads in lines that it has never seen:")
+    rows = [(each["image"], each["answer"], each["truth"], _verdict(each)) for each in examples]
+    terminal.table(("image", "read", "truth", ""), rows)
+    terminal.say("", "The first one column by column: the most probable digit, · being none, and how probable any is:")
+    terminal.say(*examples[0]["spikes"])
+
+
+def _verdict(example: Mapping[str, Any]) -> str:
+    return "" if example["answer"] == example["truth"] else "wrong"
+
+
+TRANSCRIBE = Demonstration(
+    about="Images of 3 to 8 handwritten digits are read column by column: nobody tells where a digit begins. The model "
+    "learns it by CTC from some writers, and is asked about the lines of others.",
+    build=builtin.handwriting,
+    settings={
+        **ONE_THREAD,
+        "task.look.height": 12,
+        "task.look.layers": 2,
+        "task.look.width": 24,
+        "task.encoder.cell": "gru",
+        "task.encoder.hidden": 64,
+        "task.encoder.dropout": 0.4,
+        "train.epochs": 7,
+        "train.batch": 16,
+        "train.rate": 0.004,
+        "train.clip": 1.0,
+    },
+    quick={"train.updates": 60, "task.encoder.hidden": 32},
+    metric="cer",
+    percent=True,
+    baselines=_guess_lines,
+    show=_show_lines,
+    tell=_tell_lines,
+    following="seqloom explain {run} {test} --beam",
+)
