@@ -291,7 +291,7 @@ CASES: dict[str, Case] = {
     "language_model, window": _model(kind="window", order=3),
     "language_model, ngram": _model(kind="ngram", order=3),
     "language_model, transformer": _model(decoder={**TRANSFORMER, "options": {"heads": 2, "context": 3}}),
-    "language_model, both ways": _model(direction="both"),
+    "language_model, both ways": _model(direction="both", samples=3),
     "language_model, spelled": _model(
         direction="both",
         decoder={**RECURRENCE, "layers": 2, "connect": "residual"},
