@@ -89,8 +89,8 @@ def test_padding_and_other_rows_are_invisible(spelled: bool) -> None:
     alone = text(short, spelled=spelled)
     for level, wanted in zip(model.reader.levels(together), model.reader.levels(alone), strict=True):
         torch.testing.assert_close(level[0, :3], wanted[0])
-    both = [model.loss(text(row, spelled=spelled)) for row in (short, long)]
-    torch.testing.assert_close(model.loss(together), both[0] + both[1])
+    both = [model.loss(*model.features(text(row, spelled=spelled))) for row in (short, long)]
+    torch.testing.assert_close(model.loss(*model.features(together)), both[0] + both[1])
 
 
 def test_the_loss_is_that_of_two_language_models_by_brute_force() -> None:
@@ -104,7 +104,7 @@ def test_the_loss_is_that_of_two_language_models_by_brute_force() -> None:
     logits, _ = model(torch.tensor([[BORDER, *row[::-1]]]))
     torch.testing.assert_close(back, logits[0].log_softmax(dim=1)[range(5), [*row[::-1], BORDER]])
     model = build(tied=False)
-    torch.testing.assert_close(model.loss(text(row)), -(ahead.sum() + back.sum()))
+    torch.testing.assert_close(model.loss(*model.features(text(row))), -(ahead.sum() + back.sum()))
 
 
 @pytest.mark.parametrize("spelled", [False, True])

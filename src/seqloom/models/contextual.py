@@ -174,9 +174,14 @@ class BothWays(nn.Module):
         ]
         return torch.cat(found), torch.cat([_next(text.words, mask), _next(turned(text.words, mask), mask)])
 
-    def loss(self, text: Spelled, *, smoothing: float = 0.0) -> Tensor:  # ()
+    def loss(
+        self,
+        features: Tensor,  # (2 N, D), as `features` gives them
+        target: Tensor,  # (2 N,)
+        *,
+        smoothing: float = 0.0,
+    ) -> Tensor:  # ()
         """The sum of the negative log-probabilities of both directions."""
-        features, target = self.features(text)
         return cross_entropy(features, self.output.weight, self.output.bias, target, smoothing=smoothing)
 
     def log_probabilities(self, text: Spelled) -> tuple[Tensor, Tensor]:  # (N,), (N,)

@@ -18,6 +18,7 @@ from seqloom.data.formats import BadData, Place, lines, resolve
 from seqloom.data.tokenizers import Encoding, Text
 from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
 from seqloom.layers.embedding import Embedding
+from seqloom.layers.sampled import sampled_cross_entropy
 from seqloom.models.arpa import Layout, characters, read_words
 from seqloom.models.characters import Characters, Spelled
 from seqloom.models.contextual import Anatomy, BothWays, Knowledge
@@ -116,6 +117,9 @@ class LanguageModel(Task):
     embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
     tied: bool = Field(default=True, description="The vectors of the input are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
+    samples: int = Field(
+        0, ge=0, description="Symbols that the softmax of the training is over, besides those of the batch; 0: all."
+    )
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     characters: Characters = Field(
         default_factory=partial(Characters, layers=0),
@@ -233,10 +237,18 @@ class LanguageModel(Task):
         return self.symbols.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
+        state = None
         if isinstance(model, BothWays):
-            return Loss(model.loss(batch.inputs, smoothing=self.smoothing), batch.items)
-        features, target, state = _features(model, batch)
-        total = model.loss(features, target, smoothing=self.smoothing)
+            features, target = model.features(batch.inputs)
+        else:
+            features, target, state = _features(model, batch)
+        if self.samples and model.training:
+            weight, bias = model.output.weight, model.output.bias
+            total = sampled_cross_entropy(
+                features, weight, bias, target, samples=self.samples, smoothing=self.smoothing
+            )
+        else:
+            total = model.loss(features, target, smoothing=self.smoothing)
         return Loss(total, batch.items, state)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
