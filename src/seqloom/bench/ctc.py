@@ -56,8 +56,9 @@ def measure(*, quick: bool) -> Iterator[Result]:
         yield loss(shape, threads, repetitions=repetitions)
     torch.set_num_threads(1)
     for case in cases():
-        for frames, kind in product(list(SHAPES)[: 1 if quick else None], KINDS):
-            yield from searches(case, kind, frames, repetitions=repetitions)
+        for (frames, (timed, judged)), kind in product(list(SHAPES.items())[: 1 if quick else None], KINDS):
+            count = timed if quick else judged
+            yield from searches(case, kind, frames, timed=timed, judged=count, repetitions=repetitions)
     if several > 1:
         yield from side_by_side(several, repetitions=repetitions)
 
@@ -79,7 +80,7 @@ def loss(shape: tuple[int, int, int, int], threads: int, *, repetitions: int) ->
         losses = functional.ctc_loss(other.log_softmax(dim=2), targets, lengths, sizes, reduction="none")
         return torch.autograd.grad(losses.mean(), other)[0]
 
-    if not torch.allclose(ours(), peer().transpose(0, 1), atol=1e-4):
+    if not torch.allclose(ours(), peer().transpose(0, 1), atol=1e-3):  # torch's comes from logarithms of some thousand
         raise RuntimeError("the gradients of the two losses differ")
     timings = take_turns({"ours": ours, "peer": peer}, repetitions=repetitions)
     case = f"loss, forward and backward, T {frames}, N {rows}, V {symbols}, S {size}"
@@ -151,9 +152,8 @@ def cases() -> Iterator[Case]:
     yield Case(f"{FEW:,} words and {ORDER}-gram", ours(near, guide(FEW, fluent=True)), peers, words=True)
 
 
-def searches(case: Case, kind: Kind, frames: int, *, repetitions: int) -> Iterator[Result]:
-    """Utterances in a second, and how good what is found is."""
-    timed, judged = SHAPES[frames]
+def searches(case: Case, kind: Kind, frames: int, *, timed: int, judged: int, repetitions: int) -> Iterator[Result]:
+    """Utterances in a second, and how good what is found is; so many of them are timed and judged."""
     heard = emissions.utter(Speaker(FEW), vocabulary(FEW), kind, count=judged, frames=frames)
     contestants: dict[str, Contestant] = {"ours": case.ours(heard.logits[:timed])}
     contestants |= {name: peer(heard.logits[:timed]) for name, peer in case.peers.items()}
