@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from seqloom.decoding.frames import Frames, FrameSearch, Guide, Stream, Transcript, check_blank, rows
-from seqloom.decoding.language import scorer
+from seqloom.decoding.language import StepLanguage, scorer
 
 
 class PrefixBeam(FrameSearch):
@@ -45,7 +45,8 @@ class PrefixBeam(FrameSearch):
             stream.feed(frames)
             return stream.finish()
 
-        threads = min(torch.get_num_threads(), len(made))
+        neural = guide is not None and isinstance(guide.language, StepLanguage)  # has threads of its own
+        threads = 1 if neural else min(torch.get_num_threads(), len(made))
         if threads <= 1:
             return [run(frames) for frames in made]
         with ThreadPoolExecutor(threads) as pool:
@@ -73,7 +74,7 @@ class PrefixBeam(FrameSearch):
         count = symbols if lexicon is None else len(lexicon)
         made = scorer(language, count=count, weight=weight, bonus=bonus, unknown=unknown)
         if lexicon is None:
-            return partial(PrefixStream, limits, made, symbols=symbols, best=self.best)
+            return partial(PrefixStream, limits, made, language=language, symbols=symbols, best=self.best)
         lexicon.check(symbols=symbols, blank=blank)
-        words = tree(lexicon, made)
-        return partial(WordStream, limits, made, lexicon=lexicon, tree=words, symbols=symbols, best=self.best)
+        make = partial(WordStream, limits, made, lexicon=lexicon, tree=tree(lexicon, made), language=language)
+        return partial(make, symbols=symbols, best=self.best)

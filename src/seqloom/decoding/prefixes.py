@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seqloom.decoding.frames import Frames
+from seqloom.decoding.fusion import Fusion
+from seqloom.decoding.language import Language, StepLanguage
 from seqloom.decoding.listening import Found, Listening, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import prefix_beam as kernel
@@ -16,15 +18,30 @@ from seqloom.kernels.pruning import common, lineage
 class PrefixStream(Listening):
     """The search without a lexicon."""
 
-    def __init__(self, limits: kernel.Limits, scorer: Scorer, *, symbols: int, best: int) -> None:
+    def __init__(
+        self, limits: kernel.Limits, scorer: Scorer, *, language: Language | None, symbols: int, best: int
+    ) -> None:
         super().__init__(symbols=symbols, blank=limits.blank, best=best)
-        self.limits, self.scorer = limits, scorer
+        self.fusion = Fusion(language, size=limits.size) if isinstance(language, StepLanguage) else None
+        self.limits, self.scorer = limits, scorer if self.fusion is None else scorer._replace(table=self.fusion.table)
         self.beam = _root(limits.size, symbols, start=scorer.start)
 
     def hear(self, frames: Frames) -> None:
+        if self.fusion is None:
+            self._hear(frames)
+            return
+        for frame in frames:
+            self._hear(frame[None])
+            live = self._live()
+            numbers = self.scorer.numbers[self.beam.symbols[live]]
+            self.fusion.renew(self.beam.states, live, parents=self.beam.parents, numbers=numbers)
+
+    def _hear(self, frames: Frames) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.scorer, self.limits, frames) :]):
-            nodes = self._live()
-            self.beam = compact(self.beam, nodes, label="symbols", others=("places", "states", "language", "gains"))
+            live = self._live()
+            self.beam = compact(self.beam, live, label="symbols", others=("places", "states", "language", "gains"))
+            if self.fusion is not None:
+                self.fusion.renumber(self.beam.states[live], live)
 
     def ranked(self, count: int) -> list[Found]:
         endings = kernel.endings(self.beam, self.scorer)

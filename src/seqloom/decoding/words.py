@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seqloom.decoding.frames import Frames
+from seqloom.decoding.fusion import Fusion
+from seqloom.decoding.language import Language, StepLanguage
 from seqloom.decoding.lexicon import Lexicon
 from seqloom.decoding.listening import Found, Listening, weighted
 from seqloom.decoding.nodes import compact, room
@@ -21,17 +23,39 @@ class WordStream(Listening):
     """The search for words of a lexicon."""
 
     def __init__(
-        self, limits: Limits, scorer: Scorer, *, lexicon: Lexicon, tree: kernel.Tree, symbols: int, best: int
+        self,
+        limits: Limits,
+        scorer: Scorer,
+        *,
+        lexicon: Lexicon,
+        tree: kernel.Tree,
+        language: Language | None,
+        symbols: int,
+        best: int,
     ) -> None:
         super().__init__(symbols=symbols, blank=limits.blank, best=best)
-        self.limits, self.scorer, self.lexicon, self.tree = limits, scorer, lexicon, tree
+        self.fusion = Fusion(language, size=limits.size) if isinstance(language, StepLanguage) else None
+        self.limits, self.scorer = limits, scorer if self.fusion is None else scorer._replace(table=self.fusion.table)
+        self.lexicon, self.tree = lexicon, tree
         self.beam = _root(limits.size, symbols, start=scorer.start, fan=tree.fan)
 
     def hear(self, frames: Frames) -> None:
+        if self.fusion is None:
+            self._hear(frames)
+            return
+        for frame in frames:
+            self._hear(frame[None])
+            live = self._live()
+            numbers = self.scorer.numbers[self.beam.words[live]]
+            self.fusion.renew(self.beam.states, live, parents=self.beam.parents, numbers=numbers)
+
+    def _hear(self, frames: Frames) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.tree, self.scorer, self.limits, frames, self.count) :]):
-            names = ("leaves", "states", "language", "gains")
-            self.beam = compact(self.beam, self._live(), label="words", others=names)
+            live = self._live()
+            self.beam = compact(self.beam, live, label="words", others=("leaves", "states", "language", "gains"))
             kernel.index(self.beam, self.tree)
+            if self.fusion is not None:
+                self.fusion.renumber(self.beam.states[live], live)
 
     def ranked(self, count: int) -> list[Found]:
         ways = np.empty((3, self.limits.size * (1 + self.tree.homographs)), np.int32)
@@ -63,6 +87,10 @@ class WordStream(Listening):
     def rate(self, ways: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:  # (3, W) → (W,)
         """log p of the word that ends each way, and of the end, by the language model."""
         word, end = kernel.rate(self.beam, self.scorer, ways, ways.shape[1])
+        if self.fusion is not None:
+            later = np.flatnonzero((ways[1] >= 0) & (word > -math.inf))
+            rows = self.beam.states[self.beam.history[ways[0, later]]]
+            end[later] = self.fusion.ends(rows, self.scorer.numbers[ways[1, later]])
         return np.asarray(word + end)
 
     def shared(self) -> tuple[Found, list[int]]:
