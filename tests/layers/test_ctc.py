@@ -116,6 +116,32 @@ def test_long_rows_where_all_frames_are_alike(likely: float) -> None:
     assert torch.allclose(own, other, atol=1e-9)
 
 
+def test_single_precision_loses_nothing_over_many_frames() -> None:
+    logits = random(2, 500, 40, dtype=torch.float32)
+    arguments = torch.tensor([500, 450]), torch.randint(1, 40, (2, 60)), torch.tensor([60, 60])
+    found = []
+    for at in (logits.requires_grad_(), logits.detach().double().requires_grad_()):
+        losses = ctc_loss(at, *arguments).losses
+        found.append((losses.double(), torch.autograd.grad(losses.sum(), at)[0].double()))
+    (losses, gradient), (exact, truth) = found
+    assert torch.allclose(losses, exact, rtol=1e-6)
+    assert (gradient - truth).abs().max() < 1e-6  # torch's own, in logarithms of some thousand, is 1e-3 away
+
+
+def test_the_loss_alone_is_the_same() -> None:
+    logits, lengths, targets = random(3, 20, 6).requires_grad_(), torch.tensor([20, 2, 9]), torch.randint(1, 6, (3, 4))
+    wanted = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
+    with torch.no_grad():
+        found = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
+        turned = ctc_loss(
+            logits.transpose(0, 1).contiguous().transpose(0, 1), lengths, targets, torch.tensor([4, 4, 0])
+        )
+    assert torch.equal(found.losses, wanted.losses)
+    assert torch.equal(turned.losses, wanted.losses)
+    assert torch.equal(found.possible, wanted.possible)
+    assert not found.losses.requires_grad
+
+
 def test_gradient_is_that_of_differences() -> None:
     logits = random(3, 7, 4).requires_grad_()
     lengths, targets, sizes = torch.tensor([7, 5, 2]), torch.tensor([[1, 1, 2], [3, 1, 3], [1, 1, 0]]), [3, 3, 2]

@@ -35,7 +35,7 @@ def loss(logits: Floats, gradient: Floats, target: Numbers, blank: int) -> float
             if found < 0:
                 found = scaled(gradient, target, blank, dropped, memory.numpy())
     if found < 0:
-        found = logarithmic(logits, gradient, target, blank)
+        found = logarithmic(np.ascontiguousarray(logits), gradient, target, blank)
     if not math.isfinite(found):
         gradient[:] = math.nan if math.isnan(found) else 0
     return found

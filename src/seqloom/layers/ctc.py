@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seqloom.kernels.buffers import borrow, fresh
+from seqloom.kernels.side_by_side import each
+
 
 class CTC(NamedTuple):
     """What ``ctc_loss`` finds for each row."""
@@ -30,7 +33,11 @@ def ctc_loss(
     """Minus the log-probability of each target, summed over all alignments. Rows that have none have no gradient."""
     sizes, rows = _check(logits, lengths, targets, target_lengths, blank, names)
     moved = logits.to("cpu", torch.float64 if logits.dtype == torch.float64 else torch.float32)
-    losses, possible = _CTC.apply(moved, sizes, rows, blank)
+    if torch.is_grad_enabled() and moved.requires_grad:
+        losses, possible = _CTC.apply(moved, sizes, rows, blank)
+    else:
+        with borrow(moved.numel(), moved) as buffer:
+            losses, possible = _forward_backward(moved, sizes, rows, blank, buffer[: moved.numel()].view(moved.shape))
     return CTC(losses.to(logits.device), possible.to(logits.device))
 
 
@@ -106,13 +113,12 @@ class _CTC(torch.autograd.Function):
     def forward(
         context: Any, logits: Tensor, sizes: list[int], rows: list[NDArray[np.int64]], blank: int
     ) -> tuple[Tensor, Tensor]:
-        losses, gradient = _forward_backward(logits, sizes, rows, blank)
-        possible = losses != torch.inf
+        context.gradient = fresh(logits, *logits.shape)
+        losses, possible = _forward_backward(logits, sizes, rows, blank, context.gradient)
         context.mark_non_differentiable(possible)
         context.save_for_backward(logits)
         context.given = sizes, rows, blank
-        context.gradient = gradient
-        return losses.masked_fill(~possible, 0), possible
+        return losses, possible
 
     @staticmethod
     @once_differentiable
@@ -120,19 +126,25 @@ class _CTC(torch.autograd.Function):
         # It is scaled in place, once; who wants another gradient of the same loss waits for it.
         gradient, context.gradient = context.gradient, None
         if gradient is None:
-            gradient = _forward_backward(*context.saved_tensors, *context.given)[1]
+            (logits,) = context.saved_tensors
+            gradient = fresh(logits, *logits.shape)
+            sizes, rows, blank = context.given
+            _forward_backward(logits, sizes, rows, blank, gradient)
         return gradient.mul_(scale.view(-1, 1, 1)), None, None, None
 
 
 def _forward_backward(
-    logits: Tensor, sizes: list[int], rows: list[NDArray[np.int64]], blank: int
-) -> tuple[Tensor, Tensor]:  # (B,), inf where impossible; (B, T, V)
+    logits: Tensor,
+    sizes: list[int],
+    rows: list[NDArray[np.int64]],
+    blank: int,
+    gradient: Tensor,  # (B, T, V), written
+) -> tuple[Tensor, Tensor]:  # (B,), (B,)
+    """The losses, and which rows are possible."""
     from seqloom.kernels import ctc
-    from seqloom.kernels.buffers import fresh
-    from seqloom.kernels.side_by_side import each
 
     logits = logits.detach()
-    gradient = torch.softmax(logits, 2, out=fresh(logits, *logits.shape))
+    torch.softmax(logits, 2, out=gradient)
     scores, tables = logits.numpy(), gradient.numpy()
 
     def row(number: int) -> float:
@@ -140,4 +152,6 @@ def _forward_backward(
         tables[number, size:] = 0
         return ctc.loss(scores[number, :size], tables[number, :size], rows[number], blank)
 
-    return torch.tensor(each(row, len(sizes)), dtype=logits.dtype), gradient
+    losses = torch.tensor(each(row, len(sizes)), dtype=logits.dtype)
+    possible = losses != torch.inf
+    return losses.masked_fill(~possible, 0), possible
