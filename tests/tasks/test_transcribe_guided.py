@@ -17,6 +17,11 @@ from seqloom.run import Run
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.training.loop import Train
 
+KINDS = pytest.mark.parametrize(
+    "kind",
+    [{"kind": "ngram", "order": 3}, {"decoder": {"hidden": 5}, "embedding": 4, "tied": False}],
+    ids=["ngram", "neural"],
+)
 TEXTS = "a ab\nab cab\nabc b\nca cc a\ncab cab\nab a\nb\n"
 
 
@@ -61,7 +66,7 @@ def log_probability(model: Model, text: str) -> float:
     return float(model.predict([text])[0].log_probability)
 
 
-@pytest.mark.parametrize("kind", [{"kind": "ngram", "order": 3}])
+@KINDS
 def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[str, Any], tmp_path: Path) -> None:
     run, language = transcriber(tmp_path), speaker(tmp_path, "characters", **kind)
     free = said(load(run, search="prefix_beam"))
@@ -94,8 +99,9 @@ def test_only_words_of_the_lexicon_are_said(tmp_path: Path) -> None:
         assert -math.inf < answer.score == answer.acoustic
 
 
-def test_a_lexicon_and_a_model_of_words(tmp_path: Path) -> None:
-    run, language = transcriber(tmp_path), speaker(tmp_path, "words", kind="ngram", order=2)
+@KINDS
+def test_a_lexicon_and_a_model_of_words(kind: dict[str, Any], tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), speaker(tmp_path, "words", **kind)
     model = load(run, lexicon=str(tmp_path / "words.txt"), language=f"{language} weight=1.5 bonus=-0.5 unknown=-1")
     for answer in said(model):
         assert answer.language == pytest.approx(log_probability(load(language), answer.text), rel=1e-4)
