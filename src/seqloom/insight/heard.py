@@ -18,9 +18,9 @@ def explain_transcript(task: Any, module: Any, example: Any, *, beam: bool) -> E
     if beam and isinstance(search, BestPath):
         remarks.append(f"the search of the model is {search.name}: the beam is one of {INSTEAD.size}")
         search = INSTEAD
-    elif beam and search.best < INSTEAD.best:
+    elif beam and search.best == 1:
         search = search.model_copy(update={"best": INSTEAD.best})
-        remarks.append(f"of the beam, the best {search.best} are shown")
+        remarks.append(f"the search of the model gives one transcript: here the beam is asked for {search.best}")
     batch = task.collate([example])
     (answer,) = task.model_copy(update={"search": search}).predict(module, batch).answers
     spikes, seen = listen(
