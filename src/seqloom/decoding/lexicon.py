@@ -129,6 +129,8 @@ class Lexicon:
         folder = cache_folder().parent / "lexica" / content.hexdigest()[:32]
         try:
             found = cls.load(folder)
+            if found.words != list(dict.fromkeys(word for word, _ in given)):
+                raise ValueError(f"{folder} holds another lexicon")
             os.utime(folder)
         except (OSError, ValueError):
             found = cls(given, separator=separator)
@@ -142,12 +144,11 @@ def _keep(lexicon: Lexicon, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as beside:
             lexicon.save(Path(beside) / "lexicon")
+            _remove(folder)  # a damaged one
             (Path(beside) / "lexicon").rename(folder)
         kept = sorted(folder.parent.glob("?" * 32), key=lambda path: path.stat().st_mtime)
         for old in kept[:-KEPT]:
-            for name in ARRAYS:
-                (old / f"{name}.npy").unlink(missing_ok=True)
-            old.rmdir()
+            _remove(old)
     except OSError:
         pass
 
@@ -165,3 +166,10 @@ def _sound(lexicon: Lexicon) -> bool:
     later = (inner >= 0) & (inner < np.arange(1, size))
     known = (lexicon.words_at >= 0) & (lexicon.words_at < len(lexicon.words))
     return bool(later.all() and known.all() and (lexicon.symbols[1:] >= 0).all())
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_dir():
+        for name in ARRAYS:
+            (folder / f"{name}.npy").unlink(missing_ok=True)
+        folder.rmdir()
