@@ -170,7 +170,7 @@ def test_an_unknown_name() -> None:
     assert result.exit_code == 1
     assert result.stderr == (
         "seqloom: there is no demonstration 'langage_model': did you mean 'language_model'? "
-        "Wanted one of translate, caption, transcribe, tag, classify, forecast, language_model, memory\n"
+        "Wanted one of translate, caption, transcribe, embed, tag, classify, forecast, language_model, memory\n"
     )
 
 

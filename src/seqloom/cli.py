@@ -340,7 +340,7 @@ def info(
 
 @app.command(epilog="Example: seqloom export runs/ngram model.arpa")
 def export(
-    run: RunFolder, file: Annotated[Path, typer.Argument(help="An .arpa or .arpa.gz file, of n-gram models.")]
+    run: RunFolder, file: Annotated[Path, typer.Argument(help=".arpa, .arpa.gz; .txt, .vec, .bin of word vectors.")]
 ) -> None:
     """Write a trained model in a format of the field."""
     from seqloom.model import load

@@ -28,6 +28,7 @@ RUN_FILES = {
     "metrics.jsonl": "loss and scores over time",
     "results.png": "the same as a picture",
     "alignment.png": "where it looked for each symbol that it said",
+    "words.png": "some words as points: the two directions in which they differ most",
     "looked.png": "where it looked in the first image for each word that it said",
     "spikes.png": "what it saw in the first image, column by column",
     "train.log": "what happened when",

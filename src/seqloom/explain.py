@@ -20,24 +20,16 @@ from seqloom.decoding.beam import Beam
 from seqloom.decoding.record import Record
 from seqloom.insight import Trace, alignments, trace
 from seqloom.insight.contexts import compare
-from seqloom.insight.explanation import (
-    Asked,
-    Choice,
-    Explanation,
-    Layers,
-    Weighted,
-    average,
-    every,
-    layers_of,
-    shares_of,
-)
+from seqloom.insight.explanation import Asked, Choice, Explanation, Weighted, average, every, layers_of, shares_of
 from seqloom.insight.heard import explain_transcript
 from seqloom.insight.symbols import branches, pieces, steps
 from seqloom.insight.telling import tell
+from seqloom.insight.words import explain_words
 from seqloom.model import Model
 from seqloom.models.encoder_decoder import EncoderDecoder
 from seqloom.models.pooling import Attention as Pooling
 from seqloom.tasks.classify import Classify
+from seqloom.tasks.embed import Embed
 from seqloom.tasks.forecast import Forecast
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.tag import Tag
@@ -64,6 +56,9 @@ def explain_all(
     examples = list(questions(model, given))
     if not examples:
         raise ValueError("there is nothing to explain: no source was given")
+    if isinstance(model.task, Embed):
+        explain_words(model.task, model.module, examples, folder, as_json=as_json)
+        return
     for number, example in enumerate(examples, start=1):
         own = folder / str(number) if len(examples) > 1 else folder
         found = explain(model, example, beam=beam, heads=heads)
@@ -127,8 +122,7 @@ def _example(model: Model, source: Any) -> Any:
         return source
     if not len(source.strip() if isinstance(source, str) else source):
         raise ValueError("the source is empty: there is nothing to explain")
-    (example,) = model.task.ask([source])
-    return example
+    return next(iter(model.task.ask([source])))
 
 
 class _Noted(Beam):
@@ -156,7 +150,7 @@ def _said(model: Model, example: Any, *, beam: bool, heads: bool) -> Explanation
     (answer,) = task.model_copy(update={"search": search}).predict(model.module, batch).answers
     columns, order = _seen(task, example, remarks)
     rows, fed = steps(encoding, answer.best[0])
-    looks: Layers = []
+    looks: list[tuple[str, Tensor]] = []
     if not isinstance(model.module, EncoderDecoder):
         remarks.append("several models answer together: explain one of them to see where it looked")
     elif len(columns) > 1:
@@ -202,7 +196,7 @@ def _seen(task: Any, example: Any, remarks: list[str]) -> tuple[list[str], list[
     return [*symbols, END], [*range(len(symbols))[::-1], len(symbols)] if task.reverse else []
 
 
-def _looked(model: Model, example: Any) -> tuple[Any, Layers, list[Tensor], Any]:
+def _looked(model: Model, example: Any) -> tuple[Any, Sequence[tuple[str, Tensor]], list[Tensor], Any]:
     """The answer, its layers of attention, the weights of the pooling (T,), and the batch."""
     batch = model.task.collate([example])
     asked = Asked(model.module, lambda: model.task.predict(model.module, batch))

@@ -25,7 +25,7 @@ def matrices(width: int, *, rows: int = WORDS, seed: int = 0) -> tuple[NDArray[n
 
 def tables(negative: int) -> tuple[Any, ...]:
     if negative:
-        return *kernel.chances(COUNTS**0.75), np.zeros(1, np.int32), np.zeros(1, np.uint8)
+        return *kernel.chances(COUNTS.astype(np.float64) ** 0.75), np.zeros(1, np.int32), np.zeros(1, np.uint8)
     return np.zeros(WORDS, np.uint32), np.zeros(1, np.int32), *kernel.huffman(COUNTS)
 
 
@@ -152,7 +152,7 @@ def test_one_update_is_the_gradient_of_the_loss(mean: bool, negative: int) -> No
 
 
 def test_what_is_not_meant_is_drawn_by_its_frequency() -> None:
-    weights = COUNTS**0.75
+    weights = COUNTS.astype(np.float64) ** 0.75
     thresholds, others = kernel.chances(weights)
     shares = np.zeros(WORDS)
     for index in range(WORDS):  # what the tables say, exactly

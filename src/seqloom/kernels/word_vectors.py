@@ -127,17 +127,16 @@ def _targets(word: Any, rows: Any, wanted: Any, negative: Any, tables: Any, stat
 @compiled
 def _slopes(scores: Any, wanted: Any, slopes: Any, count: Any, rate: Any, table: Any) -> Any:
     """The rate times what is wanted less what is said; the loss."""
-    last = np.float32(table.shape[1] - 2)
     loss = np.float32(0)
     for index in range(count):
-        place = scores[index] * np.float32(STEPS) + np.float32(REACH * STEPS)
-        place = min(max(place, np.float32(0)), last)
+        score = min(max(scores[index], np.float32(-REACH)), np.float32(REACH))
+        place = (score + np.float32(REACH)) * np.float32(STEPS)
         low = np.int64(place)
         place -= np.float32(low)
         said = table[0, low] + place * (table[0, low + 1] - table[0, low])
         lost = table[1, low] + place * (table[1, low + 1] - table[1, low])
         slopes[index] = (wanted[index] - said) * rate
-        loss += lost + (np.float32(1) - wanted[index]) * scores[index]
+        loss += lost + (np.float32(1) - wanted[index]) * score
     return loss
 
 

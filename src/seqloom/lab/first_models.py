@@ -10,6 +10,7 @@ from seqloom.data import builtin
 from seqloom.decoding.sample import Sample
 from seqloom.lab.caption_demo import CAPTION
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
+from seqloom.lab.embed_demo import EMBED
 from seqloom.lab.transcribe_demo import TRANSCRIBE
 from seqloom.lab.translate_demo import TRANSLATE
 from seqloom.model import Config, assess
@@ -164,6 +165,7 @@ DEMONSTRATIONS = {
     "translate": TRANSLATE,
     "caption": CAPTION,
     "transcribe": TRANSCRIBE,
+    "embed": EMBED,
     "tag": Demonstration(
         about="Each token of a line of Python gets its role: a model learns it from some modules of the standard "
         "library, and is asked about others.",

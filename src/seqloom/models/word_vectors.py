@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqloom.data.passages import Passage
+from seqloom.data.pretrained import write_vectors
 from seqloom.data.words import Words
 
 BLOCK = 1 << 16  # words that questions are compared with at a time
@@ -156,6 +158,10 @@ class WordVectors(Vectors):
             np.uint64(seed),
         )
         return found
+
+    def write(self, path: Path) -> None:
+        """The vectors in the format of word2vec: binary where the file ends with .bin, as text otherwise."""
+        write_vectors(path, self.words, self.vectors.numpy(), binary=path.name.endswith(".bin"))
 
     def scales(self) -> Tensor:  # (V,)
         """What makes each vector as long as one."""
