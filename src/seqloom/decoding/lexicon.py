@@ -129,10 +129,10 @@ class Lexicon:
         folder = cache_folder().parent / "lexica" / content.hexdigest()[:32]
         try:
             found = cls.load(folder)
-            if found.words != list(dict.fromkeys(word for word, _ in given)):
-                raise ValueError(f"{folder} holds another lexicon")
             os.utime(folder)
         except (OSError, ValueError):
+            found = None
+        if found is None or found.words != list(dict.fromkeys(word for word, _ in given)):
             found = cls(given, separator=separator)
             _keep(found, folder)
         return found

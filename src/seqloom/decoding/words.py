@@ -12,10 +12,12 @@ from seqloom.decoding.lexicon import Lexicon
 from seqloom.decoding.listening import Found, Listening, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import lexicon_beam as kernel
+from seqloom.kernels import lexicon_end
 from seqloom.kernels.language import NGRAM, Scorer
 from seqloom.kernels.prefix_beam import Limits
 from seqloom.kernels.pruning import common, lineage
 
+HISTORY = ("leaves", "states", "language", "gains", "begun", "ended")
 Way = tuple[int, int, int]  # a history, a word behind it or -1, and the node of the lexicon at which that ended
 
 
@@ -52,7 +54,7 @@ class WordStream(Listening):
     def _hear(self, frames: Frames) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.tree, self.scorer, self.limits, frames, self.count) :]):
             live = self._live()
-            self.beam = compact(self.beam, live, label="words", others=("leaves", "states", "language", "gains"))
+            self.beam = compact(self.beam, live, label="words", others=HISTORY)
             kernel.index(self.beam, self.tree)
             if self.fusion is not None:
                 self.fusion.renumber(self.beam.states[live], live)
@@ -60,7 +62,7 @@ class WordStream(Listening):
     def ranked(self, count: int) -> list[Found]:
         ways = np.empty((3, self.limits.size * (1 + self.tree.homographs)), np.int32)
         separator = -1 if self.lexicon.separator is None else self.lexicon.separator
-        number = kernel.complete(self.beam, self.tree, separator, ways)
+        number = lexicon_end.complete(self.beam, self.tree, separator, ways)
         places, words, nodes = ways = ways[:, :number]
         rewards = self.rate(ways)
         histories = self.beam.history[places]
@@ -86,7 +88,7 @@ class WordStream(Listening):
 
     def rate(self, ways: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:  # (3, W) → (W,)
         """log p of the word that ends each way, and of the end, by the language model."""
-        word, end = kernel.rate(self.beam, self.scorer, ways, ways.shape[1])
+        word, end = lexicon_end.rate(self.beam, self.scorer, ways, ways.shape[1])
         if self.fusion is not None:
             later = np.flatnonzero((ways[1] >= 0) & (word > -math.inf))
             rows = self.beam.states[self.beam.history[ways[0, later]]]
@@ -138,9 +140,10 @@ def tree(lexicon: Lexicon, scorer: Scorer) -> kernel.Tree:
     ahead = np.full(len(lexicon.symbols), -math.inf)
     counts = np.diff(lexicon.words_first)
     np.maximum.at(ahead, np.repeat(np.arange(len(counts)), counts), worth[lexicon.words_at])
-    kernel.lift(ahead, lexicon.parents)
+    lexicon_end.lift(ahead, lexicon.parents)
     return kernel.Tree(
         lexicon.symbols,
+        parents=lexicon.parents,
         first=lexicon.first,
         words_at=lexicon.words_at,
         words_first=lexicon.words_first,
@@ -154,7 +157,7 @@ def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:
     nodes, candidates = room(size), 4 * size + fan
     keys, groups = 1 << (4 * size).bit_length(), 1 << (2 * candidates).bit_length()
     beam = kernel.Words(
-        counts=np.array([1, 1]),
+        counts=np.array([1, 1, 0]),
         history=np.zeros(size, np.int32),
         node=np.zeros(size, np.int32),
         last=np.full(size, -1, np.int32),
@@ -165,9 +168,12 @@ def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:
         states=np.full(nodes, start, np.int32),
         language=np.zeros(nodes),
         gains=np.zeros(nodes),
+        begun=np.zeros(nodes, np.int64),
+        ended=np.zeros(nodes, np.int64),
         table=np.full(2 * nodes, -1, np.int32),
         keys=np.full(keys, -1),
         places=np.zeros(keys, np.int32),
+        fed=np.zeros(size, np.int32),
         tried=np.empty(symbols),
         values=np.empty(candidates),
         origins=np.empty((4, candidates), np.int32),

@@ -19,17 +19,19 @@ from seqloom.kernels.pruning import admit, find, greatest, hashed, keep_best, lo
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
 
-ALIVE, HISTORIES = 0, 1  # places in ``counts``
+ALIVE, HISTORIES, FRAME = 0, 1, 2  # places in ``counts``
 STAYS = -1
 NOTHING = -1  # instead of a word
-BEHIND = 1e9
-NEGLIGIBLE = 20.0  # what is so much below the worst that lives on adds a part of 10^-9 to anything
+DEMOTED = 1e9
+WITHIN, BEHIND = 1, 2  # what lives that comes from a hypothesis: within its word, behind it
+NEGLIGIBLE = 12.0  # what is so much below the worst that lives on adds a part of 10^-5 to it, and less to others
 
 
 class Tree(NamedTuple):
     """The lexicon's tree; see ``decoding.lexicon.Lexicon``."""
 
     symbols: Integers
+    parents: Integers
     first: Integers
     words_at: Integers
     words_first: Integers
@@ -41,7 +43,7 @@ class Tree(NamedTuple):
 class Words(NamedTuple):
     """All that a search is between two frames, and room to work in."""
 
-    counts: npt.NDArray[np.int64]  # (2,)
+    counts: npt.NDArray[np.int64]  # (3,)
     history: Integers  # (K,) of each live hypothesis
     node: Integers  # (K,) of the lexicon
     last: Integers  # (K,) its last symbol, -1 before the first
@@ -52,9 +54,12 @@ class Words(NamedTuple):
     states: Integers  # (N,) of the language model
     language: Floats  # (N,) log p by the language model
     gains: Floats  # (N,) what it adds to the score, with all bonuses
+    begun: npt.NDArray[np.int64]  # (N,) the last frame in which a first symbol behind it was alive
+    ended: npt.NDArray[np.int64]  # (N,) the last frame in which a whole word behind it was alive
     table: Integers  # (2^n,) histories by parent and word, -1: empty
     keys: npt.NDArray[np.int64]  # (2^m,) of live hypotheses, -1: empty
     places: Integers  # (2^m,) of those keys in the beam
+    fed: Integers  # (K,) whether live hypotheses come from each
     tried: Floats  # (V,) the frame
     values: Floats  # (C,) of candidates
     origins: Integers  # (4, C) their place in the beam, node, word, and state of the language model
@@ -90,6 +95,52 @@ def seek(keys: npt.NDArray[np.int64], key: int) -> int:
 
 
 @compiled
+def living(keys: npt.NDArray[np.int64], places: Integers, asked: int, key: int) -> int:
+    """The place of a live hypothesis in the beam; -1 if it is not alive, or nobody asked."""
+    if not asked:
+        return -1
+    at = seek(keys, key)
+    return int(places[at]) if keys[at] >= 0 else -1
+
+
+@compiled
+def loudest(tried: Floats, blank: int) -> float:
+    """The greatest log-probability beside the blank's."""
+    found = -math.inf
+    for symbol in range(len(tried)):
+        if symbol != blank:
+            found = max(found, tried[symbol])
+    return found
+
+
+@compiled
+def relate(beam: Words, tree: Tree) -> None:
+    """Note which live hypotheses others that live come from: only they can add to them."""
+    histories, nodes, parents, above, fed = beam.history, beam.node, beam.parents, tree.parents, beam.fed
+    begun, ended, keys, places = beam.begun, beam.ended, beam.keys, beam.places
+    width = len(tree.symbols) + len(beam.tried) + 1
+    beam.counts[FRAME] += 1
+    frame, count = beam.counts[FRAME], beam.counts[ALIVE]
+    for place in range(count):
+        fed[place] = 0
+    for place in range(count):
+        history, node = histories[place], nodes[place]
+        if node == 0:
+            ended[max(parents[history], 0)] = frame
+        elif above[node] == 0:
+            begun[history] = frame
+        else:
+            other = living(keys, places, 1, history * width + above[node])
+            if other >= 0:
+                fed[other] = WITHIN
+    for place in range(count):
+        if nodes[place] == 0 and begun[histories[place]] == frame:
+            fed[place] = WITHIN
+        if ended[histories[place]] == frame:
+            fed[place] |= BEHIND
+
+
+@compiled
 def trim(values: Floats, origins: Integers, first: int, found: int, per_node: int, size: int) -> int:
     """Of the candidates from ``first`` on keep ``per_node``, of all of them ``size`` where room becomes short."""
     if per_node and found - first > per_node:
@@ -111,36 +162,38 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
     numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
     kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
     chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
-    most = ahead[0] + max(0.0, scorer.most)
+    most, top, fed = ahead[0] + max(0.0, scorer.most), loudest(tried, limits.blank), beam.fed
     found, width = 0, len(symbols) + len(tried) + 1
     for place in range(beam.counts[ALIVE]):
         history, begin = histories[place], found
-        gain = gains[history]
+        gain, low = gains[history], bound - NEGLIGIBLE if fed[place] else bound
+        if not ends[2, place] + top + gain + most > low:
+            continue
         for child in range(first[nodes[place]], first[nodes[place] + 1]):
             symbol = symbols[child]
-            paths = ends[0 if symbol == lasts[place] else 2, place] + tried[symbol]
-            if not paths + gain + most > bound - NEGLIGIBLE:
+            paths = ends[2 * (symbol != lasts[place]), place] + tried[symbol]
+            if not paths + gain + most > low:
                 continue
             if first[child] < first[child + 1]:
-                at = seek(keys, history * width + child)
-                if keys[at] >= 0:
-                    held[1, places[at]] = log_add(held[1, places[at]], paths)
+                other = living(keys, places, fed[place] & WITHIN, history * width + child)
+                if other >= 0:
+                    held[1, other] = log_add(held[1, other], paths)
                 elif paths + gain + ahead[child] > bound:
                     values[found] = paths + gain + ahead[child]
                     origins[0, found], origins[1, found], origins[2, found] = place, child, NOTHING
                     found += 1
             for which in range(words_first[child], words_first[child + 1]):
                 word = words_at[which]
-                known = table[find(table, parents, words, history, word)]
-                at = seek(keys, known * width + len(symbols) + symbol + 1) if known >= 0 else 0
-                if known >= 0 and keys[at] >= 0:
-                    held[1, places[at]] = log_add(held[1, places[at]], paths)
+                known = table[find(table, parents, words, history, word)] if fed[place] & BEHIND else NOTHING
+                other = living(keys, places, known >= 0, known * width + len(symbols) + symbol + 1)
+                if other >= 0:
+                    held[1, other] = log_add(held[1, other], paths)
                     continue
                 reward, state = score(
                     kind, entries, longer, suffixes, chances, backoffs, rows, states[history], numbers[word]
                 )
-                value = paths + gain + bonuses[word] + ahead[0] + (weight * reward if reward > -math.inf else reward)
-                if value > bound:
+                value = paths + gain + bonuses[word] + ahead[0] + weight * reward
+                if value > bound:  # not a number, where an impossible word has no weight
                     values[found] = value
                     origins[0, found], origins[1, found], origins[2, found] = place, child, word
                     origins[3, found] = state
@@ -184,10 +237,10 @@ def demote(beam: Words, tree: Tree, found: int) -> None:
         if groups[at] < 0:
             groups[at], leaders[at] = key, candidate
         elif values[candidate] > values[leaders[at]]:
-            values[leaders[at]] -= BEHIND
+            values[leaders[at]] -= DEMOTED
             leaders[at] = candidate
         else:
-            values[candidate] -= BEHIND
+            values[candidate] -= DEMOTED
 
 
 @compiled
@@ -259,6 +312,7 @@ def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats
         admit(frames[frame], beam.tried, limits.blank, limits.floor)
         lowest = hold(beam, tree, limits.blank)
         bound = lowest if beam.counts[ALIVE] == limits.size else -math.inf
+        relate(beam, tree)
         found = stay(beam, tree, extend(beam, tree, scorer, limits, bound))
         if found > limits.size:
             if wanted == 1:
@@ -279,44 +333,3 @@ def index(beam: Words, tree: Tree) -> None:
         key = beam.history[place] * width + (beam.node[place] or len(tree.symbols) + beam.last[place] + 1)
         at = seek(beam.keys, key)
         beam.keys[at], beam.places[at] = key, place
-
-
-@compiled
-def complete(beam: Words, tree: Tree, separator: int, ways: Integers) -> int:
-    """All ways in which live hypotheses can end here: their place, the word that ends, its node; how many they are."""
-    found = 0
-    for place in range(beam.counts[ALIVE]):
-        node = beam.node[place]
-        if node == 0:
-            ways[0, found], ways[1, found], ways[2, found] = place, NOTHING, 0
-            found += 1
-            continue
-        for child in range(tree.first[node], tree.first[node + 1]):
-            if tree.symbols[child] == separator:
-                for which in range(tree.words_first[child], tree.words_first[child + 1]):
-                    ways[0, found], ways[1, found], ways[2, found] = place, tree.words_at[which], node
-                    found += 1
-    return found
-
-
-@compiled
-def rate(beam: Words, scorer: Scorer, ways: Integers, found: int) -> Floats:  # (2, W)
-    """log p of the word that ends and of the end, for each way; 0 for an end that a table does not know yet."""
-    kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
-    chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
-    rewards = np.zeros((2, found), np.float64)
-    for way in range(found):
-        state, word = beam.states[beam.history[ways[0, way]]], ways[1, way]
-        if word >= 0:
-            number = scorer.numbers[word]
-            rewards[0, way], state = score(kind, entries, longer, suffixes, chances, backoffs, rows, state, number)
-        if scorer.end >= 0 and state >= 0:
-            rewards[1, way] = score(kind, entries, longer, suffixes, chances, backoffs, rows, state, scorer.end)[0]
-    return rewards
-
-
-@compiled
-def lift(values: Floats, parents: Integers) -> None:
-    """Give each node the greatest value of all below it."""
-    for node in range(len(values) - 1, 0, -1):
-        values[parents[node]] = max(values[parents[node]], values[node])
