@@ -56,3 +56,15 @@ def bench_ctc(
     from seqloom.bench import ctc
 
     ctc.main(quick=quick, as_json=as_json)
+
+
+@bench.command("embed", epilog="Example: seqloom bench embed --quick")
+def bench_embed(
+    *,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Word vectors against gensim: speed, quality, memory; SEQLOOM_DATA names the folder of the text."""
+    from seqloom.bench import embed
+
+    embed.main(quick=quick, as_json=as_json)

@@ -16,6 +16,7 @@ TITLES = {
     "recurrent": "Recurrent layers",
     "training": "Whole trainings",
     "translate": "Translation",
+    "embed": "Word vectors",
 }
 
 

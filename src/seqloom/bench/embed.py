@@ -1,0 +1,240 @@
+"""Word vectors beside gensim on one text: words in a second, what the vectors know, and the memory of a million words.
+
+``SEQLOOM_DATA`` names the folder of the data sets: the text is that of wikitext2, Brown and PTB in small letters, its
+lines shuffled, since gensim lets its rate fall by lines and ours falls by words.
+"""
+
+import gzip
+import os
+import random
+import re
+import statistics
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqloom.bench.measure import Result, geometric_mean, take_turns
+from seqloom.bench.prepare import shared
+from seqloom.bench.process import child
+from seqloom.bench.show import show
+from seqloom.data.passages import passages
+from seqloom.data.words import Words
+from seqloom.model import Config, assess
+from seqloom.models.word_vectors import WordVectors
+from seqloom.tasks.embed import Embed
+from seqloom.training.lessons import teach
+from seqloom.training.loop import Train
+
+SIZE, WINDOW, NEGATIVE, MINIMUM, SAMPLE, EPOCHS = 100, 5, 5, 5, 1e-3, 5
+RATE, LAST = 0.025, 0.0001
+SEEDS = (1, 2, 3)
+GOAL = 1.5
+LIMIT = (
+    1.8e6  # words in a second of one thread, skip-gram: an estimate by the matrix products, each negative drawn once
+)
+TESTS = {
+    "analogies": "word_analogy/questions-words.txt.gz",
+    "WordSim": "word_similarity/wordsim353.tsv",
+    "SimLex": "word_similarity/simlex999.txt",
+}
+
+MEMORY = """
+import re, sys
+from pathlib import Path
+import torch
+from seqloom.bench.embed import fitted, learn
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+torch.set_num_threads(1)
+small, large = map(Path, sys.argv[1:])
+learn(fitted(small, "skipgram", minimum=1), small, epochs=1, seed=1)
+before = peak()
+learn(fitted(large, "skipgram", minimum=1), large, epochs=1, seed=1)
+print(peak() - before)
+"""
+
+
+def main(*, quick: bool, as_json: bool) -> None:
+    """Measure, and print a table or JSON."""
+    show(measure(quick=quick), as_json=as_json)
+
+
+def measure(*, quick: bool) -> Iterator[Result]:
+    """Speed with one thread and with two, quality with one, then memory."""
+    if find_spec("gensim") is None:
+        raise SystemExit("gensim is not installed here: scripts/peers makes an environment that has it")
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "text.txt")
+        lines = list(_lines())
+        random.Random(1).shuffle(lines)  # noqa: S311
+        text.write_text("".join(f"{line}\n" for line in lines[: len(lines) // 8 if quick else None]))
+        for kind in ("skipgram", "cbow"):
+            for threads in sorted({1, min(2, os.cpu_count() or 1)}):
+                yield speed(text, kind, threads, repetitions=3 if quick else 7)
+        text.write_text("".join(f"{line}\n" for line in lines))
+        for kind in ("skipgram", "cbow"):
+            yield from quality(text, kind, seeds=SEEDS[: 1 if quick else None])
+        yield memory(Path(folder))
+
+
+def _lines() -> Iterator[str]:
+    for name in ("wikitext2/train.txt.gz", "ptb/ptb.train.txt.gz"):
+        with gzip.open(shared(name), "rt", encoding="utf-8") as file:
+            yield from (" ".join(words) for line in file if (words := line.lower().split()))
+    with zipfile.ZipFile(shared("brown/brown.zip")) as archive:
+        for name in sorted(archive.namelist()):
+            if re.fullmatch(r"brown/c[a-r]\d\d", name):
+                for line in archive.read(name).decode().splitlines():
+                    if words := [each.rpartition("/")[0].lower() for each in line.split()]:
+                        yield " ".join(words)
+
+
+def fitted(text: Path, kind: str, *, minimum: int = MINIMUM) -> Embed:
+    values: dict[str, Any] = {"train": str(text), "kind": kind, "minimum": minimum, "size": SIZE, "window": WINDOW}
+    task = Embed(**values, negative=NEGATIVE, sample=SAMPLE)
+    return task.fit(task.read(text))
+
+
+def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> WordVectors:
+    """A model that went over the text so often, by lessons as any training of it."""
+    torch.manual_seed(seed)
+    model: Any = task.model()
+    settings = Train(epochs=epochs, rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
+    for _ in teach(model, lambda: passages(text), settings):
+        pass
+    found: WordVectors = model
+    return found
+
+
+def _theirs(text: Path, kind: str, threads: int, *, seed: int = 1) -> Any:
+    """A model of gensim that knows its words."""
+    from gensim.models import Word2Vec
+
+    settings = {"vector_size": SIZE, "window": WINDOW, "negative": NEGATIVE, "min_count": MINIMUM, "sample": SAMPLE}
+    model = Word2Vec(**settings, sg=int(kind == "skipgram"), workers=threads, alpha=RATE, min_alpha=LAST, seed=seed)
+    model.build_vocab(corpus_file=str(text))
+    return model
+
+
+def _go_over(model: Any, epochs: int, **given: Any) -> None:
+    model.train(total_words=model.corpus_total_words, total_examples=model.corpus_count, epochs=epochs, **given)
+
+
+def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
+    """Words in a second, once over the text; gensim in the better one of its two ways to read."""
+    torch.set_num_threads(threads)
+    task, peer = fitted(text, kind), _theirs(text, kind, threads)
+    words = int(peer.corpus_total_words)
+    sentences = [line.split() for line in text.read_text().splitlines()]
+    contestants: dict[str, Callable[[], object]] = {
+        "ours": lambda: learn(task, text, epochs=1, seed=1),
+        "a file": lambda: _go_over(peer, 1, corpus_file=str(text)),
+        "lists": lambda: _go_over(peer, 1, corpus_iterable=sentences),
+    }
+    times = take_turns(contestants, repetitions=repetitions, warm_up=1)
+    ours = times.pop("ours")
+    best = min(times.values(), key=lambda each: each.median)
+    return Result(
+        case=f"{kind}, {SIZE} numbers, window {WINDOW}, {NEGATIVE} negatives",
+        unit="words/s",
+        threads=threads,
+        ours=words / ours.median,
+        peer=words / best.median,
+        peer_name="gensim",
+        ratio=best.median / ours.median,
+        goal=GOAL,
+        limit=LIMIT * threads if kind == "skipgram" else None,
+        ours_best=words / ours.minimum,
+        peer_best=words / best.minimum,
+    )
+
+
+def judge(task: Embed, model: WordVectors) -> dict[str, float]:
+    """What vectors know, from 0 to 1."""
+    config = Config(task, Train(batch=256))
+    return {name: float(assess(config, model, list(task.read(shared(file))))["score"]) for name, file in TESTS.items()}
+
+
+def quality(text: Path, kind: str, *, seeds: Sequence[int]) -> Iterator[Result]:
+    """The same text, five times over, by one thread, with several seeds."""
+    torch.set_num_threads(1)
+    task = fitted(text, kind)
+    ours, theirs = [], []
+    for seed in seeds:
+        ours.append(judge(task, learn(task, text, epochs=EPOCHS, seed=seed)))
+        peer = _theirs(text, kind, 1, seed=seed)
+        _go_over(peer, EPOCHS, corpus_file=str(text))
+        theirs.append(judge(*_taken(task, peer)))
+    ratios = []
+    for name in TESTS:
+        own, other = [each[name] for each in ours], [each[name] for each in theirs]
+        yield _scored(f"{kind}, {name}, {len(seeds)} seeds", own, other, goal=None)
+        ratios.append(statistics.mean(own) / statistics.mean(other))
+    yield _scored(f"{kind}, quality: geometric mean of the three", [geometric_mean(ratios)], [1.0], goal=1.0)
+
+
+def _taken(task: Embed, peer: Any) -> tuple[Embed, WordVectors]:
+    """gensim's words and vectors in the place of ours, to be asked by the same program."""
+    names = "\n".join(peer.wv.index_to_key)
+    assert task.learned is not None  # noqa: S101  it was fitted
+    task = task.model_copy(update={"learned": task.learned.model_copy(update={"words": names, "pairs": ()})})
+    model = WordVectors(
+        Words(names),
+        np.ones(len(peer.wv), np.int64),
+        size=SIZE,
+        window=WINDOW,
+        negative=NEGATIVE,
+        mean=False,
+        sample=0.0,
+        examples=1,
+        length=1,
+    )
+    model.vectors.copy_(torch.from_numpy(peer.wv.vectors))
+    return task, model
+
+
+def _scored(case: str, ours: Sequence[float], peer: Sequence[float], *, goal: float | None) -> Result:
+    return Result(
+        case=case,
+        unit="score",
+        threads=1,
+        ours=statistics.mean(ours),
+        peer=statistics.mean(peer),
+        peer_name="gensim",
+        ratio=statistics.mean(ours) / statistics.mean(peer),
+        goal=goal,
+        limit=None,
+        ours_best=max(ours),
+        peer_best=max(peer),
+    )
+
+
+def memory(folder: Path, *, words: int = 1_000_000) -> Result:
+    """What a vocabulary of a million words needs at its peak, beside its two matrices."""
+    small, large = folder / "small.txt", folder / "large.txt"
+    small.write_text("a b c d e f\n" * 100)
+    with large.open("w") as file:
+        for start in range(0, words, 20):
+            file.write(" ".join(f"word{number}" for number in range(start, start + 20)) + "\n")
+    found, matrices = child(MEMORY, small, large), 2 * words * SIZE * 4 / 2**20
+    return Result(
+        case=f"memory of {words:,} words",
+        unit="MB",
+        threads=1,
+        ours=found,
+        peer=matrices,
+        peer_name="the two matrices",
+        ratio=matrices / found,
+        goal=1 / 1.2,
+        limit=matrices,
+        ours_best=found,
+        peer_best=matrices,
+    )
