@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ class Lexicon:
     first: Integers  # (N + 1,) first child of each node
     words_at: Integers  # words that are complete at the nodes
     words_first: Integers  # (N + 1,) the first of them, of each node
+    tree: tuple[Any, Any] | None = None  # what the last search has made of it, and what for
 
     def __init__(self, spellings: Iterable[tuple[str, Sequence[int]]], *, separator: int | None = None) -> None:
         given = list(spellings)

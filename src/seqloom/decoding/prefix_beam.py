@@ -76,5 +76,6 @@ class PrefixBeam(FrameSearch):
         if lexicon is None:
             return partial(PrefixStream, limits, made, language=language, symbols=symbols, best=self.best)
         lexicon.check(symbols=symbols, blank=blank)
-        make = partial(WordStream, limits, made, lexicon=lexicon, tree=tree(lexicon, made), language=language)
+        words = tree(lexicon, made, language=language)
+        make = partial(WordStream, limits, made, lexicon=lexicon, tree=words, language=language)
         return partial(make, symbols=symbols, best=self.best)

@@ -112,7 +112,7 @@ class WordStream(Listening):
         return self.beam.history[: self.beam.counts[kernel.ALIVE]]
 
     def _path(self, node: int) -> list[int]:
-        symbols: list[int] = self.tree.symbols[lineage(self.lexicon.parents, node)].tolist()
+        symbols: list[int] = self.lexicon.symbols[lineage(self.lexicon.parents, node)].tolist()
         return symbols
 
     def _found(self, way: Way, score: float, acoustic: float, language: float) -> Found:
@@ -131,26 +131,31 @@ class WordStream(Listening):
         return Found(symbols, words, ends, starts, score, acoustic, language)
 
 
-def tree(lexicon: Lexicon, scorer: Scorer) -> kernel.Tree:
-    """The lexicon as a kernel reads it, with the most that the words below each node can be worth."""
+def tree(lexicon: Lexicon, scorer: Scorer, *, language: Language | None) -> kernel.Tree:
+    """The lexicon as a kernel reads it, with the most that the words below each node can be worth; it is kept."""
+    key = (language, scorer.weight, scorer.most, float(scorer.gains.min()))
+    if lexicon.tree is not None and lexicon.tree[0] == key:
+        kept: kernel.Tree = lexicon.tree[1]
+        return kept
     worth = scorer.gains.copy()
     if scorer.kind == NGRAM:
         single = scorer.log_probabilities[1 + scorer.numbers].astype(np.float64)
-        worth += np.where(scorer.numbers < 0, -math.inf, scorer.weight * np.maximum(single, -1e30))
-    ahead = np.full(len(lexicon.symbols), -math.inf)
-    counts = np.diff(lexicon.words_first)
+        worth += np.where(scorer.numbers < 0, -math.inf, weighted(scorer.weight, single))
+    ahead, counts = np.full(len(lexicon.symbols), -math.inf), np.diff(lexicon.words_first)
     np.maximum.at(ahead, np.repeat(np.arange(len(counts)), counts), worth[lexicon.words_at])
     lexicon_end.lift(ahead, lexicon.parents)
-    return kernel.Tree(
-        lexicon.symbols,
-        parents=lexicon.parents,
-        first=lexicon.first,
+    links = np.zeros((len(ahead) + 1, 4), np.int32)
+    links[:-1, kernel.SYMBOL], links[:-1, kernel.PARENT] = lexicon.symbols, lexicon.parents
+    links[:, kernel.CHILDREN], links[:, kernel.WORDS] = lexicon.first, lexicon.words_first
+    made = kernel.Tree(
+        links,
         words_at=lexicon.words_at,
-        words_first=lexicon.words_first,
         ahead=ahead,
         fan=int((np.diff(lexicon.first) + np.diff(lexicon.words_first[lexicon.first])).max()),
         homographs=int(counts.max()),
     )
+    lexicon.tree = key, made
+    return made
 
 
 def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:

@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
 
 ALIVE, HISTORIES, FRAME = 0, 1, 2  # places in ``counts``
+SYMBOL, CHILDREN, WORDS, PARENT = 0, 1, 2, 3  # places in ``links``
 STAYS = -1
 NOTHING = -1  # instead of a word
 DEMOTED = 1e9
@@ -28,13 +29,10 @@ NEGLIGIBLE = 12.0  # what is so much below the worst that lives on adds a part o
 
 
 class Tree(NamedTuple):
-    """The lexicon's tree; see ``decoding.lexicon.Lexicon``."""
+    """The lexicon's tree; see ``decoding.lexicon.Lexicon``. What is read of a node stands together in memory."""
 
-    symbols: Integers
-    parents: Integers
-    first: Integers
+    links: Integers  # (N + 1, 4) symbol, first child, first word, parent of each node
     words_at: Integers
-    words_first: Integers
     ahead: Floats  # (N,) the most that a word below each node can be worth
     fan: int  # the most candidates that one hypothesis can make in a frame
     homographs: int  # the most words of one node
@@ -116,9 +114,9 @@ def loudest(tried: Floats, blank: int) -> float:
 @compiled
 def relate(beam: Words, tree: Tree) -> None:
     """Note which live hypotheses others that live come from: only they can add to them."""
-    histories, nodes, parents, above, fed = beam.history, beam.node, beam.parents, tree.parents, beam.fed
+    histories, nodes, parents, links, fed = beam.history, beam.node, beam.parents, tree.links, beam.fed
     begun, ended, keys, places = beam.begun, beam.ended, beam.keys, beam.places
-    width = len(tree.symbols) + len(beam.tried) + 1
+    width = len(tree.links) + len(beam.tried) + 1
     beam.counts[FRAME] += 1
     frame, count = beam.counts[FRAME], beam.counts[ALIVE]
     for place in range(count):
@@ -127,10 +125,10 @@ def relate(beam: Words, tree: Tree) -> None:
         history, node = histories[place], nodes[place]
         if node == 0:
             ended[max(parents[history], 0)] = frame
-        elif above[node] == 0:
+        elif links[node, PARENT] == 0:
             begun[history] = frame
         else:
-            other = living(keys, places, 1, history * width + above[node])
+            other = living(keys, places, 1, history * width + links[node, PARENT])
             if other >= 0:
                 fed[other] = WITHIN
     for place in range(count):
@@ -158,23 +156,23 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
     histories, nodes, lasts, ends, held, tried = beam.history, beam.node, beam.last, beam.ends, beam.held, beam.tried
     parents, words, table, keys, places = beam.parents, beam.words, beam.table, beam.keys, beam.places
     values, origins, gains, states = beam.values, beam.origins, beam.gains, beam.states
-    symbols, first, words_at, words_first, ahead = tree.symbols, tree.first, tree.words_at, tree.words_first, tree.ahead
+    links, words_at, ahead = tree.links, tree.words_at, tree.ahead
     numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
     kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
     chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
     most, top, fed = ahead[0] + max(0.0, scorer.most), loudest(tried, limits.blank), beam.fed
-    found, width = 0, len(symbols) + len(tried) + 1
+    found, width = 0, len(links) + len(tried) + 1
     for place in range(beam.counts[ALIVE]):
         history, begin = histories[place], found
         gain, low = gains[history], bound - NEGLIGIBLE if fed[place] else bound
         if not ends[2, place] + top + gain + most > low:
             continue
-        for child in range(first[nodes[place]], first[nodes[place] + 1]):
-            symbol = symbols[child]
+        for child in range(links[nodes[place], CHILDREN], links[nodes[place] + 1, CHILDREN]):
+            symbol = links[child, SYMBOL]
             paths = ends[2 * (symbol != lasts[place]), place] + tried[symbol]
             if not paths + gain + most > low:
                 continue
-            if first[child] < first[child + 1]:
+            if links[child, CHILDREN] < links[child + 1, CHILDREN]:
                 other = living(keys, places, fed[place] & WITHIN, history * width + child)
                 if other >= 0:
                     held[1, other] = log_add(held[1, other], paths)
@@ -182,10 +180,10 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
                     values[found] = paths + gain + ahead[child]
                     origins[0, found], origins[1, found], origins[2, found] = place, child, NOTHING
                     found += 1
-            for which in range(words_first[child], words_first[child + 1]):
+            for which in range(links[child, WORDS], links[child + 1, WORDS]):
                 word = words_at[which]
                 known = table[find(table, parents, words, history, word)] if fed[place] & BEHIND else NOTHING
-                other = living(keys, places, known >= 0, known * width + len(symbols) + symbol + 1)
+                other = living(keys, places, known >= 0, known * width + len(links) + symbol + 1)
                 if other >= 0:
                     held[1, other] = log_add(held[1, other], paths)
                     continue
@@ -220,7 +218,7 @@ def demote(beam: Words, tree: Tree, found: int) -> None:
     """Put behind all others what another candidate is better than, whatever comes: the first to go."""
     values, origins, groups, leaders = beam.values, beam.origins, beam.groups, beam.leaders
     histories, nodes, lasts, states = beam.history, beam.node, beam.last, beam.states
-    symbols, width = tree.symbols, len(tree.symbols) + len(beam.tried) + 1
+    links, width = tree.links, len(tree.links) + len(beam.tried) + 1
     for at in range(len(groups)):
         groups[at] = -1
     for candidate in range(found):
@@ -229,10 +227,10 @@ def demote(beam: Words, tree: Tree, found: int) -> None:
         if node == STAYS:
             node = nodes[place]
         elif word != NOTHING:
-            node, last, state = 0, symbols[node], origins[3, candidate]
+            node, last, state = 0, links[node, SYMBOL], origins[3, candidate]
         if state < 0:
             continue
-        key = state * width + (node or len(symbols) + last + 1)
+        key = state * width + (node or len(links) + last + 1)
         at = seek(groups, key)
         if groups[at] < 0:
             groups[at], leaders[at] = key, candidate
@@ -256,13 +254,13 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
     )
     keys, places, histories, lasts, nodes = beam.keys, beam.places, beam.history, beam.last, beam.node
     parents, words, leaves, states, table = beam.parents, beam.words, beam.leaves, beam.states, beam.table
-    symbols, tried, language, gains = tree.symbols, beam.tried, beam.language, beam.gains
+    links, tried, language, gains = tree.links, beam.tried, beam.language, beam.gains
     numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
     kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
     chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
     for at in range(len(keys)):
         keys[at] = -1
-    count, size, width = 0, beam.counts[HISTORIES], len(symbols) + len(tried) + 1
+    count, size, width = 0, beam.counts[HISTORIES], len(links) + len(tried) + 1
     for candidate in range(found):
         if not values[candidate] >= bound or values[candidate] == -math.inf:
             continue
@@ -273,7 +271,7 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
             for part in range(3):
                 fresh[part, count] = held[part, place]
         else:
-            symbol = symbols[node]
+            symbol = links[node, SYMBOL]
             paths = ends[0 if symbol == last else 2, place] + tried[symbol]
             fresh[0, count], fresh[1, count], fresh[2, count] = -math.inf, paths, paths
             last = symbol
@@ -288,12 +286,12 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
                     gains[size] = gains[history] + weight * reward + bonuses[word]
                     size += 1
                 history, node = table[where], 0
-        at = seek(keys, history * width + (node or len(symbols) + last + 1))
+        at = seek(keys, history * width + (node or len(links) + last + 1))
         if keys[at] >= 0:  # the same by another spelling
             for part in range(1, 3):
                 fresh[part, places[at]] = log_add(fresh[part, places[at]], fresh[1, count])
             continue
-        keys[at], places[at] = history * width + (node or len(symbols) + last + 1), count
+        keys[at], places[at] = history * width + (node or len(links) + last + 1), count
         chosen[0, count], chosen[1, count], chosen[2, count] = history, node, last
         count += 1
     for place in range(count):
@@ -326,10 +324,10 @@ def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats
 @compiled
 def index(beam: Words, tree: Tree) -> None:
     """Make the keys of all live hypotheses anew."""
-    width = len(tree.symbols) + len(beam.tried) + 1
+    width = len(tree.links) + len(beam.tried) + 1
     for at in range(len(beam.keys)):
         beam.keys[at] = -1
     for place in range(beam.counts[ALIVE]):
-        key = beam.history[place] * width + (beam.node[place] or len(tree.symbols) + beam.last[place] + 1)
+        key = beam.history[place] * width + (beam.node[place] or len(tree.links) + beam.last[place] + 1)
         at = seek(beam.keys, key)
         beam.keys[at], beam.places[at] = key, place

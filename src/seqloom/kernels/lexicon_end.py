@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from seqloom.kernels.compiled import compiled
 from seqloom.kernels.language import Scorer, score
-from seqloom.kernels.lexicon_beam import ALIVE, NOTHING, Tree, Words
+from seqloom.kernels.lexicon_beam import ALIVE, CHILDREN, NOTHING, SYMBOL, WORDS, Tree, Words
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
@@ -21,9 +21,9 @@ def complete(beam: Words, tree: Tree, separator: int, ways: Integers) -> int:
             ways[0, found], ways[1, found], ways[2, found] = place, NOTHING, 0
             found += 1
             continue
-        for child in range(tree.first[node], tree.first[node + 1]):
-            if tree.symbols[child] == separator:
-                for which in range(tree.words_first[child], tree.words_first[child + 1]):
+        for child in range(tree.links[node, CHILDREN], tree.links[node + 1, CHILDREN]):
+            if tree.links[child, SYMBOL] == separator:
+                for which in range(tree.links[child, WORDS], tree.links[child + 1, WORDS]):
                     ways[0, found], ways[1, found], ways[2, found] = place, tree.words_at[which], node
                     found += 1
     return found
