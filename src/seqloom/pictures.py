@@ -1,5 +1,6 @@
 """The pictures that a run gets unasked: its learning curves, and what its task has to show."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,10 @@ def draw(
         run.log(f"no pictures, since {error.name} is missing: pip install 'seqloom[plots]'")
         return
     task = config.task
-    draw_curves(run.rows(), run.path / "results.png", metric=task.metric, higher_is_better=task.higher_is_better)
+    rows = run.rows()
+    if not any(row.get("dev") or math.isfinite(row.get("loss", math.nan)) for row in rows):
+        return  # what is counted has no curve
+    draw_curves(rows, run.path / "results.png", metric=task.metric, higher_is_better=task.higher_is_better)
     if dev and isinstance(task, Forecast) and task.kind == "numbers" and run.saved("best"):
         _draw_forecast(run, load(run.path, layer=task.encoder.given), dev)
 

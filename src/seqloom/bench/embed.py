@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from seqloom.bench.measure import Result, geometric_mean, take_turns
 from seqloom.bench.prepare import shared
@@ -107,11 +108,15 @@ def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> WordVectors:
     """A model that went over the text so often, by lessons as any training of it."""
     torch.manual_seed(seed)
     model: Any = task.model()
+    _teach(model, text, epochs=epochs, seed=seed)
+    found: WordVectors = model
+    return found
+
+
+def _teach(model: nn.Module, text: Path, *, epochs: int = 1, seed: int = 1) -> None:
     settings = Train(epochs=epochs, rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
     for _ in teach(model, lambda: passages(text), settings):
         pass
-    found: WordVectors = model
-    return found
 
 
 def _theirs(text: Path, kind: str, threads: int, *, seed: int = 1) -> Any:
@@ -131,11 +136,11 @@ def _go_over(model: Any, epochs: int, **given: Any) -> None:
 def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
     """Words in a second, once over the text; gensim in the better one of its two ways to read."""
     torch.set_num_threads(threads)
-    task, peer = fitted(text, kind), _theirs(text, kind, threads)
+    model, peer = fitted(text, kind).model(), _theirs(text, kind, threads)
     words = int(peer.corpus_total_words)
     sentences = [line.split() for line in text.read_text().splitlines()]
     contestants: dict[str, Callable[[], object]] = {
-        "ours": lambda: learn(task, text, epochs=1, seed=1),
+        "ours": lambda: _teach(model, text),
         "a file": lambda: _go_over(peer, 1, corpus_file=str(text)),
         "lists": lambda: _go_over(peer, 1, corpus_iterable=sentences),
     }

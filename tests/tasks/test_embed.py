@@ -1,0 +1,165 @@
+"""Word vectors from a file to answers: questions, scores, restricted words, what is wrong with a text."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.contracts.tiny import literal
+
+from seqloom import config, workflow
+from seqloom.data.analogies import lines
+from seqloom.data.formats import BadData
+from seqloom.data.pretrained import read_vectors
+from seqloom.interrupt import Interrupted
+from seqloom.model import Config, Model, load
+from seqloom.run import Run
+from seqloom.tasks.embed import Embed
+from seqloom.training.loop import Progress
+
+
+def build(train: Path, **values: Any) -> Config:
+    given = {"task.name": "embed", "task.train": str(train), "train.threads": 1, "train.epochs": 3, "train.rate": 0.05}
+    given |= {"task.minimum": 1, "task.size": 20, "train.schedule": "linear", "train.decay": 0.0}
+    values = given | {name.replace("__", "."): value for name, value in values.items()}
+    return Config.build(config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("embed")
+    for name in ("train", "dev", "test"):
+        (found / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines(name, seed=1)))
+    workflow.train(build(found / "train.txt", task__dev=str(found / "dev.txt")), output=found / "run")
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Model:
+    return load(folder / "run")
+
+
+def test_analogies_hold(model: Model, folder: Path) -> None:
+    found = model.evaluate(folder / "test.txt")
+    assert found["score"] == found["accuracy"] > 0.9
+    assert found["questions"] == found["answerable"] == 284
+    assert {"family", "capitals", "past"} <= set(found)
+    baseline = build(folder / "train.txt", task__kind="one_hot")
+    workflow.train(baseline, output=folder / "one_hot")
+    assert load(folder / "one_hot").evaluate(folder / "test.txt")["accuracy"] < 0.05
+
+
+def test_questions_are_answered(model: Model) -> None:
+    texts = ["king - man + woman", "Paris", "boy girl", "duke king soup prince", "kng", "soup king - man", "king kng"]
+    sums, near, pair, odd, unknown, unclear, half = model.predict(texts)
+    assert sums.words[0] == str(sums).split()[0] == "queen"
+    assert len(near.words) == 10
+    assert "paris" not in near.words
+    assert sorted(near.scores, reverse=True) == near.scores
+    assert -1 <= pair.scores[0] <= 1
+    assert float(str(pair)) == pytest.approx(pair.scores[0], abs=1e-4)
+    assert str(odd) == "soup"
+    assert len(odd.scores) == 4
+    assert str(unknown) == "unknown: kng (known: king)"
+    assert str(unclear).startswith("not clear: wanted a word")
+    assert (half.unknown, half.scores) == (["kng"], [])
+
+
+def test_similar_words(model: Model, tmp_path: Path) -> None:
+    units = torch.nn.functional.normalize(model.module.get_parameter("vectors"), dim=1).numpy()
+    find = model.task.found.known.find  # type: ignore[attr-defined]
+    pairs = [("king", "queen"), ("king", "soup"), ("paris", "france"), ("walk", "duke")]
+    cosines = [float(units[find(one)] @ units[find(other)]) for one, other in pairs]
+    texts = [f"{one}\t{other}\t{value:.9f}\n" for (one, other), value in zip(pairs, cosines, strict=True)]
+    (tmp_path / "pairs.tsv").write_text("# head\n" + "".join(texts) + "nobody\tking\t1\n")
+    found = model.evaluate(tmp_path / "pairs.tsv")
+    assert (found["spearman"], found["pairs"], found["known pairs"]) == (pytest.approx(1), 5, 4)
+    (tmp_path / "reversed.tsv").write_text(
+        "".join(f"{a}\t{b}\t{-v}\n" for (a, b), v in zip(pairs, cosines, strict=True))
+    )
+    assert model.evaluate(tmp_path / "reversed.tsv")["spearman"] == pytest.approx(-1)
+
+
+def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
+    task = model.task.model_copy(update={"restrict": 30})
+    some = Model(Config(task, model.config.train), model.module)
+    known = model.task.found.known  # type: ignore[attr-defined]
+    (answer,) = some.predict(["the"])
+    assert set(answer.words) <= {known[number] for number in range(30)}
+    (rare,) = some.predict([known[len(known) - 1]])
+    assert rare.unknown == [known[len(known) - 1]]
+    assert some.evaluate(folder / "test.txt")["answerable"] < 284
+
+
+def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
+    for name in ("v.txt", "v.vec", "v.bin"):
+        model.export(tmp_path / name)
+        words, vectors = read_vectors(tmp_path / name)
+        assert words == list(model.task.found.known)  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(vectors, model.module.get_parameter("vectors").numpy())
+    with pytest.raises(ValueError, match=r"word vectors, as \.txt, \.vec or \.bin"):
+        model.export(tmp_path / "v.arpa")
+
+
+def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.models.word_vectors.WordVectors.lesson", 5)
+    settings = build(folder / "train.txt", train__epochs=2)
+    whole = workflow.train(settings, output=tmp_path / "whole")
+    wishes = iter([False] * 6)
+
+    class Wish:
+        def __enter__(self) -> Any:
+            return lambda: next(wishes, True)
+
+        def __exit__(self, *reason: object) -> None: ...
+
+    monkeypatch.setattr(workflow, "interruptible", Wish)
+    with pytest.raises(Interrupted):
+        workflow.train(settings, output=tmp_path / "left")
+    monkeypatch.undo()
+    monkeypatch.setattr("seqloom.models.word_vectors.WordVectors.lesson", 5)
+    seen: list[Progress] = []
+    again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: seen.append(event)])
+    assert seen[0].update == 8
+    first, second = (Run.open(run.path).load("last") for run in (whole, again))
+    assert all(torch.equal(first.model[name], second.model[name]) for name in first.model)
+    assert whole.rows() == again.rows()
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "message"),
+    [
+        ("", {}, "no word occurs; two are needed"),
+        ("\n \n", {}, "no word occurs"),
+        ("word word word\n", {}, "only one word occurs at least 1 times"),
+        ("one two three\n", {"task__minimum": 5}, r"no word occurs at least 5 times \(task.minimum\)"),
+        (": group\na b c d\n", {}, "train.txt:2: found a question with its answer; task.train wants a text"),
+    ],
+)
+def test_a_text_that_teaches_nothing(text: str, fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text(text)
+    with pytest.raises(BadData, match=message):
+        workflow.train(build(tmp_path / "train.txt", **fields), output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_text_is_no_question(model: Model, folder: Path) -> None:
+    with pytest.raises(BadData, match=r"train\.txt:\d+: found a text; questions are wanted"):
+        model.evaluate(folder / "train.txt")
+
+
+def test_two_words_are_enough(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("a b\n" * 3)
+    for kind in ("skipgram", "cbow"):
+        for negative in (0, 5):
+            settings = build(tmp_path / "train.txt", task__kind=kind, task__negative=negative)
+            found = load(workflow.train(settings, output=tmp_path / f"{kind}{negative}").path)
+            assert found.predict(["a"])[0].words == ["b"]
+
+
+def test_a_million_words_take_little_room() -> None:
+    task = Embed(train="x", minimum=1).fit(Embed(train="x").read([" ".join(f"w{number}" for number in range(999))]))
+    assert task.found.counts == ((1, 999),)
+    assert task.found.frequencies.tolist() == [1] * 999
+    assert len(task.found.model_dump_json()) < 999 * 6 + 100
