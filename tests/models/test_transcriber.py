@@ -106,3 +106,11 @@ def test_a_pyramid_needs_layers_to_stand_between() -> None:
         make(recurrence=own, reduction=Reduction(kind="pyramid", factor=2))
     with pytest.raises(ValueError, match="trained with a layer of your own, mine"):
         make(recurrence=Recurrence(own="mine"))
+
+
+def test_the_blank_begins_as_probable_as_all_symbols_together() -> None:
+    """Otherwise a symbol may settle in its place: of two words, one was then said all the time."""
+    module = Transcriber([], size=5, symbols=29)
+    logits, _, _ = module(torch.zeros(1, 3, 5), torch.ones(1, 3, dtype=torch.bool))
+    odds = logits.softmax(dim=-1)[..., 0]
+    torch.testing.assert_close(odds, torch.full((1, 3), 29 / (29 + 28)))

@@ -1,5 +1,6 @@
 """From sound, frames or columns to a score for each symbol at each frame, for CTC (Graves et al. 2006)."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from seqloom.cells.cell import Cell
 from seqloom.config import Part
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.dropout import Dropout, Variational
+from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.layer import Layer
 from seqloom.layers.reduce import Kind, Reduce
 from seqloom.models.columns import Columns, Look
@@ -111,6 +113,9 @@ class Transcriber(nn.Module):
         self.encoder = nn.ModuleList(encoder)
         self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
         self.output = nn.Linear(size, symbols)
+        # The blank begins as probable as all symbols together; otherwise one of them may settle in its place.
+        nn.init.zeros_(self.output.bias)
+        nn.init.constant_(self.output.bias[BLANK], math.log(symbols))
 
     def forward(
         self,
