@@ -26,6 +26,7 @@ RUNS = {
     "translate": ["examples/translate.toml"],
     "second": ["examples/translate.toml", "train.seed=2"],
     "caption": ["examples/caption.toml"],
+    "embed": ["examples/embed.toml"],
     "ngram": ["examples/language_model.toml", "task.kind=ngram"],
     "forgetful": ["tagger.toml", "--layer", "mine:Forgetful"],
 }
@@ -83,6 +84,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines = path.read_text().splitlines(keepends=True)
             path.write_text("".join(lines[:120]))
     shutil.copytree(ROOT / "examples", folder / "examples")
+    build("analogies", folder / "analogies")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")
     (folder / "mine.py").write_text(blocks(ROOT / "README.md")[1])
     with contextlib.chdir(folder):
