@@ -27,6 +27,8 @@ RUNS = {
     "second": ["examples/translate.toml", "train.seed=2"],
     "caption": ["examples/caption.toml"],
     "embed": ["examples/embed.toml"],
+    "contextual": ["examples/contextual.toml"],
+    "tag_contextual": ["examples/tag.toml", "task.vectors.run=runs/contextual"],
     "ngram": ["examples/language_model.toml", "task.kind=ngram"],
     "forgetful": ["tagger.toml", "--layer", "mine:Forgetful"],
 }
@@ -85,6 +87,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path.write_text("".join(lines[:120]))
     shutil.copytree(ROOT / "examples", folder / "examples")
     build("analogies", folder / "analogies")
+    (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")
     (folder / "mine.py").write_text(blocks(ROOT / "README.md")[1])
     with contextlib.chdir(folder):
