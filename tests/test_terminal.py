@@ -67,7 +67,7 @@ def test_terminal_gets_rules_and_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 def event(update: int, **values: Any) -> Any:
     """What a training tells after an update."""
     common = {"update": update, "updates": 4, "epoch": update / 2, "loss": 1.25, "rate": 0.001, "items": 10}
-    flags = {"logged": False, "pending": False, "evaluation": None, "best": False}
+    flags = {"logged": False, "pending": False, "evaluation": None, "best": False, "unit": "items"}
     return SimpleNamespace(**common | flags | values)
 
 

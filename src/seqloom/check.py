@@ -58,6 +58,7 @@ class _Examination:
         self.problems: list[str] = []
         self.remarks: list[str] = []
         self.parameters: int | None = None
+        self.lesson = 0  # examples in one, where a model trains itself
         self.bytes = {"examples": 0, "model": 0, "batch": 0}
 
     def report(self) -> Report:
@@ -181,8 +182,9 @@ class _Examination:
             module: Any = config.task.model().to(settings.device)
             self.parameters = sum(parameter.numel() for parameter in module.parameters())
             copies = 2 + (settings.momentum > 0 if settings.optimizer == "sgd" else 2)  # weights, gradient, averages
-            self.bytes["model"] = 4 * copies * self.parameters
+            self.bytes["model"] = 4 * (1 if is_taught(module) else copies) * self.parameters
             if is_taught(module):
+                self.lesson = getattr(module, "lesson", train.examples)
                 first_lesson(module, train.longest)
             else:
                 self._update(config, module, train.longest)
@@ -204,6 +206,8 @@ class _Examination:
     def _updates(self, train: Survey) -> int | None:
         """In an epoch; with ``batch_tokens`` the number differs a little from epoch to epoch."""
         settings = self.config.train
+        if self.lesson:
+            return math.ceil(train.examples / self.lesson)
         if settings.steps:
             return (
                 None if train.symbols is None else math.ceil(math.ceil(train.symbols / settings.batch) / settings.steps)

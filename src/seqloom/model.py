@@ -26,7 +26,7 @@ from seqloom.models.ensemble import Ensemble
 from seqloom.models.guide import Speaker
 from seqloom.models.listening import Listening
 from seqloom.models.ngram_decoder import NGramDecoder
-from seqloom.models.word_vectors import WordVectors
+from seqloom.models.word2vec import Word2Vec
 from seqloom.run import Name, Run
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.task import Task, asking
@@ -143,7 +143,7 @@ class Model:
 
     def export(self, path: Path) -> None:
         """The model in a format of the field: .arpa or .arpa.gz of n-grams; .txt, .vec or .bin of word vectors."""
-        endings = {NGramDecoder: (".arpa", ".arpa.gz"), WordVectors: (".txt", ".vec", ".bin")}
+        endings = {NGramDecoder: (".arpa", ".arpa.gz"), Word2Vec: (".txt", ".vec", ".bin")}
         if not path.name.endswith(endings.get(type(self.module), ())):
             words = ", and word vectors, as .txt, .vec or .bin"
             raise ValueError(f"{path}: only n-gram models are written, as .arpa or .arpa.gz files{words}")

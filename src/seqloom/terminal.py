@@ -146,7 +146,7 @@ class Watch:
         else:
             seconds, self.since = time.monotonic() - self.since, time.monotonic()
             speed = self.seen / max(seconds, 1e-9)
-            line = f"{place}  loss {event.loss:.4f}  rate {event.rate:.3g}  {speed:,.0f} items/s"
+            line = f"{place}  loss {event.loss:.4f}  rate {event.rate:.3g}  {speed:,.0f} {event.unit}/s"
             self.seen = 0
             if self.bar is not None:
                 return  # the bar shows it
@@ -174,7 +174,7 @@ class Watch:
         parts = [
             f"epoch {event.epoch:.2f}",
             "" if math.isnan(event.loss) else f"loss {event.loss:.4f}",
-            f"{self.seen / max(seconds, 1e-9):,.0f} items/s" if self.seen else "",
+            f"{self.seen / max(seconds, 1e-9):,.0f} {event.unit}/s" if self.seen else "",
             "evaluating" if event.pending else "",
             f"best {self.best}" if self.best else "",
         ]

@@ -103,7 +103,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.models.word_vectors.WordVectors.lesson", 5)
+    monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
     settings = build(folder / "train.txt", train__epochs=2)
     whole = workflow.train(settings, output=tmp_path / "whole")
     wishes = iter([False] * 6)
@@ -118,7 +118,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
     with pytest.raises(Interrupted):
         workflow.train(settings, output=tmp_path / "left")
     monkeypatch.undo()
-    monkeypatch.setattr("seqloom.models.word_vectors.WordVectors.lesson", 5)
+    monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
     seen: list[Progress] = []
     again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: seen.append(event)])
     assert seen[0].update == 8

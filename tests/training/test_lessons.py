@@ -21,7 +21,7 @@ class Learnt(NamedTuple):
 class Pupil(nn.Module):
     """Remembers what it was taught."""
 
-    lesson, examples, length = 2, 5, 15
+    lesson, examples, length, unit = 2, 5, 15, "letters"
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +57,7 @@ def test_the_rate_falls_with_what_was_seen() -> None:
     assert [event.finished for event in events] == [""] * 5 + ["2 epochs done"]
     assert events[0].updates == 6
     assert events[0].norm is None
+    assert events[0].unit == "letters"
 
 
 def scored(scores: list[float]) -> Any:

@@ -27,7 +27,7 @@ from seqloom.bench.show import show
 from seqloom.data.passages import passages
 from seqloom.data.words import Words
 from seqloom.model import Config, assess
-from seqloom.models.word_vectors import WordVectors
+from seqloom.models.word2vec import Word2Vec
 from seqloom.tasks.embed import Embed
 from seqloom.training.lessons import teach
 from seqloom.training.loop import Train
@@ -104,12 +104,12 @@ def fitted(text: Path, kind: str, *, minimum: int = MINIMUM) -> Embed:
     return task.fit(task.read(text))
 
 
-def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> WordVectors:
+def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> Word2Vec:
     """A model that went over the text so often, by lessons as any training of it."""
     torch.manual_seed(seed)
     model: Any = task.model()
     _teach(model, text, epochs=epochs, seed=seed)
-    found: WordVectors = model
+    found: Word2Vec = model
     return found
 
 
@@ -121,10 +121,10 @@ def _teach(model: nn.Module, text: Path, *, epochs: int = 1, seed: int = 1) -> N
 
 def _theirs(text: Path, kind: str, threads: int, *, seed: int = 1) -> Any:
     """A model of gensim that knows its words."""
-    from gensim.models import Word2Vec
+    from gensim.models import Word2Vec as Peer
 
     settings = {"vector_size": SIZE, "window": WINDOW, "negative": NEGATIVE, "min_count": MINIMUM, "sample": SAMPLE}
-    model = Word2Vec(**settings, sg=int(kind == "skipgram"), workers=threads, alpha=RATE, min_alpha=LAST, seed=seed)
+    model = Peer(**settings, sg=int(kind == "skipgram"), workers=threads, alpha=RATE, min_alpha=LAST, seed=seed)
     model.build_vocab(corpus_file=str(text))
     return model
 
@@ -162,7 +162,7 @@ def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
     )
 
 
-def judge(task: Embed, model: WordVectors) -> dict[str, float]:
+def judge(task: Embed, model: Word2Vec) -> dict[str, float]:
     """What vectors know, from 0 to 1."""
     config = Config(task, Train(batch=256))
     return {name: float(assess(config, model, list(task.read(shared(file))))["score"]) for name, file in TESTS.items()}
@@ -186,12 +186,12 @@ def quality(text: Path, kind: str, *, seeds: Sequence[int]) -> Iterator[Result]:
     yield _scored(f"{kind}, quality: geometric mean of the three", [geometric_mean(ratios)], [1.0], goal=1.0)
 
 
-def _taken(task: Embed, peer: Any) -> tuple[Embed, WordVectors]:
+def _taken(task: Embed, peer: Any) -> tuple[Embed, Word2Vec]:
     """gensim's words and vectors in the place of ours, to be asked by the same program."""
     names = "\n".join(peer.wv.index_to_key)
     assert task.learned is not None  # noqa: S101  it was fitted
     task = task.model_copy(update={"learned": task.learned.model_copy(update={"words": names, "pairs": ()})})
-    model = WordVectors(
+    model = Word2Vec(
         Words(names),
         np.ones(len(peer.wv), np.int64),
         size=SIZE,

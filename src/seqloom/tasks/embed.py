@@ -21,7 +21,7 @@ from seqloom.data.questions import Question, asked, kind_of, labelled
 from seqloom.data.words import Phrases, Words, count
 from seqloom.metrics.interval import wilson
 from seqloom.metrics.similarity import spearman
-from seqloom.models.word_vectors import OneHot, Vectors, WordVectors
+from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 FIRST = 2  # number of the first word in a batch: 0 is padding, 1 a word that is not known
@@ -187,7 +187,7 @@ class Embed(Task):
         found = self.found
         if self.kind == "one_hot":
             return OneHot(len(found.known))
-        return WordVectors(
+        return Word2Vec(
             found.known,
             found.frequencies,
             size=self.size,
@@ -200,7 +200,7 @@ class Embed(Task):
         )
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        raise NotImplementedError("word vectors train themselves: see WordVectors.learn")
+        raise NotImplementedError("word vectors train themselves: see Word2Vec.learn")
 
     def predict(self, model: Vectors, batch: Batch) -> Predictions:  # type: ignore[override]
         """All questions by one product with the vectors."""

@@ -35,6 +35,7 @@ class Learner(Protocol):
     lesson: int  # examples in a lesson
     examples: int  # in the data
     length: int  # of all of them together
+    unit: str  # what their length counts
 
     def learn(self, examples: Sequence[Any], *, rates: tuple[float, float], seed: Sequence[int]) -> Lesson: ...
 
@@ -179,6 +180,7 @@ class Study:
             finished=entry.finished,
             snapshot=self.snapshot,
             weights=self.model.state_dict,
+            unit=getattr(self.model, "unit", "items"),
         )
 
     def snapshot(self) -> Snapshot:

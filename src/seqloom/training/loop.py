@@ -112,6 +112,7 @@ class Progress:
     finished: str  # why the training ends here; empty: it goes on
     snapshot: Callable[[], Snapshot]  # all that is needed to go on from here; for now only
     weights: Callable[[], dict[str, Tensor]]  # of the model as it is evaluated; for now only
+    unit: str = "items"  # what is counted as such
 
 
 def train(

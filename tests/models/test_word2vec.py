@@ -8,17 +8,17 @@ import torch
 
 from seqloom.data.passages import passages
 from seqloom.data.words import Words, count
-from seqloom.models import word_vectors
-from seqloom.models.word_vectors import OneHot, WordVectors
+from seqloom.models import word2vec
+from seqloom.models.word2vec import OneHot, Word2Vec
 
 TEXTS = [" ".join(f"w{number % 7} v{number % 5}" for number in range(start, start + 90)) for start in range(12)]
 
 
-def model(**fields: Any) -> WordVectors:
+def model(**fields: Any) -> Word2Vec:
     found = count(passages(TEXTS))
     settings: dict[str, Any] = {"size": 8, "window": 2, "negative": 2, "mean": False, "sample": 0.0}
     torch.manual_seed(1)
-    return WordVectors(
+    return Word2Vec(
         Words("\n".join(found.words)),
         found.counts,
         **settings | fields,
@@ -59,7 +59,7 @@ def test_chances_to_be_seen() -> None:
 
 @pytest.mark.parametrize("block", [5, 1 << 16])
 def test_the_nearest_words_by_brute_force(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_vectors, "BLOCK", block)
+    monkeypatch.setattr(word2vec, "BLOCK", block)
     module = model()
     torch.nn.init.normal_(module.vectors)
     units = torch.nn.functional.normalize(module.vectors, dim=1).numpy()

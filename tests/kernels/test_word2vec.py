@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from seqloom.kernels import word_vectors as kernel
+from seqloom.kernels import word2vec as kernel
 from seqloom.kernels.rows import TOGETHER
 
 WORDS, RATE = 12, 0.1

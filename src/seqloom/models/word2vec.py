@@ -73,7 +73,7 @@ class OneHot(Vectors):
         return self.compare(words, weights, slice(None)).gather(1, words)
 
 
-class WordVectors(Vectors):
+class Word2Vec(Vectors):
     """Skip-gram or CBOW, with negative sampling or hierarchical softmax.
 
     Two matrices are all that is large. Threads change them at the same time and take no notice of each other
@@ -81,6 +81,7 @@ class WordVectors(Vectors):
     """
 
     lesson: ClassVar[int] = 64  # passages: about a million letters
+    unit: ClassVar[str] = "words"
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class WordVectors(Vectors):
     def tables(self) -> tuple[Any, ...]:
         """What is drawn with which chance, and the tree, as the kernel wants them."""
         if self._tables is None:
-            from seqloom.kernels import word_vectors as kernel
+            from seqloom.kernels import word2vec as kernel
 
             weights = self.counts.astype(np.float64)
             keep = np.full(len(weights), 2**32 - 1, np.uint32)
@@ -140,7 +141,7 @@ class WordVectors(Vectors):
         return self._tables
 
     def _learn(self, job: tuple[Passage, tuple[float, float], int], tables: tuple[Any, ...]) -> tuple[float, int, int]:
-        from seqloom.kernels import word_vectors as kernel
+        from seqloom.kernels import word2vec as kernel
 
         passage, rates, seed = job
         found: tuple[float, int, int] = kernel.train(
