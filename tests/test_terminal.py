@@ -123,3 +123,26 @@ def test_scores_are_rows_with_their_intervals() -> None:
     found = {"accuracy": 2 / 3, "accuracy_interval": [0.5, 0.8], "examples": 7, "per_label": {"a": {}}, "list": [1]}
     assert terminal.numbers(found) == [("accuracy", "0.66667  [0.5, 0.8]"), ("examples", "7")]
     assert [terminal.number(value) for value in (1234567.0, 3, "x", [0.5, 1])] == ["1.2346e+06", "3", "x", "0.5, 1"]
+
+
+def test_mistakes_of_transcripts(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = {"substitutions": 2, "insertions": 1, "deletions": 0, "symbols": 40}
+    confusions = [{"wanted": "3", "found": "8", "times": 2}, {"wanted": "", "found": "1", "times": 1}]
+    terminal.mistakes({"cer_errors": errors, "confusions": confusions, "worst": ["a.png: 1 wanted\nREF:  3\nHYP:  8"]})
+    assert capsys.readouterr().out.splitlines() == [
+        "",
+        "Errors of the CER: 2 replaced, 1 put in, 0 left out, of 40 symbols.",
+        "",
+        "Most often:",
+        "wanted     found  times",
+        "3          8      2",
+        "(nothing)  1      1",
+        "",
+        "Where most is wrong (S replaced, I put in, D left out):",
+        "",
+        "a.png: 1 wanted",
+        "REF:  3",
+        "HYP:  8",
+    ]
+    terminal.mistakes({"accuracy": 1.0})
+    assert capsys.readouterr().out == ""

@@ -56,12 +56,11 @@ def numbers(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 def mistakes(found: Mapping[str, Any], *, most: int = 5) -> None:
     """Print the errors of transcripts, if the scores have any: how many of which kind, which symbols, and where."""
     counts = {name: value for name, value in found.items() if name.endswith("_errors") and isinstance(value, dict)}
+    say(*[""] * bool(counts))
     for name, value in counts.items():
         parts = [f"{value[kind]} {word}" for kind, word in ERRORS.items()]
-        say(
-            "",
-            f"Errors of the {name.removesuffix('_errors')}: {', '.join(parts)}, of {value['symbols']} that are wanted.",
-        )
+        unit = name.removesuffix("_errors").upper()
+        say(f"Errors of the {unit}: {', '.join(parts)}, of {value['symbols']} symbols.")
     if found.get("confusions"):
         say("", "Most often:")
         rows = [

@@ -185,6 +185,7 @@ def test_one_file(tmp_path: Path) -> None:
     assert wrong(tmp_path / "lo.wav") == (
         f"{tmp_path / 'lo.wav'}:1: there is no file 'lo.wav' in {tmp_path}; did you mean 'low.wav'?"
     )
+    assert told(read(tmp_path / "high.wav", format="jsonl")) == [("high", None)]  # a recording is no list of them
 
 
 def test_lines_of_writing(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_high_tones_stand_above_low_ones() -> None:
     seen = np.zeros((3, 16))
     seen[:, :2] = 1  # the lowest
     assert spike_lines(spikes("...", kind="sound"), seen)[:8] == [""] * 7 + ["███"]
-    joined = np.repeat([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]], [2, 2, 1], axis=0)  # the last has one frame only
+    joined = np.repeat([[0.0, 0.0], [100.0, 0.0], [100.0, 1.0]], [2, 2, 1], axis=0)  # the last has one frame only
     assert spike_lines(spikes("...", joined=2, kind="numbers"), joined)[:2] == ["  █", " ██"]
 
 

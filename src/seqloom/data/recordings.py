@@ -100,12 +100,12 @@ class Reader:
                 yield from self._load([Named(place, line.strip(), None)], Path())
 
     def detect(self, path: Path) -> Format:
-        """The format: as it is given, or by the name of a file, or else by its first line."""
+        """The format: as it is given, or by the name of a file, or else by its first line; of one recording its own."""
+        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         if self.format != "auto":
-            return self.format
+            return "file" if KINDS.get(suffix) == "file" and path.is_file() else self.format
         if path.is_dir() or path.name.lower().endswith(PACKED):
             return "folder"
-        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         if suffix in KINDS:
             return KINDS[suffix]
         if not suffix and archive(path):

@@ -26,7 +26,7 @@ NOTHING = "·"
 """Stands in text where a blank is the most probable."""
 LIKELY = 0.1
 """A symbol that is as probable as this somewhere is shown, said or not."""
-MOST = 12  # symbols that are shown though they are not said
+MOST = 10  # symbols that are shown though they are not said
 ROWS = 8  # lines of text that show what was heard
 EVERY = 10  # frames from one number of the ruler to the next
 LONGEST = 250
@@ -112,7 +112,8 @@ def spike_lines(
     wide += wide > 1  # words and phones stand apart
     bars = [BARS[round(min(max(1 - value, 0.0), 1.0) * (len(BARS) - 1))] for value in found.blank]
     heard = _shades(found, seen)
-    across = max((width // wide) // EVERY * EVERY, EVERY)
+    parts = max(math.ceil(len(cells) / max(width // wide // EVERY * EVERY, EVERY)), 1)
+    across = max(math.ceil(len(cells) / parts / EVERY), 1) * EVERY  # no part is much shorter than the others
     lines: list[str] = []
     for first in range(0, len(cells), across):
         last = min(first + across, len(cells))
@@ -139,7 +140,7 @@ def _shades(found: Spikes, seen: Matrix) -> list[list[int]]:
     length = len(found.best)
     if found.kind == "strokes" or seen.shape[1] < 2 or not length:
         return []
-    bands = _scaled(seen).T  # (D, T)
+    bands = _scaled(seen, each=found.kind == "numbers").T  # (D, T)
     if found.kind == "image" and bands.mean() > 0.5:
         bands = 1 - bands  # ink is what there is less of
     several = math.ceil(len(bands) / ROWS)
@@ -150,12 +151,16 @@ def _shades(found: Spikes, seen: Matrix) -> list[list[int]]:
     return shades if found.kind == "image" else shades[::-1]
 
 
-def _scaled(seen: Matrix) -> Matrix:
+def _scaled(
+    seen: Matrix,  # (T, D)
+    *,
+    each: bool,  # by itself: its numbers have nothing in common
+) -> Matrix:
     """Numbers from 0 to 1: what is usual, without a few that are far away."""
     if not seen.size:
         return seen
-    low, high = np.quantile(seen, 0.01), np.quantile(seen, 0.99)
-    result: Matrix = np.clip((seen - low) / ((high - low) or 1.0), 0, 1)
+    low, high = np.quantile(seen, (0.01, 0.99), axis=0 if each else None)
+    result: Matrix = np.clip((seen - low) / np.maximum(high - low, 1e-9), 0, 1)
     return result
 
 
@@ -227,7 +232,7 @@ def _draw_seen(axes: "Axes", found: Spikes, seen: Matrix, frames: range) -> None
     """What was heard in some frames: an image, a spectrum, the height of a pen, or numbers."""
     step = found.unit / found.joined
     chosen = slice(frames.start * found.joined, frames.stop * found.joined)
-    part = seen[chosen]  # (T, D)
+    part = seen[chosen]
     start = frames.start * found.unit
     end = start + len(part) * step
     axes.set_yticks([])
@@ -236,15 +241,14 @@ def _draw_seen(axes: "Axes", found: Spikes, seen: Matrix, frames: range) -> None
         heights = seen[:, 0] if part.shape[1] == 1 else _pen(seen)
         axes.plot(times, heights[chosen], color=BLACK, linewidth=1.2)
         return
-    bounds = np.quantile(seen, (0.01, 0.99))
     axes.imshow(
-        part.T,
+        _scaled(seen, each=found.kind == "numbers")[chosen].T,
         aspect="auto",
         origin="upper" if found.kind == "image" else "lower",
         cmap="gray" if found.kind == "image" else "magma",
         extent=(start, end, 0, 1),
-        vmin=bounds[0],
-        vmax=max(bounds[1], bounds[0] + 1e-9),
+        vmin=0,
+        vmax=1,
         interpolation="nearest",
     )
 
@@ -262,7 +266,7 @@ def _draw_probabilities(axes: "Axes", found: Spikes, first: int, last: int) -> N
     for number, (name, values) in enumerate(zip(found.names, found.probabilities, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         drawn = values[first:last]
-        label = literal(visible(name)) if first == 0 else None
+        label = None if name in found.said else literal(visible(name))  # what is said stands above its spikes
         axes.plot(times, drawn, color=colour, linewidth=1.6 if name in found.said else 0.9, label=label)
         axes.fill_between(times, drawn, color=colour, alpha=0.15, linewidth=0)
     axes.set_yticks([0, 0.5, 1])
