@@ -13,7 +13,7 @@ from torch import Tensor
 from seqloom import config, workflow
 from seqloom.checkpoint import BadRun, Snapshot
 from seqloom.config import Wrong
-from seqloom.data.formats import BadData, Place
+from seqloom.data.formats import BadData, Place, resolve
 from seqloom.data.tagged import Sentence
 from seqloom.model import Config, load
 from seqloom.models.joined import Context, Joint, Mixed, Static
@@ -96,10 +96,29 @@ def test_static_vectors_by_spelling_small_letters_or_as_unknown(tmp_path: Path) 
     fitted = task.fit([Sentence(Place("t.conll", 1), ("met", "Rome", "him"), ("A", "B", "A"))])
     assert fitted.learned is not None
     assert fitted.learned.vectors is not None
-    assert fitted.learned.vectors.words is not None
-    assert fitted.learned.vectors.words.vocabulary.symbols == ("<pad>", "<unk>", "met", "York", "rome")
+    (words,) = fitted.learned.vectors.words
+    assert words.vocabulary.symbols == ("<pad>", "<unk>", "met", "York", "rome")
     joined, inputs = embed(fitted, "met Rome him York")
     assert joined(inputs)[0].tolist() == [[1, 2, 3], [4, 5, 6], [5, 5, 5], [9, 9, 9]]
+
+
+def test_vectors_of_an_embed_run_are_static(tmp_path: Path) -> None:
+    settings = build(CASES["embed"], tmp_path)
+    fitted: Any = settings.task.fit(settings.task.read(resolve(settings.task.train)))
+    module: Any = fitted.model()
+    run = Run.create(
+        tmp_path / "embed", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={}
+    )
+    run.save("best", _snapshot(module))
+    word, other = list(fitted.learned.known)[:2]
+    task = Classify.model_validate(
+        {"train": "t", "vectors": {"run": str(run.path), "extra": 1, "alone": True, "tune": True}}
+    )
+    found = task.fit(list(task.read([(f"{word} never-seen", "x"), ("never-seen", "y")])))
+    joined, inputs = embed(found, f"{other} never-seen {word}")
+    vectors = joined(inputs)[0]
+    torch.testing.assert_close(vectors[[2, 0]], module.vectors[:2], rtol=0, atol=0)
+    assert not vectors[1].any()
 
 
 @pytest.mark.parametrize("tune", [False, True])

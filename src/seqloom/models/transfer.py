@@ -6,10 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.config import Part, parse
+from seqloom.config import Document, Part, parse
 from seqloom.data.batch import pad
 from seqloom.data.formats import BadData, resolve
 from seqloom.data.pretrained import read_vectors
@@ -72,7 +73,7 @@ class Taken(Part):
     """What a task has taken from elsewhere."""
 
     language: Language | None = None
-    words: Words | None = None
+    words: tuple[Words, ...] = ()
 
     def collate(
         self,
@@ -86,9 +87,8 @@ class Taken(Part):
         if self.language is not None:
             places = [[*_ordered(range(1, len(row) + 1), reverse=reverse), *[0] * end] for row in rows]
             given.append(self.language.collate(rows, pad(places, dtype=np.int64).values))
-        if self.words is not None:
-            given.append(self.words.collate([[*_ordered(row, reverse=reverse), *[END] * end] for row in rows]))
-        return tuple(given)
+        ordered = [[*_ordered(row, reverse=reverse), *[END] * end] for row in rows]
+        return (*given, *(words.collate(ordered) for words in self.words))
 
 
 def _ordered(row: Sequence[Any], *, reverse: bool) -> Iterable[Any]:
@@ -99,14 +99,14 @@ class Vectors(Part):
     """Vectors from elsewhere that are read beside the task's own."""
 
     run: str = Field(
-        "", description='Run of a language_model with direction = "both": words in context, its layers mixed.'
+        "", description='Run of a language_model with direction = "both", whose layers are mixed; or of embed.'
     )
-    file: str = Field("", description="File of vectors of words (word2vec or GloVe).")
+    file: str = Field("", description="File of vectors of words (word2vec, GloVe).")
     tune: bool = Field(default=False, description="Train them, too; false: they stay as they are.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on them.")
     alone: bool = Field(default=False, description="The task has no vectors of symbols of its own beside them.")
     extra: int = Field(
-        50_000, ge=0, description="file: so many words are kept besides those of the training data, the first ones."
+        50_000, ge=0, description="Of words: so many are kept besides those of the training data, the first ones."
     )
 
     @model_validator(mode="after")
@@ -123,15 +123,14 @@ class Vectors(Part):
         """The language model, for a task that reads such symbols."""
         if not self.run:
             return None
-        run = Run.open(resolve(self.run))
-        document = parse(run.config, str(run.path / "config.toml"))
+        run, document = self._opened()
         name, direction = document.get("task.name"), document.get("task.direction")
+        if name == "embed":
+            return None
         if name != "language_model" or direction != "both":
             found = f"task {name}" + (f' with task.direction = "{direction}"' if direction else "")
-            hint = "; name a file of its vectors as task.vectors.file" if name == "embed" else ""
-            raise BadData(
-                self.run, f'is a run of the {found}; task.vectors wants a language_model with direction = "both"{hint}'
-            )
+            wanted = 'task.vectors wants a language_model with direction = "both", or an embed'
+            raise BadData(self.run, f"is a run of the {found}; {wanted}")
         known = Knowledge.model_validate_json(run.learned)
         if known.text.unit != unit:
             raise BadData(
@@ -153,34 +152,52 @@ class Vectors(Part):
             return language.known.text
         return text.fit(texts, specials=specials)
 
-    def words(self, symbols: Iterable[str]) -> Words | None:
-        """The vectors of a file, of symbols as they occur in the training data and of some more."""
-        if not self.file:
+    def take(self, symbols: Iterable[str], language: Language | None) -> Taken | None:
+        """What there is, for symbols as they occur in the training data."""
+        if not self:
             return None
         own = set(symbols)
-        own |= {symbol.lower() for symbol in own}
-        names, vectors = read_vectors(resolve(self.file), _Wanted({*own, UNKNOWN}, self.extra))
-        rows = {name: row for row, name in enumerate(names)}
-        kept = [name for name in names if name not in (PAD, UNKNOWN)]
-        if not kept:
-            raise BadData(self.file, "has a vector for no word of the training data")
-        table = np.zeros((len(kept) + 2, vectors.shape[1]), dtype=np.float32)
-        table[2:] = vectors[[rows[name] for name in kept]]
-        if UNKNOWN in rows:
-            table[1] = vectors[rows[UNKNOWN]]
-        return Words(vocabulary=Vocabulary(symbols=(PAD, UNKNOWN, *kept)), size=table.shape[1], vectors=table)
+        own |= {UNKNOWN, *(symbol.lower() for symbol in own)}
+        words = []
+        if self.run and language is None:
+            words.append(_kept(self.run, *self._learnt(_Wanted(own, self.extra))))
+        if self.file:
+            words.append(_kept(self.file, *read_vectors(resolve(self.file), _Wanted(own, self.extra))))
+        return Taken(language=language, words=tuple(words))
 
-    def take(self, symbols: Iterable[str], language: Language | None) -> Taken | None:
-        return Taken(language=language, words=self.words(symbols)) if self else None
+    def _opened(self) -> tuple[Run, Document]:
+        run = Run.open(resolve(self.run))
+        return run, parse(run.config, str(run.path / "config.toml"))
+
+    def _learnt(self, wanted: Container[str]) -> tuple[list[str], NDArray[np.float32]]:
+        """The words and vectors of a run of embed."""
+        run, _ = self._opened()
+        weights = run.load_best().model
+        if "vectors" not in weights:
+            raise BadData(self.run, "has learnt no vectors")
+        rows = {word: row for row, word in enumerate(json.loads(run.learned)["words"].split("\n")) if word in wanted}
+        return list(rows), weights["vectors"][list(rows.values())].numpy()
 
     def join(self, taken: Taken | None, own: nn.Module | None, *, size: int) -> tuple[nn.Module, int]:
         """The task's own vectors, which have this size, beside what was taken; and the size of both together."""
         if taken is None and own is not None:
             return own, size
-        parts = [part for part in (taken and taken.language, taken and taken.words) if part]
-        given = [part.module(tune=self.tune, dropout=self.dropout) for part in parts]
+        parts = (taken.language, *taken.words) if taken else ()
+        given = [part.module(tune=self.tune, dropout=self.dropout) for part in parts if part]
         joined = Joined(own, given, size=0 if own is None else size)
         return joined, joined.size
+
+
+def _kept(place: str, names: list[str], vectors: NDArray[np.float32]) -> Words:
+    rows = {name: row for row, name in enumerate(names)}
+    kept = [name for name in names if name not in (PAD, UNKNOWN)]
+    if not kept:
+        raise BadData(place, "has a vector for no word of the training data")
+    table = np.zeros((len(kept) + 2, vectors.shape[1]), dtype=np.float32)
+    table[2:] = vectors[[rows[name] for name in kept]]
+    if UNKNOWN in rows:
+        table[1] = vectors[rows[UNKNOWN]]
+    return Words(vocabulary=Vocabulary(symbols=(PAD, UNKNOWN, *kept)), size=table.shape[1], vectors=table)
 
 
 class _Wanted(Container[str]):
