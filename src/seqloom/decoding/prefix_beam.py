@@ -15,7 +15,14 @@ from seqloom.decoding.language import StepLanguage, scorer
 
 
 class PrefixBeam(FrameSearch):
-    """Follows the best prefixes, each with the sums of its paths that end in a blank and in its symbol."""
+    """Follows the best prefixes, each with the sums of its paths that end in a blank and in its symbol.
+
+    With a lexicon it follows words: hypotheses with the same words so far, the same node of the lexicon and the same
+    last symbol are one. A transcript is then a sequence of words, and its probability the sum over all ways to spell
+    them, one spelling of each word; with a separator also over an end with and without it. The symbols are those of
+    the spelling by which a word was found first. Where only the best is asked for (``best`` 1), what the language
+    model cannot tell from a better hypothesis any more is pruned before all else.
+    """
 
     name: Literal["prefix_beam"] = "prefix_beam"
     size: int = Field(64, ge=1, description="Prefixes that live on at each frame.")

@@ -175,7 +175,7 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
             if links[child, CHILDREN] < links[child + 1, CHILDREN]:
                 other = living(keys, places, fed[place] & WITHIN, history * width + child)
                 if other >= 0:
-                    held[1, other] = log_add(held[1, other], paths)
+                    held[1, other], held[2, other] = log_add(held[1, other], paths), math.inf  # to be summed again
                 elif paths + gain + ahead[child] > bound:
                     values[found] = paths + gain + ahead[child]
                     origins[0, found], origins[1, found], origins[2, found] = place, child, NOTHING
@@ -185,7 +185,7 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
                 known = table[find(table, parents, words, history, word)] if fed[place] & BEHIND else NOTHING
                 other = living(keys, places, known >= 0, known * width + len(links) + symbol + 1)
                 if other >= 0:
-                    held[1, other] = log_add(held[1, other], paths)
+                    held[1, other], held[2, other] = log_add(held[1, other], paths), math.inf  # to be summed again
                     continue
                 reward, state = score(
                     kind, entries, longer, suffixes, chances, backoffs, rows, states[history], numbers[word]
@@ -206,7 +206,8 @@ def stay(beam: Words, tree: Tree, found: int) -> int:
     held, values, origins, gains, ahead = beam.held, beam.values, beam.origins, beam.gains, tree.ahead
     histories, nodes = beam.history, beam.node
     for place in range(beam.counts[ALIVE]):
-        held[2, place] = log_add(held[0, place], held[1, place])
+        if held[2, place] == math.inf:
+            held[2, place] = log_add(held[0, place], held[1, place])
         values[found] = held[2, place] + gains[histories[place]] + ahead[nodes[place]]
         origins[0, found], origins[1, found] = place, STAYS
         found += 1
