@@ -53,7 +53,7 @@ def test_each_variant_has_its_row_with_what_its_run_reached(config: Path, tmp_pa
         run = Run.open(tmp_path / "runs" / name)
         assert row["perplexity"] == outcome(run)["perplexity"]
         assert describe(run.path)["perplexity"] == row["perplexity"]
-    assert len(events) == 4  # two updates, each of them an epoch, and their evaluations; counting has none
+    assert len(events) == 6  # two updates, each of them an epoch, and to count is one lesson; all have evaluations
 
 
 def test_all_variants_are_checked_before_the_first_is_trained(config: Path, tmp_path: Path) -> None:

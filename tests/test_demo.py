@@ -125,6 +125,16 @@ def test_lines(found: dict[str, Any]) -> None:
         assert "".join(symbol for symbol in symbols if symbol.isdigit())  # a digit has a spike at least
 
 
+def test_words(found: dict[str, Any]) -> None:
+    result = found["embed"]
+    assert result["baseline"]["one-hot vectors"] < 0.05
+    assert result["test"]["accuracy"] > 0.9
+    first, *_, odd = result["examples"]
+    assert first["answer"].startswith("queen ")
+    assert odd["answer"] == "soup"
+    assert (Path(result["run"]) / "words.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0

@@ -14,8 +14,9 @@ from tests.contracts.tiny import CASES, Case, _caption, _classify, _tag, _transl
 from typer.testing import CliRunner, Result
 
 from seqloom.cli import app
+from seqloom.config import Document
 from seqloom.data.vocabulary import END
-from seqloom.explain import explain, traces
+from seqloom.explain import explain, explain_all, traces
 from seqloom.insight.explanation import Explanation
 from seqloom.layers.layer import coverage
 from seqloom.model import Config, Model, load
@@ -367,3 +368,22 @@ def test_trouble_is_a_sentence(runs: dict[str, Path], tmp_path: Path) -> None:
         assert result.exit_code == 1
         assert wanted in result.stderr
         assert "Traceback" not in result.output
+
+
+def test_words_are_put_on_a_plane(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.txt").write_text("the king has a crown\nthe queen has a crown\na man has a hat\n" * 9)
+    values = {"task.name": "embed", "task.train": str(tmp_path / "t.txt"), "task.size": 6, "train.threads": 1}
+    settings = Config.build(Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]))
+    model = load(train(settings, output=tmp_path / "run").path)
+    explain_all(model, ["king", "queen man", "hat"], tmp_path / "new")
+    said = capsys.readouterr().out
+    assert [line.split()[0] for line in said.splitlines()[:5]] == ["word", "king", "queen", "man", "hat"]
+    assert (tmp_path / "new" / "words.png").read_bytes().startswith(b"\x89PNG")
+    explain_all(model, ["king", "queen"], tmp_path / "new", as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [each["word"] for each in found["words"]] == ["king", "queen"]
+    assert found["variance"][0] == pytest.approx(1)
+    with pytest.raises(ValueError, match="'kning' has no vector; did you mean 'king'"):
+        explain_all(model, ["king", "kning"], tmp_path)
+    with pytest.raises(ValueError, match="two words or more"):
+        explain_all(model, ["king"], tmp_path)
