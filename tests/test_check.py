@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tests.contracts.tiny import CASES, build
 from typer.testing import CliRunner
 
 from seqloom import workflow
@@ -13,6 +14,7 @@ from seqloom.check import Report, examine, show
 from seqloom.cli import app
 from seqloom.config import Document
 from seqloom.model import Config
+from seqloom.models.transfer import Vectors
 
 SMALL = {
     "tag": {"task.encoder.hidden": 8, "task.words.size": 8, "task.characters.layers": 0},
@@ -62,6 +64,20 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     unseen = f"dev: 1 label not in train, so that no model can say it: 'Z' (1 times, first {tmp_path / 'dev.txt'}:5)"
     assert unseen in found.remarks
     assert f"train: 1 label less than 5 times: 'Y' (3, first {file}:2)" in found.remarks
+
+
+@pytest.mark.parametrize(
+    "name", ["tag, in context", "classify, static", "translate, in context", "classify, in context"]
+)
+def test_vectors_from_elsewhere_change_no_count(name: str, tmp_path: Path) -> None:
+    settings = build(CASES[name], tmp_path)
+    found = examine(settings)
+    plain = examine(settings._replace(task=settings.task.model_copy(update={"vectors": Vectors()})))
+    assert found.problems == []
+    assert {side: split.unknown for side, split in found.splits.items()} == {
+        side: split.unknown for side, split in plain.splits.items()
+    }
+    assert (found.parameters or 0) > (plain.parameters or 0) > 0
 
 
 def test_what_is_wrong_in_each_file_is_told(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from seqloom.data.batch import Batch
 from seqloom.data.formats import Place
@@ -201,13 +202,13 @@ class Survey:
                     self.impossible.note(f"{example.place}: {why}")
             batch = collate(some)
             inputs = batch.inputs
-            values = inputs[0][inputs.mask]
+            values = _first(inputs)[inputs.mask]
             symbolic = not values.is_floating_point()
             symbols += len(values)
             unknown += int((values == 1).sum()) if symbolic else 0
             parts = (inputs, batch.target)[-len(self.sides) :]  # an image has one side only, its captions
             for side, part in zip(self.sides.values(), parts, strict=False):
-                side.count(part.values[part.mask])
+                side.count(_first(part)[part.mask])
         self.symbols, self.unknown = symbols, unknown if symbolic else None
 
     @property
@@ -316,6 +317,11 @@ def _size(value: Any) -> int:
     if is_dataclass(value) and not hasattr(value, "series"):
         return size + sum(_size(getattr(value, each.name)) for each in fields(value))
     return size
+
+
+def _first(part: Any) -> Tensor:
+    """What a task itself reads stands first, whatever is read beside it."""
+    return part if isinstance(part, Tensor) else _first(part[0])
 
 
 def _chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
