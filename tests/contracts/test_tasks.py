@@ -188,7 +188,7 @@ def contents(run: Run) -> tuple[Any, ...]:
     return repr(parts), repr(facts), repr(best.facts), run.rows()
 
 
-TRAINED = [*tasks.names(), "tag, in context", "tag, one way", "language_model, window", "forecast, synced"]
+TRAINED = [*tasks.names(), "language_model, both ways", "tag, in context", "tag, one way", "language_model, window", "forecast, synced"]
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -197,7 +197,7 @@ def test_a_run_that_is_left_anywhere_goes_on_bit_for_bit(name: str, tmp_path: Pa
     monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
     case = CASES[name]
     options: dict[str, Any] = {"updates": 6, "evaluate_every": 4, "average": 2, "accumulate": 2, "save_minutes": 1e-9}
-    if case.name == "language_model":
+    if case.name == "language_model" and "direction" not in case.fields:
         options |= {"steps": 4}
     settings = build(case, tmp_path, **options)
     events = 0
