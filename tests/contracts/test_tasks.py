@@ -188,7 +188,14 @@ def contents(run: Run) -> tuple[Any, ...]:
     return repr(parts), repr(facts), repr(best.facts), run.rows()
 
 
-TRAINED = [*tasks.names(), "language_model, both ways", "tag, in context", "tag, one way", "language_model, window", "forecast, synced"]
+TRAINED = [
+    *tasks.names(),
+    "language_model, both ways",
+    "tag, in context",
+    "tag, one way",
+    "language_model, window",
+    "forecast, synced",
+]
 
 
 @pytest.mark.parametrize("name", TRAINED)
