@@ -148,3 +148,13 @@ def test_the_library_keeps_its_tokens() -> None:
     vocabulary = json.loads(encoding.tokenizer)["model"]["vocab"]
     assert sorted(vocabulary, key=vocabulary.get) == list(encoding.vocabulary.symbols[4:])
     assert "Ġthe" in vocabulary
+
+
+def test_symbols_as_they_are_written_are_as_many_as_those_that_are_read() -> None:
+    words = Text(lower=True).fit(["The cat"])
+    assert (words.written("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])
+    letters = Text(unit="characters", lower=True).fit(["abc"])
+    assert letters.written("Ab") == ["A", "b"]
+    assert letters.written("Aİ") == letters.tokens("Aİ")  # its small form has two characters
+    pieces = Text(unit="subwords", lower=True, size=270).fit(["the cat"])
+    assert pieces.written("The Cat") == pieces.tokens("The Cat")
