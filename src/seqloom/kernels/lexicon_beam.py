@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.kernels.compiled import compiled
+from seqloom.kernels.compiled import compiled, inlined
 from seqloom.kernels.language import Scorer, score
 from seqloom.kernels.prefix_beam import Limits
 from seqloom.kernels.pruning import admit, find, greatest, hashed, keep_best, log_add
@@ -68,7 +68,7 @@ class Words(NamedTuple):
     chosen: Integers  # (3, K) their history, node, last symbol
 
 
-@compiled
+@inlined
 def hold(beam: Words, tree: Tree, blank: int) -> float:
     """Let every hypothesis stay; a score that as many as are alive will reach."""
     tried, held, ends, lasts, gains, ahead = beam.tried, beam.held, beam.ends, beam.last, beam.gains, tree.ahead
@@ -111,7 +111,7 @@ def loudest(tried: Floats, blank: int) -> float:
     return found
 
 
-@compiled
+@inlined
 def relate(beam: Words, tree: Tree) -> None:
     """Note which live hypotheses others that live come from: only they can add to them."""
     histories, nodes, parents, links, fed = beam.history, beam.node, beam.parents, tree.links, beam.fed
@@ -138,7 +138,7 @@ def relate(beam: Words, tree: Tree) -> None:
             fed[place] |= BEHIND
 
 
-@compiled
+@inlined
 def trim(values: Floats, origins: Integers, first: int, found: int, per_node: int, size: int) -> int:
     """Of the candidates from ``first`` on keep ``per_node``, of all of them ``size`` where room becomes short."""
     if per_node and found - first > per_node:
@@ -150,7 +150,7 @@ def trim(values: Floats, origins: Integers, first: int, found: int, per_node: in
     return found
 
 
-@compiled
+@inlined
 def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float) -> int:
     """Give live hypotheses what others add to them, and make candidates of the rest above the bound; their number."""
     histories, nodes, lasts, ends, held, tried = beam.history, beam.node, beam.last, beam.ends, beam.held, beam.tried
@@ -200,7 +200,7 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
     return found
 
 
-@compiled
+@inlined
 def stay(beam: Words, tree: Tree, found: int) -> int:
     """Add those that stay, now that they have all their paths, to the candidates."""
     held, values, origins, gains, ahead = beam.held, beam.values, beam.origins, beam.gains, tree.ahead
@@ -214,7 +214,7 @@ def stay(beam: Words, tree: Tree, found: int) -> int:
     return found
 
 
-@compiled
+@inlined
 def demote(beam: Words, tree: Tree, found: int) -> None:
     """Put behind all others what another candidate is better than, whatever comes: the first to go."""
     values, origins, groups, leaders = beam.values, beam.origins, beam.groups, beam.leaders
@@ -242,7 +242,7 @@ def demote(beam: Words, tree: Tree, found: int) -> None:
             values[candidate] -= DEMOTED
 
 
-@compiled
+@inlined
 def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) -> None:
     """Make the first candidates the beam, but those below the bound."""
     values, origins, held, ends, fresh, chosen = (

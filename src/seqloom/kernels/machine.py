@@ -52,7 +52,7 @@ def cache_folder() -> Path:
 
 
 @cache
-def _generator() -> bytes:
+def generator() -> bytes:
     """A digest of everything besides the key that the compiled code depends on."""
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
@@ -137,7 +137,7 @@ def load(key: str, emit: Callable[[], str], functions: tuple[str, ...], **symbol
     ``symbols`` are addresses of functions that the code calls.
     """
     with _lock:
-        name = hashlib.sha256(_generator() + key.encode()).hexdigest()[:32]
+        name = hashlib.sha256(generator() + key.encode()).hexdigest()[:32]
         if name in _linked:
             return tuple(int(_linked[name][function]) for function in functions)
         path = cache_folder() / f"{name}.o"

@@ -13,13 +13,32 @@ Integers = npt.NDArray[np.int32]
 MIXING = np.int64(-7046029254386353131)  # 2^64 / golden ratio, as a signed number
 
 
+FINE, FAR = 64, 37  # pieces in a unit of a difference; e^-37 is less than half a unit in the last place of one
+
+
+def _pieces() -> Floats:  # (FAR · FINE, 4)
+    """Of log(1 + e^-d) cubic pieces that meet with equal slopes (Hermite): wrong by 2 · 10^-11 at most."""
+    ends = np.arange(FAR * FINE + 1) / FINE
+    value, slope = np.log1p(np.exp(-ends)), -1 / (1 + np.exp(ends)) / FINE
+    rise = np.diff(value)
+    parts = [value[:-1], slope[:-1], 3 * rise - 2 * slope[:-1] - slope[1:], slope[:-1] + slope[1:] - 2 * rise]
+    return np.stack(parts, axis=1)
+
+
+PIECES = _pieces()
+
+
 @compiled
 def log_add(x: float, y: float) -> float:
     """log(exp x + exp y)."""
     high, low = (x, y) if x > y else (y, x)
-    if low < high - 37.0 or low == -math.inf:  # e^-37 is less than half a unit in the last place of one
+    if not high - low < FAR:  # also where both are -inf
         return high
-    return high + math.log1p(math.exp(low - high))
+    far = (high - low) * FINE
+    piece = int(far)
+    t = far - piece
+    a, b, c, d = PIECES[piece, 0], PIECES[piece, 1], PIECES[piece, 2], PIECES[piece, 3]
+    return high + (a + t * (b + t * (c + t * d)))
 
 
 @compiled
