@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.data.formats import BadData
-from seqloom.data.passages import LONGEST, SIZE, passages
+from seqloom.data.passages import LONGEST, passages
+
+SIZE = 1 << 12  # bytes, so that small texts have many passages
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seqloom.data.passages.SIZE", SIZE)
+        yield
 
 
 @given(st.lists(st.integers(0, 3 * SIZE // 8), max_size=12), st.booleans())

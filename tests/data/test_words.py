@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.passages import SIZE, passages
+from seqloom.data.passages import passages
 from seqloom.data.words import Phrases, Words, count
 
+SIZE = 1 << 14  # bytes of a passage
 BLANKS = " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2005\u200a\u2028\u2029\u202f\u205f\u3000"
 TEXTS = st.lists(st.text(st.sampled_from("abé語\u200b\u2030\u3001" + BLANKS), max_size=60), max_size=8)
 
@@ -87,7 +88,8 @@ def test_pairs_become_one() -> None:
     assert not count(passages(texts)).pairs
 
 
-def test_long_lines_are_cut_between_words(tmp_path: Path) -> None:
+def test_long_lines_are_cut_between_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.data.passages.SIZE", SIZE)
     path = tmp_path / "long.txt"
     numbers = np.random.default_rng(0).integers(0, 1000, 20_000).tolist()
     path.write_text(" ".join(map(str, numbers)))

@@ -104,6 +104,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
+    monkeypatch.setattr("seqloom.data.passages.SIZE", 1 << 14)
     settings = build(folder / "train.txt", train__epochs=2)
     whole = workflow.train(settings, output=tmp_path / "whole")
     wishes = iter([False] * 6)
@@ -119,6 +120,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
         workflow.train(settings, output=tmp_path / "left")
     monkeypatch.undo()
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
+    monkeypatch.setattr("seqloom.data.passages.SIZE", 1 << 14)
     seen: list[Progress] = []
     again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: seen.append(event)])
     assert seen[0].update == 8

@@ -28,7 +28,7 @@ from seqloom.data.passages import passages
 from seqloom.data.words import Words
 from seqloom.model import Config, assess
 from seqloom.models.word2vec import Word2Vec
-from seqloom.tasks.embed import Embed
+from seqloom.tasks.embed import Embed, Learned
 from seqloom.training.lessons import teach
 from seqloom.training.loop import Train
 
@@ -190,7 +190,8 @@ def _taken(task: Embed, peer: Any) -> tuple[Embed, Word2Vec]:
     """gensim's words and vectors in the place of ours, to be asked by the same program."""
     names = "\n".join(peer.wv.index_to_key)
     assert task.learned is not None  # noqa: S101  it was fitted
-    task = task.model_copy(update={"learned": task.learned.model_copy(update={"words": names, "pairs": ()})})
+    learned = Learned(**task.learned.model_dump() | {"words": names})  # a copy would remember the order of ours
+    task = task.model_copy(update={"learned": learned})
     model = Word2Vec(
         Words(names),
         np.ones(len(peer.wv), np.int64),

@@ -1,4 +1,4 @@
-"""Text of any size, some thousand words at a time: whole lines as long as they are not too long."""
+"""Text of any size, some ten thousand words at a time: whole lines as long as they are not too long."""
 
 import gzip
 import tarfile
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from seqloom.data.formats import BadData, Place, Source, checked, decode, encoding_problem, opened
 
-SIZE = 1 << 14  # bytes of a passage, about
+SIZE = 1 << 17  # bytes of a passage, about: enough to learn from while what it needs is in the caches
 LONGEST = 1 << 20  # bytes without any white space
 BLANKS = b" \t\n\v\f\r"
 

@@ -80,7 +80,7 @@ class Word2Vec(Vectors):
     (Recht et al. 2011); on one thread the result depends on the seed alone.
     """
 
-    lesson: ClassVar[int] = 64  # passages: about a million letters
+    lesson: ClassVar[int] = 32  # passages: about four million letters
     unit: ClassVar[str] = "words"
 
     def __init__(
