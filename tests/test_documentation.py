@@ -5,9 +5,11 @@ import io
 import re
 import shlex
 import shutil
+import wave
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -26,6 +28,12 @@ RUNS = {
     "translate": ["examples/translate.toml"],
     "second": ["examples/translate.toml", "train.seed=2"],
     "caption": ["examples/caption.toml"],
+    "transcribe": ["examples/transcribe.toml"],
+    "words": ["--task", "language_model", "--data", "sounds/texts.txt", "task.kind=ngram"],
+    "stream": [
+        *("--task", "transcribe", "--data", "sounds"),
+        *("task.encoder.bidirectional=false", "task.scale=streaming"),
+    ],
     "embed": ["examples/embed.toml"],
     "contextual": ["examples/contextual.toml"],
     "tag_contextual": ["examples/tag.toml", "task.vectors.run=runs/contextual"],
@@ -39,6 +47,7 @@ SENTENCES = {
     "dev": ("the clouds moved", "a sky is in the clouds"),
     "test": ("we moved the clouds", "the cloud is blue"),
 }
+TONES = {"high": 1.2, "low": 0.3, "up": 0.8}
 KINDS = {"the": "DET", "a": "DET", "in": "ADP", "is": "AUX", "are": "AUX", "we": "PRON", "moved": "VERB", "blue": "ADJ"}
 
 
@@ -75,17 +84,38 @@ def tagged(sentence: str) -> str:
     return "".join(f"{number}\t{word}\t_\t{KINDS.get(word, 'NOUN')}" + "\t_" * 6 + "\n" for number, word in rows)
 
 
+def sing(folder: Path) -> None:
+    """Recordings of tones that have names, lists of them, and the texts alone."""
+    (folder / "clips").mkdir(parents=True)
+    draw = np.random.default_rng(1)
+    texts = []
+    for part, count in (("train", 12), ("dev", 3), ("test", 3)):
+        rows = []
+        for number in range(count):
+            words = draw.choice(list(TONES), size=2).tolist()
+            samples = np.concatenate([np.sin(np.arange(2400) * TONES[word]) for word in words])
+            with wave.open(str(folder / "clips" / f"{part}-{number}.wav"), "wb") as file:
+                file.setparams((1, 2, 8000, 0, "NONE", ""))
+                file.writeframes((samples * 20000).astype("<i2").tobytes())
+            rows.append(f"clips/{part}-{number}.wav\t{' '.join(words)}\n")
+            texts += [" ".join(words)]
+        (folder / f"{part}.tsv").write_text("".join(rows))
+    (folder / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
+
+
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files and runs that the documentation names; small ones."""
     folder = tmp_path_factory.mktemp("workspace")
     for name, sentences in SENTENCES.items():
         (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
-    for name in ("python_tags", "digits", "prose", "sunspots", "parentheses", "dates", "shapes"):
+    for name in ("python_tags", "digits", "prose", "sunspots", "parentheses", "dates", "shapes", "handwriting"):
         for path in build(name, folder / name):
             lines = path.read_text().splitlines(keepends=True)
             path.write_text("".join(lines[:120]))
     shutil.copytree(ROOT / "examples", folder / "examples")
+    sing(folder / "sounds")
+    (folder / "words.txt").write_text("high\nlow\nup\n")
     build("analogies", folder / "analogies")
     (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")
@@ -94,6 +124,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "tagger.toml").write_text(call(["init", "tag"]))
         for name, words in RUNS.items():
             call(["train", *words, *SHORT, "--quiet", "--output", f"runs/{name}"])
+        call(["export", "runs/words", "words.arpa"])
     return folder
 
 

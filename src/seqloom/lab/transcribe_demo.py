@@ -99,7 +99,7 @@ TRANSCRIBE = Demonstration(
         "train.rate": 0.004,
         "train.clip": 1.0,
     },
-    quick={"train.updates": 60, "task.encoder.hidden": 32},
+    quick={"train.updates": 150, "train.rate": 0.006, "task.look.width": 16, "task.encoder.dropout": 0.0},
     metric="cer",
     percent=True,
     baselines=_guess_lines,
