@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.models.arpa import write_arpa
+from seqloom.models.kneser_ney import estimate
+
 FOLDER = Path("benchmarks/data")
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
 Samples = NDArray[np.int16]
@@ -64,8 +67,17 @@ def speech() -> None:
         _write(f"an4/{part}.fileids", (files["train"][number] for number in chosen))
     _write("an4/test.transcription", texts["test"])
     _write("an4/test.fileids", files["test"])
-    _write("an4/texts.txt", (text.rpartition(" (")[0] for text in texts["train"]))
-    _write("an4/words.txt", sorted({line.split()[0].partition("(")[0] for line in _lines("an4_mfcc/an4.dic")}))
+    words = sorted({line.split()[0].partition("(")[0] for line in _lines("an4_mfcc/an4.dic")})
+    _write("an4/words.txt", words)
+    _language(Path("an4/words.arpa"), words, (FOLDER / "an4/train.transcription").read_text().splitlines())
+
+
+def _language(name: Path, words: list[str], texts: list[str]) -> None:
+    """The 3-gram of texts, each with the name of its recording behind it."""
+    names = ["<unk>", "<s>", "</s>", *words]
+    numbers = {word: number for number, word in enumerate(names)}
+    said = [[numbers.get(word, 0) for word in text.rpartition(" (")[0].split()] for text in texts]
+    write_arpa(estimate(said, order=3, start=1, end=2, vocabulary=len(names)), names, FOLDER / name)
 
 
 def yes_and_no() -> None:

@@ -38,14 +38,15 @@ def trained(name: str, path: Path, overrides: list[str], *, again: bool) -> tupl
 
 def measure(name: str, figure: dict[str, Any], *, again: bool) -> dict[str, Any]:
     """Train one configuration and score it where the figure says."""
-    kind = figure.get("config", name)
+    kind = figure.get("config", figure.get("run", name))
     if kind in prepare.PREPARE:
         prepare.FOLDER.mkdir(parents=True, exist_ok=True)
         prepare.PREPARE[kind]()
     path = FOLDER / f"{kind}.toml"
-    run, minutes = trained(name, path, figure.get("overrides", []), again=again)
-    search = figure.get("search", "")
-    found = load(run.path, search=search).evaluate(figure["file"]) if "file" in figure else outcome(run)
+    source = figure.get("run", name)  # of which this is one more figure
+    run, minutes = trained(source, path, figure.get("overrides", []), again=again and source == name)
+    asked = {option: figure[option] for option in ("search", "lexicon", "language") if option in figure}
+    found = load(run.path, **asked).evaluate(figure["file"]) if "file" in figure else outcome(run)
     return {
         "name": name,
         "data": figure["data"],
