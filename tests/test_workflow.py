@@ -275,7 +275,7 @@ from tests.contracts.tiny import CASES, build
 from seqloom import workflow
 torch.set_num_threads(1)
 folder, workers = Path(sys.argv[1]), int(sys.argv[2])
-for name in ("tag, crf", "classify", "language_model", "forecast", "translate", "caption"):
+for name in ("tag, crf", "classify", "language_model", "forecast", "translate", "caption", "embed"):
     own = folder / sys.argv[3] / "data" / name
     own.mkdir(parents=True)
     chosen = build(CASES[name], own, updates=4, evaluate_every=3, workers=workers)

@@ -160,7 +160,7 @@ class Study:
     def _progress(self, *, rate: float, items: int, evaluation: Evaluation | None = None) -> Progress:
         entry = self.position
         ends = entry.pending or bool(entry.finished) or entry.update % self.settings.log_every == 0
-        logged = bool(entry.counted) and ends
+        logged = bool(entry.items) and ends
         if logged:
             self.position = entry._replace(summed=0.0, items=0.0, counted=0)
         return Progress(
