@@ -127,16 +127,18 @@ def test_scores_are_rows_with_their_intervals() -> None:
 
 def test_mistakes_of_transcripts(capsys: pytest.CaptureFixture[str]) -> None:
     errors = {"substitutions": 2, "insertions": 1, "deletions": 0, "symbols": 40}
-    confusions = [{"wanted": "3", "found": "8", "times": 2}, {"wanted": "", "found": "1", "times": 1}]
+    pairs = [("3", "8", 2), ("", "1", 1), (" ", "", 1)]
+    confusions = [{"wanted": wanted, "found": found, "times": times} for wanted, found, times in pairs]
     terminal.mistakes({"cer_errors": errors, "confusions": confusions, "worst": ["a.png: 1 wanted\nREF:  3\nHYP:  8"]})
     assert capsys.readouterr().out.splitlines() == [
         "",
         "Errors of the CER: 2 replaced, 1 put in, 0 left out, of 40 symbols.",
         "",
         "Most often:",
-        "wanted     found  times",
-        "3          8      2",
-        "(nothing)  1      1",
+        "wanted     found      times",
+        "3          8          2",
+        "(nothing)  1          1",
+        "(space)    (nothing)  1",
         "",
         "Where most is wrong (S replaced, I put in, D left out):",
         "",

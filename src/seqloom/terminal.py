@@ -63,8 +63,9 @@ def mistakes(found: Mapping[str, Any], *, most: int = 5) -> None:
         say(f"Errors of the {unit}: {', '.join(parts)}, of {value['symbols']} symbols.")
     if found.get("confusions"):
         say("", "Most often:")
+        shown = {"": "(nothing)", " ": "(space)"}
         rows = [
-            (each["wanted"] or "(nothing)", each["found"] or "(nothing)", str(each["times"]))
+            (*(shown.get(each[side], each[side]) for side in ("wanted", "found")), str(each["times"]))
             for each in found["confusions"][:most]
         ]
         table(("wanted", "found", "times"), rows)

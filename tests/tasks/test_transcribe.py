@@ -90,6 +90,15 @@ def test_the_loss_is_torchs() -> None:
     assert scores["loss"] == pytest.approx(float(wanted[:3].sum()) / 10, rel=1e-5)
 
 
+def test_what_is_played_too_fast_does_not_count() -> None:
+    task = fitted(["ab c"], size=3, encoder={"hidden": 4}, change={"speeds": (3.0,)})
+    batch = task.collate(list(task.read([(np.ones((6, 3)), text) for text in ("ab c", "c")])))
+    model = task.model()
+    slow, fast = task.loss(model.eval(), batch), task.loss(model.train(), batch)  # of 6 frames 2 are left
+    assert (batch.items, slow.items, fast.items) == (7, 7, 2)
+    assert 0 < float(fast.total.detach()) < float(slow.total.detach())
+
+
 def test_text_words_and_times_of_frames() -> None:
     task = fitted(["ab c"], reduction={"factor": 2})
     (found,) = answer(task, ".|a|a|.|b| | |c|.")
@@ -210,6 +219,9 @@ def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
     assert task.score(found, examples)["per"] == pytest.approx(jiwer.wer(wanted, [found[0].text]))
     with pytest.raises(BadData, match=r"input:1: the word 'BLUE' does not stand in .*words.dict"):
         fitted(["BLUE"], **fields)
+    strange = list(task.read([(emissions(task, "R|EH|D"), "RED BLUE")]))  # nobody has to know all words of a test
+    found = task.predict(Echo(), task.collate(strange)).answers
+    assert task.score(found, strange)["per"] == pytest.approx(1 / 4)
 
 
 def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:

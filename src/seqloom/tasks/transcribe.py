@@ -16,6 +16,7 @@ from seqloom.data.dictionary import first_spellings
 from seqloom.data.formats import BadData, resolve
 from seqloom.data.recordings import Format, Reader, Recording
 from seqloom.data.tokenizers import Encoding, Text
+from seqloom.data.vocabulary import UNKNOWN
 from seqloom.decoding.best_path import BestPath
 from seqloom.decoding.frames import Guide, Transcript
 from seqloom.decoding.prefix_beam import PrefixBeam
@@ -177,6 +178,7 @@ class Transcribe(Task):
             if example.text is None:
                 raise BadData(example.place, "there is no text; training needs one for each recording")
             ear.add(example)
+            self._check_words(example)
             texts.append(self._spelt(example))
             lengths.append(len(example))
         if not texts:
@@ -192,15 +194,18 @@ class Transcribe(Task):
             raise ValueError("the task has learnt nothing yet: call fit first")
         return self.learned
 
+    def _check_words(self, example: Recording) -> None:
+        """Refuse a word that cannot be learnt, as nobody says how it is spelt."""
+        for word in (example.text or "").split() if self.spelling == "lexicon" else ():
+            if word not in self._spellings:
+                raise BadData(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
+
     def _spelt(self, example: Recording) -> str:
-        """The text of a recording, or of words the first spellings of all of them."""
+        """The text of a recording, or of words the first spellings of all of them; a strange word is one error."""
         text = example.text or ""
         if self.spelling != "lexicon":
             return text
-        for word in text.split():
-            if word not in self._spellings:
-                raise BadData(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
-        return " ".join(symbol for word in text.split() for symbol in self._spellings[word])
+        return " ".join(symbol for word in text.split() for symbol in self._spellings.get(word, (UNKNOWN,)))
 
     @cached_property
     def _spellings(self) -> dict[str, tuple[str, ...]]:
@@ -254,7 +259,9 @@ class Transcribe(Task):
         if batch.target is None:
             raise ValueError("some examples of the batch have no text: there is no loss")
         logits, mask, _ = model(*batch.inputs)
-        return Loss(self._losses(logits, mask, batch).losses.sum(), batch.items)
+        losses, possible = self._losses(logits, mask, batch)
+        items = (batch.target.lengths + 1)[possible.to(batch.target.lengths.device)].sum()
+        return Loss(losses.sum(), int(items))  # fewer than the batch has, where it is played too fast for some
 
     def _losses(self, logits: Tensor, mask: Tensor, batch: Batch) -> CTC:
         names = [f"{example.place} {example.name}".strip() for example in batch.examples]
