@@ -1,0 +1,69 @@
+"""Prefix beam search of any width, with all of its limits, against a plain one that says what they mean."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.decoding.every_path import Symbols
+from tests.decoding.test_prefix_beam import emit, search
+
+from seqloom.decoding.frames import Guide
+from seqloom.decoding.prefix_beam import PrefixBeam
+
+Ends = tuple[float, float]  # log p of the paths that end in a blank, and in the last symbol
+NEVER = -math.inf
+
+
+def both(ends: Ends) -> float:
+    return float(np.logaddexp(*ends))
+
+
+def step(beam: dict[Symbols, Ends], prefix: Symbols, frame: npt.NDArray[Any]) -> float:
+    """log p of the paths of a prefix that say its last symbol for the first time in this frame."""
+    *before, last = prefix
+    ends = beam.get(tuple(before), (NEVER, NEVER))
+    return (ends[0] if before[-1:] == [last] else both(ends)) + float(frame[last])
+
+
+def plain(
+    frames: npt.NDArray[Any], *, size: int, per_node: int, threshold: float, bonus: float
+) -> dict[Symbols, float]:
+    beam: dict[Symbols, Ends] = {(): (0.0, NEVER)}
+    for frame in frames:
+        after: dict[Symbols, Ends] = {}
+        for prefix, ends in beam.items():
+            again = np.logaddexp(ends[1] + frame[prefix[-1]], step(beam, prefix, frame)) if prefix else NEVER
+            after[prefix] = (both(ends) + float(frame[0]), float(again))
+            fresh = [(*prefix, symbol) for symbol in range(1, len(frame)) if (*prefix, symbol) not in beam]
+            fresh.sort(key=lambda one: -step(beam, one, frame))
+            after |= {one: (NEVER, step(beam, one, frame)) for one in fresh[: per_node or None]}
+        scores = {prefix: both(ends) + bonus * len(prefix) for prefix, ends in after.items()}
+        possible = (prefix for prefix, score in scores.items() if score > NEVER)
+        kept = sorted(possible, key=lambda prefix: -scores[prefix])[:size]
+        beam = {prefix: after[prefix] for prefix in kept if scores[prefix] >= scores[kept[0]] - threshold}
+    return {prefix: both(ends) for prefix, ends in beam.items()}
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    seed=st.integers(0, 999),
+    symbols=st.integers(2, 6),
+    scale=st.sampled_from([0.3, 1.5, 4.0]),
+    size=st.integers(1, 20),
+    per_node=st.integers(0, 3),
+    threshold=st.sampled_from([math.inf, 5.0, 2.0, 0.5]),
+    bonus=st.sampled_from([0.0, 0.7]),
+)
+def test_a_beam_keeps_what_a_plain_one_keeps(
+    seed: int, symbols: int, scale: float, size: int, per_node: int, threshold: float, bonus: float
+) -> None:
+    frames = emit(seed, 12, symbols, scale)
+    wanted = plain(frames.numpy(), size=size, per_node=per_node, threshold=threshold, bonus=bonus)
+    limit = 0.0 if threshold == math.inf else threshold
+    beam = PrefixBeam(size=size, best=size, per_node=per_node, threshold=limit)
+    found = {tuple(one.symbols): one.acoustic for one in search(beam, frames, guide=Guide(bonus=bonus))}
+    assert found == pytest.approx(wanted, abs=1e-9)  # logarithms of sums are wrong by 2e-11 in each frame
