@@ -267,19 +267,21 @@ def test_the_command_line_returns_three(tmp_path: Path) -> None:
 # The same seed (promise 19)
 
 PROGRAM = """
+import os
 import sys
-from functools import partial
 from pathlib import Path
 import torch
 from tests.contracts.tiny import CASES, build
 from seqloom import workflow
 torch.set_num_threads(1)
-folder, workers = Path(sys.argv[1]), int(sys.argv[2])
-for name in ("tag, crf", "classify", "language_model", "forecast", "translate", "caption", "embed"):
-    own = folder / sys.argv[3] / "data" / name
+folder, workers = Path(sys.argv[1], sys.argv[3]), int(sys.argv[2])
+folder.mkdir()
+os.chdir(folder)  # scores name files
+for name in ("tag, crf", "classify", "language_model", "forecast", "translate", "caption", "transcribe", "embed"):
+    own = Path("data", name)
     own.mkdir(parents=True)
     chosen = build(CASES[name], own, updates=4, evaluate_every=3, workers=workers)
-    workflow.train(chosen, output=folder / sys.argv[3] / name.split(",")[0])
+    workflow.train(chosen, output=name.split(",")[0])
 """
 
 
