@@ -18,14 +18,19 @@ def collapse(path: Sequence[int], blank: int) -> Symbols:
     return tuple(symbol for symbol, _ in groupby(path) if symbol != blank)
 
 
-def spelt(frames: npt.NDArray[Any], blank: int = 0) -> dict[Symbols, float]:  # (T, V)
-    """The log-probability of every sequence of symbols: the sum over all of its paths."""
+def paths(frames: npt.NDArray[Any], blank: int = 0) -> dict[Symbols, list[float]]:  # (T, V)
+    """The log-probabilities of all paths, by the sequence of symbols that they spell."""
     found: dict[Symbols, list[float]] = defaultdict(list)
     for path in product(range(frames.shape[1]), repeat=len(frames)):
         total = math.fsum(frames[time, symbol] for time, symbol in enumerate(path))
         if total > -math.inf:
             found[collapse(path, blank)].append(total)
-    return {symbols: float(np.logaddexp.reduce(values)) for symbols, values in found.items()}
+    return dict(found)
+
+
+def spelt(frames: npt.NDArray[Any], blank: int = 0) -> dict[Symbols, float]:  # (T, V)
+    """The log-probability of every sequence of symbols: the sum over all of its paths."""
+    return {symbols: float(np.logaddexp.reduce(values)) for symbols, values in paths(frames, blank).items()}
 
 
 def spellings(words: Symbols, spelling: Sequence[tuple[int, Symbols]], separator: int | None) -> Iterator[Symbols]:

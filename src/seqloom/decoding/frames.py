@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,8 @@ from seqloom.config import Part
 from seqloom.decoding.language import Language
 from seqloom.decoding.lexicon import Lexicon
 
-Frames = npt.NDArray[np.float64]
-"""(T, V), log-probabilities of the symbols, the blank among them."""
+Frames = npt.NDArray[np.floating[Any]]
+"""(T, V), log-probabilities of the symbols, the blank among them, in single or double precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,10 @@ def check_blank(blank: int, *, symbols: int) -> None:
 
 
 def check(frames: Tensor | npt.NDArray[np.floating], *, name: str, first: int = 0) -> Frames:
-    """Frames (T, V) in double precision; an error names the frame that holds what is no log-probability."""
+    """Frames (T, V), at least in single precision; an error names the frame that holds what is no log-probability."""
     given = frames.detach().cpu() if isinstance(frames, Tensor) else torch.from_numpy(np.asarray(frames))
-    values: Frames = given.to(torch.float64).contiguous().numpy()
+    kind = torch.float64 if given.dtype == torch.float64 else torch.float32
+    values: Frames = given.to(kind).contiguous().numpy()
     if not (values < np.inf).all():
         frame, symbol = np.argwhere(~(values < np.inf))[0].tolist()
         raise ValueError(

@@ -4,6 +4,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -85,6 +86,13 @@ class Lexicon:
     def __len__(self) -> int:
         """The number of words."""
         return len(self.words)
+
+    @cached_property
+    def leaves(self) -> tuple[Integers, npt.NDArray[np.int64]]:
+        """The nodes at which words are complete, word by word; and the first of each word (W + 1,)."""
+        nodes = np.repeat(np.arange(len(self.symbols), dtype=np.int32), np.diff(self.words_first))
+        counts = np.bincount(self.words_at, minlength=len(self))
+        return nodes[np.argsort(self.words_at, kind="stable")], np.concatenate([[0], np.cumsum(counts)])
 
     def check(self, *, symbols: int, blank: int) -> None:
         """ValueError unless it can be searched for in frames of so many symbols."""

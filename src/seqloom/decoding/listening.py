@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -9,35 +10,54 @@ import numpy.typing as npt
 from torch import Tensor
 
 from seqloom.decoding.frames import Frames, Stream, Transcript, check
-from seqloom.kernels.ctc import frames_needed, viterbi
+from seqloom.kernels.ctc_path import follow, join
 
+Doubles = npt.NDArray[np.float64]
 Span = tuple[int, int]
+Spellings = list[list[list[int]]]
+"""Of each word; where there are no words, of each stretch of symbols, one."""
 
 
 class Found(NamedTuple):
     """A transcript without its places in the frames."""
 
-    symbols: list[int]
     words: list[int]
-    ends: list[int]  # symbols up to the end of each word
-    starts: list[int]  # symbols before the start of each word
+    spellings: Spellings
     score: float
     acoustic: float
     language: float
 
 
-class Listening(Stream):
-    """A stream that keeps its frames, since symbols are placed in them at the end."""
+class Shared(NamedTuple):
+    """What all live hypotheses begin with."""
 
-    def __init__(self, *, symbols: int, blank: int, best: int) -> None:
-        self.width, self.blank, self.count = symbols, blank, best
+    new: Found  # what was not told yet; scores are those of the best hypothesis
+    rest: Spellings  # of what the best goes on with
+
+
+class Placed(NamedTuple):
+    """The most probable path through some words, or through stretches of symbols."""
+
+    symbols: list[int]
+    frames: list[Span]  # of each symbol
+    bounds: list[int]  # symbols up to the start of each word, and up to the end of the last
+
+
+class Listening(Stream):
+    """A stream that keeps its frames, since symbols are placed in them at the end.
+
+    They are needed to the end: where the most probable path of the whole has its first symbols depends on the last
+    frames, even where it is known by then which symbols they are.
+    """
+
+    def __init__(self, *, symbols: int, blank: int, best: int, separator: int | None = None) -> None:
+        self.width, self.blank, self.count, self.separator = symbols, blank, best, separator
         self.pieces: list[Frames] = []
         self.length, self.done = 0, False
-        self.placed: list[Span] = []  # the frames of all symbols that are stable
-        self.marks = [(0, 0)]  # symbols that were stable at some time, and the frame behind the last of them
+        self.told, self.words = Placed([], [], [0]), list[int]()  # what is stable
 
     @abstractmethod
-    def hear(self, frames: Frames) -> None:
+    def hear(self, frames: Doubles) -> None:
         """Go on through some frames."""
 
     @abstractmethod
@@ -45,18 +65,21 @@ class Listening(Stream):
         """The best, as if the frames ended here."""
 
     @abstractmethod
-    def shared(self) -> tuple[Found, list[int]]:
-        """What all live hypotheses begin with; and all symbols of one of them, the best."""
+    def shared(self, told: int) -> Shared:
+        """What all live hypotheses begin with, behind so many words, or symbols, that were told."""
 
     def feed(self, frames: Tensor | npt.NDArray[np.floating]) -> None:
         if self.done:
             raise ValueError("the stream is finished, nothing can be fed any more")
         if frames.ndim != 2 or frames.shape[1] != self.width:
             raise ValueError(f"frames have the shape {tuple(frames.shape)}, wanted (T, {self.width})")
-        values = check(frames, name="stream", first=self.length)
-        self.pieces.append(values)
-        self.length += len(values)
-        self.hear(values)
+        self.take(check(frames, name="stream", first=self.length).copy())  # the caller may write others into them
+
+    def take(self, frames: Frames) -> None:
+        """Hear frames that are checked, and stay as they are."""
+        self.pieces.append(frames)
+        self.length += len(frames)
+        self.hear(frames.astype(np.float64, copy=False))
 
     def best(self) -> Transcript | None:
         return next(iter(self._transcripts(1)), None)
@@ -66,41 +89,65 @@ class Listening(Stream):
         return self._transcripts(self.count)
 
     def stable(self) -> Transcript:
-        found, symbols = self.shared()
-        told = len(self.placed)
-        if len(found.symbols) > told:
-            while self.length - self.marks[-1][1] < frames_needed(np.array(symbols[self.marks[-1][0] :], np.int64)):
-                self.marks.pop()  # another hypothesis is the best by now, and needs more room
-            start, frame = self.marks[-1]
-            spans = self._align(symbols[start:], first=frame)
-            self.placed += spans[told - start : len(found.symbols) - start]
-            self.marks.append((len(found.symbols), self.placed[-1][1] + 1))
-        return _placed(found, list(self.placed))
+        new, rest = self.shared(len(self.told.bounds) - 1)
+        if new.spellings:
+            self._tell(new, rest)
+        return self._transcript(new, self.words, self.told)
+
+    def _tell(self, new: Found, rest: Spellings) -> None:
+        """Place what is new behind what was told; where that leaves too little room, it is told when there is more."""
+        symbols, frames, bounds = self.told
+        known = [symbols[-1:]]  # a blank may be needed behind it
+        placed = self._place([known, *new.spellings, *rest], first=frames[-1][1] if frames else 0)
+        if placed is not None:
+            begin, *ends = placed.bounds[1 : 2 + len(new.spellings)]
+            self.told = Placed(
+                symbols + placed.symbols[begin : ends[-1]],
+                frames + placed.frames[begin : ends[-1]],
+                bounds=bounds + [len(symbols) + end - begin for end in ends],
+            )
+            self.words += new.words
 
     def _frames(self) -> Frames:  # (T, V)
         if len(self.pieces) != 1:
-            self.pieces = [np.concatenate([np.empty((0, self.width)), *self.pieces])]
+            self.pieces = [np.concatenate([np.empty((0, self.width), np.float32), *self.pieces])]
         return self.pieces[0]
 
     def _transcripts(self, count: int) -> list[Transcript]:
-        return [_placed(found, self._align(found.symbols)) for found in self.ranked(count)]
+        found = []
+        for one in self.ranked(count):
+            placed = self._place(one.spellings, loose=self.separator is not None)
+            assert placed is not None  # noqa: S101  the search has found a path
+            found.append(self._transcript(one, one.words, placed))
+        return found
 
-    def _align(self, symbols: list[int], first: int = 0) -> list[Span]:
-        """The first and the last frame of each symbol, none of them before the ``first``."""
-        spans = viterbi(self._frames()[first:], np.array(symbols, np.int64), self.blank) + first
-        return [(start, end) for start, end in spans.tolist()]
+    def _place(self, spellings: Spellings, *, first: int = 0, loose: bool = False) -> Placed | None:
+        """The most probable path through the frames from the ``first`` on; None if they are too few."""
+        graph = join(spellings, loose=loose)
+        spans = follow(self._frames()[first:], graph, blank=self.blank)
+        if spans is None:
+            return None
+        passed = spans[:, 0] >= 0
+        counts = np.concatenate([[0], np.cumsum(passed)])
+        bounds = counts[np.cumsum([0, *(sum(map(len, ways)) for ways in spellings)])]
+        frames = [(start, end) for start, end in (spans[passed] + first).tolist()]
+        return Placed(graph.symbols[passed].tolist(), frames, bounds.tolist())
 
-
-def _placed(found: Found, frames: list[Span]) -> Transcript:
-    return Transcript(
-        found.symbols,
-        words=found.words,
-        score=found.score,
-        acoustic=found.acoustic,
-        language=found.language,
-        frames=frames,
-        spans=[(frames[start][0], frames[end - 1][1]) for start, end in zip(found.starts, found.ends, strict=True)],
-    )
+    def _transcript(self, found: Found, words: list[int], placed: Placed) -> Transcript:
+        symbols, frames, bounds = placed
+        spans = []
+        for start, end in pairwise(bounds if words else []):
+            last = end - 1 - (symbols[end - 1] == self.separator)
+            spans.append((frames[start][0], frames[last][1]))
+        return Transcript(
+            list(symbols),
+            words=list(words),
+            score=found.score,
+            acoustic=found.acoustic,
+            language=found.language,
+            frames=list(frames),
+            spans=spans,
+        )
 
 
 def weighted(weight: float, rewards: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

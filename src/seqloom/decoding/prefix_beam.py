@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from pydantic import Field
@@ -13,6 +13,9 @@ from torch import Tensor
 from seqloom.decoding.frames import Frames, FrameSearch, Guide, Stream, Transcript, check_blank, rows
 from seqloom.decoding.language import StepLanguage, scorer
 
+if TYPE_CHECKING:
+    from seqloom.decoding.listening import Listening
+
 
 class PrefixBeam(FrameSearch):
     """Follows the best prefixes, each with the sums of its paths that end in a blank and in its symbol.
@@ -20,7 +23,7 @@ class PrefixBeam(FrameSearch):
     With a lexicon it follows words: hypotheses with the same words so far, the same node of the lexicon and the same
     last symbol are one. A transcript is then a sequence of words, and its probability the sum over all ways to spell
     them, one spelling of each word; with a separator also over an end with and without it. The symbols are those of
-    the spelling by which a word was found first. Where only the best is asked for (``best`` 1), what the language
+    the most probable path of all these ways. Where only the best is asked for (``best`` 1), what the language
     model cannot tell from a better hypothesis any more is pruned before all else.
     """
 
@@ -49,7 +52,7 @@ class PrefixBeam(FrameSearch):
 
         def run(frames: Frames) -> list[Transcript]:
             stream = start()
-            stream.feed(frames)
+            stream.take(frames)
             return stream.finish()
 
         neural = guide is not None and isinstance(guide.language, StepLanguage)  # has threads of its own
@@ -62,7 +65,7 @@ class PrefixBeam(FrameSearch):
     def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None) -> Stream:
         return self._prepare(symbols=symbols, blank=blank, guide=guide)()
 
-    def _prepare(self, *, symbols: int, blank: int, guide: Guide | None) -> Callable[[], Stream]:
+    def _prepare(self, *, symbols: int, blank: int, guide: Guide | None) -> Callable[[], "Listening"]:
         """What makes streams; all that they share is made once."""
         from seqloom.decoding.prefixes import PrefixStream  # numba takes half a second
         from seqloom.decoding.words import WordStream, tree

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.decoding.frames import Frames
 from seqloom.decoding.fusion import Fusion
 from seqloom.decoding.language import Language, StepLanguage
-from seqloom.decoding.listening import Found, Listening, weighted
+from seqloom.decoding.listening import Doubles, Found, Listening, Shared, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import prefix_beam as kernel
 from seqloom.kernels.language import Scorer
@@ -26,7 +25,7 @@ class PrefixStream(Listening):
         self.limits, self.scorer = limits, scorer if self.fusion is None else scorer._replace(table=self.fusion.table)
         self.beam = _root(limits.size, symbols, start=scorer.start)
 
-    def hear(self, frames: Frames) -> None:
+    def hear(self, frames: Doubles) -> None:
         if self.fusion is None:
             self._hear(frames)
             return
@@ -36,7 +35,7 @@ class PrefixStream(Listening):
             numbers = self.scorer.numbers[self.beam.symbols[live]]
             self.fusion.renew(self.beam.states, live, parents=self.beam.parents, numbers=numbers)
 
-    def _hear(self, frames: Frames) -> None:
+    def _hear(self, frames: Doubles) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.scorer, self.limits, frames) :]):
             live = self._live()
             self.beam = compact(self.beam, live, label="symbols", others=("places", "states", "language", "gains"))
@@ -49,23 +48,24 @@ class PrefixStream(Listening):
         language = self.beam.language[nodes] + endings
         scores = totals[: len(nodes)] + self.beam.gains[nodes] + weighted(self.scorer.weight, endings)
         order = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > -math.inf]
-        return [self._found(nodes[at], scores[at], totals[at], language[at]) for at in order[:count]]
+        return [
+            Found([], [[self._spell(nodes[at])]], float(scores[at]), float(totals[at]), float(language[at]))
+            for at in order[:count]
+        ]
 
-    def shared(self) -> tuple[Found, list[int]]:
+    def shared(self, told: int) -> Shared:
         nodes, totals = self._live(), self.beam.total
         if not len(nodes):
-            return self._found(0, -math.inf, -math.inf, 0.0), []
+            return Shared(Found([], [], -math.inf, -math.inf, 0.0), [])
         scores = totals[: len(nodes)] + self.beam.gains[nodes]
         best = int(scores.argmax())
-        shared = common(self.beam.parents, nodes)
-        found = self._found(shared, scores[best], totals[best], self.beam.language[nodes[best]])
-        return found, self._spell(nodes[best])
+        symbols, count = self._spell(nodes[best]), len(lineage(self.beam.parents, common(self.beam.parents, nodes)))
+        language = float(self.beam.language[nodes[best]])
+        new = [[[symbol]] for symbol in symbols[told:count]]
+        return Shared(Found([], new, float(scores[best]), float(totals[best]), language), [[symbols[count:]]])
 
     def _live(self) -> npt.NDArray[np.int32]:
         return self.beam.node[: self.beam.counts[kernel.ALIVE]]
-
-    def _found(self, node: int, score: float, acoustic: float, language: float) -> Found:
-        return Found(self._spell(node), [], [], [], float(score), float(acoustic), float(language))
 
     def _spell(self, node: int) -> list[int]:
         symbols: list[int] = self.beam.symbols[lineage(self.beam.parents, node)].tolist()

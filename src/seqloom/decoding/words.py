@@ -5,11 +5,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.decoding.frames import Frames
 from seqloom.decoding.fusion import Fusion
 from seqloom.decoding.language import Language, StepLanguage
 from seqloom.decoding.lexicon import Lexicon
-from seqloom.decoding.listening import Found, Listening, weighted
+from seqloom.decoding.listening import Doubles, Found, Listening, Shared, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import lexicon_beam as kernel
 from seqloom.kernels import lexicon_end
@@ -17,8 +16,7 @@ from seqloom.kernels.language import NGRAM, Scorer
 from seqloom.kernels.prefix_beam import Limits
 from seqloom.kernels.pruning import common, lineage
 
-HISTORY = ("leaves", "states", "language", "gains", "begun", "ended")
-Way = tuple[int, int, int]  # a history, a word behind it or -1, and the node of the lexicon at which that ended
+HISTORY = ("states", "language", "gains", "begun", "ended")
 
 
 class WordStream(Listening):
@@ -35,13 +33,13 @@ class WordStream(Listening):
         symbols: int,
         best: int,
     ) -> None:
-        super().__init__(symbols=symbols, blank=limits.blank, best=best)
+        super().__init__(symbols=symbols, blank=limits.blank, best=best, separator=lexicon.separator)
         self.fusion = Fusion(language, size=limits.size) if isinstance(language, StepLanguage) else None
         self.limits, self.scorer = limits, scorer if self.fusion is None else scorer._replace(table=self.fusion.table)
         self.lexicon, self.tree = lexicon, tree
         self.beam = _root(limits.size, symbols, start=scorer.start, fan=tree.fan)
 
-    def hear(self, frames: Frames) -> None:
+    def hear(self, frames: Doubles) -> None:
         if self.fusion is None:
             self._hear(frames)
             return
@@ -51,7 +49,7 @@ class WordStream(Listening):
             numbers = self.scorer.numbers[self.beam.words[live]]
             self.fusion.renew(self.beam.states, live, parents=self.beam.parents, numbers=numbers)
 
-    def _hear(self, frames: Frames) -> None:
+    def _hear(self, frames: Doubles) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.tree, self.scorer, self.limits, frames, self.count) :]):
             live = self._live()
             self.beam = compact(self.beam, live, label="words", others=HISTORY)
@@ -60,10 +58,10 @@ class WordStream(Listening):
                 self.fusion.renumber(self.beam.states[live], live)
 
     def ranked(self, count: int) -> list[Found]:
-        ways = np.empty((3, self.limits.size * (1 + self.tree.homographs)), np.int32)
+        ways = np.empty((2, self.limits.size * (1 + self.tree.homographs)), np.int32)
         separator = -1 if self.lexicon.separator is None else self.lexicon.separator
         number = lexicon_end.complete(self.beam, self.tree, separator, ways)
-        places, words, nodes = ways = ways[:, :number]
+        places, words = ways = ways[:, :number]
         rewards = self.rate(ways)
         histories = self.beam.history[places]
         bonus = np.where(words >= 0, self.scorer.gains[words], 0.0)
@@ -82,11 +80,11 @@ class WordStream(Listening):
             found.append((total + float(gains[best]), total, best))
         found.sort(key=lambda one: -one[0])
         return [
-            self._found((histories[way], words[way], nodes[way]), score, total, float(language[way]))
+            self._found(self._said(histories[way], words[way]), score, total, float(language[way]))
             for score, total, way in found[:count]
         ]
 
-    def rate(self, ways: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:  # (3, W) → (W,)
+    def rate(self, ways: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:  # (2, W) → (W,)
         """log p of the word that ends each way, and of the end, by the language model."""
         word, end = lexicon_end.rate(self.beam, self.scorer, ways, ways.shape[1])
         if self.fusion is not None:
@@ -95,40 +93,35 @@ class WordStream(Listening):
             end[later] = self.fusion.ends(rows, self.scorer.numbers[ways[1, later]])
         return np.asarray(word + end)
 
-    def shared(self) -> tuple[Found, list[int]]:
+    def shared(self, told: int) -> Shared:
         live = self._live()
         if not len(live):
-            return self._found((0, -1, 0), -math.inf, -math.inf, 0.0), []
+            return Shared(self._found([], -math.inf, -math.inf, 0.0), [])
         totals = self.beam.ends[2, : len(live)]
         scores = totals + self.beam.gains[live]
         best = int((scores + self.tree.ahead[self.beam.node[: len(live)]]).argmax())
-        shared = common(self.beam.parents, live)
-        language = float(self.beam.language[live[best]])
-        found = self._found((shared, -1, 0), float(scores[best]), float(totals[best]), language)
-        history = self._found((live[best], -1, 0), 0.0, 0.0, 0.0)
-        return found, history.symbols + self._path(self.beam.node[best])
+        words, count = self._said(live[best]), len(lineage(self.beam.parents, common(self.beam.parents, live)))
+        language, node = float(self.beam.language[live[best]]), self.beam.node[best]
+        rest = [*map(self._spellings, words[count:]), *([[self._path(node)]] if node else [])]
+        return Shared(self._found(words[told:count], float(scores[best]), float(totals[best]), language), rest)
 
     def _live(self) -> npt.NDArray[np.int32]:
         return self.beam.history[: self.beam.counts[kernel.ALIVE]]
+
+    def _said(self, history: int, word: int = kernel.NOTHING) -> list[int]:
+        words: list[int] = self.beam.words[lineage(self.beam.parents, history)].tolist()
+        return words if word == kernel.NOTHING else [*words, int(word)]
+
+    def _spellings(self, word: int) -> list[list[int]]:
+        nodes, first = self.lexicon.leaves
+        return [self._path(node) for node in nodes[first[word] : first[word + 1]].tolist()]
 
     def _path(self, node: int) -> list[int]:
         symbols: list[int] = self.lexicon.symbols[lineage(self.lexicon.parents, node)].tolist()
         return symbols
 
-    def _found(self, way: Way, score: float, acoustic: float, language: float) -> Found:
-        history, word, node = way
-        line = lineage(self.beam.parents, history)
-        words, leaves = self.beam.words[line].tolist(), self.beam.leaves[line].tolist()
-        if word >= 0:
-            words, leaves = [*words, word], [*leaves, node]
-        symbols: list[int] = []
-        starts, ends = [], []
-        for leaf in leaves:
-            spelling = self._path(leaf)
-            starts.append(len(symbols))
-            symbols += spelling
-            ends.append(len(symbols) - (spelling[-1] == self.lexicon.separator))
-        return Found(symbols, words, ends, starts, score, acoustic, language)
+    def _found(self, words: list[int], score: float, acoustic: float, language: float) -> Found:
+        return Found(words, [self._spellings(word) for word in words], score, acoustic, language)
 
 
 def tree(lexicon: Lexicon, scorer: Scorer, *, language: Language | None) -> kernel.Tree:
@@ -169,7 +162,6 @@ def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:
         ends=np.zeros((3, size)),
         parents=np.full(nodes, -1, np.int32),
         words=np.full(nodes, -1, np.int32),
-        leaves=np.zeros(nodes, np.int32),
         states=np.full(nodes, start, np.int32),
         language=np.zeros(nodes),
         gains=np.zeros(nodes),

@@ -48,7 +48,6 @@ class Words(NamedTuple):
     ends: Floats  # (3, K) log p of its paths that end in a blank, in its last symbol, in either
     parents: Integers  # (N,) of histories; those before their children
     words: Integers  # (N,) the last one of each history; -1: the root
-    leaves: Integers  # (N,) the node of the lexicon at which it was complete
     states: Integers  # (N,) of the language model
     language: Floats  # (N,) log p by the language model
     gains: Floats  # (N,) what it adds to the score, with all bonuses
@@ -254,7 +253,7 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
         beam.chosen,
     )
     keys, places, histories, lasts, nodes = beam.keys, beam.places, beam.history, beam.last, beam.node
-    parents, words, leaves, states, table = beam.parents, beam.words, beam.leaves, beam.states, beam.table
+    parents, words, states, table = beam.parents, beam.words, beam.states, beam.table
     links, tried, language, gains = tree.links, beam.tried, beam.language, beam.gains
     numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
     kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
@@ -279,7 +278,7 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
             if word != NOTHING:
                 where = find(table, parents, words, history, word)
                 if table[where] < 0:
-                    table[where], parents[size], words[size], leaves[size] = size, history, word, node
+                    table[where], parents[size], words[size] = size, history, word
                     reward, states[size] = score(
                         kind, entries, longer, suffixes, chances, backoffs, rows, states[history], numbers[word]
                     )

@@ -13,18 +13,18 @@ Integers = npt.NDArray[np.int32]
 
 @compiled
 def complete(beam: Words, tree: Tree, separator: int, ways: Integers) -> int:
-    """All ways in which live hypotheses can end here: their place, the word that ends, its node; how many they are."""
+    """All ways in which live hypotheses can end here: their place, and the word that ends; how many they are."""
     found = 0
     for place in range(beam.counts[ALIVE]):
         node = beam.node[place]
         if node == 0:
-            ways[0, found], ways[1, found], ways[2, found] = place, NOTHING, 0
+            ways[0, found], ways[1, found] = place, NOTHING
             found += 1
             continue
         for child in range(tree.links[node, CHILDREN], tree.links[node + 1, CHILDREN]):
             if tree.links[child, SYMBOL] == separator:
                 for which in range(tree.links[child, WORDS], tree.links[child + 1, WORDS]):
-                    ways[0, found], ways[1, found], ways[2, found] = place, tree.words_at[which], node
+                    ways[0, found], ways[1, found] = place, tree.words_at[which]
                     found += 1
     return found
 
