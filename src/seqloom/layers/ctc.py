@@ -83,6 +83,10 @@ def _check(
         wanted = [len(target) for target in targets]
     else:
         wanted = target_lengths.tolist()
+    for name, given in (("lengths", lengths), ("targets", targets), ("target_lengths", target_lengths)):
+        for tensor in given if isinstance(given, Sequence) else (given,):
+            if isinstance(tensor, Tensor) and tensor.numel() and (tensor.is_floating_point() or tensor.is_complex()):
+                raise ValueError(f"{name} are {tensor.dtype}; wanted whole numbers")
     sizes: list[int] = lengths.tolist()
     if not len(targets) == len(sizes) == len(wanted) == batch:
         found = f"{len(sizes)} lengths, {len(targets)} targets, {len(wanted)} lengths of targets"
