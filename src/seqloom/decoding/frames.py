@@ -120,9 +120,3 @@ def check(frames: Tensor | npt.NDArray[np.floating], *, name: str, first: int = 
             "wanted a number, or minus infinity"
         )
     return values
-
-
-def word_spans(frames: list[tuple[int, int]], *, lengths: list[int]) -> list[tuple[int, int]]:
-    """First and last frame of each word, from those of its symbols."""
-    ends = np.cumsum(lengths).tolist()
-    return [(frames[end - length][0], frames[end - 1][1]) for end, length in zip(ends, lengths, strict=True)]
