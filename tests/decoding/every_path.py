@@ -21,8 +21,9 @@ def collapse(path: Sequence[int], blank: int) -> Symbols:
 def paths(frames: npt.NDArray[Any], blank: int = 0) -> dict[Symbols, list[float]]:  # (T, V)
     """The log-probabilities of all paths, by the sequence of symbols that they spell."""
     found: dict[Symbols, list[float]] = defaultdict(list)
+    rows = frames.tolist()
     for path in product(range(frames.shape[1]), repeat=len(frames)):
-        total = math.fsum(frames[time, symbol] for time, symbol in enumerate(path))
+        total = math.fsum([row[symbol] for row, symbol in zip(rows, path, strict=True)])
         if total > -math.inf:
             found[collapse(path, blank)].append(total)
     return dict(found)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -184,6 +185,7 @@ def test_words_with_a_decoder(name: str) -> None:
         assert one.score == pytest.approx(one.acoustic + 0.6 * one.language + 0.2 * strange, abs=EXACT)
 
 
+@cache
 def guides() -> dict[str, Guide]:
     """One of each kind, for frames of four symbols."""
     spelling, separator = SPELLINGS["separator"]

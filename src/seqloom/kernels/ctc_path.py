@@ -60,28 +60,46 @@ def follow(
     if not size:
         return spans
     parts = [log_probabilities[first : first + block] for first in range(0, len(log_probabilities), block)]
-    skip = np.where(np.diff(symbols, prepend=symbols[0]) == 0, -np.inf, 0.0)  # equal symbols have a blank between them
-    rows = np.full((2, 2, size + 1), -np.inf)
-    rows[0, 0, 0] = 0.0
-    saved, last, low, high = [rows[0].copy()], np.empty((1, 2, size + 1), np.uint8), int(ends.min()) + 1, size
+    skip = np.zeros(size)  # -inf for a symbol like the one before it: they have a blank between them
+    skip[0], skip[1:][symbols[1:] == symbols[:-1]] = -np.inf, -np.inf
+    row = np.full((2, size + 1), -np.inf)
+    row[0, 0] = 0.0
+    saved = [row]
     for part in parts[:-1]:
-        turn = sweep(part, symbols, skip, links, blank, rows, last, np.empty((1, len(links)), np.int64))
-        rows[0] = rows[turn]
-        saved.append(rows[0].copy())
-    state: tuple[int, bool, bool] | None = None
+        saved.append(_through(part, symbols, skip, links, blank, saved[-1], kept=1)[0].copy())
+    low, high, state = int(ends.min()) + 1, size, None
     for number, part in reversed(list(enumerate(parts))):
         low = _earliest(low, len(part) + 1, size, links)  # one frame more: what is read at the edge is never used
-        near = links[np.searchsorted(links[:, 0], low) : np.searchsorted(links[:, 0], high)] - low
-        rows = np.full((2, 2, high + 1 - low), -np.inf)
-        rows[0] = saved[number][:, low : high + 1]
-        steps, sources = np.empty((len(part), *rows.shape[1:]), np.uint8), np.empty((len(part), len(near)), np.int64)
-        turn = sweep(part, symbols[low:high], skip[low:high], near, blank, rows, steps, sources)
-        state = state or _ending(rows[turn], ends, low)
+        near = links
+        if len(links):
+            near = links[np.searchsorted(links[:, 0], low) : np.searchsorted(links[:, 0], high)] - low
+        row, steps, sources = _through(
+            part, symbols[low:high], skip[low:high], near, blank, saved[number][:, low : high + 1], kept=len(part)
+        )
+        state = state or _ending(row, ends, low)
         if state is None:
             break
         state = retrace(steps, sources, near, low, number * block, state, spans)
         low = high = state[0]
     return None if state is None else spans
+
+
+def _through(
+    part: Floats,
+    symbols: Numbers,
+    skip: Floats,
+    links: Numbers,
+    blank: int,
+    row: Floats,  # (2, S + 1) before these frames
+    *,
+    kept: int,
+) -> tuple[Floats, Bytes, Numbers]:
+    """The row behind some frames, and the steps of so many of them; see ``sweep``."""
+    rows = np.empty((2, *row.shape))
+    rows[0], rows[1, 1, 0] = row, -np.inf  # nothing leads to the symbol of the first place
+    steps, sources = np.empty((kept, *row.shape), np.uint8), np.empty((kept, len(links)), np.int64)
+    turn = sweep(part, symbols, skip, links, blank, rows, steps, sources)
+    return rows[turn], steps, sources
 
 
 def _earliest(place: int, frames: int, size: int, links: Numbers) -> int:
@@ -96,11 +114,12 @@ def _earliest(place: int, frames: int, size: int, links: Numbers) -> int:
     return place
 
 
-def _ending(rows: Floats, ends: Numbers, low: int) -> tuple[int, bool, bool] | None:
+def _ending(row: Floats, ends: Numbers, low: int) -> tuple[int, bool, bool] | None:
     """Where the best path ends, as ``retrace`` wants it; None if there is none."""
-    scores = rows[::-1, ends + 1 - low]  # on the symbol, or on the blank behind it
-    on_blank, which = divmod(int(scores.argmax()), len(ends))
-    return None if scores.max() == -np.inf else (int(ends[which]) + 1, not on_blank, True)
+    scores = row[::-1, ends + 1 - low]  # on the symbol, or on the blank behind it
+    best = int(scores.argmax())
+    on_blank, which = divmod(best, len(ends))
+    return None if scores.flat[best] == -np.inf else (int(ends[which]) + 1, not on_blank, True)
 
 
 @compiled
