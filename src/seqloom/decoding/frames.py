@@ -111,7 +111,7 @@ def check_blank(blank: int, *, symbols: int) -> None:
 def check(frames: Tensor | npt.NDArray[np.floating], *, name: str, first: int = 0) -> Frames:
     """Frames (T, V), at least in single precision; an error names the frame that holds what is no log-probability."""
     given = frames.detach().cpu() if isinstance(frames, Tensor) else torch.from_numpy(np.asarray(frames))
-    kind = torch.float64 if given.dtype == torch.float64 else torch.float32
+    kind = torch.float32 if given.is_floating_point() and given.element_size() <= 4 else torch.float64
     values: Frames = given.to(kind).contiguous().numpy()
     if not (values < np.inf).all():
         frame, symbol = np.argwhere(~(values < np.inf))[0].tolist()
