@@ -1,5 +1,6 @@
 """Transcripts from the command line: heard while they are made, guided by words, with their errors printed."""
 
+import io
 import json
 import sys
 from itertools import pairwise
@@ -14,7 +15,9 @@ from typer.testing import CliRunner, Result
 
 from seqloom.checkpoint import Snapshot
 from seqloom.cli import app
+from seqloom.data.formats import BadData
 from seqloom.data.sound import Sound
+from seqloom.listen import transcribe
 from seqloom.model import load
 from seqloom.run import Run
 
@@ -176,3 +179,26 @@ def test_without_soundfile(runs: dict[str, Path], tmp_path: Path, monkeypatch: p
     result = call("predict", runs["stream"], tmp_path / "a.wav")
     assert result.exit_code == 1
     assert "seqloom[audio]" in result.stderr
+
+
+class Interrupted(io.BytesIO):
+    """A microphone until somebody presses Ctrl-C."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        if data := super().read1(size):
+            return data
+        raise KeyboardInterrupt
+
+
+def test_what_was_heard_before_the_end_is_told(runs: dict[str, Path]) -> None:
+    model = load(runs["stream"])
+    samples = (np.sin(np.arange(4000) / 5) * 9000).astype("<i2").tobytes()
+    wanted = "".join(transcribe(model, io.BytesIO(samples)))
+    found: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(transcribe(model, Interrupted(samples)))
+    assert "".join(found) == wanted
+    found = []
+    with pytest.raises(BadData, match="ends in the middle of a sample"):
+        found.extend(transcribe(model, io.BytesIO(samples + b"x")))
+    assert "".join(found) == wanted

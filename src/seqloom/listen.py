@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import IO
 
+from seqloom.data.formats import BadData
 from seqloom.data.sound import pcm
 from seqloom.model import Model
 
@@ -17,11 +18,16 @@ def transcribe(model: Model, stream: IO[bytes], *, as_json: bool = False) -> Ite
     listening = model.listen()
     if not listening.rate:
         raise ValueError(f"the model reads frames of {listening.width} numbers; --stream needs one that hears sound")
-    said = ""
-    for samples in pcm(stream):
-        text = listening.feed(samples).text.rstrip("\ufffd")  # a character of several bytes may be on its way
-        if text != said:
-            yield json.dumps({"text": text}) + "\n" if as_json else text[len(said) :]
-            said = text
+    said, broken = "", None
+    try:
+        for samples in pcm(stream):
+            text = listening.feed(samples).text.rstrip("\ufffd")  # a character of several bytes may be on its way
+            if text != said:
+                yield json.dumps({"text": text}) + "\n" if as_json else text[len(said) :]
+                said = text
+    except (KeyboardInterrupt, BadData) as error:  # what was heard until then is still told
+        broken = error
     answer = listening.finish()
     yield json.dumps(asdict(answer)) + "\n" if as_json else f"{answer.text[len(said) :]}\n"
+    if broken is not None:
+        raise broken

@@ -16,6 +16,7 @@ def listening() -> Listening[list[int]]:
     recurrence = Recurrence(cell="gru", hidden=4)
     model = build(size=3, symbols=5, look=Look(), front=Front(), recurrence=recurrence, reduction=Reduction(factor=2))
     model.output.weight.data *= 20
+    model.output.bias.data.zero_()  # a blank is no more probable than symbols
     return Listening(model.eval(), BestPath().stream(symbols=5), lambda found: found[0].symbols, width=3)
 
 

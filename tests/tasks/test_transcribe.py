@@ -254,7 +254,9 @@ def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:
     settings = config(tmp_path, reduction={"factor": 100})
     (tmp_path / "t.jsonl").write_text('{"strokes": [[0, 1, 2]], "text": "ab"}\n')
     problems = check.examine(settings).problems
-    assert f"train: every example is impossible, first {tmp_path}/t.jsonl:1: its 2 symbols need 2 frames" in problems[0]
+    assert (
+        "nothing can be learnt from any of the 1 examples: its 2 symbols need 2 frames, and there are 1" in problems[0]
+    )
 
 
 def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
@@ -306,3 +308,10 @@ def test_other_tasks_do_not_listen(tmp_path: Path) -> None:
 
     with pytest.raises(TypeError, match="a model of the task classify hears nothing"):
         Model(build(CASES["classify"], tmp_path), nn.Linear(1, 1)).listen()
+
+
+def test_where_every_example_is_impossible_nothing_is_trained(tmp_path: Path) -> None:
+    task = Transcribe(train=str(tmp_path / "train.jsonl"), reduction=Reduction(factor=4))
+    examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
+    with pytest.raises(BadData, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
+        task.fit(examples)

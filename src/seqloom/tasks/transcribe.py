@@ -186,7 +186,10 @@ class Transcribe(Task):
         learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), impossible=0)
         doubt = self.model_copy(update={"learned": learned}).doubt
         symbols = map(learned.text.encode, texts)
-        impossible = sum(bool(doubt(length, target)) for length, target in zip(lengths, symbols, strict=True))
+        doubts = [doubt(length, target) for length, target in zip(lengths, symbols, strict=True)]
+        impossible = sum(map(bool, doubts))
+        if impossible == len(texts):
+            raise BadData(self.train, f"nothing can be learnt from any of the {impossible} examples: {doubts[0]}")
         return self.model_copy(update={"learned": learned.model_copy(update={"impossible": impossible})})
 
     def _fitted(self) -> Learned:
@@ -328,8 +331,9 @@ class Transcribe(Task):
             for answer, symbols in zip(predictions, spelt, strict=True)
             if answer.loss is not None
         ]
+        total, symbols = math.fsum(loss for loss, _ in possible), sum(count for _, count in possible)
         return scores | {
-            "loss": math.fsum(loss for loss, _ in possible) / max(sum(count for _, count in possible), 1),
+            "loss": total / symbols if symbols else math.inf,
             "impossible": 1 - len(possible) / max(len(predictions), 1),
             **details,
             "examples": len(examples),
