@@ -75,8 +75,9 @@ class WordStream(Listening):
             same.setdefault((int(said[0, way]), int(said[1, way])), []).append(way)
         found = []
         for equal in same.values():
-            best = max(equal, key=paths.__getitem__)
-            total = float(np.logaddexp.reduce(paths[equal]))
+            best, total = equal[0], float(paths[equal[0]])
+            if len(equal) > 1:
+                best, total = max(equal, key=paths.__getitem__), float(np.logaddexp.reduce(paths[equal]))
             found.append((total + float(gains[best]), total, best))
         found.sort(key=lambda one: -one[0])
         return [

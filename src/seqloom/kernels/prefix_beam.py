@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.kernels.compiled import compiled
+from seqloom.kernels.compiled import compiled, inlined
 from seqloom.kernels.language import NONE, Scorer, score
 from seqloom.kernels.pruning import admit, find, greatest, keep_best, least, log_add, sort_descending
 
@@ -57,7 +57,7 @@ class Limits(NamedTuple):
     blank: int
 
 
-@compiled
+@inlined
 def hold(beam: Prefixes, blank: int) -> float:
     """Let every prefix stay, with what its parent adds to it; the best score before this frame."""
     count, frame, top = beam.counts[ALIVE], beam.counts[FRAME], -math.inf
@@ -83,7 +83,7 @@ def hold(beam: Prefixes, blank: int) -> float:
     return top
 
 
-@compiled
+@inlined
 def arrange(tried: Floats, order: Integers, blank: int, lowest: float) -> int:
     """Sort the symbols that are worth a try; how many they are."""
     count = 0
@@ -96,7 +96,7 @@ def arrange(tried: Floats, order: Integers, blank: int, lowest: float) -> int:
     return count
 
 
-@compiled
+@inlined
 def extend(beam: Prefixes, scorer: Scorer, limits: Limits, bound: float, symbols: int) -> int:
     """Add the extensions above the bound to the candidates; how many there are then."""
     tried, order, marks, values, origins, rewards = (
@@ -155,7 +155,7 @@ def extend(beam: Prefixes, scorer: Scorer, limits: Limits, bound: float, symbols
     return int(found)
 
 
-@compiled
+@inlined
 def settle(beam: Prefixes, scorer: Scorer, found: int, bound: float) -> None:
     """Make the first candidates the beam, but those below the bound."""
     nodes, blanks, ends, totals, chosen = beam.node, beam.blank, beam.symbol, beam.total, beam.chosen
