@@ -38,7 +38,7 @@ def log_add(x: float, y: float) -> float:
     piece = int(far)
     t = far - piece
     a, b, c, d = PIECES[piece, 0], PIECES[piece, 1], PIECES[piece, 2], PIECES[piece, 3]
-    return high + (a + t * (b + t * (c + t * d)))
+    return float(high + (a + t * (b + t * (c + t * d))))
 
 
 @compiled
