@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from seqloom.decoding.frames import Frames, FrameSearch, Guide, Stream, Transcript, check_blank, rows
+from seqloom.decoding.frames import FrameSearch, Guide, Stream, Transcript, check_blank, rows
 from seqloom.decoding.language import StepLanguage, scorer
+from seqloom.kernels import side_by_side
 
 if TYPE_CHECKING:
     from seqloom.decoding.listening import Listening
@@ -50,17 +49,14 @@ class PrefixBeam(FrameSearch):
         made = rows(log_probabilities, lengths, blank=blank)
         start = self._prepare(symbols=log_probabilities.shape[2], blank=blank, guide=guide)
 
-        def run(frames: Frames) -> list[Transcript]:
+        def run(row: int) -> list[Transcript]:
             stream = start()
-            stream.take(frames)
+            stream.take(made[row])
             return stream.finish()
 
-        neural = guide is not None and isinstance(guide.language, StepLanguage)  # has threads of its own
-        threads = 1 if neural else min(torch.get_num_threads(), len(made))
-        if threads <= 1:
-            return [run(frames) for frames in made]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(run, made))
+        if guide is not None and isinstance(guide.language, StepLanguage):  # has threads of its own
+            return [run(row) for row in range(len(made))]
+        return side_by_side.each(run, len(made))
 
     def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None) -> Stream:
         return self._prepare(symbols=symbols, blank=blank, guide=guide)()
