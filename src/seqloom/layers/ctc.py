@@ -1,7 +1,6 @@
 """The loss of sequences that are shorter than their frames, with no alignment given (CTC, Graves et al. 2006)."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +42,9 @@ def ctc_loss(
 
 def frames_needed(target: Sequence[int]) -> int:
     """How many frames a target needs at least: equal neighbours have a blank between them."""
-    return len(target) + sum(left == right for left, right in pairwise(target))
+    from seqloom.kernels import ctc
+
+    return ctc.frames_needed(np.asarray(target, np.int64))
 
 
 def align(
