@@ -5,46 +5,37 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.decoding.fusion import Fusion
-from seqloom.decoding.language import Language, StepLanguage
-from seqloom.decoding.listening import Doubles, Found, Listening, Shared, weighted
+from seqloom.decoding.guided import Guided
+from seqloom.decoding.language import Language
+from seqloom.decoding.listening import Doubles, Found, Shared, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import prefix_beam as kernel
 from seqloom.kernels.language import Scorer
 from seqloom.kernels.pruning import common, lineage
 
 
-class PrefixStream(Listening):
+class PrefixStream(Guided):
     """The search without a lexicon."""
+
+    beam: kernel.Prefixes
+    label = "symbols"
 
     def __init__(
         self, limits: kernel.Limits, scorer: Scorer, *, language: Language | None, symbols: int, best: int
     ) -> None:
-        super().__init__(symbols=symbols, blank=limits.blank, best=best)
-        self.fusion = Fusion(language, size=limits.size) if isinstance(language, StepLanguage) else None
-        self.limits, self.scorer = limits, scorer if self.fusion is None else scorer._replace(table=self.fusion.table)
+        super().__init__(limits, scorer, language=language, symbols=symbols, best=best)
         self.beam = _root(limits.size, symbols, start=scorer.start)
 
-    def hear(self, frames: Doubles) -> None:
-        if self.fusion is None:
-            self._hear(frames)
-            return
-        for frame in frames:
-            self._hear(frame[None])
-            live = self._live()
-            numbers = self.scorer.numbers[self.beam.symbols[live]]
-            self.fusion.renew(self.beam.states, live, parents=self.beam.parents, numbers=numbers)
-
-    def _hear(self, frames: Doubles) -> None:
+    def advance(self, frames: Doubles) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.scorer, self.limits, frames) :]):
-            live = self._live()
-            self.beam = compact(self.beam, live, label="symbols", others=("places", "states", "language", "gains"))
+            live = self.live()
+            self.beam = compact(self.beam, live, label=self.label, others=("places", "states", "language", "gains"))
             if self.fusion is not None:
                 self.fusion.renumber(self.beam.states[live], live)
 
     def ranked(self, count: int) -> list[Found]:
         endings = kernel.endings(self.beam, self.scorer)
-        nodes, totals = self._live(), self.beam.total
+        nodes, totals = self.live(), self.beam.total
         language = self.beam.language[nodes] + endings
         scores = totals[: len(nodes)] + self.beam.gains[nodes] + weighted(self.scorer.weight, endings)
         order = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > -math.inf]
@@ -54,7 +45,7 @@ class PrefixStream(Listening):
         ]
 
     def shared(self, told: int) -> Shared:
-        nodes, totals = self._live(), self.beam.total
+        nodes, totals = self.live(), self.beam.total
         if not len(nodes):
             return Shared(Found([], [], -math.inf, -math.inf, 0.0), [])
         scores = totals[: len(nodes)] + self.beam.gains[nodes]
@@ -64,7 +55,7 @@ class PrefixStream(Listening):
         new = [[[symbol]] for symbol in symbols[told:count]]
         return Shared(Found([], new, float(scores[best]), float(totals[best]), language), [[symbols[count:]]])
 
-    def _live(self) -> npt.NDArray[np.int32]:
+    def live(self) -> npt.NDArray[np.int32]:
         return self.beam.node[: self.beam.counts[kernel.ALIVE]]
 
     def _spell(self, node: int) -> list[int]:

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.decoding.fusion import Fusion
-from seqloom.decoding.language import Language, StepLanguage
+from seqloom.decoding.guided import Guided
+from seqloom.decoding.language import Language
 from seqloom.decoding.lexicon import Lexicon
-from seqloom.decoding.listening import Doubles, Found, Listening, Shared, weighted
+from seqloom.decoding.listening import Doubles, Found, Shared, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import lexicon_beam as kernel
 from seqloom.kernels import lexicon_end
@@ -19,8 +19,11 @@ from seqloom.kernels.pruning import common, lineage
 HISTORY = ("states", "language", "gains", "begun", "ended")
 
 
-class WordStream(Listening):
+class WordStream(Guided):
     """The search for words of a lexicon."""
+
+    beam: kernel.Words
+    label = "words"
 
     def __init__(
         self,
@@ -33,26 +36,14 @@ class WordStream(Listening):
         symbols: int,
         best: int,
     ) -> None:
-        super().__init__(symbols=symbols, blank=limits.blank, best=best, separator=lexicon.separator)
-        self.fusion = Fusion(language, size=limits.size) if isinstance(language, StepLanguage) else None
-        self.limits, self.scorer = limits, scorer if self.fusion is None else scorer._replace(table=self.fusion.table)
+        super().__init__(limits, scorer, language=language, symbols=symbols, best=best, separator=lexicon.separator)
         self.lexicon, self.tree = lexicon, tree
         self.beam = _root(limits.size, symbols, start=scorer.start, fan=tree.fan)
 
-    def hear(self, frames: Doubles) -> None:
-        if self.fusion is None:
-            self._hear(frames)
-            return
-        for frame in frames:
-            self._hear(frame[None])
-            live = self._live()
-            numbers = self.scorer.numbers[self.beam.words[live]]
-            self.fusion.renew(self.beam.states, live, parents=self.beam.parents, numbers=numbers)
-
-    def _hear(self, frames: Doubles) -> None:
+    def advance(self, frames: Doubles) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.tree, self.scorer, self.limits, frames, self.count) :]):
-            live = self._live()
-            self.beam = compact(self.beam, live, label="words", others=HISTORY)
+            live = self.live()
+            self.beam = compact(self.beam, live, label=self.label, others=HISTORY)
             kernel.index(self.beam, self.tree)
             if self.fusion is not None:
                 self.fusion.renumber(self.beam.states[live], live)
@@ -95,7 +86,7 @@ class WordStream(Listening):
         return np.asarray(word + end)
 
     def shared(self, told: int) -> Shared:
-        live = self._live()
+        live = self.live()
         if not len(live):
             return Shared(self._found([], -math.inf, -math.inf, 0.0), [])
         totals = self.beam.ends[2, : len(live)]
@@ -106,7 +97,7 @@ class WordStream(Listening):
         rest = [*map(self._spellings, words[count:]), *([[self._path(node)]] if node else [])]
         return Shared(self._found(words[told:count], float(scores[best]), float(totals[best]), language), rest)
 
-    def _live(self) -> npt.NDArray[np.int32]:
+    def live(self) -> npt.NDArray[np.int32]:
         return self.beam.history[: self.beam.counts[kernel.ALIVE]]
 
     def _said(self, history: int, word: int = kernel.NOTHING) -> list[int]:
