@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
@@ -300,11 +299,25 @@ def assess(
     alive: Callable[[], None] = lambda: None,  # called between batches; may raise
 ) -> dict[str, Any]:
     """The scores of a model on examples; each process of a team answers its share."""
+    found = answers(config, module, examples, team=team, alive=alive)
+    scores: dict[str, Any] = team.share(lambda: config.task.score(found, examples))
+    return scores
+
+
+def answers(
+    config: Config,
+    module: nn.Module,
+    examples: Sequence[Any],
+    *,
+    team: Team = ALONE,  # its first process gets them
+    alive: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """What a model says to examples, in their order; where they are joined, to one piece of it all after the other."""
     task, settings = config.task, config.train
     steps = max(settings.steps, STEPS) if settings.steps and not hasattr(module, "count") else 0
-    ordered = list(examples) if steps else sorted(examples, key=len)
+    order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
     batches = Batches(
-        lambda: iter(ordered),
+        lambda: (examples[row] for row in order),
         task.collate,
         rows=settings.batch if steps else max(settings.batch, 32),
         tokens=0 if steps else settings.batch_tokens,
@@ -313,7 +326,7 @@ def assess(
         parts=team.size,
         own=range(team.rank, team.rank + 1),
     )
-    answers: list[list[Any]] = []
+    said: list[list[Any]] = []
     state = None
     # Where the module is, which need not be where it was trained.
     device = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), "cpu")
@@ -326,24 +339,9 @@ def assess(
                 predictions = task.predict(module, part._replace(state=state if part.continues else None).to(device))
                 state = predictions.state
                 found += predictions.answers
-            answers.append(found)
-    merged = _merged(answers, team)
-    scores: dict[str, Any] = team.share(lambda: task.score(merged, ordered))
-    return scores
-
-
-def _merged(answers: list[list[Any]], team: Team) -> list[Any]:
-    """The answers of all processes in the order of the examples: of each batch, rank r had every size-th from r on."""
-    if team.size == 1:
-        return [answer for found in answers for answer in found]
-    data = team.gather(json.dumps([[asdict(answer) for answer in found] for found in answers]).encode())
-    if not team.leads:
-        return []
-    kind = type(answers[0][0])  # there are examples, and the first process has the first one
-    gathered = [json.loads(part) for part in data]
-    merged = []
-    for rows in zip(*gathered, strict=True):
-        for index in range(sum(map(len, rows))):
-            fields = rows[index % team.size][index // team.size]
-            merged.append(kind(**fields))
-    return merged
+            said.append(found)
+    merged = team.merge(said)
+    if steps:  # a batch has a piece of each track
+        return [answer for track in range(settings.batch) for answer in merged[track :: settings.batch]]
+    places = {row: place for place, row in enumerate(order)}
+    return [merged[places[row]] for row in range(len(merged))]

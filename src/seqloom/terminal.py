@@ -178,4 +178,6 @@ class Watch:
             "evaluating" if event.pending else "",
             f"best {self.best}" if self.best else "",
         ]
-        self.bar.update(self.line, completed=event.update, shown="  ".join(part for part in parts if part))
+        self.bar.update(
+            self.line, total=event.updates, completed=event.update, shown="  ".join(part for part in parts if part)
+        )

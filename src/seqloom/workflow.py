@@ -178,9 +178,7 @@ def _go(
         keeper = Keeper(run, config, team, dev=dev, rows=rows, seconds=_spent(start))
         evaluate = (lambda model: _evaluation(run, config, model, dev, team, interrupted)) if dev else None
         if taught:
-            progress = teach(
-                module, sources.train, config.train, evaluate=evaluate, stop=keeper.time_is_up, start=start
-            )
+            progress = teach(module, sources.train, config.train, evaluate=evaluate, spent=keeper.spent, start=start)
         else:
             progress = iterate(
                 module,
@@ -188,7 +186,7 @@ def _go(
                 config.task.loss,
                 config.train,
                 evaluate=evaluate,
-                stop=keeper.time_is_up,
+                spent=keeper.spent,
                 start=start,
                 team=team,
             )
@@ -232,8 +230,10 @@ class Keeper:
         self.started = time.monotonic() - seconds
         self.saved = self.drawn = time.monotonic()
 
-    def time_is_up(self) -> bool:
-        return time.monotonic() - self.started > 60 * self.config.train.minutes
+    def spent(self) -> float:
+        """The share of the minutes that is over."""
+        minutes = self.config.train.minutes
+        return (time.monotonic() - self.started) / 60 / minutes if minutes else 0.0
 
     def keep(self, event: Progress) -> None:
         """Record an event, and save what it calls for."""

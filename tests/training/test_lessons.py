@@ -74,13 +74,33 @@ def test_evaluations_come_after_a_pass_and_patience_ends_it() -> None:
 
 def test_updates_and_minutes_end_it() -> None:
     assert list(teach(Pupil(), read, Train(updates=4)))[-1].finished == "4 updates done"
-    over = iter([False, True])
-    events = list(teach(Pupil(), read, Train(minutes=1.0), stop=lambda: next(over)))
+    spent = [0.0]
+    events = []
+    for event in teach(Pupil(), read, Train(minutes=1.0), spent=lambda: spent[0]):
+        events.append(event)
+        spent[0] += 1.0
     assert [event.finished for event in events] == ["", "1 minutes are over"]
     every = [
         event.update for event in teach(Pupil(), read, Train(updates=4, evaluate_every=2), evaluate=scored([1, 2]))
     ]
     assert every == [1, 2, 2, 3, 4, 4]
+
+
+def test_tokens_end_it_and_the_rate_ends_there() -> None:
+    pupil = Pupil()
+    events = list(teach(pupil, read, Train(**LINEAR, tokens=20)))
+    rates = [rate for lesson in pupil.lessons for rate in lesson[-5:-3]]
+    assert rates == pytest.approx([1 - min(done / 20, 1) for done in (0, 3, 3, 10, 10, 15, 15, 18, 18, 25)])
+    assert events[-1].finished == "20 tokens seen"
+
+
+def test_what_is_counted_tells_how_long_it_was() -> None:
+    class Counter(nn.Module):
+        def count(self, examples: Any) -> None:
+            assert list(examples) == DATA
+
+    (event,) = teach(Counter(), read, Train())
+    assert (event.items, event.updates, event.finished) == (15, 1, "everything is counted")
 
 
 @pytest.mark.parametrize("left", range(1, 8))

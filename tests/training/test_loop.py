@@ -248,12 +248,51 @@ def test_an_evaluation_is_announced_and_closes_an_entry_of_the_log() -> None:
 
 
 def test_time_is_asked_for_after_every_update() -> None:
-    asked = iter([False, False, True])
+    asked = iter([0.0, 0.3, 0.6, 1.0])
     events = list(
-        begin(Toy(), settings(minutes=2.5), sequences(20), stop=lambda: next(asked), evaluate=scripted([1.0]))
+        begin(Toy(), settings(minutes=2.5), sequences(20), spent=lambda: next(asked), evaluate=scripted([1.0]))
     )
     assert [event.update for event in events] == [1, 2, 3, 3]
     assert events[-1].finished == "2.5 minutes are over"
+
+
+def test_tokens_end_it_whatever_the_epochs_and_the_schedule_ends_there() -> None:
+    examples = sequences(20)
+    seen = sum(map(len, examples))
+    chosen = settings(epochs=1, tokens=3 * seen, rate=1.0, schedule="linear", decay=0.0, batch=20)
+    events = list(begin(Toy(), chosen, examples))
+    assert [event.rate for event in events] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert [event.updates for event in events] == [3] * 3
+    assert events[-1].finished == f"{3 * seen} tokens seen"
+    (first, *_, last) = begin(Toy(), settings(tokens=seen + 1, schedule="cosine", decay=0.0, batch=4), examples)
+    assert (first.finished, last.update) == ("", 6)  # the first update of the second epoch goes beyond
+    (only,) = begin(Toy(), settings(tokens=1, updates=5), examples)
+    assert only.finished == "1 tokens seen"
+
+
+def test_the_position_among_the_tokens_is_kept() -> None:
+    examples = sequences(20)
+    chosen = settings(tokens=2 * sum(map(len, examples)) + 1, schedule="cosine", decay=0.0)
+    whole, parts = Toy(), Toy()
+    wanted = list(begin(whole, chosen, examples))
+    snapshot = next(iter(begin(parts, chosen, examples))).snapshot()
+    again = Toy()
+    found = list(begin(again, chosen, examples, start=snapshot))
+    assert [facts(event) for event in found] == [facts(event) for event in wanted[1:]]
+    assert same(copied(whole), copied(again))
+
+
+def test_the_schedule_ends_with_the_minutes() -> None:
+    clock = iter([0.0, 0.25, 0.5, 0.75, 1.0])
+    chosen = settings(epochs=0, minutes=1.0, rate=1.0, schedule="linear", decay=0.0)
+    events = list(begin(Toy(), chosen, sequences(20), spent=lambda: next(clock)))
+    assert [event.rate for event in events] == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert events[-1].finished == "1 minutes are over"
+
+
+def test_something_has_to_end_it() -> None:
+    with pytest.raises(ValidationError, match="epochs is 0, and nothing else ends the training"):
+        settings(epochs=0)
 
 
 def test_looking_changes_nothing() -> None:

@@ -1,7 +1,7 @@
 """Models that train themselves, a lesson at a time, told by the same events as a training by gradients."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -46,11 +46,11 @@ def teach(
     settings: Train,
     *,
     evaluate: Callable[[Any], Evaluation] | None = None,
-    stop: Callable[[], bool] = lambda: False,  # asked after every lesson: time is up
+    spent: Callable[[], float] = lambda: 0.0,  # the share of the minutes that is over
     start: Snapshot | None = None,  # go on from there
 ) -> Iterator[Progress]:
     """Pass by pass, until the end or until the caller leaves the loop; every lesson and evaluation is handed out."""
-    study = Study(model, settings, evaluate=evaluate, stop=stop)
+    study = Study(model, settings, evaluate=evaluate, spent=spent)
     if start is not None:
         study.restore(start)
     if study.pending():
@@ -68,13 +68,12 @@ class Study:
     """A training under way."""
 
     def __init__(
-        self, model: Any, settings: Train, *, evaluate: Callable[[Any], Evaluation] | None, stop: Callable[[], bool]
+        self, model: Any, settings: Train, *, evaluate: Callable[[Any], Evaluation] | None, spent: Callable[[], float]
     ) -> None:
-        self.model, self.settings, self.evaluate, self.stop = model, settings, evaluate, stop
+        self.model, self.settings, self.evaluate, self.spent = model, settings, evaluate, spent
         self.counts = hasattr(model, "count")
         self.shape = schedules.Shape(settings.warmup, settings.decay, settings.decay_after, settings.decay_wait)
         self.each = 1 if self.counts else max(math.ceil(model.examples / model.lesson), 1)
-        self.updates = 1 if self.counts else settings.updates or settings.epochs * self.each
         self.position = Position()
         self.done = 0  # length of what was seen in this pass
 
@@ -105,12 +104,26 @@ class Study:
             yield current, not following
             current = following
 
+    def passes(self, ahead: int = 0) -> float:
+        """Passes that are done, with their fraction, after so much more was seen."""
+        return self.position.epoch + (self.done + ahead) / max(getattr(self.model, "length", 1), 1)
+
+    def total(self) -> float:
+        """Lessons in all, as far as is known by now; 0: not at all."""
+        settings = self.settings
+        if self.counts:
+            return 1
+        limits = [float(settings.updates)] if settings.updates else []
+        limits += [settings.tokens / max(self.model.length, 1) * self.each] if settings.tokens else []
+        limits += [] if limits or not settings.epochs else [float(settings.epochs * self.each)]
+        spent = self.spent() if settings.minutes else 0.0
+        limits += [self.passes() * self.each / spent] if spent and self.passes() else []
+        return min(limits, default=0.0)
+
     def rate(self, ahead: int = 0) -> float:
         """The learning rate after so much more was seen."""
-        share = (self.done + ahead) / max(self.model.length, 1)
-        moment = schedules.Moment(
-            (self.position.epoch + share) * self.each, self.updates, self.position.epoch + share, self.position.scores
-        )
+        passes = self.passes(ahead)
+        moment = schedules.Moment(passes * self.each, self.total(), passes, self.position.scores)
         return self.settings.rate * schedules.factor(self.settings.schedule, moment, self.shape)
 
     def learn(self, examples: Any, *, final: bool) -> Progress:
@@ -118,8 +131,10 @@ class Study:
         self.model.train()
         settings, seen, rate = self.settings, 0, 0.0
         if self.counts:
-            self.model.count(examples)
+            told = Told(examples)
+            self.model.count(told)
             self.position = self.position.after(0.0, 0, finite=True, clipped=False, final=final)._replace(counted=0)
+            seen = told.length
             ending = "everything is counted"
         else:
             ahead = sum(map(len, examples))
@@ -127,22 +142,16 @@ class Study:
             seed = settings.seed, self.position.epoch, self.position.batch
             found = self.model.learn(examples, rates=rates, seed=seed)
             self.done = 0 if final else self.done + ahead
-            self.position = self.position.after(found.total, found.items, finite=True, clipped=False, final=final)
+            before = self.position
+            after = before.after(found.total, found.items, finite=True, clipped=False, final=final)
+            self.position = after._replace(seen=before.seen + ahead)
             seen, rate = found.seen, rates[0]
-            ending = self._ending()
+            ending = settings.over(self.position, spent=self.spent())
         every = settings.evaluate_every
         due = bool(ending) or (self.position.update % every == 0 if every else final)
         pending = due and self.evaluate is not None
         self.position = self.position._replace(ending=ending, pending=pending, finished="" if pending else ending)
         return self._progress(rate=rate, items=seen)
-
-    def _ending(self) -> str:
-        settings, position = self.settings, self.position
-        if settings.updates and position.update >= settings.updates:
-            return f"{settings.updates} updates done"
-        if not settings.updates and position.epoch >= settings.epochs:
-            return f"{settings.epochs} epochs done"
-        return f"{settings.minutes:g} minutes are over" if settings.minutes and self.stop() else ""
 
     def assess(self) -> Progress:
         """Evaluate the model; it and the random numbers stay as they are."""
@@ -165,8 +174,8 @@ class Study:
             self.position = entry._replace(summed=0.0, items=0.0, counted=0)
         return Progress(
             update=entry.update,
-            updates=self.updates,
-            epoch=entry.epoch + self.done / max(getattr(self.model, "length", 1), 1),
+            updates=max(math.ceil(self.total()), entry.update),
+            epoch=self.passes(),
             loss=entry.summed / entry.items if entry.items else math.nan,
             rate=rate,
             norm=None,
@@ -186,6 +195,18 @@ class Study:
     def snapshot(self) -> Snapshot:
         """The weights themselves, which may be large: they have to be written before the next lesson."""
         return Snapshot(self.model.state_dict(), {}, {"position": self.position._asdict(), "ranks": 1})
+
+
+class Told:
+    """Examples that are told one by one, and how long they were."""
+
+    def __init__(self, examples: Iterable[Any]) -> None:
+        self.examples, self.length = examples, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for example in self.examples:
+            self.length += len(example)
+            yield example
 
 
 def is_taught(model: Any) -> bool:

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.checkpoint import Snapshot
@@ -25,8 +25,11 @@ PATIENCE = 10
 class Train(Part):
     """How a model is trained."""
 
-    epochs: int = Field(20, ge=1, description="Times that the training data are seen.")
-    updates: int = Field(0, ge=0, description="End after so many updates; 0: as many as the epochs have.")
+    epochs: int = Field(20, ge=0, description="Times that the training data are seen; 0: until another limit.")
+    updates: int = Field(0, ge=0, description="End after so many updates, whatever the epochs; 0: no limit.")
+    tokens: int = Field(
+        0, ge=0, description="End after so many items, as the loss counts them, whatever the epochs; 0: no limit."
+    )
     minutes: float = Field(0.0, ge=0, description="End after so many minutes; 0: no limit.")
     batch: int = Field(32, ge=1, description="Sequences that one update sees.")
     batch_tokens: int = Field(0, ge=0, description="Elements that one update sees, with padding; 0: count sequences.")
@@ -58,6 +61,22 @@ class Train(Part):
     threads: int = Field(0, ge=0, description="Threads that compute; 0: as many as there are cores.")
     pool: int = Field(1_000_000, ge=1, description="Examples in memory at once; more are streamed from the file.")
     device: str = Field("cpu", description="Where to compute, such as cpu or cuda.")
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if not (self.epochs or self.updates or self.tokens or self.minutes):
+            raise ValueError("epochs is 0, and nothing else ends the training: set updates, tokens or minutes")
+        return self
+
+    def over(self, position: Position, *, spent: float) -> str:
+        """Why a training ends here, by what is done and the share of the minutes; empty: it goes on."""
+        if self.updates and position.update >= self.updates:
+            return f"{self.updates} updates done"
+        if self.tokens and position.seen >= self.tokens:
+            return f"{self.tokens} tokens seen"
+        if self.epochs and not self.updates and not self.tokens and position.epoch >= self.epochs:
+            return f"{self.epochs} epochs done"
+        return f"{self.minutes:g} minutes are over" if self.minutes and spent >= 1 else ""
 
 
 class Counted(Protocol):
@@ -97,7 +116,7 @@ class Progress:
     """What one update brought, or one evaluation."""
 
     update: int  # done so far
-    updates: int | None  # in all, where known
+    updates: int | None  # in all, as far as is known by now
     epoch: float  # done so far, with its fraction
     loss: float  # per item, mean over the updates since the last entry of the log
     rate: float
@@ -122,12 +141,12 @@ def train(
     settings: Train,
     *,
     evaluate: Callable[[nn.Module], Evaluation] | None = None,
-    stop: Callable[[], bool] = lambda: False,  # asked after every update: time is up
+    spent: Callable[[], float] = lambda: 0.0,  # the share of the minutes that is over
     start: Snapshot | None = None,  # go on from there
     team: Team = ALONE,
 ) -> Iterator[Progress]:
     """Train until the end, or until the caller leaves the loop; every update and evaluation is handed out."""
-    training = Training(model, batches, loss, settings, evaluate=evaluate, stop=stop, team=team)
+    training = Training(model, batches, loss, settings, evaluate=evaluate, spent=spent, team=team)
     if start is not None:
         training.position, training.past = snapshots.restore(start, model, training.optimizer, team)
     if training.position.pending:
@@ -154,11 +173,11 @@ class Training:
         settings: Train,
         *,
         evaluate: Callable[[nn.Module], Evaluation] | None,
-        stop: Callable[[], bool],
+        spent: Callable[[], float],
         team: Team,
     ) -> None:
         self.model, self.batches, self.loss, self.settings = model, batches, loss, settings
-        self.evaluate, self.stop, self.team = evaluate, stop, team
+        self.evaluate, self.clock, self.team = evaluate, spent, team
         self.optimizer = optimizers.build(
             settings.optimizer,
             model,
@@ -169,6 +188,7 @@ class Training:
         self.shape = schedules.Shape(settings.warmup, settings.decay, settings.decay_after, settings.decay_wait)
         self.updates = _updates(batches, settings)
         self.position, self.past = Position(), Past()
+        self.spent = self._spent()
 
     def over(self) -> bool:
         return bool(self.position.finished)
@@ -179,9 +199,21 @@ class Training:
         length = self.batches.count(self.position.epoch)
         return self.position.epoch + (self.position.batch / length if length else 0.0)
 
+    def _spent(self) -> float:
+        """The share of the minutes that is over, the same one in all processes."""
+        return self.team.total(self.clock())[0] / self.team.size if self.settings.minutes else 0.0
+
+    def total(self) -> float | None:
+        """Updates in all, going by those so far where a limit counts something else."""
+        done, seen = self.position.update, self.position.seen
+        limits = [float(self.updates)] if self.updates else []
+        limits += [done * self.settings.tokens / seen] if self.settings.tokens and seen else []
+        limits += [done / self.spent] if done and self.spent else []
+        return min(limits, default=None)
+
     def rate(self) -> float:
         """The learning rate of the update that comes next."""
-        moment = schedules.Moment(self.position.update, self.updates or 0, self.epoch, self.position.scores)
+        moment = schedules.Moment(self.position.update, self.total() or 0, self.epoch, self.position.scores)
         return self.settings.rate * schedules.factor(self.settings.schedule, moment, self.shape)
 
     def update(self, parts: list[Batch], *, final: bool) -> Progress:
@@ -211,8 +243,8 @@ class Training:
         self.position = self.position.after(summed, items, finite=finite, clipped=clipped, final=final)
         if self.position.skipped_in_a_row == PATIENCE:
             raise Diverged(self.position.update, parts)
-        time_is_up = bool(settings.minutes) and self.team.agree(stop=self.stop())
-        ending = _ending(self.position, settings, time_is_up=time_is_up)
+        self.spent = self._spent()
+        ending = settings.over(self.position, spent=self.spent)
         every = settings.evaluate_every
         due = bool(ending) or (self.position.update % every == 0 if every else final)
         pending = due and self.evaluate is not None
@@ -236,11 +268,11 @@ class Training:
         """Evaluate the model, or the mean of its last weights; it and the random numbers stay as they are."""
         assert self.evaluate is not None  # noqa: S101  otherwise nothing is pending
         if self.settings.average > 1:
-            kept = (*self.past.weights, _copy(self.model))[-self.settings.average :]
+            kept = (*self.past.weights, snapshots.copy(self.model))[-self.settings.average :]
             self.past = self.past._replace(weights=kept)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             if self.past.weights:
-                self.model.load_state_dict(_mean(self.past.weights))
+                self.model.load_state_dict(snapshots.mean(self.past.weights))
             found = self.evaluate(self.model.eval())
             if self.past.weights:
                 self.model.load_state_dict(self.past.weights[-1])
@@ -259,9 +291,10 @@ class Training:
         )
         if logged:
             self.position = entry._replace(summed=0.0, items=0.0, clipped=0, counted=0)
+        total = self.total()
         return Progress(
             update=entry.update,
-            updates=self.updates,
+            updates=None if total is None else max(math.ceil(total), entry.update),
             epoch=self.epoch,
             loss=entry.summed / entry.items if entry.items else math.nan,
             rate=rate,
@@ -282,41 +315,22 @@ class Training:
         return snapshots.capture(self.model, self.optimizer, self.position, self.past, self.team)
 
     def weights(self) -> dict[str, Tensor]:
-        return _mean(self.past.weights) if self.past.weights else _copy(self.model)
+        return snapshots.mean(self.past.weights) if self.past.weights else snapshots.copy(self.model)
 
 
 def _updates(batches: Batches, settings: Train) -> int | None:
-    """How many updates there will be, where a schedule or a progress bar can know."""
-    if settings.updates:
-        return settings.updates
+    """How many updates there will be by the epochs, or as was said, where that can be known before."""
+    if settings.updates or settings.tokens or not settings.epochs:
+        return settings.updates or None
     lengths = [batches.count(epoch) for epoch in range(settings.epochs)]
     if None not in lengths:
         return sum(length for length in lengths if length is not None)
-    if settings.schedule in schedules.NEED_THE_END:
+    if settings.schedule in schedules.NEED_THE_END and not settings.minutes:
         raise ValueError(
             f'train.schedule is "{settings.schedule}", which needs to know the last update, and the data are streamed '
-            "from a file (train.pool): set train.updates"
+            "from a file (train.pool): set train.updates or train.tokens"
         )
     return None
-
-
-def _ending(position: Position, settings: Train, *, time_is_up: bool) -> str:
-    if settings.updates and position.update >= settings.updates:
-        return f"{settings.updates} updates done"
-    if not settings.updates and position.epoch >= settings.epochs:
-        return f"{settings.epochs} epochs done"
-    return f"{settings.minutes:g} minutes are over" if time_is_up else ""
-
-
-def _copy(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _mean(weights: tuple[dict[str, Tensor], ...]) -> dict[str, Tensor]:
-    stacked = {name: torch.stack([each[name] for each in weights]) for name in weights[0]}
-    return {
-        name: tensors.mean(dim=0) if tensors.is_floating_point() else tensors[-1] for name, tensors in stacked.items()
-    }
 
 
 def _marked(parts: Iterator[list[Batch]]) -> Iterator[tuple[list[Batch], bool]]:

@@ -9,7 +9,7 @@ class Moment(NamedTuple):
     """How far the training is."""
 
     update: float  # the one that comes next, from 0; of lessons with its fraction
-    updates: int  # in all; 0 where that is not known
+    updates: float  # in all, as far as is known by now; 0: not at all
     epoch: float  # with its fraction
     scores: Sequence[float]  # of the evaluations so far, better when higher
 

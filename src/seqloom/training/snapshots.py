@@ -20,6 +20,7 @@ class Position(NamedTuple):
     epoch: int = 0  # the one under way
     batch: int = 0  # batches of it that are done
     update: int = 0
+    seen: int = 0  # items so far
     scores: tuple[float, ...] = ()  # of all evaluations
     skipped: int = 0  # updates whose gradient was not finite
     skipped_in_a_row: int = 0
@@ -37,6 +38,7 @@ class Position(NamedTuple):
             epoch=self.epoch + final,
             batch=0 if final else self.batch + 1,
             update=self.update + 1,
+            seen=self.seen + int(items),
             skipped=self.skipped + (not finite),
             skipped_in_a_row=0 if finite else self.skipped_in_a_row + 1,
             summed=self.summed + (summed if finite else 0.0),
@@ -70,9 +72,8 @@ def capture(model: nn.Module, optimizer: Optimizer, position: Position, past: Pa
         shared.update({f"optimizer.{index}.{key}": value for key, value in values.items() if value is not None})
     for rank, data in enumerate(team.gather(save(own))):
         shared.update({f"rank.{rank}.{name}": tensor for name, tensor in load(data).items()})
-    model_weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     return Snapshot(
-        model_weights,
+        copy(model),
         {name: tensor.detach().clone() for name, tensor in shared.items()},
         {"position": position._asdict(), "ranks": team.size},
     )
@@ -102,6 +103,19 @@ def restore(snapshot: Snapshot, model: nn.Module, optimizer: Optimizer, team: Te
         weights.setdefault(int(index), {})[own] = value
     carried = tuple(listed(slot) for _, slot in sorted(mine.get("carried", {}).items(), key=lambda item: int(item[0])))
     return position, Past(carried, tuple(weights[index] for index in sorted(weights)))
+
+
+def copy(model: nn.Module) -> dict[str, Tensor]:
+    """The weights as they are now."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def mean(weights: tuple[dict[str, Tensor], ...]) -> dict[str, Tensor]:
+    """Of each weight; whole numbers are those of the last."""
+    stacked = {name: torch.stack([each[name] for each in weights]) for name in weights[0]}
+    return {
+        name: tensors.mean(dim=0) if tensors.is_floating_point() else tensors[-1] for name, tensors in stacked.items()
+    }
 
 
 def flatten(state: Any, name: str) -> dict[str, Tensor]:
