@@ -5,7 +5,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.kernels.lexicon_beam import Words
+from seqloom.kernels import prefix_beam as kernel
+from seqloom.kernels.lexicon_state import Words
 from seqloom.kernels.prefix_beam import Prefixes
 from seqloom.kernels.pruning import ancestors, fill
 
@@ -33,5 +34,5 @@ def compact(beam: Beam, live: npt.NDArray[np.int32], *, label: str, others: tupl
     table = np.empty(more * len(beam.table), np.int32)
     fill(table, arrays["parents"], arrays[label], len(kept))
     live[:] = moved[live]
-    beam.counts[1] = len(kept)
+    beam.counts[kernel.NODES], beam.counts[kernel.DECIDED] = len(kept), moved[beam.counts[kernel.DECIDED]]
     return beam._replace(table=table, **arrays)

@@ -36,6 +36,9 @@ class PrefixBeam(FrameSearch):
         0.0, ge=0, description="Drop what is this much below the best at its frame (natural logarithm); 0: nothing."
     )
     best: int = Field(1, ge=1, description="Transcripts that are returned.")
+    lag: int = Field(
+        0, ge=0, description="Frames after which the best of the moment is decided on, for streams; 0: at the end."
+    )
 
     def __call__(
         self,
@@ -74,6 +77,7 @@ class PrefixBeam(FrameSearch):
             floor=math.log(self.token_threshold) if self.token_threshold else -math.inf,
             threshold=self.threshold or math.inf,
             blank=blank,
+            lag=self.lag,
         )
         lexicon, language, *bonuses = guide or Guide()
         weight, bonus, unknown = bonuses

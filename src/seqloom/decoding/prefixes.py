@@ -24,7 +24,7 @@ class PrefixStream(Guided):
         self, limits: kernel.Limits, scorer: Scorer, *, language: Language | None, symbols: int, best: int
     ) -> None:
         super().__init__(limits, scorer, language=language, symbols=symbols, best=best)
-        self.beam = _root(limits.size, symbols, start=scorer.start)
+        self.beam = _root(limits.size, symbols, start=scorer.start, lag=limits.lag)
 
     def advance(self, frames: Doubles) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.scorer, self.limits, frames) :]):
@@ -63,10 +63,10 @@ class PrefixStream(Guided):
         return symbols
 
 
-def _root(size: int, symbols: int, *, start: int) -> kernel.Prefixes:
+def _root(size: int, symbols: int, *, start: int, lag: int) -> kernel.Prefixes:
     nodes, candidates = room(size), 4 * size + symbols
     return kernel.Prefixes(
-        counts=np.array([1, 1, 0]),
+        counts=np.array([1, 1, 0, 0]),
         node=np.zeros(size, np.int32),
         blank=np.zeros(size),
         symbol=np.full(size, -math.inf),
@@ -87,4 +87,6 @@ def _root(size: int, symbols: int, *, start: int) -> kernel.Prefixes:
         held=np.empty((3, size)),
         fresh=np.empty((3, size)),
         chosen=np.empty(size, np.int32),
+        came=np.zeros(size, np.int32),
+        back=np.zeros((max(lag, 1), size), np.int32),
     )

@@ -12,17 +12,19 @@ from seqloom.decoding.listening import Doubles, Found, Shared, weighted
 from seqloom.decoding.nodes import compact, room
 from seqloom.kernels import lexicon_beam as kernel
 from seqloom.kernels import lexicon_end
+from seqloom.kernels import lexicon_state as state
 from seqloom.kernels.language import NGRAM, Scorer
 from seqloom.kernels.prefix_beam import Limits
 from seqloom.kernels.pruning import common, lineage
 
+CANDIDATES = 256  # at least, before the worst are dropped to make room
 HISTORY = ("states", "language", "gains", "begun", "ended")
 
 
 class WordStream(Guided):
     """The search for words of a lexicon."""
 
-    beam: kernel.Words
+    beam: state.Words
     label = "words"
 
     def __init__(
@@ -31,20 +33,20 @@ class WordStream(Guided):
         scorer: Scorer,
         *,
         lexicon: Lexicon,
-        tree: kernel.Tree,
+        tree: state.Tree,
         language: Language | None,
         symbols: int,
         best: int,
     ) -> None:
         super().__init__(limits, scorer, language=language, symbols=symbols, best=best, separator=lexicon.separator)
         self.lexicon, self.tree = lexicon, tree
-        self.beam = _root(limits.size, symbols, start=scorer.start, fan=tree.fan)
+        self.beam = _root(limits.size, symbols, start=scorer.start, fan=tree.fan, lag=limits.lag)
 
     def advance(self, frames: Doubles) -> None:
         while len(frames := frames[kernel.hear(self.beam, self.tree, self.scorer, self.limits, frames, self.count) :]):
             live = self.live()
             self.beam = compact(self.beam, live, label=self.label, others=HISTORY)
-            kernel.index(self.beam, self.tree)
+            state.index(self.beam, self.tree)
             if self.fusion is not None:
                 self.fusion.renumber(self.beam.states[live], live)
 
@@ -98,11 +100,11 @@ class WordStream(Guided):
         return Shared(self._found(words[told:count], float(scores[best]), float(totals[best]), language), rest)
 
     def live(self) -> npt.NDArray[np.int32]:
-        return self.beam.history[: self.beam.counts[kernel.ALIVE]]
+        return self.beam.history[: self.beam.counts[state.ALIVE]]
 
-    def _said(self, history: int, word: int = kernel.NOTHING) -> list[int]:
+    def _said(self, history: int, word: int = state.NOTHING) -> list[int]:
         words: list[int] = self.beam.words[lineage(self.beam.parents, history)].tolist()
-        return words if word == kernel.NOTHING else [*words, int(word)]
+        return words if word == state.NOTHING else [*words, int(word)]
 
     def _spellings(self, word: int) -> list[list[int]]:
         nodes, first = self.lexicon.leaves
@@ -116,11 +118,11 @@ class WordStream(Guided):
         return Found(words, [self._spellings(word) for word in words], score, acoustic, language)
 
 
-def tree(lexicon: Lexicon, scorer: Scorer, *, language: Language | None) -> kernel.Tree:
+def tree(lexicon: Lexicon, scorer: Scorer, *, language: Language | None) -> state.Tree:
     """The lexicon as a kernel reads it, with the most that the words below each node can be worth; it is kept."""
     key = (language, scorer.weight, scorer.most, float(scorer.gains.min()))
     if lexicon.tree is not None and lexicon.tree[0] == key:
-        kept: kernel.Tree = lexicon.tree[1]
+        kept: state.Tree = lexicon.tree[1]
         return kept
     worth = scorer.gains.copy()
     if scorer.kind == NGRAM:
@@ -130,24 +132,31 @@ def tree(lexicon: Lexicon, scorer: Scorer, *, language: Language | None) -> kern
     np.maximum.at(ahead, np.repeat(np.arange(len(counts)), counts), worth[lexicon.words_at])
     lexicon_end.lift(ahead, lexicon.parents)
     links = np.zeros((len(ahead) + 1, 4), np.int32)
-    links[:-1, kernel.SYMBOL], links[:-1, kernel.PARENT] = lexicon.symbols, lexicon.parents
-    links[:, kernel.CHILDREN], links[:, kernel.WORDS] = lexicon.first, lexicon.words_first
-    made = kernel.Tree(
+    links[:-1, state.SYMBOL], links[:-1, state.PARENT] = lexicon.symbols, lexicon.parents
+    links[:, state.CHILDREN], links[:, state.WORDS] = lexicon.first, lexicon.words_first
+    nodes, first = lexicon.leaves
+    words = np.repeat(np.arange(len(lexicon)), np.diff(first))
+    ways, variants = np.unique(np.stack([words, lexicon.symbols[nodes]]), axis=1, return_counts=True)
+    varied = np.zeros(len(lexicon), bool)
+    varied[ways[0, variants > 1]] = True
+    made = state.Tree(
         links,
         words_at=lexicon.words_at,
         ahead=ahead,
         fan=int((np.diff(lexicon.first) + np.diff(lexicon.words_first[lexicon.first])).max()),
         homographs=int(counts.max()),
+        varied=varied,
+        variety=math.log(variants.max()),
     )
     lexicon.tree = key, made
     return made
 
 
-def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:
-    nodes, candidates = room(size), 4 * size + fan
+def _root(size: int, symbols: int, *, start: int, fan: int, lag: int) -> state.Words:
+    nodes, candidates = room(size), max(4 * size, CANDIDATES) + fan
     keys, groups = 1 << (4 * size).bit_length(), 1 << (2 * candidates).bit_length()
-    beam = kernel.Words(
-        counts=np.array([1, 1, 0]),
+    beam = state.Words(
+        counts=np.array([1, 1, 0, 0]),
         history=np.zeros(size, np.int32),
         node=np.zeros(size, np.int32),
         last=np.full(size, -1, np.int32),
@@ -171,6 +180,10 @@ def _root(size: int, symbols: int, *, start: int, fan: int) -> kernel.Words:
         held=np.empty((3, size)),
         fresh=np.empty((3, size)),
         chosen=np.empty((3, size), np.int32),
+        joined=np.empty(candidates, np.int32),
+        sums=np.empty(candidates),
+        came=np.zeros(size, np.int32),
+        back=np.zeros((max(lag, 1), size), np.int32),
     )
     beam.ends[1] = -math.inf
     return beam

@@ -6,65 +6,39 @@ in all this are one, whatever the spelling of their words was.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from seqloom.kernels.compiled import compiled, inlined
 from seqloom.kernels.language import Scorer, score
+from seqloom.kernels.lexicon_state import (
+    ALIVE,
+    BEHIND,
+    CHILDREN,
+    FRAME,
+    HISTORIES,
+    NOTHING,
+    PARENT,
+    SYMBOL,
+    WITHIN,
+    WORDS,
+    Tree,
+    Words,
+    decide,
+    living,
+    seek,
+)
 from seqloom.kernels.prefix_beam import Limits
-from seqloom.kernels.pruning import admit, find, greatest, hashed, keep_best, log_add
+from seqloom.kernels.pruning import admit, find, greatest, keep_best, log_add
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
 
-ALIVE, HISTORIES, FRAME = 0, 1, 2  # places in ``counts``
-SYMBOL, CHILDREN, WORDS, PARENT = 0, 1, 2, 3  # places in ``links``
 STAYS = -1
-NOTHING = -1  # instead of a word
+UNITED = -2  # this and what is below, instead of a word: a sum over spellings
 DEMOTED = 1e9
-WITHIN, BEHIND = 1, 2  # what lives that comes from a hypothesis: within its word, behind it
 NEGLIGIBLE = 12.0  # what is so much below the worst that lives on adds a part of 10^-5 to it, and less to others
-
-
-class Tree(NamedTuple):
-    """The lexicon's tree; see ``decoding.lexicon.Lexicon``. What is read of a node stands together in memory."""
-
-    links: Integers  # (N + 1, 4) symbol, first child, first word, parent of each node
-    words_at: Integers
-    ahead: Floats  # (N,) the most that a word below each node can be worth
-    fan: int  # the most candidates that one hypothesis can make in a frame
-    homographs: int  # the most words of one node
-
-
-class Words(NamedTuple):
-    """All that a search is between two frames, and room to work in."""
-
-    counts: npt.NDArray[np.int64]  # (3,)
-    history: Integers  # (K,) of each live hypothesis
-    node: Integers  # (K,) of the lexicon
-    last: Integers  # (K,) its last symbol, -1 before the first
-    ends: Floats  # (3, K) log p of its paths that end in a blank, in its last symbol, in either
-    parents: Integers  # (N,) of histories; those before their children
-    words: Integers  # (N,) the last one of each history; -1: the root
-    states: Integers  # (N,) of the language model
-    language: Floats  # (N,) log p by the language model
-    gains: Floats  # (N,) what it adds to the score, with all bonuses
-    begun: npt.NDArray[np.int64]  # (N,) the last frame in which a first symbol behind it was alive
-    ended: npt.NDArray[np.int64]  # (N,) the last frame in which a whole word behind it was alive
-    table: Integers  # (2^n,) histories by parent and word, -1: empty
-    keys: npt.NDArray[np.int64]  # (2^m,) of live hypotheses, -1: empty
-    places: Integers  # (2^m,) of those keys in the beam
-    fed: Integers  # (K,) whether live hypotheses come from each
-    tried: Floats  # (V,) the frame
-    values: Floats  # (C,) of candidates
-    origins: Integers  # (4, C) their place in the beam, node, word, and state of the language model
-    groups: npt.NDArray[np.int64]  # (2^m,) keys of candidates that no future can tell apart, -1: empty
-    leaders: Integers  # (2^m,) the best of each group
-    held: Floats  # (3, K) as ends, of those that stay
-    fresh: Floats  # (3, K) as ends, of those that are chosen
-    chosen: Integers  # (3, K) their history, node, last symbol
 
 
 @inlined
@@ -73,31 +47,13 @@ def hold(beam: Words, tree: Tree, blank: int) -> float:
     tried, held, ends, lasts, gains, ahead = beam.tried, beam.held, beam.ends, beam.last, beam.gains, tree.ahead
     histories, nodes, lowest = beam.history, beam.node, math.inf
     for place in range(beam.counts[ALIVE]):
+        beam.came[place] = 2 * place
         last = lasts[place]
         held[0, place] = ends[2, place] + tried[blank]
         held[1, place] = ends[1, place] + tried[last] if last >= 0 else -math.inf
         held[2, place] = log_add(held[0, place], held[1, place])
         lowest = min(lowest, held[2, place] + gains[histories[place]] + ahead[nodes[place]])
     return lowest
-
-
-@compiled
-def seek(keys: npt.NDArray[np.int64], key: int) -> int:
-    """The place of a key in the table, or where it can be written."""
-    mask = len(keys) - 1
-    at = hashed(key, mask)
-    while keys[at] >= 0 and keys[at] != key:
-        at = (at + 1) & mask
-    return int(at)
-
-
-@compiled
-def living(keys: npt.NDArray[np.int64], places: Integers, asked: int, key: int) -> int:
-    """The place of a live hypothesis in the beam; -1 if it is not alive, or nobody asked."""
-    if not asked:
-        return -1
-    at = seek(keys, key)
-    return int(places[at]) if keys[at] >= 0 else -1
 
 
 @compiled
@@ -138,12 +94,12 @@ def relate(beam: Words, tree: Tree) -> None:
 
 
 @inlined
-def trim(values: Floats, origins: Integers, first: int, found: int, per_node: int, size: int) -> int:
+def trim(values: Floats, origins: Integers, first: int, found: int, per_node: int, size: int, room: int) -> int:
     """Of the candidates from ``first`` on keep ``per_node``, of all of them ``size`` where room becomes short."""
     if per_node and found - first > per_node:
         keep_best(values[first:], origins[:, first:], found - first, per_node)
         found = first + per_node
-    if found > 3 * size:
+    if found > room:
         keep_best(values, origins, found, size)
         return size
     return found
@@ -159,11 +115,12 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
     numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
     kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
     chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
-    most, top, fed = ahead[0] + max(0.0, scorer.most), loudest(tried, limits.blank), beam.fed
-    found, width = 0, len(links) + len(tried) + 1
+    most, top, fed, came = ahead[0] + max(0.0, scorer.most), loudest(tried, limits.blank), beam.fed, beam.came
+    lowest = bound - tree.variety  # several spellings together may be above the bound
+    found, width, room = 0, len(links) + len(tried) + 1, len(values) - tree.fan - limits.size
     for place in range(beam.counts[ALIVE]):
         history, begin = histories[place], found
-        gain, low = gains[history], bound - NEGLIGIBLE if fed[place] else bound
+        gain, low = gains[history], bound - NEGLIGIBLE if fed[place] else lowest
         if not ends[2, place] + top + gain + most > low:
             continue
         for child in range(links[nodes[place], CHILDREN], links[nodes[place] + 1, CHILDREN]):
@@ -174,6 +131,8 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
             if links[child, CHILDREN] < links[child + 1, CHILDREN]:
                 other = living(keys, places, fed[place] & WITHIN, history * width + child)
                 if other >= 0:
+                    if paths > max(held[0, other], held[1, other]):
+                        came[other] = 2 * place
                     held[1, other], held[2, other] = log_add(held[1, other], paths), math.inf  # to be summed again
                 elif paths + gain + ahead[child] > bound:
                     values[found] = paths + gain + ahead[child]
@@ -184,19 +143,51 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
                 known = table[find(table, parents, words, history, word)] if fed[place] & BEHIND else NOTHING
                 other = living(keys, places, known >= 0, known * width + len(links) + symbol + 1)
                 if other >= 0:
+                    if paths > max(held[0, other], held[1, other]):
+                        came[other] = 2 * place + 1
                     held[1, other], held[2, other] = log_add(held[1, other], paths), math.inf  # to be summed again
                     continue
                 reward, state = score(
                     kind, entries, longer, suffixes, chances, backoffs, rows, states[history], numbers[word]
                 )
                 value = paths + gain + bonuses[word] + ahead[0] + weight * reward
-                if value > bound:  # not a number, where an impossible word has no weight
+                if value > lowest:  # not a number, where an impossible word has no weight
                     values[found] = value
                     origins[0, found], origins[1, found], origins[2, found] = place, child, word
                     origins[3, found] = state
                     found += 1
-        found = trim(values, origins, begin, found, limits.per_node, limits.size)
+        found = trim(values, origins, begin, found, limits.per_node, limits.size, room)
     return found
+
+
+@inlined
+def unite(beam: Words, tree: Tree, found: int) -> None:
+    """Make one candidate of those with the same words so far that end by different spellings of the last one."""
+    values, origins, groups, leaders = beam.values, beam.origins, beam.groups, beam.leaders
+    ends, tried, joined, sums, links = beam.ends, beam.tried, beam.joined, beam.sums, tree.links
+    count = 0
+    for at in range(len(groups)):
+        groups[at] = -1
+    for candidate in range(found):
+        place, word, symbol = origins[0, candidate], origins[2, candidate], links[origins[1, candidate], SYMBOL]
+        if word == NOTHING or not tree.varied[word]:
+            continue
+        paths = ends[2 * (symbol != beam.last[place]), place] + tried[symbol]
+        key = (np.int64(beam.history[place]) * len(tree.varied) + word) * len(tried) + symbol
+        at = seek(groups, key)
+        leader = leaders[at]
+        if groups[at] < 0:
+            groups[at], leaders[at] = key, candidate
+            continue
+        if origins[2, leader] >= 0:
+            joined[count], sums[count] = word, ends[2 * (symbol != beam.last[origins[0, leader]]), origins[0, leader]]
+            sums[count] += tried[symbol]
+            origins[2, leader] = UNITED - count
+            count += 1
+        which = UNITED - origins[2, leader]
+        sums[which] = log_add(sums[which], paths)
+        values[leader] = sums[which] + (values[candidate] - paths)
+        values[candidate] = -math.inf
 
 
 @inlined
@@ -258,6 +249,7 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
     numbers, bonuses, weight = scorer.numbers, scorer.gains, scorer.weight
     kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
     chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
+    came, back = beam.came, beam.back[beam.counts[FRAME] % len(beam.back)]
     for at in range(len(keys)):
         keys[at] = -1
     count, size, width = 0, beam.counts[HISTORIES], len(links) + len(tried) + 1
@@ -268,11 +260,15 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
         history, last = histories[place], lasts[place]
         if node == STAYS:
             node = nodes[place]
+            back[count] = came[place]
             for part in range(3):
                 fresh[part, count] = held[part, place]
         else:
             symbol = links[node, SYMBOL]
             paths = ends[0 if symbol == last else 2, place] + tried[symbol]
+            if word <= UNITED:
+                paths, word = beam.sums[UNITED - word], beam.joined[UNITED - word]
+            back[count] = 2 * place + (word != NOTHING)
             fresh[0, count], fresh[1, count], fresh[2, count] = -math.inf, paths, paths
             last = symbol
             if word != NOTHING:
@@ -287,7 +283,7 @@ def settle(beam: Words, tree: Tree, scorer: Scorer, found: int, bound: float) ->
                     size += 1
                 history, node = table[where], 0
         at = seek(keys, history * width + (node or len(links) + last + 1))
-        if keys[at] >= 0:  # the same by another spelling
+        if keys[at] >= 0:  # the same by another spelling, where room was too short to unite them
             for part in range(1, 3):
                 fresh[part, places[at]] = log_add(fresh[part, places[at]], fresh[1, count])
             continue
@@ -311,23 +307,16 @@ def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats
         lowest = hold(beam, tree, limits.blank)
         bound = lowest if beam.counts[ALIVE] == limits.size else -math.inf
         relate(beam, tree)
-        found = stay(beam, tree, extend(beam, tree, scorer, limits, bound))
+        found = extend(beam, tree, scorer, limits, bound)
+        if tree.variety > 0:
+            unite(beam, tree, found)
+        found = stay(beam, tree, found)
         if found > limits.size:
             if wanted == 1:
                 demote(beam, tree, found)
             keep_best(beam.values, beam.origins, found, limits.size)
             found = limits.size
         settle(beam, tree, scorer, found, greatest(beam.values, found) - limits.threshold)
+        if limits.lag and beam.counts[FRAME] >= limits.lag and beam.counts[ALIVE]:
+            decide(beam, tree)
     return len(frames)
-
-
-@compiled
-def index(beam: Words, tree: Tree) -> None:
-    """Make the keys of all live hypotheses anew."""
-    width = len(tree.links) + len(beam.tried) + 1
-    for at in range(len(beam.keys)):
-        beam.keys[at] = -1
-    for place in range(beam.counts[ALIVE]):
-        key = beam.history[place] * width + (beam.node[place] or len(tree.links) + beam.last[place] + 1)
-        at = seek(beam.keys, key)
-        beam.keys[at], beam.places[at] = key, place

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from seqloom.kernels.compiled import compiled
 from seqloom.kernels.language import Scorer, score
-from seqloom.kernels.lexicon_beam import ALIVE, CHILDREN, NOTHING, SYMBOL, WORDS, Tree, Words
+from seqloom.kernels.lexicon_state import ALIVE, CHILDREN, NOTHING, SYMBOL, WORDS, Tree, Words
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]

@@ -12,19 +12,29 @@ import numpy.typing as npt
 
 from seqloom.kernels.compiled import compiled, inlined
 from seqloom.kernels.language import NONE, Scorer, score
-from seqloom.kernels.pruning import admit, find, greatest, keep_best, least, log_add, sort_descending
+from seqloom.kernels.pruning import (
+    admit,
+    comes_from,
+    decided,
+    find,
+    greatest,
+    keep_best,
+    least,
+    log_add,
+    sort_descending,
+)
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
 
-ALIVE, NODES, FRAME = 0, 1, 2  # places in ``counts``: live prefixes, nodes of the tree, frames heard
+ALIVE, NODES, FRAME, DECIDED = 0, 1, 2, 3  # places in ``counts``: live prefixes, nodes, frames heard, a node
 STAYS = -1
 
 
 class Prefixes(NamedTuple):
     """All that a search is between two frames, and room to work in."""
 
-    counts: npt.NDArray[np.int64]  # (3,)
+    counts: npt.NDArray[np.int64]  # (4,)
     node: Integers  # (K,) of each live prefix
     blank: Floats  # (K,) log p of its paths that end in a blank
     symbol: Floats  # (K,) and of those that end in its last symbol
@@ -45,6 +55,8 @@ class Prefixes(NamedTuple):
     held: Floats  # (3, K) blank, symbol, total of those that stay
     fresh: Floats  # (3, K) and of those that are chosen
     chosen: Integers  # (K,) their nodes
+    came: Integers  # (K,) where those that stay come from, as in ``back``
+    back: Integers  # (L, K) of the last frames, see ``pruning.decided``
 
 
 class Limits(NamedTuple):
@@ -55,6 +67,7 @@ class Limits(NamedTuple):
     floor: float  # of log-probabilities in a frame
     threshold: float  # infinity: none
     blank: int
+    lag: int  # 0: any number of frames
 
 
 @inlined
@@ -63,8 +76,9 @@ def hold(beam: Prefixes, blank: int) -> float:
     count, frame, top = beam.counts[ALIVE], beam.counts[FRAME], -math.inf
     tried, held, marks, values, origins = beam.tried, beam.held, beam.marks, beam.values, beam.origins
     parents, symbols, places, gains = beam.parents, beam.symbols, beam.places, beam.gains
-    nodes, blanks, ends, totals = beam.node, beam.blank, beam.symbol, beam.total
+    nodes, blanks, ends, totals, came = beam.node, beam.blank, beam.symbol, beam.total, beam.came
     for place in range(count):
+        came[place] = 2 * place
         node, total = nodes[place], totals[place]
         symbol, gain = symbols[node], gains[node]
         top = max(top, total + gain)
@@ -75,6 +89,8 @@ def hold(beam: Prefixes, blank: int) -> float:
             if above >= 0:
                 marks[above, symbol] = frame
                 source = blanks[above] if symbols[parents[node]] == symbol else totals[above]
+                if source + tried[symbol] > max(ends_blank, ends_symbol):
+                    came[place] = 2 * above + 1
                 ends_symbol = log_add(ends_symbol, source + tried[symbol])
         both = log_add(ends_blank, ends_symbol)
         held[0, place], held[1, place], held[2, place] = ends_blank, ends_symbol, both
@@ -161,6 +177,7 @@ def settle(beam: Prefixes, scorer: Scorer, found: int, bound: float) -> None:
     nodes, blanks, ends, totals, chosen = beam.node, beam.blank, beam.symbol, beam.total, beam.chosen
     parents, symbols, places, states, table = beam.parents, beam.symbols, beam.places, beam.states, beam.table
     values, origins, tried, held, fresh = beam.values, beam.origins, beam.tried, beam.held, beam.fresh
+    came, back = beam.came, beam.back[beam.counts[FRAME] % len(beam.back)]
     for place in range(beam.counts[ALIVE]):
         places[nodes[place]] = -1
     count, size = 0, beam.counts[NODES]
@@ -170,9 +187,11 @@ def settle(beam: Prefixes, scorer: Scorer, found: int, bound: float) -> None:
         place, symbol = origins[0, candidate], origins[1, candidate]
         node = nodes[place]
         if symbol == STAYS:
+            back[count] = came[place]
             for part in range(3):
                 fresh[part, count] = held[part, place]
         else:
+            back[count] = 2 * place + 1
             source = blanks[place] if symbols[node] == symbol else totals[place]
             fresh[0, count], fresh[1, count] = -math.inf, source + tried[symbol]
             fresh[2, count] = fresh[1, count]
@@ -194,6 +213,29 @@ def settle(beam: Prefixes, scorer: Scorer, found: int, bound: float) -> None:
     beam.counts[ALIVE], beam.counts[NODES] = count, size
 
 
+@inlined
+def decide(beam: Prefixes) -> None:
+    """What the best prefix had said before the last frames is decided: drop those that do not begin with it."""
+    nodes, totals, gains, parents, places = beam.node, beam.total, beam.gains, beam.parents, beam.places
+    best, top = 0, -math.inf
+    for place in range(beam.counts[ALIVE]):
+        if totals[place] + gains[nodes[place]] > top:
+            best, top = place, totals[place] + gains[nodes[place]]
+    frame = beam.counts[FRAME]
+    node = decided(parents, nodes[best], beam.back, frame, best)
+    if node > beam.counts[DECIDED]:  # else it is an ancestor of what was decided before
+        beam.counts[DECIDED] = node
+        count, back = 0, beam.back[frame % len(beam.back)]
+        for place in range(beam.counts[ALIVE]):
+            if not comes_from(parents, nodes[place], node):
+                places[nodes[place]] = -1
+                continue
+            nodes[count], back[count], places[nodes[place]] = nodes[place], back[place], count
+            beam.blank[count], beam.symbol[count], totals[count] = beam.blank[place], beam.symbol[place], totals[place]
+            count += 1
+        beam.counts[ALIVE] = count
+
+
 @compiled
 def hear(beam: Prefixes, scorer: Scorer, limits: Limits, frames: Floats) -> int:
     """Go through the frames; how many were heard before the tree was full."""
@@ -212,6 +254,8 @@ def hear(beam: Prefixes, scorer: Scorer, limits: Limits, frames: Floats) -> int:
             keep_best(beam.values, beam.origins, found, limits.size)
             found = limits.size
         settle(beam, scorer, found, greatest(beam.values, found) - limits.threshold)
+        if limits.lag and beam.counts[FRAME] + 1 > limits.lag and beam.counts[ALIVE]:
+            decide(beam)
         beam.counts[FRAME] += 1
     return len(frames)
 

@@ -177,3 +177,26 @@ def common(parents: Integers, nodes: Integers) -> int:
             else:
                 found = parents[found]
     return int(found)
+
+
+@compiled
+def decided(parents: Integers, node: int, back: Integers, frame: int, place: int) -> int:
+    """What a hypothesis had said before the frames that are kept, by its most probable way to its place in the beam.
+
+    ``back`` (L, K) holds for each of the last frames, this ``frame`` among them, and each place in the beam twice the
+    place before, and one more where something was said.
+    """
+    for past in range(len(back)):
+        came = back[(frame - past) % len(back), place]
+        place = came >> 1
+        if came & 1:
+            node = parents[node]
+    return int(node)
+
+
+@compiled
+def comes_from(parents: Integers, node: int, other: int) -> bool:
+    """Whether a node is another one or comes from it."""
+    while node > other:
+        node = parents[node]
+    return bool(node == other)
