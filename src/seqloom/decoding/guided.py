@@ -8,12 +8,12 @@ import numpy.typing as npt
 
 from seqloom.decoding.fusion import Fusion
 from seqloom.decoding.language import Language, StepLanguage
-from seqloom.decoding.listening import Doubles, Listening
+from seqloom.decoding.placing import Doubles, Placing
 from seqloom.kernels.language import Scorer
-from seqloom.kernels.prefix_beam import Limits
+from seqloom.kernels.prefix_beam import TOLD, Limits
 
 
-class Guided(Listening):
+class Guided(Placing):
     """A stream with a tree of what was said, whose nodes have states of the language model."""
 
     label: ClassVar[str]  # the field of the beam that tells the last of each node, a symbol or a word
@@ -40,6 +40,9 @@ class Guided(Listening):
     @abstractmethod
     def live(self) -> npt.NDArray[np.int32]:
         """The nodes of all hypotheses that live."""
+
+    def tell(self, node: int) -> None:
+        self.beam.counts[TOLD] = node
 
     def hear(self, frames: Doubles) -> None:
         if self.fusion is None:

@@ -34,5 +34,5 @@ def compact(beam: Beam, live: npt.NDArray[np.int32], *, label: str, others: tupl
     table = np.empty(more * len(beam.table), np.int32)
     fill(table, arrays["parents"], arrays[label], len(kept))
     live[:] = moved[live]
-    beam.counts[kernel.NODES], beam.counts[kernel.DECIDED] = len(kept), moved[beam.counts[kernel.DECIDED]]
+    beam.counts[kernel.NODES], beam.counts[kernel.DECIDED :] = len(kept), moved[beam.counts[kernel.DECIDED :]]
     return beam._replace(table=table, **arrays)

@@ -13,7 +13,7 @@ from seqloom.decoding.language import StepLanguage, scorer
 from seqloom.kernels import side_by_side
 
 if TYPE_CHECKING:
-    from seqloom.decoding.listening import Listening
+    from seqloom.decoding.placing import Placing
 
 
 class PrefixBeam(FrameSearch):
@@ -64,7 +64,7 @@ class PrefixBeam(FrameSearch):
     def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None) -> Stream:
         return self._prepare(symbols=symbols, blank=blank, guide=guide)()
 
-    def _prepare(self, *, symbols: int, blank: int, guide: Guide | None) -> Callable[[], "Listening"]:
+    def _prepare(self, *, symbols: int, blank: int, guide: Guide | None) -> Callable[[], "Placing"]:
         """What makes streams; all that they share is made once."""
         from seqloom.decoding.prefixes import PrefixStream  # numba takes half a second
         from seqloom.decoding.words import WordStream, tree

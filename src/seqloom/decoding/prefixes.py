@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from seqloom.decoding.guided import Guided
 from seqloom.decoding.language import Language
-from seqloom.decoding.listening import Doubles, Found, Shared, weighted
 from seqloom.decoding.nodes import compact, room
+from seqloom.decoding.placing import Doubles, Found, Shared, weighted
 from seqloom.kernels import prefix_beam as kernel
 from seqloom.kernels.language import Scorer
 from seqloom.kernels.pruning import common, lineage
@@ -44,29 +44,30 @@ class PrefixStream(Guided):
             for at in order[:count]
         ]
 
-    def shared(self, told: int) -> Shared:
+    def shared(self) -> Shared:
         nodes, totals = self.live(), self.beam.total
         if not len(nodes):
-            return Shared(Found([], [], -math.inf, -math.inf, 0.0), [])
+            return Shared(Found([], [], -math.inf, -math.inf, 0.0), [], 0)
         scores = totals[: len(nodes)] + self.beam.gains[nodes]
         best = int(scores.argmax())
-        symbols, count = self._spell(nodes[best]), len(lineage(self.beam.parents, common(self.beam.parents, nodes)))
+        told, all_have = self.beam.counts[kernel.TOLD], common(self.beam.parents, nodes)
+        symbols, count = self._spell(nodes[best], told), len(lineage(self.beam.parents, all_have, told))
         language = float(self.beam.language[nodes[best]])
-        new = [[[symbol]] for symbol in symbols[told:count]]
-        return Shared(Found([], new, float(scores[best]), float(totals[best]), language), [[symbols[count:]]])
+        new = [[[symbol]] for symbol in symbols[:count]]
+        return Shared(Found([], new, float(scores[best]), float(totals[best]), language), [[symbols[count:]]], all_have)
 
     def live(self) -> npt.NDArray[np.int32]:
         return self.beam.node[: self.beam.counts[kernel.ALIVE]]
 
-    def _spell(self, node: int) -> list[int]:
-        symbols: list[int] = self.beam.symbols[lineage(self.beam.parents, node)].tolist()
+    def _spell(self, node: int, above: int = 0) -> list[int]:
+        symbols: list[int] = self.beam.symbols[lineage(self.beam.parents, node, above)].tolist()
         return symbols
 
 
 def _root(size: int, symbols: int, *, start: int, lag: int) -> kernel.Prefixes:
     nodes, candidates = room(size), 4 * size + symbols
     return kernel.Prefixes(
-        counts=np.array([1, 1, 0, 0]),
+        counts=np.array([1, 1, 0, 0, 0]),
         node=np.zeros(size, np.int32),
         blank=np.zeros(size),
         symbol=np.full(size, -math.inf),

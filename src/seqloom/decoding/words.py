@@ -8,13 +8,13 @@ import numpy.typing as npt
 from seqloom.decoding.guided import Guided
 from seqloom.decoding.language import Language
 from seqloom.decoding.lexicon import Lexicon
-from seqloom.decoding.listening import Doubles, Found, Shared, weighted
 from seqloom.decoding.nodes import compact, room
+from seqloom.decoding.placing import Doubles, Found, Shared, weighted
 from seqloom.kernels import lexicon_beam as kernel
 from seqloom.kernels import lexicon_end
 from seqloom.kernels import lexicon_state as state
 from seqloom.kernels.language import NGRAM, Scorer
-from seqloom.kernels.prefix_beam import Limits
+from seqloom.kernels.prefix_beam import TOLD, Limits
 from seqloom.kernels.pruning import common, lineage
 
 CANDIDATES = 256  # at least, before the worst are dropped to make room
@@ -87,23 +87,26 @@ class WordStream(Guided):
             end[later] = self.fusion.ends(rows, self.scorer.numbers[ways[1, later]])
         return np.asarray(word + end)
 
-    def shared(self, told: int) -> Shared:
+    def shared(self) -> Shared:
         live = self.live()
         if not len(live):
-            return Shared(self._found([], -math.inf, -math.inf, 0.0), [])
+            return Shared(self._found([], -math.inf, -math.inf, 0.0), [], 0)
         totals = self.beam.ends[2, : len(live)]
         scores = totals + self.beam.gains[live]
         best = int((scores + self.tree.ahead[self.beam.node[: len(live)]]).argmax())
-        words, count = self._said(live[best]), len(lineage(self.beam.parents, common(self.beam.parents, live)))
+        told, all_have = self.beam.counts[TOLD], common(self.beam.parents, live)
+        words: list[int] = self.beam.words[lineage(self.beam.parents, live[best], told)].tolist()
+        count = len(lineage(self.beam.parents, all_have, told))
         language, node = float(self.beam.language[live[best]]), self.beam.node[best]
         rest = [*map(self._spellings, words[count:]), *([[self._path(node)]] if node else [])]
-        return Shared(self._found(words[told:count], float(scores[best]), float(totals[best]), language), rest)
+        found = self._found(words[:count], float(scores[best]), float(totals[best]), language)
+        return Shared(found, rest, all_have)
 
     def live(self) -> npt.NDArray[np.int32]:
         return self.beam.history[: self.beam.counts[state.ALIVE]]
 
     def _said(self, history: int, word: int = state.NOTHING) -> list[int]:
-        words: list[int] = self.beam.words[lineage(self.beam.parents, history)].tolist()
+        words: list[int] = self.beam.words[lineage(self.beam.parents, history, 0)].tolist()
         return words if word == state.NOTHING else [*words, int(word)]
 
     def _spellings(self, word: int) -> list[list[int]]:
@@ -111,7 +114,7 @@ class WordStream(Guided):
         return [self._path(node) for node in nodes[first[word] : first[word + 1]].tolist()]
 
     def _path(self, node: int) -> list[int]:
-        symbols: list[int] = self.lexicon.symbols[lineage(self.lexicon.parents, node)].tolist()
+        symbols: list[int] = self.lexicon.symbols[lineage(self.lexicon.parents, node, 0)].tolist()
         return symbols
 
     def _found(self, words: list[int], score: float, acoustic: float, language: float) -> Found:
@@ -156,7 +159,7 @@ def _root(size: int, symbols: int, *, start: int, fan: int, lag: int) -> state.W
     nodes, candidates = room(size), max(4 * size, CANDIDATES) + fan
     keys, groups = 1 << (4 * size).bit_length(), 1 << (2 * candidates).bit_length()
     beam = state.Words(
-        counts=np.array([1, 1, 0, 0]),
+        counts=np.array([1, 1, 0, 0, 0]),
         history=np.zeros(size, np.int32),
         node=np.zeros(size, np.int32),
         last=np.full(size, -1, np.int32),

@@ -12,7 +12,7 @@ from seqloom.kernels.pruning import comes_from, decided, hashed
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
 
-ALIVE, HISTORIES, FRAME, DECIDED = 0, 1, 2, 3  # places in ``counts``
+ALIVE, HISTORIES, FRAME, DECIDED = 0, 1, 2, 3  # places in ``counts``, as in ``prefix_beam``
 SYMBOL, CHILDREN, WORDS, PARENT = 0, 1, 2, 3  # places in ``links``
 NOTHING = -1  # instead of a word
 WITHIN, BEHIND = 1, 2  # what lives that comes from a hypothesis: within its word, behind it
@@ -33,7 +33,7 @@ class Tree(NamedTuple):
 class Words(NamedTuple):
     """All that a search is between two frames, and room to work in."""
 
-    counts: npt.NDArray[np.int64]  # (4,)
+    counts: npt.NDArray[np.int64]  # (5,)
     history: Integers  # (K,) of each live hypothesis
     node: Integers  # (K,) of the lexicon
     last: Integers  # (K,) its last symbol, -1 before the first

@@ -27,14 +27,16 @@ from seqloom.kernels.pruning import (
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
 
-ALIVE, NODES, FRAME, DECIDED = 0, 1, 2, 3  # places in ``counts``: live prefixes, nodes, frames heard, a node
+ALIVE, NODES, FRAME, DECIDED, TOLD = 0, 1, 2, 3, 4
+"""Places in ``counts``: live prefixes, nodes, frames heard; the nodes of what is decided and of what was told."""
+
 STAYS = -1
 
 
 class Prefixes(NamedTuple):
     """All that a search is between two frames, and room to work in."""
 
-    counts: npt.NDArray[np.int64]  # (4,)
+    counts: npt.NDArray[np.int64]  # (5,)
     node: Integers  # (K,) of each live prefix
     blank: Floats  # (K,) log p of its paths that end in a blank
     symbol: Floats  # (K,) and of those that end in its last symbol

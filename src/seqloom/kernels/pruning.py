@@ -154,10 +154,10 @@ def ancestors(parents: Integers, nodes: Integers) -> npt.NDArray[np.bool_]:  # (
 
 
 @compiled
-def lineage(parents: Integers, node: int) -> Integers:
-    """The nodes from below the root down to a node."""
+def lineage(parents: Integers, node: int, above: int) -> Integers:
+    """The nodes from below another one, such as 0, the root, down to a node that comes from it."""
     length, at = 0, node
-    while parents[at] >= 0:
+    while at != above:
         length, at = length + 1, parents[at]
     found = np.empty(length, np.int32)
     for place in range(length - 1, -1, -1):

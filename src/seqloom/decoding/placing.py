@@ -33,6 +33,7 @@ class Shared(NamedTuple):
 
     new: Found  # what was not told yet; scores are those of the best hypothesis
     rest: Spellings  # of what the best goes on with
+    node: int  # where it ends
 
 
 class Placed(NamedTuple):
@@ -43,7 +44,7 @@ class Placed(NamedTuple):
     bounds: list[int]  # symbols up to the start of each word, and up to the end of the last
 
 
-class Listening(Stream):
+class Placing(Stream):
     """A stream that keeps its frames, since symbols are placed in them at the end.
 
     They are needed to the end: where the most probable path of the whole has its first symbols depends on the last
@@ -54,7 +55,7 @@ class Listening(Stream):
         self.width, self.blank, self.count, self.separator = symbols, blank, best, separator
         self.pieces: list[Frames] = []
         self.length, self.done = 0, False
-        self.told, self.words = Placed([], [], [0]), list[int]()  # what is stable
+        self.symbols, self.frames, self.words, self.spans = list[int](), list[Span](), list[int](), list[Span]()  # told
 
     @abstractmethod
     def hear(self, frames: Doubles) -> None:
@@ -65,8 +66,12 @@ class Listening(Stream):
         """The best, as if the frames ended here."""
 
     @abstractmethod
-    def shared(self, told: int) -> Shared:
-        """What all live hypotheses begin with, behind so many words, or symbols, that were told."""
+    def shared(self) -> Shared:
+        """What all live hypotheses begin with, behind what was told."""
+
+    @abstractmethod
+    def tell(self, node: int) -> None:
+        """What is shared up to this node is told now."""
 
     def feed(self, frames: Tensor | npt.NDArray[np.floating]) -> None:
         if self.done:
@@ -89,42 +94,47 @@ class Listening(Stream):
         return self._transcripts(self.count)
 
     def stable(self) -> Transcript:
-        new, rest = self.shared(len(self.told.bounds) - 1)
-        if new.spellings:
-            self._tell(new, rest)
-        return self._transcript(new, self.words, self.told)
+        shared = self.shared()
+        if shared.new.spellings:
+            self._tell(shared)
+        return _transcript(shared.new, self.words, self.symbols, self.frames, self.spans)
 
-    def _tell(self, new: Found, rest: Spellings) -> None:
+    def _tell(self, shared: Shared) -> None:
         """Place what is new behind what was told; where that leaves too little room, it is told when there is more."""
-        symbols, frames, bounds = self.told
-        known = [symbols[-1:]]  # a blank may be needed behind it
-        placed = self._place([known, *new.spellings, *rest], first=frames[-1][1] if frames else 0)
+        new, rest, node = shared
+        known = [self.symbols[-1:]]  # a blank may be needed behind it
+        placed = self._place([known, *new.spellings, *rest], first=self.frames[-1][1] if self.frames else 0)
         if placed is not None:
             begin, *ends = placed.bounds[1 : 2 + len(new.spellings)]
-            self.told = Placed(
-                symbols + placed.symbols[begin : ends[-1]],
-                frames + placed.frames[begin : ends[-1]],
-                bounds=bounds + [len(symbols) + end - begin for end in ends],
-            )
+            self.symbols += placed.symbols[begin : ends[-1]]
+            self.frames += placed.frames[begin : ends[-1]]
             self.words += new.words
+            self.spans += self._spans(new.words, placed._replace(bounds=[begin, *ends]))
+            self.tell(node)
 
-    def _frames(self) -> Frames:  # (T, V)
-        if len(self.pieces) != 1:
-            self.pieces = [np.concatenate([np.empty((0, self.width), np.float32), *self.pieces])]
-        return self.pieces[0]
+    def _frames(self, first: int) -> Frames:  # (T, V)
+        """All from the first on."""
+        count, start = 0, self.length
+        while start > first:
+            count += 1
+            start -= len(self.pieces[-count])
+        if count > 1:
+            self.pieces[-count:] = [np.concatenate(self.pieces[-count:])]
+        return self.pieces[-1][first - start :] if count else np.empty((0, self.width), np.float32)
 
     def _transcripts(self, count: int) -> list[Transcript]:
         found = []
         for one in self.ranked(count):
             placed = self._place(one.spellings, loose=self.separator is not None)
             assert placed is not None  # noqa: S101  the search has found a path
-            found.append(self._transcript(one, one.words, placed))
+            spans = self._spans(one.words, placed)
+            found.append(_transcript(one, one.words, placed.symbols, placed.frames, spans))
         return found
 
     def _place(self, spellings: Spellings, *, first: int = 0, loose: bool = False) -> Placed | None:
         """The most probable path through the frames from the ``first`` on; None if they are too few."""
         graph = join(spellings, loose=loose)
-        spans = follow(self._frames()[first:], graph, blank=self.blank)
+        spans = follow(self._frames(first), graph, blank=self.blank)
         if spans is None:
             return None
         passed = spans[:, 0] >= 0
@@ -133,21 +143,28 @@ class Listening(Stream):
         frames = [(start, end) for start, end in (spans[passed] + first).tolist()]
         return Placed(graph.symbols[passed].tolist(), frames, bounds.tolist())
 
-    def _transcript(self, found: Found, words: list[int], placed: Placed) -> Transcript:
+    def _spans(self, words: list[int], placed: Placed) -> list[Span]:
+        """The first and the last frame of each word, without the separator behind it."""
         symbols, frames, bounds = placed
         spans = []
         for start, end in pairwise(bounds if words else []):
             last = end - 1 - (symbols[end - 1] == self.separator)
             spans.append((frames[start][0], frames[last][1]))
-        return Transcript(
-            list(symbols),
-            words=list(words),
-            score=found.score,
-            acoustic=found.acoustic,
-            language=found.language,
-            frames=list(frames),
-            spans=spans,
-        )
+        return spans
+
+
+def _transcript(
+    found: Found, words: list[int], symbols: list[int], frames: list[Span], spans: list[Span]
+) -> Transcript:
+    return Transcript(
+        list(symbols),
+        words=list(words),
+        score=found.score,
+        acoustic=found.acoustic,
+        language=found.language,
+        frames=list(frames),
+        spans=list(spans),
+    )
 
 
 def weighted(weight: float, rewards: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
