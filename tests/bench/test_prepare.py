@@ -6,6 +6,7 @@ import json
 import math
 import tarfile
 import wave
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +101,24 @@ def test_speakers_are_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ngram, known = read_arpa(tmp_path / "an4/words.arpa")
     yes, unseen = (math.exp(ngram.score([[known.index(word)]])[0][0]) for word in ("YES", "A"))
     assert yes > 0.7 > 0.1 > unseen > 0
+
+
+def test_sentences_of_three_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "FOLDER", tmp_path)
+    monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
+    for name, text in (
+        ("wikitext2/train.txt", " = A title = \n \n In 1 @,@ 000 years . A role @-@ play ? Then\n"),
+        ("ptb/ptb.train.txt", " no capitals here \n" * 197),
+    ):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "brown").mkdir()
+    with zipfile.ZipFile(tmp_path / "brown/brown.zip", "w") as archive:
+        archive.writestr("brown/ca01", "\n\tThe/at 1/2/cd end/nn ./.\n")
+        archive.writestr("brown/README", "not/a text/of it\n")
+    prepare.plain_text()
+    train, dev = ((tmp_path / f"text/{part}.txt").read_text().splitlines() for part in ("train", "dev"))
+    assert dev == ["= A title =", "no capitals here", "no capitals here"]  # every hundredth of 202
+    assert train[:3] == ["In 1,000 years .", "A role - play ?", "Then"]
+    assert train[3:-1] == ["no capitals here"] * 195
+    assert train[-1] == "The 1/2 end ."

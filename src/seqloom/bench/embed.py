@@ -4,13 +4,10 @@
 lines shuffled, since gensim lets its rate fall by lines and ours falls by words.
 """
 
-import gzip
 import os
 import random
-import re
 import statistics
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +18,7 @@ import torch
 from torch import nn
 
 from seqloom.bench.measure import Result, geometric_mean, take_turns
-from seqloom.bench.prepare import shared
+from seqloom.bench.prepare import running_text, shared
 from seqloom.bench.process import child
 from seqloom.bench.show import show
 from seqloom.data.passages import passages
@@ -74,7 +71,7 @@ def measure(*, quick: bool) -> Iterator[Result]:
         raise SystemExit("gensim is not installed here: scripts/peers makes an environment that has it")
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "text.txt")
-        lines = list(_lines())
+        lines = [line.lower() for line in running_text()]
         random.Random(1).shuffle(lines)  # noqa: S311
         text.write_text("".join(f"{line}\n" for line in lines[: len(lines) // 8 if quick else None]))
         for kind in ("skipgram", "cbow"):
@@ -84,18 +81,6 @@ def measure(*, quick: bool) -> Iterator[Result]:
         for kind in ("skipgram", "cbow"):
             yield from quality(text, kind, seeds=SEEDS[: 1 if quick else None])
         yield memory(Path(folder))
-
-
-def _lines() -> Iterator[str]:
-    for name in ("wikitext2/train.txt.gz", "ptb/ptb.train.txt.gz"):
-        with gzip.open(shared(name), "rt", encoding="utf-8") as file:
-            yield from (" ".join(words) for line in file if (words := line.lower().split()))
-    with zipfile.ZipFile(shared("brown/brown.zip")) as archive:
-        for name in sorted(archive.namelist()):
-            if re.fullmatch(r"brown/c[a-r]\d\d", name):
-                for line in archive.read(name).decode().splitlines():
-                    if words := [each.rpartition("/")[0].lower() for each in line.split()]:
-                        yield " ".join(words)
 
 
 def fitted(text: Path, kind: str, *, minimum: int = MINIMUM) -> Embed:

@@ -4,8 +4,10 @@ import gzip
 import io
 import json
 import os
+import re
 import tarfile
 import wave
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,38 @@ def _strokes(digits: list[tuple[NDArray[np.float64], str]], count: int, random: 
         yield json.dumps({"strokes": rows, "text": " ".join(digits[each][1] for each in chosen)})
 
 
+def plain_text() -> None:
+    """Sentences of three sources; every hundredth is held out."""
+    sentences = [sentence for line in running_text() for sentence in re.split(r"(?<= [.?!]) ", _joined(line))]
+    _write("text/train.txt", (sentence for number, sentence in enumerate(sentences) if number % 100))
+    _write("text/dev.txt", sentences[::100])
+
+
+def _joined(line: str) -> str:
+    """A line of wikitext with its numbers in one piece, and hyphens as other texts have them."""
+    return line.replace(" @,@ ", ",").replace(" @.@ ", ".").replace(" @-@ ", " - ")
+
+
+def questions() -> None:
+    """TREC with a tenth of its questions to learn from, and another tenth to choose by."""
+    lines = gzip.decompress(shared("trec/TREC.train.gz").read_bytes()).decode("latin-1").splitlines()
+    _write("trec_tenth/train.txt", lines[0::10])
+    _write("trec_tenth/dev.txt", lines[5::10])
+
+
+def running_text() -> Iterator[str]:
+    """The lines of wikitext2, PTB and Brown, their tokens split by blanks; capitals as they are there."""
+    for name in ("wikitext2/train.txt.gz", "ptb/ptb.train.txt.gz"):
+        with gzip.open(shared(name), "rt", encoding="utf-8") as file:
+            yield from (" ".join(words) for line in file if (words := line.split()))
+    with zipfile.ZipFile(shared("brown/brown.zip")) as archive:
+        for name in sorted(archive.namelist()):
+            if re.fullmatch(r"brown/c[a-r]\d\d", name):
+                for line in archive.read(name).decode().splitlines():
+                    if words := [each.rpartition("/")[0] for each in line.split()]:
+                        yield " ".join(words)
+
+
 def _write(name: str, rows: Iterable[Any]) -> Path:
     path = FOLDER / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -182,5 +216,8 @@ PREPARE: dict[str, Callable[[], None]] = {
     "yesno": yes_and_no,
     "fsdd": digit_strings,
     "pen_digits": pen_strings,
+    "trec_tenth": questions,
+    "text_static": plain_text,
+    "text_contextual": plain_text,
 }
 """By the name of the configuration that reads them."""
