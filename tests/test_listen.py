@@ -87,6 +87,24 @@ def test_a_stream_says_what_the_whole_says(runs: dict[str, Path]) -> None:
     assert beam.stdout == f"{wanted.text}\n"
 
 
+def test_a_stream_decides_in_time(runs: dict[str, Path]) -> None:
+    """A lag as long as the recording changes nothing; a short one makes text come earlier, the same as in one piece."""
+    samples = np.frombuffer(sound(), "<i2").astype(np.float32) * np.float32(1 / 32768)
+    model, told = load(runs["stream"], search="prefix_beam size=20"), {}
+    for lag in (0.0, 0.05, 10.0):
+        listening = model.listen(lag=lag)
+        certain = [listening.feed(piece).text for piece in np.split(samples, 24)]
+        told[lag] = [*certain, listening.finish().text]
+        assert all(after.startswith(before) for before, after in pairwise(told[lag]))
+    assert told[10.0] == told[0.0]
+    assert sum(map(len, told[0.05])) > sum(map(len, told[0.0]))
+    frames = round(0.05 / model.task._unit)  # type: ignore[attr-defined]
+    whole = load(runs["stream"], search=f"prefix_beam size=20 lag={frames}").predict([Sound(samples, 4000)])
+    command = ["predict", runs["stream"], "-", "--stream", "--search", "prefix_beam size=20"]
+    assert call(*command, "--lag", 0.05, given=sound()).stdout == f"{told[0.05][-1]}\n" == f"{whole[0].text}\n"
+    assert call(*command, "--lag", 0, given=sound()).stdout == f"{told[0.0][-1]}\n"
+
+
 def test_a_stream_for_programs(runs: dict[str, Path]) -> None:
     result = call("predict", runs["stream"], "-", "--stream", "--json", given=sound())
     *before, last = map(json.loads, result.stdout.splitlines())

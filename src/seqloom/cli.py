@@ -16,12 +16,14 @@ from seqloom.options import (
     AsJson,
     Configuration,
     Folder,
+    Lag,
     Language,
     Layer,
     Lexicon,
     Overrides,
     RunFolder,
     Search,
+    Stream,
     errors,
     print_json,
 )
@@ -173,9 +175,8 @@ def predict(
     language: Language = "",
     folder: Folder = "",
     also: Also = None,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Raw sound of 16 bits comes in, text as it is heard.")
-    ] = False,
+    stream: Stream = False,
+    lag: Lag = 2.0,
     vectors: Annotated[bool, typer.Option("--vectors", help="Of each word, by a language model both ways.")] = False,
     batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
@@ -190,7 +191,7 @@ def predict(
         if stream:
             if file != "-":
                 raise ValueError(f"--stream hears standard input, which is -, and the file is {file}")
-            for piece in transcribe(model, sys.stdin.buffer, as_json=as_json):
+            for piece in transcribe(model, sys.stdin.buffer, lag=lag, as_json=as_json):
                 print(piece, end="", flush=True)
             return
         together = 1 if file == "-" and sys.stdin.isatty() else batch

@@ -10,12 +10,13 @@ from seqloom.data.sound import pcm
 from seqloom.model import Model
 
 
-def transcribe(model: Model, stream: IO[bytes], *, as_json: bool = False) -> Iterator[str]:
+def transcribe(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_json: bool = False) -> Iterator[str]:
     """What to print: pieces of text that together are the transcript, or a line of JSON whenever it has grown.
 
     The stream holds samples of 16 bits, little-endian, of one channel, as many in a second as the model's sound has.
+    What was said ``lag`` seconds ago is decided on; 0: only what nothing can change any more.
     """
-    listening = model.listen()
+    listening = model.listen(lag=lag)
     if not listening.rate:
         raise ValueError(f"the model reads frames of {listening.width} numbers; --stream needs one that hears sound")
     said, broken = "", None

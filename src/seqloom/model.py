@@ -134,11 +134,14 @@ class Model:
         """The answers to a file, some at a time, as it is read; ``given`` as for ``read``."""
         return self.answer(self.read(str(source), **given), batch=batch, vectors=vectors)
 
-    def listen(self) -> Listening[Any]:
-        """Hear one recording while it is made: ``feed`` gives what is certain by now, ``finish`` the answer."""
+    def listen(self, *, lag: float = 0.0) -> Listening[Any]:
+        """Hear one recording while it is made: ``feed`` gives what is certain by now, ``finish`` the answer.
+
+        What was said ``lag`` seconds of sound, or frames, ago is decided on; 0: only what nothing can change any more.
+        """
         if not isinstance(self.task, Transcribe):
             raise TypeError(f"a model of the task {self.config.name} hears nothing; wanted a transcribe")
-        return self.task.listen(self.module)
+        return self.task.listen(self.module, lag=lag)
 
     def export(self, path: Path) -> None:
         """The model in a format of the field: .arpa or .arpa.gz of n-grams; .txt, .vec or .bin of word vectors."""

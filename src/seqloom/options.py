@@ -24,6 +24,11 @@ Language = Annotated[
     typer.Option(help="ARPA file or run that makes words probable, such as 'words.arpa weight=0.8 bonus=1'; likewise."),
 ]
 Folder = Annotated[str, typer.Option(help="Folder or archive of the recordings that a list names.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Raw sound of 16 bits comes in, text as it is heard.")]
+Lag = Annotated[
+    float,
+    typer.Option(min=0, help="Seconds after which --stream decides what was said; 0: when nothing can change it."),
+]
 Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]
 
 

@@ -1,13 +1,25 @@
 """Symbols and frames as text, words and times."""
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
 
 from seqloom.data.tokenizers import Encoding, Text
+from seqloom.data.vocabulary import Vocabulary
 from seqloom.decoding.frames import Transcript
 from seqloom.decoding.lexicon import Lexicon
-from seqloom.models.spoken import spoken, transcribed
+from seqloom.models.spoken import Growing, spoken, transcribed
 
 PLAIN = Text(unit="characters").fit(["ab ba"])
+SENTENCES = ["the cat sat on the mat", "a cat  and an élan", "thesis that then than"]
+UNITS = {
+    "characters": Text(unit="characters"),
+    "words": Text(unit="words"),
+    "bpe": Text(unit="subwords", size=300),
+    "unigram": Text(unit="subwords", algorithm="unigram", size=40),
+}
 
 
 def transcript(encoding: Encoding, text: str, words: list[int] | None = None) -> Transcript:
@@ -20,7 +32,55 @@ def test_words_stand_between_blanks_however_many() -> None:
     found = spoken(transcript(PLAIN, " ab  ba "), PLAIN, None)
     assert (found.text, found.words) == (" ab  ba ", ["ab", "ba"])
     assert found.spans == [(2, 4), (10, 12)]
-    assert spoken(transcript(PLAIN, ""), PLAIN, None) == ("", [], [], [])
+    assert spoken(transcript(PLAIN, ""), PLAIN, None) == ("", [], [], [], 0)
+
+
+def test_a_text_begins_and_ends_with_a_word() -> None:
+    found = transcribed([transcript(PLAIN, " ab  ba "), transcript(PLAIN, " ")], PLAIN, None, unit=1)
+    assert (found.text, [each.text for each in found.best]) == ("ab  ba", ["ab  ba", ""])
+    assert found.symbols == list(" ab  ba ")
+    bytewise = UNITS["bpe"].fit(SENTENCES)
+    assert transcribed([transcript(bytewise, " the cat")], bytewise, None, unit=1).text == "the cat"
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_what_grows_is_what_is_written_at_once(name: str) -> None:
+    encoding = UNITS[name].fit(SENTENCES)
+    whole = transcript(encoding, "  ".join(SENTENCES))
+    for step in (1, 2, 5):
+        grow = Growing(encoding, None, unit=0.5)
+        for end in [*range(0, len(whole.symbols), step), len(whole.symbols), len(whole.symbols)]:
+            part = replace(whole, symbols=whole.symbols[:end], frames=whole.frames[:end], score=-end)
+            assert grow(part) == transcribed([part], encoding, None, unit=0.5)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_words_of_a_lexicon_that_come_one_by_one(*, apart: bool) -> None:
+    lexicon = Lexicon(
+        [("AB", PLAIN.encode("ab")), ("BA", PLAIN.encode("ba"))], separator=PLAIN.numbers[" "] if apart else None
+    )
+    grow, said = Growing(PLAIN, lexicon, unit=2.0), [0, 1, 1, 0]
+    for count in (0, 1, 1, 3, 4):
+        part = transcript(
+            PLAIN, (" " if apart else "").join(lexicon.words[word].lower() for word in said[:count]), said[:count]
+        )
+        assert grow(part) == transcribed([part], PLAIN, lexicon, unit=2.0)
+
+
+def test_what_was_written_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    grow, read = Growing(PLAIN, None, unit=1.0), 0
+    decode = type(PLAIN.vocabulary).decode
+
+    def count(vocabulary: Vocabulary, numbers: Iterable[int]) -> list[str]:
+        nonlocal read
+        found = decode(vocabulary, numbers)
+        read += len(found)
+        return found
+
+    monkeypatch.setattr(type(PLAIN.vocabulary), "decode", count)
+    for words in range(200):
+        grow(transcript(PLAIN, "ab ba " * words))
+    assert read < 200 * 6 * 10
 
 
 def test_words_of_a_lexicon_are_joined_as_they_are_written() -> None:

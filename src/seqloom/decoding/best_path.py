@@ -29,7 +29,7 @@ class BestPath(FrameSearch):
         ]
         return [stream.finish() for stream in streams]
 
-    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None) -> Stream:
+    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:  # noqa: ARG002  decided at once
         _refuse(guide)
         check_blank(blank, symbols=symbols)
         return _Path(blank, symbols)

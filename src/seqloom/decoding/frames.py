@@ -78,8 +78,11 @@ class FrameSearch(Part, ABC):
         """The transcripts of each row, the best first; none where no transcript is possible."""
 
     @abstractmethod
-    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None) -> Stream:
-        """The same search, over frames of so many ``symbols`` (V) that come in pieces."""
+    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
+        """The same search, over frames of so many ``symbols`` (V) that come in pieces.
+
+        Where the search sets no limit of its own to the frames that may stay undecided, ``lag`` does; 0: there is none.
+        """
 
 
 def rows(log_probabilities: Tensor, lengths: Tensor, *, blank: int) -> list[Frames]:

@@ -61,10 +61,10 @@ class PrefixBeam(FrameSearch):
             return [run(row) for row in range(len(made))]
         return side_by_side.each(run, len(made))
 
-    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None) -> Stream:
-        return self._prepare(symbols=symbols, blank=blank, guide=guide)()
+    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
+        return self._prepare(symbols=symbols, blank=blank, guide=guide, lag=lag)()
 
-    def _prepare(self, *, symbols: int, blank: int, guide: Guide | None) -> Callable[[], "Placing"]:
+    def _prepare(self, *, symbols: int, blank: int, guide: Guide | None, lag: int = 0) -> Callable[[], "Placing"]:
         """What makes streams; all that they share is made once."""
         from seqloom.decoding.prefixes import PrefixStream  # numba takes half a second
         from seqloom.decoding.words import WordStream, tree
@@ -77,7 +77,7 @@ class PrefixBeam(FrameSearch):
             floor=math.log(self.token_threshold) if self.token_threshold else -math.inf,
             threshold=self.threshold or math.inf,
             blank=blank,
-            lag=self.lag,
+            lag=self.lag or lag,
         )
         lexicon, language, *bonuses = guide or Guide()
         weight, bonus, unknown = bonuses

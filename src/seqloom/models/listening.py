@@ -13,6 +13,13 @@ from seqloom.models.transcriber import Transcriber
 Answer = TypeVar("Answer")
 
 
+def refuse(*reasons: tuple[Any, str]) -> None:
+    """ValueError by the first of the reasons that holds."""
+    for holds, why in reasons:
+        if holds:
+            raise ValueError(f"{why}: such a model needs the whole of a recording before it says anything")
+
+
 class Listening(Generic[Answer]):
     """One recording in pieces; in the end its answer is that to the whole."""
 
@@ -22,17 +29,20 @@ class Listening(Generic[Answer]):
         stream: Stream,
         answer: Callable[[list[Transcript]], Answer],
         *,
+        grow: Callable[[Transcript], Answer]
+        | None = None,  # the answer to what is certain; ``answer`` if none is given
         width: int = 0,  # numbers in a frame; 0: samples are heard
         rate: int = 0,  # of the samples, in a second
     ) -> None:
         self.model, self.stream, self.answer = model, stream, answer
+        self.grow = grow or (lambda found: answer([found]))
         self.width, self.rate = width, rate
         self.state: Any = None
 
     def feed(self, values: ArrayLike) -> Answer:  # samples (N,) at ``rate``, or frames (T, width)
         """Hear some more. What is certain by now: whatever follows, its text only grows."""
         self._hear(values, more=True)
-        return self.answer([self.stream.stable()])
+        return self.grow(self.stream.stable())
 
     def finish(self) -> Answer:
         """The answer to the whole recording; nothing can be fed afterwards."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from seqloom.data.tokenizers import Encoding
@@ -54,6 +54,7 @@ class Spoken(NamedTuple):
     symbols: list[str]
     words: list[str]
     spans: list[tuple[int, int]]  # first and last frame of each word
+    settled: int  # symbols before the last word, which may grow; with a lexicon all symbols
 
 
 def spoken(found: Transcript, encoding: Encoding, lexicon: Lexicon | None) -> Spoken:
@@ -61,14 +62,18 @@ def spoken(found: Transcript, encoding: Encoding, lexicon: Lexicon | None) -> Sp
     symbols = encoding.vocabulary.decode(found.symbols)
     if lexicon is not None:
         words = [lexicon.words[number] for number in found.words]
-        joint = "" if encoding.unit == "characters" and lexicon.separator is None else " "
-        return Spoken(joint.join(words), symbols, words, found.spans)
-    text = encoding.decode(found.symbols)
-    words, spans = [], []
-    for first, last in _groups(symbols, encoding.unit):
-        words.append(encoding.decode(found.symbols[first : last + 1]).strip())
-        spans.append((found.frames[first][0], found.frames[last][1]))
-    return Spoken(text, symbols, words, spans)
+        return Spoken(_joint(encoding, lexicon).join(words), symbols, words, found.spans, len(symbols))
+    words, spans, settled = [], [], len(symbols)
+    for settled, last in _groups(symbols, encoding.unit):
+        words.append(encoding.decode(found.symbols[settled : last + 1]).strip())
+        spans.append((found.frames[settled][0], found.frames[last][1]))
+    text = encoding.decode(found.symbols) if encoding.unit == "characters" else " ".join(filter(None, words))
+    return Spoken(text, symbols, words, spans, settled)
+
+
+def _joint(encoding: Encoding, lexicon: Lexicon | None) -> str:
+    """What is put between two words; nothing where blanks are symbols."""
+    return "" if encoding.unit == "characters" and (lexicon is None or lexicon.separator is None) else " "
 
 
 def transcribed(
@@ -85,10 +90,10 @@ def transcribed(
         return Transcribed("", -math.inf, -math.inf, 0.0, [], [], [], [], [], name, loss)
     said = [spoken(each, encoding, lexicon) for each in found]
     rows = zip(said, found, strict=True)
-    best = [Candidate(one.text, each.score, each.acoustic, each.language) for one, each in rows]
-    text, symbols, words, spans = said[0]
+    best = [Candidate(one.text.strip(), each.score, each.acoustic, each.language) for one, each in rows]
+    _, symbols, words, spans, _ = said[0]
     return Transcribed(
-        text,
+        best[0].text,
         score=best[0].score,
         acoustic=best[0].acoustic,
         language=best[0].language,
@@ -100,6 +105,47 @@ def transcribed(
         name=name,
         loss=loss,
     )
+
+
+class Growing:
+    """The answer to a transcript that only grows: of what was written, no more than the last word is read again."""
+
+    def __init__(self, encoding: Encoding, lexicon: Lexicon | None, *, unit: float) -> None:
+        self.encoding, self.lexicon, self.unit = encoding, lexicon, unit
+        self.text, self.answer = "", transcribed([], encoding, lexicon, unit=unit)  # what is settled of the text
+        self.symbols, self.words = 0, 0  # that are settled
+
+    def __call__(self, found: Transcript) -> Transcribed:
+        past, symbols, words = self.answer, self.symbols, self.words
+        new = replace(
+            found,
+            symbols=found.symbols[symbols:],
+            words=found.words[words:],
+            frames=found.frames[symbols:],
+            spans=found.spans[words:],
+        )
+        said, joint = spoken(new, self.encoding, self.lexicon), _joint(self.encoding, self.lexicon)
+        text = joint.join(filter(None, (self.text, said.text))).strip()
+        self.answer = Transcribed(
+            text,
+            score=found.score,
+            acoustic=found.acoustic,
+            language=found.language,
+            symbols=past.symbols[:symbols] + said.symbols,
+            times=past.times[:symbols] + _times(new.frames, self.unit),
+            words=past.words[:words] + said.words,
+            word_times=past.word_times[:words] + _times(said.spans, self.unit),
+            best=[Candidate(text, found.score, found.acoustic, found.language)],
+            name="",
+            loss=None,
+        )
+        self.symbols += said.settled
+        self.words = len(self.answer.words) - (self.symbols < len(self.answer.symbols))
+        settled = said.words[: self.words - words]
+        if self.lexicon is None and self.encoding.unit == "characters":
+            settled = [self.encoding.decode(new.symbols[: said.settled])]
+        self.text = joint.join(filter(None, (self.text, *settled)))
+        return self.answer
 
 
 def _times(spans: Sequence[tuple[int, int]], unit: float) -> Times:

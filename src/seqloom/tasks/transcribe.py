@@ -28,8 +28,8 @@ from seqloom.models.columns import Look
 from seqloom.models.encoder import Front, Recurrence
 from seqloom.models.guide import Fluency, guide
 from seqloom.models.hearing import Change, Ear, Heard, Hearing, Scale, listening
-from seqloom.models.listening import Listening
-from seqloom.models.spoken import Transcribed, transcribed
+from seqloom.models.listening import Listening, refuse
+from seqloom.models.spoken import Growing, Transcribed, transcribed
 from seqloom.models.transcriber import Reduction, Transcriber, build
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
@@ -283,32 +283,34 @@ class Transcribe(Task):
         return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
 
     def _answer(self, found: list[Transcript], name: str = "", loss: float | None = None) -> Transcribed:
-        spectrum, guide = self._spectrum, self._guide
-        unit = self.reduction.whole * (spectrum.step / spectrum.rate if spectrum else 1)
-        words = guide.lexicon if guide else None
-        return transcribed(found, self._fitted().text, words, unit=unit, name=name, loss=loss)
+        return transcribed(found, self._fitted().text, self._guide.lexicon, unit=self._unit, name=name, loss=loss)
 
     @cached_property
-    def _guide(self) -> Guide | None:
+    def _unit(self) -> float:
+        """What a frame of the search is long, in seconds of sound, otherwise in frames as they were given."""
+        return self.reduction.whole * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
+
+    @cached_property
+    def _guide(self) -> Guide:
         """What the search knows beside the recording."""
         if isinstance(self.search, BestPath):
-            return None
+            return Guide()
         given = {"file_encoding": self.encoding, "opener": self.opener}
-        return guide(self._fitted().text, self.lexicon, self.language, **given)
+        return guide(self._fitted().text, self.lexicon, self.language, **given) or Guide()
 
-    def listen(self, model: Any) -> Listening[Transcribed]:
-        """Hear one recording while it is made."""
-        heard = self._fitted().heard
-        for wrong, why in (
+    def listen(self, model: Any, *, lag: float = 0.0) -> Listening[Transcribed]:
+        """Hear one recording while it is made; a ``lag`` of the search itself goes before this one."""
+        heard, text = self._fitted().heard, self._fitted().text
+        refuse(
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
             (self.scale == "utterance", 'scale is "utterance"'),
             (heard.rate and self.sound.decibels, f"sound.decibels is {self.sound.decibels}"),
             (self.look.layers > 0, f"look.layers is {self.look.layers}"),
-        ):
-            if wrong:
-                raise ValueError(f"{why}: such a model needs the whole of a recording before it says anything")
-        stream = self.search.stream(symbols=len(self._fitted().text.vocabulary), blank=BLANK, guide=self._guide)
-        return Listening(model, stream, self._answer, width=0 if heard.rate else heard.size, rate=heard.rate)
+        )
+        wait, width = math.ceil(lag / self._unit), 0 if heard.rate else heard.size
+        stream = self.search.stream(symbols=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=wait)
+        grow = Growing(text, self._guide.lexicon, unit=self._unit)
+        return Listening(model, stream, self._answer, grow=grow, width=width, rate=heard.rate)
 
     def score(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> dict[str, Any]:
         """Error rates over all symbols; the loss is of the possible transcripts alone."""
