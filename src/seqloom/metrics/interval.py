@@ -1,7 +1,8 @@
 """Intervals of 95 %: how far a figure may be off because the test data are few."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,29 @@ NORMAL = 1.959963984540054
 RESAMPLES = 1000
 DRAWN_TOGETHER = 1 << 22
 """Numbers of a sample that exist at once: 32 MB."""
+
+
+class Sums(NamedTuple):
+    """A metric that is a function of sums over examples: a sample of them needs no other look at the answers."""
+
+    rows: NDArray[np.float64]  # (N, S), of each example in order
+    value: Callable[[NDArray[np.float64]], float]  # of their sum (S,)
+
+    @property
+    def whole(self) -> float:
+        """The metric of all examples."""
+        return self.value(self.rows.sum(axis=0))
+
+
+def ratio(above: ArrayLike, below: ArrayLike) -> Sums:  # (N,) each
+    """Σ above / Σ below."""
+    rows = np.stack([np.asarray(side, dtype=np.float64) for side in (above, below)], axis=1)
+    return Sums(rows, lambda sums: float(sums[0] / sums[1]) if sums[1] else 0.0)
+
+
+def mean_of(values: Sequence[ArrayLike]) -> Sums:
+    """The mean of numbers, of which each example has some."""
+    return ratio([np.sum(each) for each in values], [np.size(each) for each in values])
 
 
 def wilson(right: int, total: int) -> tuple[float, float]:
@@ -73,6 +97,29 @@ def resample(
     for start in range(0, resamples if len(kinds) else 0, together):
         count = min(together, resamples - start)
         yield from random.multinomial(len(statistics), times / len(statistics), size=count) @ kinds
+
+
+def bootstrap(
+    sums: Sums,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> NDArray[np.float64]:  # (resamples,)
+    """The metric over as many examples, drawn anew with replacement.
+
+    Which are drawn depends on their number and the seed alone: two models that are asked the same are compared pair by
+    pair (Efron & Tibshirani 1993, Koehn 2004).
+    """
+    random = np.random.default_rng(seed)
+    count = len(sums.rows)
+    times = (np.bincount(random.integers(count, size=count), minlength=count) for _ in range(resamples if count else 0))
+    return np.array([sums.value(each @ sums.rows) for each in times])
+
+
+def difference(first: Sequence[ArrayLike], other: Sequence[ArrayLike]) -> tuple[float, float]:
+    """The interval of how much more the other reaches: of each, samples of several trainings, whose mean counts."""
+    both = [np.mean([np.asarray(each, dtype=np.float64) for each in side], axis=0) for side in (first, other)]
+    return quantiles(both[1] - both[0])
 
 
 def quantiles(values: ArrayLike) -> tuple[float, float]:

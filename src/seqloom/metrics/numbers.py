@@ -1,5 +1,7 @@
 """How far forecasts are from what came: errors of numbers, and the likelihood of binary frames."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -64,20 +66,43 @@ def correlation(truth: ArrayLike, forecast: ArrayLike) -> float:  # (N, K)
     return float(((wanted * found).sum(axis=0) / scale).mean())
 
 
-def frame_nll(truth: ArrayLike, probabilities: ArrayLike) -> float:  # (N, K), of zeros and ones
+def frame_nll(truth: ArrayLike, probabilities: ArrayLike) -> float:  # (..., K), of zeros and ones
     """The negative log-likelihood in nats of binary frames: the sum over their keys, the mean over frames."""
+    return float(log_losses(truth, probabilities).mean())
+
+
+def log_losses(truth: ArrayLike, probabilities: ArrayLike) -> NDArray[np.float64]:  # (..., K) → (...)
+    """The negative log-likelihood of each frame."""
     wanted, found = _pair(truth, probabilities)
     found = found.clip(SMALLEST_PROBABILITY, 1 - SMALLEST_PROBABILITY)
-    return float(-(wanted * np.log(found) + (1 - wanted) * np.log1p(-found)).sum(axis=-1).mean())
+    losses: NDArray[np.float64] = -(wanted * np.log(found) + (1 - wanted) * np.log1p(-found)).sum(axis=-1)
+    return losses
 
 
-def frame_accuracy(truth: ArrayLike, probabilities: ArrayLike) -> float:  # (N, K), of zeros and ones
+def frame_accuracy(truth: ArrayLike, probabilities: ArrayLike) -> float:  # (..., K), of zeros and ones
     """Σ right / Σ (right + false + missed) keys over all frames: the accuracy of transcription (Bay et al. 2009)."""
     wanted, found = _pair(truth, probabilities)
     on = found > 0.5
     right = (on & (wanted == 1)).sum()
     counted = (on | (wanted == 1)).sum()
     return float(right / counted) if counted else 1.0
+
+
+def by_step(
+    truth: NDArray[np.float64],  # (N, horizon, K)
+    forecast: NDArray[np.float64],
+    known: Mapping[str, NDArray[np.float64]],  # (horizon,), what is there already
+) -> dict[str, dict[str, float]]:
+    """The errors of each step ahead."""
+    return {
+        str(step + 1): {
+            "mae": mae(truth[:, step], forecast[:, step]),
+            "rse": rse(truth[:, step], forecast[:, step]),
+            "correlation": correlation(truth[:, step], forecast[:, step]),
+            **{name: float(values[step]) for name, values in known.items()},
+        }
+        for step in range(truth.shape[1])
+    }
 
 
 def _pair(truth: ArrayLike, forecast: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.metrics.interval import bootstrap_ratio, quantiles, resample, wilson
+from seqloom.metrics.interval import Sums, bootstrap_ratio, quantiles, resample, wilson
 
 Symbols = Sequence[Hashable]  # characters, words, phonemes
 
@@ -18,6 +18,7 @@ class Corpus(NamedTuple):
     score: float
     interval: tuple[float, float]  # of 95 %, over sentences drawn anew
     signature: str  # all that the score depends on: version, tokenizer, case
+    sums: Sums  # that it is a function of
 
 
 def bleu(
@@ -56,8 +57,8 @@ class _Sums:
     ) -> NDArray[np.int64]:  # (N, S)
         return np.array(self._extract_corpus_statistics(found, references), dtype=np.int64)
 
-    def compute(self: Any, sums: NDArray[np.int64]) -> float:  # (S,)
-        return float(self._compute_score_from_stats(sums.tolist()).score)
+    def compute(self: Any, sums: NDArray[Any]) -> float:  # (S,)
+        return float(self._compute_score_from_stats(sums.astype(np.int64).tolist()).score)
 
 
 def _corpus(metric: Any, found: Sequence[str], references: Sequence[Sequence[str | None]]) -> Corpus:
@@ -67,7 +68,8 @@ def _corpus(metric: Any, found: Sequence[str], references: Sequence[Sequence[str
         raise ValueError("there is nothing to compare: no text was found and none was wanted")
     statistics = metric.statistics(found, references)
     scores = [metric.compute(sums) for sums in resample(statistics)]
-    return Corpus(metric.compute(statistics.sum(axis=0)), quantiles(scores), str(metric.get_signature()))
+    sums = Sums(statistics.astype(np.float64), metric.compute)
+    return Corpus(sums.whole, quantiles(scores), str(metric.get_signature()), sums)
 
 
 def distance(found: Symbols, wanted: Symbols) -> int:

@@ -1,14 +1,15 @@
 """How good transcripts are: symbols replaced, put in and left out, as rates and as the usual lines of REF and HYP."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.metrics.interval import bootstrap_ratio, wilson
+from seqloom.metrics.interval import Sums, bootstrap_ratio, ratio, wilson
 
 GAP = "*"
 """Stands where the other side has a symbol and this one has none."""
@@ -139,3 +140,48 @@ def report(
         "worst": [printed(answers[row], truths[row], name=names[row]) for row in most],
     }
     return {**{unit: found.value for unit, found in rates.items()}, "exact_match": first.exact_match}, details
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """What was heard, beside what was said."""
+
+    names: Sequence[str]
+    found: Sequence[str]
+    wanted: Sequence[str]
+    symbols: Sequence[Sequence[str]]  # that were found
+    spelt: Sequence[Sequence[str]]  # symbols that were wanted
+    losses: Sequence[float | None]  # None: there is no path to the transcript
+
+    def pairs(self, unit: str) -> tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]:
+        """The symbols of each transcript, found and wanted: characters, words, or what the model knows."""
+        cuts: dict[str, Callable[[str], list[str]]] = {"cer": list, "wer": str.split}
+        if unit not in cuts:
+            return self.symbols, self.spelt
+        return [*map(cuts[unit], self.found)], [*map(cuts[unit], self.wanted)]
+
+    @property
+    def surprise(self) -> Sums:
+        """The loss for each symbol, the end among them, of those that are possible."""
+        lengths = [0 if loss is None else len(each) + 1 for loss, each in zip(self.losses, self.spelt, strict=True)]
+        return ratio([loss or 0.0 for loss in self.losses], lengths)
+
+    def score(self, units: Sequence[str]) -> dict[str, Any]:
+        """All metrics; the first unit is the one that counts."""
+        scores, details = report({unit: self.pairs(unit) for unit in units}, self.names)
+        possible = len(self.losses) - self.losses.count(None)
+        return scores | {
+            "loss": self.surprise.whole if possible else math.inf,
+            "impossible": 1 - possible / max(len(self.losses), 1),
+            **details,
+            "examples": len(self.names),
+        }
+
+    def sums(self, metric: str, units: Sequence[str]) -> Sums:
+        """What one of the metrics is made of, transcript by transcript."""
+        if metric == "loss":
+            return self.surprise
+        if metric != "exact_match":
+            found = rate(*self.pairs(metric))
+            return ratio(found.errors, found.symbols)
+        return ratio(rate(*self.pairs(units[0])).errors == 0, [1] * len(self.names))

@@ -25,6 +25,7 @@ from seqloom.decoding.sample import Sample
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
+from seqloom.metrics.interval import Sums, ratio
 from seqloom.models.encoder import Recurrence
 from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
 from seqloom.models.generation import NEVER, Candidate, begin, candidates, forced, generate, teach
@@ -276,20 +277,10 @@ class Caption(Task):
 
     def score(self, predictions: Sequence[Captioned], examples: Sequence[Picture]) -> dict[str, Any]:
         """One answer for each image, compared with all of its captions."""
-        wanted = []
-        for example in examples:
-            if not example.captions:
-                raise BadData(example.place, "there is no caption to compare with")
-            wanted.append([text.lower() for text in example.captions] if self.text.lower else list(example.captions))
+        wanted = self._wanted(examples)
         found = [answer.text for answer in predictions]
-        first, *others = ([*each] for each in zip_longest(*wanted))
-        bleu = metrics.bleu(found, first, others=others)
-        single = metrics.bleu(found, first, others=others, order=1)
-        cut: Callable[[str], Any] = list if self.text.unit == "characters" else str.split
-        pairs = [(row, caption) for row, captions in enumerate(wanted) for caption in captions]
-        errors = metrics.compare(
-            [row for row, _ in pairs], [cut(found[row]) for row, _ in pairs], [cut(caption) for _, caption in pairs]
-        )
+        bleu, single = _bleu(found, wanted), _bleu(found, wanted, order=1)
+        errors = self._errors(found, wanted)
         values = [value for answer in predictions for each in answer.targets for value in each]
         right = [hit for answer in predictions for each in answer.forced for hit in each[:-1]]
         return {
@@ -304,8 +295,37 @@ class Caption(Task):
             "exact_match_interval": list(errors.exact_match_interval),
             "bleu_signature": bleu.signature,
             "images": len(examples),
-            "captions": len(pairs),
+            "captions": sum(map(len, wanted)),
         }
+
+    def sums(self, predictions: Sequence[Captioned], examples: Sequence[Picture]) -> Sums:
+        found, wanted = [answer.text for answer in predictions], self._wanted(examples)
+        if self.best_by == "loss":
+            values = [[value for each in answer.targets for value in each] for answer in predictions]
+            return ratio([-math.fsum(each) for each in values], [len(each) for each in values])
+        if self.best_by == "exact_match":
+            return ratio(~self._errors(found, wanted).wrong, [1] * len(examples))
+        return _bleu(found, wanted, order=1 if self.best_by == "bleu_1" else 4).sums
+
+    def _wanted(self, examples: Sequence[Picture]) -> list[list[str]]:
+        wanted = []
+        for example in examples:
+            if not example.captions:
+                raise BadData(example.place, "there is no caption to compare with")
+            wanted.append([text.lower() for text in example.captions] if self.text.lower else list(example.captions))
+        return wanted
+
+    def _errors(self, found: Sequence[str], wanted: Sequence[Sequence[str]]) -> metrics.Errors:
+        cut: Callable[[str], Any] = list if self.text.unit == "characters" else str.split
+        pairs = [(row, caption) for row, captions in enumerate(wanted) for caption in captions]
+        return metrics.compare(
+            [row for row, _ in pairs], [cut(found[row]) for row, _ in pairs], [cut(caption) for _, caption in pairs]
+        )
+
+
+def _bleu(found: Sequence[str], wanted: Sequence[Sequence[str]], *, order: int = 4) -> metrics.Corpus:
+    first, *others = ([*each] for each in zip_longest(*wanted))
+    return metrics.bleu(found, first, others=others, order=order)
 
 
 def _kind(shape: tuple[int, ...]) -> str:

@@ -24,7 +24,7 @@ from seqloom.data.vectors import Missing
 from seqloom.data.vocabulary import Labels
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
-from seqloom.metrics.interval import wilson
+from seqloom.metrics.interval import Sums, ratio, wilson
 from seqloom.metrics.labels import Matches, accuracy, confusion, macro_f1, report
 from seqloom.models.classifier import Classifier, Noise, Symbols
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
@@ -265,6 +265,10 @@ class Classify(Task):
             "per_label": report(names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))),
             "confusion": {"labels": names, "counts": table.tolist()},
         }
+
+    def sums(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> Sums:
+        pairs = zip(predictions, examples, strict=True)
+        return ratio([answer.label == example.label for answer, example in pairs], [1] * len(examples))
 
 
 def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Example]:

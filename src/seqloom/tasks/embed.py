@@ -19,7 +19,7 @@ from seqloom.data.formats import BadData
 from seqloom.data.passages import Passage, passages
 from seqloom.data.questions import Question, asked, kind_of, labelled
 from seqloom.data.words import Phrases, Words, count
-from seqloom.metrics.interval import wilson
+from seqloom.metrics.interval import Sums, ratio, wilson
 from seqloom.metrics.similarity import spearman
 from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
@@ -267,3 +267,15 @@ class Embed(Task):
         for name, rights in groups.items():
             found[name or "without a group"] = sum(rights) / len(rights)
         return found
+
+    def sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> Sums | None:
+        """Right answers among the analogies that can be answered; a correlation is no function of sums."""
+        if 2 * sum(bool(question.truth) for question in examples) < len(examples):
+            return None
+        known = self.found.known
+        rows = []
+        for answer, question in zip(predictions, examples, strict=True):
+            wanted = known.find(question.truth) if question.truth and not answer.unknown else -1
+            counted = 0 <= wanted < self.among
+            rows.append((counted and answer.words[:1] == [known[wanted]], counted))
+        return ratio(*zip(*rows, strict=True))

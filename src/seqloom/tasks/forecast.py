@@ -16,6 +16,7 @@ from seqloom.data.batch import Batch, pad
 from seqloom.data.formats import BadData, Source
 from seqloom.data.series import Numbers, Series, Window, changes, ending, pieces, sequences, split_range, table, windows
 from seqloom.metrics import numbers
+from seqloom.metrics.interval import Sums, mean_of
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task
@@ -177,8 +178,7 @@ class Forecast(Task):
         )
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
-        unread = [name for name in self.target if name not in columns]
-        if unread:
+        if unread := [name for name in self.target if name not in columns]:
             raise BadData(self.train, f"there is no column {unread[0]!r} to forecast; found {', '.join(columns)}")
         return [columns.index(name) for name in self.target or columns]
 
@@ -275,26 +275,35 @@ class Forecast(Task):
             answers.append(Forecasted(names, steps[-1] if steps else [], steps, wanted))
         return Predictions(answers, state)
 
-    def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
+    def _pairs(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> list[tuple[Numbers, Numbers]]:
+        """What came and what was said, of each answer (N, horizon, targets)."""
         unknown = next((window for window in examples if not window.known), None)
         if unknown is not None:
             raise BadData(unknown.place, "what comes next is not known; a score needs it")
         targets = self._targets(self._fitted.columns)
+        shape = -1, self.horizon, len(targets)
         if self.output == "synced":
             # Sequences may have been joined and cut: the answers know better than the examples what belongs to them.
-            truth, found = (
-                np.concatenate([np.array(steps).reshape(-1, self.horizon, len(targets)) for steps in parts])
-                for parts in zip(*((answer.truth, answer.steps) for answer in predictions), strict=True)
-            )
-        else:
-            truth = np.concatenate([window.after(self.horizon)[..., targets] for window in examples])
-            found = np.array([answer.values for answer in predictions])
+            return [(np.reshape(answer.truth, shape), np.reshape(answer.steps, shape)) for answer in predictions]
+        return [
+            (window.after(self.horizon)[..., targets], np.reshape(answer.values, shape))
+            for window, answer in zip(examples, predictions, strict=True)
+        ]
+
+    def sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> Sums:
+        pairs = self._pairs(predictions, examples)
         if self.kind == "binary":
-            frames = truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))
+            return mean_of([numbers.log_losses(*pair) for pair in pairs])
+        scale = np.array(self._fitted.deviations)[self._targets(self._fitted.columns)]
+        return mean_of([((found - truth) / scale) ** 2 for truth, found in pairs])
+
+    def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
+        truth, found = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
+        if self.kind == "binary":
             return {
-                "nll": numbers.frame_nll(*frames),
-                "accuracy": numbers.frame_accuracy(*frames),
-                "frames": len(frames[0]),
+                "nll": numbers.frame_nll(truth, found),
+                "accuracy": numbers.frame_accuracy(truth, found),
+                "frames": len(truth) * self.horizon,
             }
         scores = self._compare(truth, found, examples)
         return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
@@ -337,14 +346,5 @@ class Forecast(Task):
                 "seasonal_mse": float((seasonal**2).mean()),
                 "seasonal_mse_scaled": float(scaled(seasonal).mean()),
             }
-        per_step = {
-            str(step + 1): {
-                "mse_scaled": float(own[step]),
-                "mae": numbers.mae(truth[:, step], found[:, step]),
-                "rse": numbers.rse(truth[:, step], found[:, step]),
-                "correlation": numbers.correlation(truth[:, step], found[:, step]),
-                "last_mse_scaled": float(still[step]),
-            }
-            for step in range(self.horizon)
-        }
-        return scores | {"windows": len(truth), "per_step": per_step}
+        steps = {"mse_scaled": own, "last_mse_scaled": still}
+        return scores | {"windows": len(truth), "per_step": numbers.by_step(truth, found, steps)}

@@ -19,6 +19,7 @@ from seqloom.data.tokenizers import Encoding, Text
 from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.sampled import sampled_cross_entropy
+from seqloom.metrics.interval import Sums
 from seqloom.models.arpa import Layout, characters, read_words
 from seqloom.models.characters import Characters, Spelled
 from seqloom.models.contextual import Anatomy, BothWays, Knowledge
@@ -285,16 +286,29 @@ class LanguageModel(Task):
         }
         symbols = sum(len(answer.log_probabilities) for answer in predictions)
         characters = sum(len(example.text) + 1 for example in examples)
-        loss = total / max(symbols, 1)
         unknown = self.symbols.vocabulary.index(UNKNOWN)
         return {
-            "perplexity": math.exp(min(loss, 700.0)),
-            "loss": loss,
+            "perplexity": _exponential(total, symbols),
+            "loss": total / max(symbols, 1),
             **(ways if both else {}),
             "bits_per_character": total / math.log(2) / max(characters, 1),
             "symbols": symbols,
             "unknown": sum(self.symbols.encode(example.text).count(unknown) for example in examples),
         }
+
+    def sums(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> Sums:
+        """The surprise and the number of the symbols of each line, also where lines were joined."""
+        values = [np.array(answer.log_probabilities) for answer in predictions]
+        for row, answer in enumerate(predictions):
+            if isinstance(answer, ScoredBothWays):
+                values[row] = (values[row] + answer.backward) / 2
+        lengths = np.array([len(self.symbols.encode(example.text)) + 1 for example in examples])
+        surprise = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
+        return Sums(np.stack([surprise, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
+
+
+def _exponential(total: float, symbols: float) -> float:
+    return math.exp(min(total / max(symbols, 1), 700.0))
 
 
 def _features(model: Decoder, batch: Batch) -> tuple[Tensor, Tensor, Any]:

@@ -18,8 +18,8 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.formats import BadData
 from seqloom.data.tagged import Column, Example, Scale, Sentence
 from seqloom.data.vocabulary import Labels, Vocabulary, count, ranked
-from seqloom.metrics.interval import bootstrap_f1, wilson
-from seqloom.metrics.labels import accuracy, compare_spans, per_label, per_type
+from seqloom.metrics.interval import Sums, bootstrap_f1, ratio, wilson
+from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
 from seqloom.models.characters import LONGEST, CharacterEncoder, Characters, Spelled, spell
 from seqloom.models.crf import CRF, allow_spans, fits
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
@@ -321,6 +321,14 @@ class Tag(Task):
         numbers |= self._by_knowledge(wanted, found, examples)
         unseen = sum(label not in self.found.labels for label in wanted)
         return {**numbers, "elements": len(wanted), "unseen_labels": unseen, **details}
+
+    def sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> Sums:
+        wanted, found = [each.labels or () for each in examples], [each.labels for each in predictions]
+        if self._spans:
+            counts = np.stack(compare_spans(wanted, found).sentences, axis=1)
+            return Sums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
+        right = [sum(map(str.__eq__, *pair)) for pair in zip(wanted, found, strict=True)]
+        return ratio(right, [len(labels) for labels in wanted])
 
     def _by_knowledge(self, wanted: list[str], found: list[str], examples: Sequence[Example]) -> dict[str, float]:
         """Accuracy of words that occur in the training data, and of the others."""

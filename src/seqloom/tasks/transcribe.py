@@ -24,6 +24,7 @@ from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.spectrum import Spectrum
 from seqloom.metrics import transcripts as metrics
+from seqloom.metrics.interval import Sums
 from seqloom.models.columns import Look
 from seqloom.models.encoder import Front, Recurrence
 from seqloom.models.guide import Fluency, guide
@@ -314,29 +315,20 @@ class Transcribe(Task):
 
     def score(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> dict[str, Any]:
         """Error rates over all symbols; the loss is of the possible transcripts alone."""
+        return self._beside(predictions, examples).score(self._units)
+
+    def sums(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> Sums:
+        return self._beside(predictions, examples).sums(self.metric, self._units)
+
+    def _beside(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
                 raise BadData(example.place, "there is no text to compare with")
-        text = self._fitted().text
-        wanted = [(example.text or "").lower() if self.text.lower else example.text or "" for example in examples]
-        found = [answer.text for answer in predictions]
-        spelt = [text.tokens(self._spelt(example)) for example in examples]
-        pairs = {
-            "cer": ([list(each) for each in found], [list(each) for each in wanted]),
-            "wer": ([each.split() for each in found], [each.split() for each in wanted]),
-            "per": ([answer.symbols for answer in predictions], spelt),
-        }
-        names = [example.name or str(example.place) for example in examples]
-        scores, details = metrics.report({unit: pairs[unit] for unit in self._units}, names)
-        possible = [
-            (answer.loss, len(symbols) + 1)
-            for answer, symbols in zip(predictions, spelt, strict=True)
-            if answer.loss is not None
-        ]
-        total, symbols = math.fsum(loss for loss, _ in possible), sum(count for _, count in possible)
-        return scores | {
-            "loss": total / symbols if symbols else math.inf,
-            "impossible": 1 - len(possible) / max(len(predictions), 1),
-            **details,
-            "examples": len(examples),
-        }
+        return metrics.Transcripts(
+            names=[example.name or str(example.place) for example in examples],
+            found=[answer.text for answer in predictions],
+            wanted=[(each.text or "").lower() if self.text.lower else each.text or "" for each in examples],
+            symbols=[answer.symbols for answer in predictions],
+            spelt=[self._fitted().text.tokens(self._spelt(example)) for example in examples],
+            losses=[answer.loss for answer in predictions],
+        )

@@ -24,6 +24,7 @@ from seqloom.decoding.tree import PrefixTree
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
+from seqloom.metrics.interval import Sums, ratio
 from seqloom.models.classifier import Symbols
 from seqloom.models.encoder import Encoder, Front, Recurrence, stack
 from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
@@ -278,15 +279,9 @@ class Translate(Task):
 
     def score(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> dict[str, Any]:
         """A source that occurs several times is scored once, and any of its targets counts; not so by BLEU and chrF."""
-        said, wanted = self._fitted()[1], []
-        for example in examples:
-            if example.target is None:
-                raise BadData(example.place, "there is no target to compare with")
-            wanted.append(example.target.lower() if self._said.lower else example.target)
+        said, wanted = self._fitted()[1], self._wanted(examples)
         found = [answer.text for answer in predictions]
-        cut: Callable[[str], Any] = list if self._said.unit == "characters" else str.split
-        sources = [example.source for example in examples]
-        errors = metrics.compare(sources, [cut(text) for text in found], [cut(text) for text in wanted])
+        errors = self._errors(found, examples)
         scores: dict[str, Any] = {}
         details: dict[str, Any] = {}
         if self._said.unit != "characters" or self.best_by in ("bleu", "bleu_lower", "chrf"):
@@ -316,6 +311,33 @@ class Translate(Task):
             "examples": len(wanted),
             "sources": len(errors.errors),
         }
+
+    def sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> Sums:
+        """Of exact matches and errors, the examples are the different sources."""
+        found, wanted = [answer.text for answer in predictions], self._wanted(examples)
+        if self.metric == "chrf":
+            return metrics.chrf(found, wanted).sums
+        if self.metric.startswith("bleu"):
+            return metrics.bleu(found, wanted, lower=self.metric == "bleu_lower").sums
+        if self.metric == "loss":
+            values = [answer.target for answer in predictions]
+            return ratio([-math.fsum(each) for each in values], [len(each) for each in values])
+        errors = self._errors(found, examples)
+        matches = self.metric == "exact_match"
+        return ratio(~errors.wrong, np.ones(len(errors.wrong))) if matches else ratio(errors.errors, errors.symbols)
+
+    def _wanted(self, examples: Sequence[Pair]) -> list[str]:
+        wanted = []
+        for example in examples:
+            if example.target is None:
+                raise BadData(example.place, "there is no target to compare with")
+            wanted.append(example.target.lower() if self._said.lower else example.target)
+        return wanted
+
+    def _errors(self, found: Sequence[str], examples: Sequence[Pair]) -> metrics.Errors:
+        cut: Callable[[str], Any] = list if self._said.unit == "characters" else str.split
+        sources = [example.source for example in examples]
+        return metrics.compare(sources, [*map(cut, found)], [*map(cut, self._wanted(examples))])
 
 
 def _measure(text: Text) -> Callable[[str], int]:
