@@ -10,7 +10,7 @@ from tests.contracts.registry import masked, noise
 from torch import Tensor
 
 from seqloom.kernels.resample import resample
-from seqloom.layers.augment import Noise, SpecAugment, Speed, played
+from seqloom.layers.augment import Noise, SpecAugment, Speed, Warp, played
 
 LENGTHS = st.lists(st.integers(0, 30), min_size=1, max_size=4)
 
@@ -156,3 +156,22 @@ def test_noise_is_as_loud_as_it_is_said_to_be() -> None:
 def test_levels_of_noise(levels: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="wanted the lower number first"):
         Noise(*levels)
+
+
+def test_warps_are_drawn_for_each_row_and_the_seed_decides() -> None:
+    warp, found = Warp(0.8, 1.25), []
+    for _ in range(2):
+        torch.manual_seed(5)
+        found.append(warp(20_000))
+    assert torch.equal(*found)
+    logs = found[0].log() / math.log(1.25)  # even between -1 and 1
+    assert logs.abs().max() <= 1 + 1e-6
+    counts, _ = np.histogram(logs.numpy(), bins=4, range=(-1.0, 1.0))
+    np.testing.assert_allclose(counts / 20_000, 0.25, rtol=0, atol=0.013)  # 4 deviations
+    assert torch.equal(warp.eval()(3), torch.ones(3))
+
+
+@pytest.mark.parametrize("factors", [(0.4, 1.0), (1.2, 0.9), (1.0, 2.1), (math.nan, 1.0)])
+def test_factors_of_a_warp(factors: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match=r"wanted 0.5 to 2, the lower number first"):
+        Warp(*factors)

@@ -8,7 +8,7 @@ import torch
 
 from seqloom.data.formats import BadData, Place
 from seqloom.data.recordings import Recording
-from seqloom.layers.augment import Noise, SpecAugment, Speed
+from seqloom.layers.augment import Noise, SpecAugment, Speed, Warp
 from seqloom.layers.spectrum import Normalise, Spectrum
 from seqloom.models.hearing import Change, Ear, Heard, Hearing, listening
 
@@ -44,11 +44,13 @@ def test_nothing_is_measured_where_nothing_is_asked_for() -> None:
 def test_parts_are_there_where_they_are_wanted() -> None:
     plain = listening(SOUND, Change(), "none", Heard(rate=0, size=2))
     assert set(plain.values()) == {None}
-    change = Change(bands=1, speeds=(0.9, 1.1), noise=(10.0, 40.0))
+    change = Change(bands=1, speeds=(0.9, 1.1), noise=(10.0, 40.0), warp=(0.8, 1.25))
     whole = listening(SOUND, change, "global", Heard(rate=4000, size=6, mean=(1.0,) * 6, deviation=(2.0,) * 6))
     kinds = {name: type(part) for name, part in whole.items()}
-    wanted = {"spectrum": Spectrum, "normalise": Normalise, "speed": Speed, "noise": Noise, "augment": SpecAugment}
-    assert kinds == wanted
+    changes = {"speed": Speed, "noise": Noise, "warp": Warp, "augment": SpecAugment}
+    assert kinds == {"spectrum": Spectrum, "normalise": Normalise} | changes
+    frames = listening(SOUND, change, "none", Heard(rate=0, size=2))
+    assert (frames["noise"], frames["warp"]) == (None, None)
     normalise = whole["normalise"]
     assert normalise is not None
     torch.testing.assert_close(normalise(torch.full((1, 1, 6), 5.0))[0], torch.full((1, 1, 6), 2.0), atol=1e-4, rtol=0)
@@ -65,3 +67,9 @@ def test_parts_are_there_where_they_are_wanted() -> None:
 def test_what_does_not_fit_is_named(found: Recording, message: str) -> None:
     with pytest.raises(BadData, match=message):
         Heard(rate=4000, size=6).check(found, window=100)
+
+
+@pytest.mark.parametrize("warp", [(0.9,), (1.1, 0.9), (0.4, 1.0), (1.0, 2.5)])
+def test_two_factors_of_a_warp(warp: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=r"wanted two numbers from 0.5 to 2, the lower first, or none"):
+        Change(warp=warp)

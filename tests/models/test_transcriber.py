@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seqloom.layers.augment import Warp
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.reduce import Reduce
+from seqloom.layers.spectrum import Spectrum
 from seqloom.models.columns import Columns, Look
 from seqloom.models.encoder import Front, Recurrence
 from seqloom.models.transcriber import Reduction, Transcriber, build
@@ -96,6 +98,18 @@ def test_what_changes_values_in_training_changes_nothing_later() -> None:
     quiet = model(x, mask)[0]
     torch.testing.assert_close(model.train()(x, mask)[0], model.eval()(4 * x, mask)[0])
     assert torch.equal(model(x, mask)[0], quiet)
+
+
+def test_voices_are_other_ones_in_training_only() -> None:
+    spectrum = Spectrum(1000, window=0.008, step=0.004, mels=4).double()
+    heard, mask = torch.randn(2, 60, dtype=torch.float64), masked([60, 33], 60)
+    plain, real, _ = spectrum(heard, mask)
+    changed, _, _ = spectrum(heard, mask, warps=torch.full((2,), 1.3))
+    model = make(spectrum=spectrum, warp=Warp(1.3, 1.3))
+    later = make()
+    torch.testing.assert_close(model(heard, mask)[0], later(plain, real)[0])
+    torch.testing.assert_close(model.train()(heard, mask)[0], later(changed, real)[0])
+    assert not torch.allclose(plain, changed)
 
 
 def test_a_pyramid_needs_layers_to_stand_between() -> None:

@@ -1,5 +1,6 @@
-"""More than was recorded: frames with parts left out (Park et al. 2019), sound at other speeds (Ko et al. 2015)."""
+"""More than was recorded: frames with parts left out (Park et al. 2019), other speeds (Ko et al. 2015) and voices."""
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ from seqloom.kernels.resample import resample, resampled_length
 from seqloom.layers.layer import check_input
 
 FINEST = 100  # the denominator of a speed, at most
+NARROWEST = 0.5  # of a warp: farther, bands are lost or fall together
 
 
 class SpecAugment(nn.Module):
@@ -121,6 +123,29 @@ class Noise(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.loudest} to {self.quietest} decibels below"
+
+
+class Warp(nn.Module):
+    """In training each row gets a factor for the frequencies of its bands (Jaitly and Hinton 2013), in eval mode 1.
+
+    The logarithm of it is drawn evenly, so that a vocal tract becomes longer as often as shorter. The tempo stays.
+    """
+
+    def __init__(self, lowest: float, highest: float) -> None:
+        super().__init__()
+        if not NARROWEST <= lowest <= highest <= 1 / NARROWEST:
+            wanted = f"wanted {NARROWEST} to {1 / NARROWEST:g}, the lower number first"
+            raise ValueError(f"warp is {lowest} to {highest}, {wanted}")
+        self.lowest = lowest
+        self.highest = highest
+
+    def forward(self, rows: int) -> Tensor:  # (rows,), of Spectrum
+        if not self.training:
+            return torch.ones(rows)
+        return torch.empty(rows).uniform_(math.log(self.lowest), math.log(self.highest)).exp()
+
+    def extra_repr(self) -> str:
+        return f"{self.lowest} to {self.highest}"
 
 
 def played(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ BREAK, STEP = 1000.0, 200 / 3  # hertz: below the scale of Slaney is linear, wit
 GROWTH = math.log(6.4) / 27  # in a mel, above
 REACH = 2  # frames on each side of the one whose slope is taken
 TINY = 1e-5  # deviation of a number that never changes
+BEND = 0.85  # of half of the rate: the scale is stretched below, and what is above makes up for it
 
 
 class Spectrum(nn.Module):
@@ -72,9 +74,9 @@ class Spectrum(nn.Module):
         self.centre = centre
         self.size = mels if kind == "log_mel" else coefficients  # without deltas
         self.output_size = self.size * (1 + deltas)
-        filters = mel_filters(rate, self.points, mels=mels, lowest=lowest, highest=highest)
+        self._filters = partial(mel_filters, rate, self.points, mels=mels, lowest=lowest, highest=highest)
         kept = torch.get_default_dtype()
-        self.register_buffer("filters", filters.to(kept), persistent=False)
+        self.register_buffer("filters", self._filters().to(kept), persistent=False)
         self.register_buffer("cosines", cosines(mels)[:, :coefficients].to(kept), persistent=False)
 
     def length(self, samples: int) -> int:
@@ -87,6 +89,8 @@ class Spectrum(nn.Module):
         samples: Tensor,  # (B, N)
         mask: Tensor | None = None,  # (B, N), True where real; right-padded
         state: Any = None,  # as returned by an earlier call; None for the start
+        *,
+        warps: Tensor | None = None,  # (B,), each row's bands stand at so many times their frequencies; None: 1
     ) -> tuple[Tensor, Tensor, "Spectrum.State"]:  # (B, T, D), zero in the padding; (B, T); the state after each row
         if samples.dim() != 2:
             raise ValueError(f"samples have shape {tuple(samples.shape)}, wanted (batch, samples)")
@@ -95,6 +99,8 @@ class Spectrum(nn.Module):
             raise ValueError("a centred spectrum needs the whole sequence at once: wanted centre=False, or no state")
         if self.decibels and state is not None:
             raise ValueError("the loudest band is known of a whole sequence only: wanted decibels=0, or no state")
+        if warps is not None and warps.shape != samples.shape[:1]:
+            raise ValueError(f"warps have shape {tuple(warps.shape)}, wanted {tuple(samples.shape[:1])}")
         before = self._start(samples) if state is None else self._check(state, samples)
         counts = samples.new_full((len(samples),), samples.shape[1], dtype=torch.int64)
         if mask is not None:
@@ -109,12 +115,11 @@ class Spectrum(nn.Module):
         lengths = ((counts - self.window).div(self.step, rounding_mode="floor") + 1).clamp(min=0)
         time = int(lengths.max()) if len(lengths) else 0
         real = torch.arange(time, device=samples.device) < lengths.unsqueeze(1)
-        frames, past, begun = self._differences(self._frames(heard, real), lengths, before)
+        frames, past, begun = self._differences(self._frames(heard, real, warps), lengths, before)
         rest, held = _rest(heard, counts, lengths * self.step, self.window - 1)
-        frames = frames.masked_fill(~real.unsqueeze(-1), 0)
-        return frames, real, self.State(rest, held, last, past, begun)
+        return frames.masked_fill(~real.unsqueeze(-1), 0), real, self.State(rest, held, last, past, begun)
 
-    def _frames(self, heard: Tensor, real: Tensor) -> Tensor:  # (B, M), (B, T) → (B, T, size)
+    def _frames(self, heard: Tensor, real: Tensor, warps: Tensor | None) -> Tensor:  # (B, M), (B, T) → (B, T, size)
         time = real.shape[1]
         needed = (time - 1) * self.step + self.window if time else 0
         heard = heard[:, :needed]
@@ -125,7 +130,8 @@ class Spectrum(nn.Module):
         window = torch.hann_window(self.window, dtype=exact, device=heard.device)
         transformed = torch.fft.rfft(heard.to(exact).unfold(1, self.window, self.step) * window, n=self.points)
         energies = (transformed.real.square() + transformed.imag.square()).to(heard.dtype)  # (B, T, points / 2 + 1)
-        logs: Tensor = (energies @ self.filters).clamp(min=FLOOR).log()  # (B, T, mels)
+        filters = self.filters if warps is None else self._filters(warps).to(self.filters)
+        logs: Tensor = (energies @ filters).clamp(min=FLOOR).log()  # (B, T, mels)
         if self.decibels:
             loudest = logs.masked_fill(~real.unsqueeze(-1), -math.inf).amax(dim=(1, 2), keepdim=True)
             logs = logs.maximum(loudest - self.decibels * math.log(10) / 10)
@@ -260,14 +266,29 @@ class Normalise(Layer):
 
 
 def mel_filters(
-    rate: int, points: int, *, mels: int, lowest: float, highest: float
-) -> Tensor:  # (points / 2 + 1, mels)
-    """Triangles of the area of one, at equal distances on the scale of Slaney (1998)."""
+    rate: int,
+    points: int,
+    warps: Tensor | None = None,  # (B,)
+    *,
+    mels: int,
+    lowest: float,
+    highest: float,
+) -> Tensor:  # (points / 2 + 1, mels), of each warp (B, points / 2 + 1, mels)
+    """Triangles of the area of one, at equal distances on the scale of Slaney (1998), or on that scale warped."""
     edges = _hertz(torch.linspace(_mel(lowest), _mel(highest), mels + 2, dtype=torch.float64))
+    if warps is not None:
+        edges = warped(edges, warps.double().cpu().view(-1, 1, 1), half=rate / 2)  # (B, 1, mels + 2)
     bins = torch.arange(points // 2 + 1, dtype=torch.float64).unsqueeze(1) * rate / points
-    left, top, right = edges[:-2], edges[1:-1], edges[2:]
+    left, top, right = edges[..., :-2], edges[..., 1:-1], edges[..., 2:]
     triangles = torch.minimum((bins - left) / (top - left), (right - bins) / (right - top)).clamp(min=0)
     return triangles * 2 / (right - left)
+
+
+def warped(hertz: Tensor, warps: Tensor, *, half: float) -> Tensor:
+    """So many times the frequencies; the highest go straight on to half of the rate (Jaitly and Hinton 2013)."""
+    bend = BEND * half * warps.clamp(max=1)  # where the frequencies below arrive
+    rest = (half - bend) / (half - bend / warps)
+    return torch.where(hertz <= bend / warps, hertz * warps, half - rest * (half - hertz))
 
 
 def _mel(hertz: float) -> float:

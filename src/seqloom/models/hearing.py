@@ -10,7 +10,7 @@ from seqloom.config import Part
 from seqloom.data.formats import BadData
 from seqloom.data.moments import Moments
 from seqloom.data.recordings import Recording
-from seqloom.layers.augment import Noise, SpecAugment, Speed
+from seqloom.layers.augment import NARROWEST, Noise, SpecAugment, Speed, Warp
 from seqloom.layers.spectrum import Normalise, Spectrum
 
 Scale = Literal["none", "global", "utterance", "streaming"]
@@ -72,12 +72,29 @@ class Change(Part):
         description="White noise is added to sound, so many decibels below it, such as [10, 40]; none: nothing.",
     )
 
+    warp: tuple[float, ...] = Field(
+        default=(),
+        description="The frequencies of sound are stretched by a factor between two, such as [0.85, 1.18], as if a "
+        "shorter or longer vocal tract had spoken (Jaitly and Hinton 2013); none: nothing.",
+    )
+
     @field_validator("noise")
     @classmethod
     def _two(cls, noise: tuple[float, ...]) -> tuple[float, ...]:
         if noise and (len(noise) != 2 or not 0 <= noise[0] <= noise[1]):
             raise ValueError(f"found {list(noise)}, wanted two numbers from 0 on, the lower first, or none")
         return noise
+
+    @field_validator("warp")
+    @classmethod
+    def _factors(cls, warp: tuple[float, ...]) -> tuple[float, ...]:
+        if warp and (len(warp) != 2 or not NARROWEST <= warp[0] <= warp[1] <= 1 / NARROWEST):
+            wanted = f"two numbers from {NARROWEST} to {1 / NARROWEST:g}, the lower first, or none"
+            raise ValueError(f"found {list(warp)}, wanted {wanted}")
+        return warp
+
+    def voice(self) -> Warp | None:
+        return Warp(self.warp[0], self.warp[1]) if self.warp else None
 
     def disturb(self) -> Noise | None:
         return Noise(self.noise[0], self.noise[1]) if self.noise else None
@@ -155,5 +172,6 @@ def listening(hearing: Hearing, change: Change, scale: Scale, heard: Heard) -> d
         "normalise": None if scale == "none" else normalise,
         "speed": change.speed(),
         "noise": change.disturb() if heard.rate else None,
+        "warp": change.voice() if heard.rate else None,
         "augment": change.hide(),
     }

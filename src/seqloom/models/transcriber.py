@@ -103,12 +103,13 @@ class Transcriber(nn.Module):
         normalise: nn.Module | None = None,
         speed: nn.Module | None = None,  # of training: values played faster or slower
         noise: nn.Module | None = None,  # of training: added to samples
+        warp: nn.Module | None = None,  # of training: how far each row's frequencies are stretched
         augment: nn.Module | None = None,  # of training: some of the frames hidden
         dropout: float = 0.0,
         variational: bool = False,
     ) -> None:
         super().__init__()
-        self.speed, self.noise = speed, noise
+        self.speed, self.noise, self.warp = speed, noise, warp
         self.spectrum, self.normalise, self.augment = spectrum, normalise, augment
         self.encoder = nn.ModuleList(encoder)
         self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
@@ -132,7 +133,8 @@ class Transcriber(nn.Module):
             values, mask = self.noise(values, mask)
         sound: Any = ()
         if self.spectrum is not None:
-            values, mask, sound = self.spectrum(values, mask, before.sound or None)
+            changed = {"warps": self.warp(len(values))} if self.warp is not None and self.training else {}
+            values, mask, sound = self.spectrum(values, mask, before.sound or None, **changed)
         scale: Any = ()
         if self.normalise is not None:
             values, scale = self.normalise(values, mask, before.scale or None)
@@ -157,7 +159,7 @@ def build(
     front: Front,
     recurrence: Recurrence,
     reduction: Reduction,
-    **listening: Any,  # spectrum, normalise, speed, noise, augment
+    **listening: Any,  # spectrum, normalise, speed, noise, warp, augment
 ) -> Transcriber:
     """A transcriber of the parts of a configuration."""
     seen: list[Layer | Reduce] = []
