@@ -87,7 +87,7 @@ EVENTS = [
 def test_piped_training_is_a_line_for_each_entry(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal.Watch() as watch:
         for one in EVENTS:
-            watch(SimpleNamespace(path="runs/tag"), one)
+            watch(SimpleNamespace(path="runs/tag", remarks=()), one)
     out, said = capsys.readouterr()
     lines = [re.sub(r"[\d,]+ items/s", "N items/s", line) for line in said.splitlines()]
     assert out == ""
@@ -99,10 +99,19 @@ def test_piped_training_is_a_line_for_each_entry(capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_what_was_found_in_the_data_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.Watch() as watch:
+        for one in EVENTS:
+            watch(SimpleNamespace(path="runs/a", remarks=("1 of 18 examples (5.56%) are impossible",)), one)
+    said = capsys.readouterr().err
+    assert said.startswith("1 of 18 examples (5.56%) are impossible\n")
+    assert said.count("impossible") == 1
+
+
 def test_a_quiet_training_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal.Watch(quiet=True) as watch:
         for one in EVENTS:
-            watch(SimpleNamespace(path="runs/tag"), one)
+            watch(SimpleNamespace(path="runs/tag", remarks=()), one)
     assert capsys.readouterr() == ("", "")
 
 
@@ -111,7 +120,7 @@ def test_a_terminal_gets_a_bar_with_loss_and_best(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "120")
     with screen_of(monkeypatch) as pieces, terminal.Watch() as watch:
         for one in EVENTS:
-            watch(SimpleNamespace(path="runs/[tag]"), one)
+            watch(SimpleNamespace(path="runs/[tag]", remarks=()), one)
     shown = b"".join(pieces).decode()
     assert "runs/[tag]" in shown
     assert "best accuracy 0.75" in shown

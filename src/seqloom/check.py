@@ -69,7 +69,8 @@ class _Examination:
         if task is not None:
             for name, survey in found.items():
                 examples = _until_error(readers[name])
-                self._try(partial(survey.count_symbols, examples, task.collate, task.impossible))
+                doubts = (task.impossible, task.hurried) if name == "train" else (task.impossible,)
+                self._try(partial(survey.count_symbols, examples, task.collate, *doubts))
                 if survey.impossible.total == survey.examples > 0:
                     self.problems.append(f"{name}: every example is impossible, first {survey.impossible}")
         for name, survey in found.items():

@@ -47,6 +47,7 @@ class Run:
     config: str  # TOML, complete
     learned: str  # JSON
     environment: dict[str, Any]
+    remarks: tuple[str, ...] = ()  # of a new run: what was found in its data
 
     @classmethod
     def create(cls, path: str | Path, *, config: str, learned: str, environment: Mapping[str, Any]) -> Self:

@@ -114,6 +114,7 @@ class Watch:
         self.quiet = quiet
         self.bar: Any = None
         self.best = ""
+        self.begun = False
         self.seen = 0
         self.since = time.monotonic()
 
@@ -128,6 +129,10 @@ class Watch:
         """Take notice of what a training did."""
         if self.quiet:
             return
+        if not self.begun:
+            self.begun = True
+            for remark in run.remarks:
+                print(remark, file=sys.stderr, flush=True)
         self.seen += event.items
         if event.evaluation is not None and event.best:
             metric = event.evaluation.metric

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -111,7 +111,7 @@ def _create(config: Config, output: str | Path | None) -> Run:
     run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
     for remark in config.task.remarks:
         run.log(remark)
-    return run
+    return replace(run, remarks=config.task.remarks)
 
 
 def _fingerprints(config: Config) -> dict[str, Any]:

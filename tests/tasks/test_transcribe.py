@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom import check, workflow
+from seqloom import check, terminal, workflow
 from seqloom.data.formats import BadData, resolve
 from seqloom.data.recordings import write_npz
+from seqloom.layers.ctc import frames_needed
 from seqloom.model import Config, Model, load
-from seqloom.models.hearing import Hearing
+from seqloom.models.hearing import Change, Hearing
 from seqloom.models.transcriber import Reduction
 from seqloom.tasks.transcribe import Reading, Transcribe
 
@@ -236,9 +237,11 @@ def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
     assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
 
 
-def test_impossible_examples_are_counted_everywhere(tmp_path: Path) -> None:
+def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = config(tmp_path, reduction={"factor": 1})
-    run = workflow.train(settings, output=tmp_path / "run")
+    with terminal.Watch() as watch:
+        run = workflow.train(settings, output=tmp_path / "run", listeners=[watch])
+    assert capsys.readouterr().err.startswith("1 of 18 examples (5.56%) are impossible and left out")
     assert json.loads(run.learned)["impossible"] == 1
     assert "1 of 18 examples (5.56%) are impossible" in (tmp_path / "run" / "train.log").read_text()
     report = check.examine(settings)
@@ -248,6 +251,27 @@ def test_impossible_examples_are_counted_everywhere(tmp_path: Path) -> None:
     assert report.problems == []
     assert report.splits["train"].sides["text"].lengths.maximum >= 3
     assert run.load_best().facts["metrics"]["impossible"] == pytest.approx(1 / 11)
+
+
+def test_examples_that_are_played_too_fast_are_predicted(tmp_path: Path) -> None:
+    """Against the model itself: how many frames it makes of each recording at the fastest speed."""
+    settings = config(tmp_path, reduction={"factor": 2}, change={"speeds": [0.8, 1.6]})
+    task: Any = settings.task.fit(settings.task.read(tmp_path / "t.jsonl"))
+    hear = task.model_copy(update={"change": Change(speeds=(1.6,))}).model().train()
+    wanted = []
+    for example in task.read(tmp_path / "t.jsonl"):
+        _, mask, _ = hear(*task.collate([example]).inputs)
+        if (
+            not task.impossible(example)
+            and frames_needed(task.collate([example]).target.values[0].tolist()) > mask.sum()
+        ):
+            wanted.append(example.place.line)
+    report = check.examine(settings)
+    (remark,) = [remark for remark in report.remarks if "played fast" in remark]
+    assert wanted
+    assert remark.startswith(f"train: {len(wanted)} example")
+    assert f"t.jsonl:{wanted[0]}: its" in remark
+    assert "at the speed 1.6" in remark
 
 
 def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ class Survey:
         self.unlabelled = Findings()  # places
         self.odd = Findings()  # places and reasons
         self.impossible = Findings()  # places and reasons
+        self.hurried = Findings()  # likewise
         self.contents = Contents()
         self.sides: dict[str, Side] = {}  # of pairs: source, target
         self.symbols: int | None = None  # that a model sees; None: not counted
@@ -193,6 +194,7 @@ class Survey:
         examples: Iterable[Any],
         collate: Callable[[Sequence[Any]], Batch],
         impossible: Callable[[Any], str] = lambda _: "",  # why nothing can be learnt from an example
+        hurried: Callable[[Any], str] = lambda _: "",  # or not always
     ) -> None:
         """How many elements a model sees, and how many of them are unknown symbols, by the task's own ``collate``."""
         symbols, unknown, symbolic = 0, 0, False
@@ -200,6 +202,8 @@ class Survey:
             for example in some:
                 if why := impossible(example):
                     self.impossible.note(f"{example.place}: {why}")
+                if why := hurried(example):
+                    self.hurried.note(f"{example.place}: {why}")
             batch = collate(some)
             inputs = batch.inputs
             values = _first(inputs)[inputs.mask]
@@ -254,10 +258,13 @@ class Survey:
         for name, side in self.sides.items():
             if side.empty:
                 yield f"{counted(side.empty.total, name)} without any symbol, first {side.empty}"
-        if self.impossible:
-            share = self.impossible.total / max(self.examples, 1)
-            several = counted(self.impossible.total, "example")
-            yield f"{several} ({share:.1%}) impossible, which training leaves out: {self.impossible}"
+        for found, which in (
+            (self.impossible, "impossible, which training leaves out"),
+            (self.hurried, "impossible when played fast, which training leaves out then"),
+        ):
+            if found:
+                share = found.total / max(self.examples, 1)
+                yield f"{counted(found.total, 'example')} ({share:.1%}) {which}: {found}"
         if again := self.contents.describe():
             yield f"the content stands in an earlier example: {again}"
         if self.lengths:

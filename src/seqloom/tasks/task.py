@@ -106,6 +106,10 @@ class Task(Part, ABC):
         """Why a fitted task can learn nothing from an example, which training leaves out; empty: it can."""
         return ""
 
+    def hurried(self, example: Any) -> str:  # noqa: ARG002  likewise
+        """Why nothing is learnt from an example, though it can be, when training plays it too fast; empty: it is."""
+        return ""
+
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> Batch:
         """Examples as tensors. Each tensor is (B, T, ...), so that sequences can be joined and cut along time."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -20,6 +21,7 @@ from seqloom.data.vocabulary import UNKNOWN
 from seqloom.decoding.best_path import BestPath
 from seqloom.decoding.frames import Guide, Transcript
 from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.layers.augment import FINEST
 from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.spectrum import Spectrum
@@ -220,6 +222,13 @@ class Transcribe(Task):
 
     def _target(self, example: Recording) -> list[int]:
         return self._fitted().text.encode(self._spelt(example))
+
+    def hurried(self, example: Recording) -> str:
+        speed = Fraction(max(self.change.speeds, default=1.0)).limit_denominator(FINEST)
+        if example.text is None or speed <= 1 or self.impossible(example):
+            return ""
+        why = self.doubt(math.ceil(len(example) / speed), self._target(example))
+        return f"{why} at the speed {float(speed):g}" if why else ""
 
     def doubt(self, length: int, target: Sequence[int]) -> str:
         """Why a recording of that length is too short for its symbols; empty: it is not."""
