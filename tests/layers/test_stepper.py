@@ -252,7 +252,7 @@ def test_what_is_not_for_a_program_goes_the_plain_way() -> None:
     assert decoder.train().step(tokens, state) is None
     for other in (build(positions="relative"), build(context=1), build().half().eval()):
         assert other.step(tokens, start(other, 2)) is None
-    layer = recurrent("lstm", WIDTH, 5)
+    layer = recurrent("lstm", WIDTH, 5, bidirectional=True)
     assert Decoder(Embedding(V, WIDTH), layer).eval().step(tokens, layer.start(2)) is None
 
 

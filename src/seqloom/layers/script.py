@@ -50,9 +50,9 @@ ATTRIBUTES: dict[type[nn.Module], tuple[str, ...]] = {
 def fits(module: Any) -> bool:
     """Whether a program can do what the module does in a step."""
     stack = module.layer
-    if type(stack) is not Stack or type(stack.layers[0]) is not Positions or type(module.embed) is not Embedding:
+    if type(stack) is not Stack or type(stack.layers[0]) is not Positions:
         return False
-    linear = [module.output, *(part for part in (module.bridge, stack.layers[0].project) if _moves(part))]
+    linear = [stack.layers[0].project] if _moves(stack.layers[0].project) else []
     for layer in list(stack.layers)[1:]:
         if type(layer) is Block:
             linear += [layer.project, layer.collect, *([layer.ask, layer.gather] if layer.memory_size else [])]
@@ -64,11 +64,18 @@ def fits(module: Any) -> bool:
                 return False
         elif type(layer) is not Norm:
             return False
-    drops = (module.dropout, module.embed.dropout, stack.dropout)
+    return ordinary(module, linear=linear, stacks=[stack])
+
+
+def ordinary(module: Any, *, linear: list[Any], stacks: list[Any]) -> bool:
+    """Whether the parts around the layers are such as a program knows, at rest, and all of one type."""
+    drops = [module.dropout, module.embed.dropout, *(stack.dropout for stack in stacks)]
     parameters = list(module.parameters())
     return (
-        all(type(part) in (Linear, nn.Linear) for part in linear)
-        and all(type(part) is Plain for part in stack.connections)
+        type(module.embed) is Embedding
+        and all(type(part) in (Linear, nn.Linear) for part in [*linear, module.output])
+        and (not _moves(module.bridge) or type(module.bridge) is nn.Linear)
+        and all(type(part) is Plain for stack in stacks for part in stack.connections)
         and all(type(part) in (Dropout, Variational) for part in drops)
         and all(type(part) is nn.Parameter and part.device.type == "cpu" for part in parameters)
         and len({part.dtype for part in parameters}) == 1
@@ -137,13 +144,7 @@ class Script:
                     part(layer, index, current, (inner, seen), {"around": current, "out": sums})
                     self._norm(norm, sums, now)
                     current = now
-        if _moves(module.bridge):
-            bridged = program.place(module.bridge.out_features)
-            self._linear(module.bridge, current, bridged)
-            current = bridged
-        symbols = module.output.out_features
-        self._linear(module.output, current, "out", out_stride=symbols)
-        program.add("log_softmax", out="out", out_stride=symbols, size=symbols)
+        self.copied += write_output(program, module, current)
 
     def _enter(self, positions: Any, out: Place) -> None:
         program = self.program
@@ -181,30 +182,8 @@ class Script:
         )
 
     def _linear(self, linear: Any, left: Place, out: Place | str, **options: Any) -> None:
-        """``around``: what the result is added to; ``finish``: what else follows the product."""
-        around = options.pop("around", None)
-        finish, slope = options.pop("finish", ("none" if around is None else "add", 0.0))
-        packed = _packed(linear)
+        write_linear(self.program, linear, left, out, **options)
         self.copied.append(linear.weight)
-        bias = linear.weight.new_zeros(packed.columns) if linear.bias is None else linear.bias
-        if around is not None:
-            options |= {"residual": around, "residual_stride": "stride", "residual_own": around.own}
-        self.program.add(
-            "linear",
-            left=left,
-            left_stride="stride",
-            left_own=left.own,
-            packed=packed.values,
-            depth=packed.depth,
-            panels=packed.panels,
-            columns=packed.columns,
-            bias=bias.detach(),
-            finish=list(FINISHES).index(finish),
-            slope=bits(slope),
-            out=out,
-            **({"out_stride": "stride"} | options),
-        )
-        self.program.work += packed.depth * packed.width
 
     def _attend(self, block: Any, index: int, left: Place, inside: tuple[Place, Place], ends: dict[str, Place]) -> None:
         inner, seen = inside
@@ -238,6 +217,55 @@ class Script:
         name, attribute = ACTIVATIONS[type(between)]
         self._linear(first, left, inside[0], finish=(name, getattr(between, attribute) if attribute else 0.0))
         self._linear(second, inside[0], ends["out"], around=ends["around"])
+
+
+def write_linear(
+    program: Program,
+    linear: Any,
+    left: Place | str,
+    out: Place | str,
+    *,
+    around: Place | None = None,  # what the result is added to
+    finish: tuple[str, float] = ("none", 0.0),  # what else follows the product
+    **strides: Any,  # where they are not those of a row's strip
+) -> None:
+    """out = linear(left)."""
+    packed = _packed(linear)
+    bias = linear.weight.new_zeros(packed.columns) if linear.bias is None else linear.bias
+    name, slope = finish if around is None else ("add", 0.0)
+    beside: dict[str, Any] = (
+        {} if around is None else {"residual": around, "residual_stride": "stride", "residual_own": around.own}
+    )
+    program.add(
+        "linear",
+        left=left,
+        left_own=left.own if isinstance(left, Place) else 0,
+        packed=packed.values,
+        depth=packed.depth,
+        panels=packed.panels,
+        columns=packed.columns,
+        bias=bias.detach(),
+        finish=list(FINISHES).index(name),
+        slope=bits(slope),
+        out=out,
+        **{"left_stride": "stride", "out_stride": "stride", **strides},
+        **beside,
+    )
+    program.work += packed.depth * packed.width
+
+
+def write_output(program: Program, module: Any, current: Place | str, **strides: Any) -> list[nn.Parameter]:
+    """Log-probabilities of the symbols, at "out"; the parameters that were copied."""
+    copied = [module.output.weight]
+    if _moves(module.bridge):
+        bridged = program.place(module.bridge.out_features)
+        write_linear(program, module.bridge, current, bridged, **strides)
+        copied.append(module.bridge.weight)
+        current, strides = bridged, {}
+    symbols = module.output.out_features
+    write_linear(program, module.output, current, "out", out_stride=symbols, **strides)
+    program.add("log_softmax", out="out", out_stride=symbols, size=symbols)
+    return copied
 
 
 def _packed(linear: Any) -> Packed:

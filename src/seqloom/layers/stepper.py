@@ -6,10 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from seqloom.kernels import attend, threads
+from seqloom.layers import recurring, script
 from seqloom.layers.cache import Cache
 from seqloom.layers.layer import untraced
 from seqloom.layers.positions import Positions
-from seqloom.layers.script import ATTRIBUTES, Script, fits
+from seqloom.layers.recurring import Recurring
+from seqloom.layers.script import ATTRIBUTES, Script
 from seqloom.layers.transformer import Block, Norm
 from seqloom.layers.unchanged import Unchanged, altered, hooked
 from seqloom.state import Shared
@@ -36,7 +38,7 @@ class Stepper:
         compiled = self._compiled
         if compiled is None or not compiled.usable():
             self._compiled = None
-            if not fits(module) or hooked(module):
+            if hooked(module) or not (script.fits(module) or recurring.fits(module)):
                 return None
             compiled = self._compiled = _Compiled(module)
         return compiled.step(tokens, state)
@@ -65,30 +67,41 @@ class _Compiled:
     """A module as a program, for the states that a step meets."""
 
     def __init__(self, module: Any) -> None:
-        self._members = threads.count()
-        self._script = Script(module, self._members)
-        self._symbols, self._known = module.output.out_features, module.embed.num_embeddings
-        self._unchanged = Unchanged(module, attributes=ATTRIBUTES, copied=self._script.copied)
+        self._members, self._known = threads.count(), module.embed.num_embeddings
+        self._kind = _Blocks(module, self._members) if script.fits(module) else Recurring(module, self._members)
+        self._unchanged = Unchanged(module, attributes=ATTRIBUTES, copied=self._kind.copied)
 
     def usable(self) -> bool:
         return self._members == threads.count() and self._unchanged()
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
-        script, numbers = self._script, tokens.tolist()
-        if not isinstance(state, tuple) or len(state) != len(script.layers):
-            return None
+        numbers = tokens.tolist()
         if min(numbers) < 0 or max(numbers) >= self._known:
             return None
-        call = _Call(script, len(numbers))
+        return self._kind.step(tokens, state)
+
+
+class _Blocks:
+    """Blocks of a Transformer as one program."""
+
+    def __init__(self, module: Any, members: int) -> None:
+        self._script = Script(module, members)
+        self._symbols, self.copied = module.output.out_features, self._script.copied
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        script, rows = self._script, len(tokens)
+        if not isinstance(state, tuple) or len(state) != len(script.layers):
+            return None
+        call = _Call(script, rows)
         following: list[Any] = []
         for index, (layer, part) in enumerate(zip(script.layers, state, strict=True)):
             found = call.positions(part) if not index else () if type(layer) is Norm else call.block(index, part)
             if found is None:
                 return None
             following.append(found)
-        out = torch.empty(len(numbers), self._symbols, dtype=script.dtype)
+        out = torch.empty(rows, self._symbols, dtype=script.dtype)
         call.given.update(tokens=tokens.data_ptr(), out=out.data_ptr())
-        script.program.run(len(numbers), call.given, scratch=call.scratch)
+        script.program.run(rows, call.given, scratch=call.scratch)
         for index, layer in enumerate(script.layers):
             if type(layer) is Block and layer.context:
                 block = following[index]

@@ -1,0 +1,226 @@
+"""A step of recurrences by compiled calls is the step of the plain layers (law 4), whatever happens in between."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.registry import cells, masked, noise, shake
+from torch import Tensor, nn
+
+from seqloom import state as states
+from seqloom.cells.cell import Cell
+from seqloom.cells.lstm import LSTM
+from seqloom.kernels import program
+from seqloom.layers import layer as layers
+from seqloom.layers import recurring
+from seqloom.layers.attend import After, Before
+from seqloom.layers.attention import Attention
+from seqloom.layers.bridge import Bridged
+from seqloom.layers.build import recurrent
+from seqloom.layers.embedding import Embedding
+from seqloom.layers.hard import Hard
+from seqloom.layers.layer import Layer, Memory
+from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.stack import Stack
+from seqloom.models.decoder import Decoder, step
+
+V, WIDTH, MEMORY, S = 37, 12, 6, 5
+# float32: a step adds some hundred rounded numbers; float64: the same.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+EVERY_TYPE = pytest.mark.parametrize("dtype", TOLERANCE)
+
+
+def decoder(layer: Layer, dtype: torch.dtype = torch.float64, *, tied: bool = False) -> Decoder:
+    made = Decoder(Embedding(V, layer.input_size), layer, tied=tied)
+    shake(made, dtype=torch.float64)
+    return made.to(dtype).eval()
+
+
+def looking(*, score: str = "multiplicative", bridge: str = "linear", depth: int = 1) -> Layer:
+    """Recurrences with attention after them, as translation has them."""
+    below = recurrent("lstm", 7, WIDTH, layers=depth)
+    stack = Stack([below, After(Attention(WIDTH, MEMORY, score=score), 9)])
+    return Bridged(stack, None, memory_size=MEMORY, kind=bridge)
+
+
+def start(made: Decoder, batch: int, *, coverage: bool = False) -> Any:
+    """Memories of all lengths, none among them."""
+    mask = masked([(3 * row + 2) % (S + 1) for row in range(batch)], S)
+    values = torch.where(mask.unsqueeze(-1), noise(batch, S, MEMORY, seed=3), 0).to(made.embed.weight.dtype)
+    return made.start(Memory(values, mask, ()), batch, coverage=coverage)
+
+
+def slow(made: Decoder) -> Decoder:
+    """The same decoder by plain loops."""
+    other = copy.deepcopy(made)
+    for part in other.modules():
+        if isinstance(part, Recurrent):
+            part.fused = False
+    return other
+
+
+def plain(made: Decoder, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    logits, state = made(tokens.unsqueeze(1), state)
+    return torch.log_softmax(logits[:, -1], dim=-1), state
+
+
+def drawn(batch: int, number: int) -> Tensor:
+    return (torch.arange(batch) * 7 + number * 5) % (V - 1) + 1
+
+
+def held(one: Any, other: Any) -> None:
+    if isinstance(one, Tensor):
+        tolerance = TOLERANCE.get(one.dtype, 0)
+        scale = max(1.0, other.abs().max().item()) if other.numel() and one.is_floating_point() else 1.0
+        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * scale)
+        return
+    assert type(one) is type(other)
+    for left, right in zip(one, other, strict=True):
+        held(left, right)
+
+
+def same(made: Decoder, one: Any, other: Any, *, batch: int, steps: int, begin: int = 0) -> tuple[Any, Any]:
+    """Steps by compiled calls from one state, and by plain layers from the other, compared."""
+    truth = slow(made)
+    for number in range(begin, begin + steps):
+        tokens = drawn(batch, number)
+        done = made.step(tokens, one)
+        assert done is not None
+        found, one = done
+        wanted, other = plain(truth, tokens, other)
+        held(found, wanted)
+        held(one, other)
+    return one, other
+
+
+@torch.no_grad()
+@EVERY_TYPE
+@pytest.mark.parametrize("name", cells())
+def test_every_cell(name: str, dtype: torch.dtype) -> None:
+    cell = cells()[name](WIDTH, WIDTH)
+    made = decoder(Recurrent(cell), dtype)
+    for batch in (1, 5):
+        state = made.start(None, batch)
+        if type(cell).project is not Cell.project:  # the kernel does not do the whole step
+            assert made.step(drawn(batch, 0), state) is None
+            continue
+        same(made, state, state, batch=batch, steps=3)
+
+
+@torch.no_grad()
+@EVERY_TYPE
+@pytest.mark.parametrize("batch", [1, 2, 5, 33])
+@pytest.mark.parametrize("score", ["multiplicative", "additive"])
+def test_attention_after_recurrences(score: str, batch: int, dtype: torch.dtype) -> None:
+    for depth, tied in ((1, True), (2, False)):
+        made = decoder(looking(score=score, depth=depth), dtype, tied=tied)
+        one, other = (start(made, batch, coverage=True) for _ in range(2))
+        one, other = same(made, one, other, batch=batch, steps=3)
+        found = layers.coverage(one)
+        assert found is not None
+        assert found.sum() > 1
+
+
+@torch.no_grad()
+@EVERY_TYPE
+@pytest.mark.parametrize("batch", [1, 3, 40])
+def test_threads_share_columns_or_rows(batch: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (program, recurring):
+        monkeypatch.setattr(module, "ALONE", 0)
+    torch.set_num_threads(2)
+    made = decoder(looking(depth=2), dtype, tied=True)
+    same(made, start(made, batch), start(made, batch), batch=batch, steps=4)
+
+
+@torch.no_grad()
+def test_states_can_be_branched_selected_and_repeated() -> None:
+    made = decoder(looking())
+    root = same(made, start(made, 4), start(made, 4), batch=4, steps=3)
+    rows = torch.tensor([2, 0, 0, 1, 3, 3])
+    changes: list[Callable[[Any], Any]] = [
+        lambda state: state,
+        lambda state: states.select(state, rows),
+        lambda state: states.select(state, rows[:2]),
+        lambda state: states.repeat(state, 3),
+        lambda state: state,
+    ]
+    for change in changes:
+        one, other = (change(state) for state in root)
+        batch = len(one[0][0])
+        one, other = same(made, one, other, batch=batch, steps=2, begin=3)
+        same(made, other, one, batch=batch, steps=2, begin=5)  # a state of the one goes on with the other
+
+
+@torch.no_grad()
+def test_changes_of_the_decoder_are_noticed() -> None:
+    made = decoder(looking())
+    below: Any = made.layer
+    first, after = below.layer.layers
+    cell = first.cell
+
+    def change_in_place() -> None:
+        cell.recurrent.weight.mul_(2)
+        cell.input.bias.add_(1)
+        made.output.bias.add_(1)
+
+    def replace() -> None:
+        after.output.weight = nn.Parameter(after.output.weight * 2)
+        cell.input.weight = nn.Parameter(cell.input.weight * 2)
+
+    def exchange() -> None:
+        first.cell = LSTM(7, WIDTH).double().eval()
+
+    def train() -> None:
+        made.train().eval()
+
+    for change in (change_in_place, replace, exchange, train):
+        one, other = same(made, start(made, 3), start(made, 3), batch=3, steps=2)
+        change()
+        same(made, one, other, batch=3, steps=2)
+
+
+@torch.no_grad()
+def test_what_is_not_for_compiled_calls_goes_the_plain_way() -> None:
+    tokens = drawn(2, 0)
+    made = decoder(looking())
+    state = start(made, 2)
+    assert made.step(tokens, state) is not None
+    for wrong in (None, (), start(made, 3), state[:1], states.apply(lambda part: part.float(), state)):
+        assert made.step(tokens, wrong) is None
+    with torch.enable_grad():
+        assert made.step(tokens, state) is None
+    seen: list[object] = []
+    below: Any = made.layer
+    hook = below.layer.layers[0].register_forward_hook(lambda *given: seen.append(given))
+    step(made, tokens, state)
+    assert len(seen) == 1
+    hook.remove()
+    assert slow(made).step(tokens, state) is None
+    assert made.train().step(tokens, state) is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "layer",
+    [
+        recurrent("lstm", WIDTH, WIDTH, reverse=True),
+        recurrent("lstm", WIDTH, WIDTH, layers=2, connect="highway"),
+        Stack([recurrent("lstm", WIDTH, WIDTH), After(Hard(WIDTH, MEMORY), WIDTH)]),
+        Before(LSTM(WIDTH + MEMORY, WIDTH), Attention(WIDTH, MEMORY)),
+    ],
+    ids=["reverse", "highway", "hard", "before"],
+)
+def test_other_layers_go_the_plain_way(layer: Layer) -> None:
+    made = decoder(layer)
+    assert made.step(drawn(2, 0), start(made, 2)) is None
+
+
+@torch.no_grad()
+def test_errors_are_those_of_the_layers() -> None:
+    made = decoder(looking())
+    with pytest.raises(IndexError):
+        step(made, torch.tensor([1, V]), start(made, 2))
+    with pytest.raises(ValueError, match="shape"):
+        step(made, drawn(2, 0), start(made, 3))
