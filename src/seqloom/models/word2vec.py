@@ -1,5 +1,6 @@
 """A vector for each word, learnt from the words around it (Mikolov et al. 2013); and what can be asked of vectors."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,16 +27,16 @@ class Learnt(NamedTuple):
     seen: int  # words
 
 
-class Vectors(nn.Module):
+class Vectors(nn.Module, ABC):
     """What answers questions about words: the vectors of a subclass, as they are compared with each other."""
 
+    @abstractmethod
     def compare(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:  # (B, T), (B, T) → (B, chosen)
         """The cosines of weighted sums of words' unit vectors, and each of the chosen words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def between(self, words: Tensor, weights: Tensor) -> Tensor:  # (B, T), (B, T) → (B, T)
         """The same with the words of the sums themselves."""
-        raise NotImplementedError
 
     def nearest(self, words: Tensor, weights: Tensor, *, among: int, count: int) -> tuple[Tensor, Tensor]:
         """Cosines and numbers (B, count) of the words nearest to each sum, but those it is made of."""
