@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqloom import state as states
 from seqloom.cells.cell import Cell
 from seqloom.cells.lstm import LSTM
-from seqloom.kernels import program
+from seqloom.kernels import context, program
 from seqloom.layers import layer as layers
 from seqloom.layers import recurring
 from seqloom.layers.attend import After, Before
@@ -40,8 +40,9 @@ def decoder(layer: Layer, dtype: torch.dtype = torch.float64, *, tied: bool = Fa
 
 def looking(*, score: str = "multiplicative", bridge: str = "linear", depth: int = 1) -> Layer:
     """Recurrences with attention after them, as translation has them."""
-    below = recurrent("lstm", 7, WIDTH, layers=depth)
-    stack = Stack([below, After(Attention(WIDTH, MEMORY, score=score), 9)])
+    width = WIDTH if score == "multiplicative" else MEMORY
+    below = recurrent("lstm", 7, width, layers=depth)
+    stack = Stack([below, After(Attention(width, MEMORY, score=score), 9)])
     return Bridged(stack, None, memory_size=MEMORY, kind=bridge)
 
 
@@ -112,7 +113,7 @@ def test_every_cell(name: str, dtype: torch.dtype) -> None:
 @torch.no_grad()
 @EVERY_TYPE
 @pytest.mark.parametrize("batch", [1, 2, 5, 33])
-@pytest.mark.parametrize("score", ["multiplicative", "additive"])
+@pytest.mark.parametrize("score", ["multiplicative", "dot", "scaled"])
 def test_attention_after_recurrences(score: str, batch: int, dtype: torch.dtype) -> None:
     for depth, tied in ((1, True), (2, False)):
         made = decoder(looking(score=score, depth=depth), dtype, tied=tied)
@@ -127,11 +128,24 @@ def test_attention_after_recurrences(score: str, batch: int, dtype: torch.dtype)
 @EVERY_TYPE
 @pytest.mark.parametrize("batch", [1, 3, 40])
 def test_threads_share_columns_or_rows(batch: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (program, recurring):
+    for module in (program, recurring, context):
         monkeypatch.setattr(module, "ALONE", 0)
     torch.set_num_threads(2)
     made = decoder(looking(depth=2), dtype, tied=True)
     same(made, start(made, batch), start(made, batch), batch=batch, steps=4)
+
+
+@torch.no_grad()
+def test_what_the_padding_of_a_source_holds_is_not_seen() -> None:
+    made = decoder(looking(bridge="zero"))
+    mask, values = masked([3, 0, 5, 1], S), noise(4, S, MEMORY)
+    found = []
+    for filling in (0.0, float("nan")):
+        filled = torch.where(mask.unsqueeze(-1), values, filling)
+        done = made.step(drawn(4, 0), made.start(Memory(filled, mask, ()), 4))
+        assert done is not None
+        found.append(done[0])
+    assert torch.equal(*found)
 
 
 @torch.no_grad()
@@ -207,10 +221,11 @@ def test_what_is_not_for_compiled_calls_goes_the_plain_way() -> None:
     [
         recurrent("lstm", WIDTH, WIDTH, reverse=True),
         recurrent("lstm", WIDTH, WIDTH, layers=2, connect="highway"),
+        Stack([recurrent("lstm", WIDTH, WIDTH), After(Attention(WIDTH, MEMORY, score="additive"), WIDTH)]),
         Stack([recurrent("lstm", WIDTH, WIDTH), After(Hard(WIDTH, MEMORY), WIDTH)]),
         Before(LSTM(WIDTH + MEMORY, WIDTH), Attention(WIDTH, MEMORY)),
     ],
-    ids=["reverse", "highway", "hard", "before"],
+    ids=["reverse", "highway", "additive", "hard", "before"],
 )
 def test_other_layers_go_the_plain_way(layer: Layer) -> None:
     made = decoder(layer)

@@ -1,26 +1,35 @@
 """One step of generation with recurrent layers: each is one call, and all that follows them is one program."""
 
 import ctypes
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seqloom.kernels import threads
+from seqloom.kernels.context import context, fitting
 from seqloom.kernels.packed import Packed
 from seqloom.kernels.program import Program
 from seqloom.kernels.scan import Fused
 from seqloom.kernels.work import Work
-from seqloom.layers.attend import After, Look, Looking, advance
+from seqloom.layers.attend import After, Looking
 from seqloom.layers.attention import Attention
 from seqloom.layers.bridge import Bridged
 from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.scores import Dot, Multiplicative, Scaled
 from seqloom.layers.script import ordinary, write_linear, write_output
 from seqloom.layers.stack import Stack
 
 ALONE = 1 << 20
 """Multiplications of a cell's step that are not worth a second thread."""
+SCALES: dict[type[nn.Module], Callable[[Attention], float]] = {
+    Dot: lambda _: 1.0,
+    Scaled: lambda attention: 1 / math.sqrt(attention.key_size),
+    Multiplicative: lambda _: 1.0,
+}
+"""The scores that are products with prepared keys, and what the query is multiplied with."""
 
 
 def fits(module: Any) -> bool:
@@ -30,7 +39,7 @@ def fits(module: Any) -> bool:
     recurrences = below if type(last) is After else found
     if not recurrences or not all(type(layer) is Recurrent and not layer.reverse for layer in recurrences):
         return False
-    if type(last) is After and type(last.attention) is not Attention:
+    if type(last) is After and (type(last.attention) is not Attention or type(last.attention.score) not in SCALES):
         return False
     linear = [last.output] if type(last) is After else []
     stacks = [part for part in module.layer.modules() if type(part) is Stack]
@@ -109,10 +118,16 @@ class Recurring:
 
 
 def _look(layer: Any, x: Tensor, state: Any) -> tuple[Tensor, Looking] | None:  # (B, V + D), state
-    if not isinstance(state, Looking) or len(state.step) != len(x) or state.source.parts.values.dtype != x.dtype:
+    """The context and what looked, side by side."""
+    if not isinstance(state, Looking) or len(state.step) != len(x):
         return None
-    context, weights = Look(layer.attention, state.source)(x.unsqueeze(1), state.step.unsqueeze(1))
-    return torch.cat([context.squeeze(1), x], dim=1), advance(state, weights, 1, mask=None)
+    (prepared, values, mask), rows = state.source
+    if not (fitting(prepared, x.dtype) and fitting(values, x.dtype) and fitting(mask, torch.bool)):
+        return None
+    scale = SCALES[type(layer.attention.score)](layer.attention)
+    noted = state.coverage.clone(memory_format=torch.contiguous_format)
+    seen = context(x, prepared, values, mask=mask, rows=rows.contiguous(), scale=scale, noted=noted)
+    return seen, Looking(state.source, state.step + 1, noted)
 
 
 def _plain(given: Any, shape: tuple[int, int], like: Tensor) -> bool:
