@@ -44,10 +44,10 @@ def test_nothing_is_measured_where_nothing_is_asked_for() -> None:
 def test_parts_are_there_where_they_are_wanted() -> None:
     plain = listening(SOUND, Change(), "none", Heard(rate=0, size=2))
     assert set(plain.values()) == {None}
-    change = Change(bands=1, speeds=(0.9, 1.1), noise=(10.0, 40.0), warp=(0.8, 1.25))
+    change = Change(bands=1, speeds=(0.9, 1.1), tempos=(1.2,), noise=(10.0, 40.0), warp=(0.8, 1.25))
     whole = listening(SOUND, change, "global", Heard(rate=4000, size=6, mean=(1.0,) * 6, deviation=(2.0,) * 6))
     kinds = {name: type(part) for name, part in whole.items()}
-    changes = {"speed": Speed, "noise": Noise, "warp": Warp, "augment": SpecAugment}
+    changes = {"speed": Speed, "noise": Noise, "warp": Warp, "tempo": Speed, "augment": SpecAugment}
     assert kinds == {"spectrum": Spectrum, "normalise": Normalise} | changes
     frames = listening(SOUND, change, "none", Heard(rate=0, size=2))
     assert (frames["noise"], frames["warp"]) == (None, None)

@@ -93,10 +93,10 @@ def test_what_changes_values_in_training_changes_nothing_later() -> None:
         def forward(self, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
             return 2 * values, mask
 
-    model = make(speed=Louder(), augment=Louder())
+    model = make(speed=Louder(), tempo=Louder(), augment=Louder())
     x, mask = torch.randn(1, 5, 4, dtype=torch.float64), torch.ones(1, 5, dtype=torch.bool)
     quiet = model(x, mask)[0]
-    torch.testing.assert_close(model.train()(x, mask)[0], model.eval()(4 * x, mask)[0])
+    torch.testing.assert_close(model.train()(x, mask)[0], model.eval()(8 * x, mask)[0])
     assert torch.equal(model(x, mask)[0], quiet)
 
 

@@ -67,6 +67,9 @@ class Change(Part):
     speeds: tuple[float, ...] = Field(
         default=(), description="A recording is played at one of these, such as [0.9, 1.0, 1.1]; none: as it is."
     )
+    tempos: tuple[float, ...] = Field(
+        default=(), description="The same for its frames, so that sound keeps its pitch and its voice."
+    )
     noise: tuple[float, ...] = Field(
         default=(),
         description="White noise is added to sound, so many decibels below it, such as [10, 40]; none: nothing.",
@@ -101,6 +104,9 @@ class Change(Part):
 
     def speed(self) -> Speed | None:
         return Speed(self.speeds) if self.speeds else None
+
+    def tempo(self) -> Speed | None:
+        return Speed(self.tempos) if self.tempos else None
 
     def hide(self) -> SpecAugment | None:
         if not self.bands and not self.stretches:
@@ -173,5 +179,6 @@ def listening(hearing: Hearing, change: Change, scale: Scale, heard: Heard) -> d
         "speed": change.speed(),
         "noise": change.disturb() if heard.rate else None,
         "warp": change.voice() if heard.rate else None,
+        "tempo": change.tempo(),
         "augment": change.hide(),
     }

@@ -104,13 +104,14 @@ class Transcriber(nn.Module):
         speed: nn.Module | None = None,  # of training: values played faster or slower
         noise: nn.Module | None = None,  # of training: added to samples
         warp: nn.Module | None = None,  # of training: how far each row's frequencies are stretched
+        tempo: nn.Module | None = None,  # of training: frames played faster or slower
         augment: nn.Module | None = None,  # of training: some of the frames hidden
         dropout: float = 0.0,
         variational: bool = False,
     ) -> None:
         super().__init__()
         self.speed, self.noise, self.warp = speed, noise, warp
-        self.spectrum, self.normalise, self.augment = spectrum, normalise, augment
+        self.spectrum, self.normalise, self.tempo, self.augment = spectrum, normalise, tempo, augment
         self.encoder = nn.ModuleList(encoder)
         self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
         self.output = nn.Linear(size, symbols)
@@ -138,6 +139,8 @@ class Transcriber(nn.Module):
         scale: Any = ()
         if self.normalise is not None:
             values, scale = self.normalise(values, mask, before.scale or None)
+        if self.tempo is not None and self.training:
+            values, mask = self.tempo(values, mask)
         if self.augment is not None and self.training:
             values, mask = self.augment(values, mask)
         states = []
@@ -159,7 +162,7 @@ def build(
     front: Front,
     recurrence: Recurrence,
     reduction: Reduction,
-    **listening: Any,  # spectrum, normalise, speed, noise, warp, augment
+    **listening: Any,  # spectrum, normalise, speed, noise, warp, tempo, augment
 ) -> Transcriber:
     """A transcriber of the parts of a configuration."""
     seen: list[Layer | Reduce] = []
