@@ -137,11 +137,7 @@ def tree(lexicon: Lexicon, scorer: Scorer, *, language: Language | None) -> stat
     links = np.zeros((len(ahead) + 1, 4), np.int32)
     links[:-1, state.SYMBOL], links[:-1, state.PARENT] = lexicon.symbols, lexicon.parents
     links[:, state.CHILDREN], links[:, state.WORDS] = lexicon.first, lexicon.words_first
-    nodes, first = lexicon.leaves
-    words = np.repeat(np.arange(len(lexicon)), np.diff(first))
-    ways, variants = np.unique(np.stack([words, lexicon.symbols[nodes]]), axis=1, return_counts=True)
-    varied = np.zeros(len(lexicon), bool)
-    varied[ways[0, variants > 1]] = True
+    varied = np.bincount(lexicon.words_at, minlength=len(lexicon)) > 1
     made = state.Tree(
         links,
         words_at=lexicon.words_at,
@@ -149,7 +145,7 @@ def tree(lexicon: Lexicon, scorer: Scorer, *, language: Language | None) -> stat
         fan=int((np.diff(lexicon.first) + np.diff(lexicon.words_first[lexicon.first])).max()),
         homographs=int(counts.max()),
         varied=varied,
-        variety=math.log(variants.max()),
+        various=bool(varied.any()),
     )
     lexicon.tree = key, made
     return made

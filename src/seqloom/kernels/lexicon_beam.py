@@ -116,13 +116,15 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
     kind, entries, longer, suffixes = scorer.kind, scorer.words, scorer.first, scorer.suffixes
     chances, backoffs, rows = scorer.log_probabilities, scorer.log_backoffs, scorer.table
     most, top, fed, came = ahead[0] + max(0.0, scorer.most), loudest(tried, limits.blank), beam.fed, beam.came
-    lowest = bound - tree.variety  # several spellings together may be above the bound
+    lowest = bound - NEGLIGIBLE if tree.various else bound  # several spellings together may be above the bound
     found, width, room = 0, len(links) + len(tried) + 1, len(values) - tree.fan - limits.size
     for place in range(beam.counts[ALIVE]):
         history, begin = histories[place], found
         gain, low = gains[history], bound - NEGLIGIBLE if fed[place] else lowest
         if not ends[2, place] + top + gain + most > low:
             continue
+        again = tree.various and nodes[place] == 0 and history > 0 and tree.varied[words[history]]
+        enough = lowest if again else bound
         for child in range(links[nodes[place], CHILDREN], links[nodes[place] + 1, CHILDREN]):
             symbol = links[child, SYMBOL]
             paths = ends[2 * (symbol != lasts[place]), place] + tried[symbol]
@@ -134,7 +136,7 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
                     if paths > max(held[0, other], held[1, other]):
                         came[other] = 2 * place
                     held[1, other], held[2, other] = log_add(held[1, other], paths), math.inf  # to be summed again
-                elif paths + gain + ahead[child] > bound:
+                elif paths + gain + ahead[child] > enough:
                     values[found] = paths + gain + ahead[child]
                     origins[0, found], origins[1, found], origins[2, found] = place, child, NOTHING
                     found += 1
@@ -151,7 +153,8 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
                     kind, entries, longer, suffixes, chances, backoffs, rows, states[history], numbers[word]
                 )
                 value = paths + gain + bonuses[word] + ahead[0] + weight * reward
-                if value > lowest:  # not a number, where an impossible word has no weight
+                # It is not a number where an impossible word has no weight.
+                if value > enough or (value > lowest and tree.varied[word]):
                     values[found] = value
                     origins[0, found], origins[1, found], origins[2, found] = place, child, word
                     origins[3, found] = state
@@ -162,26 +165,29 @@ def extend(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, bound: float
 
 @inlined
 def unite(beam: Words, tree: Tree, found: int) -> None:
-    """Make one candidate of those with the same words so far that end by different spellings of the last one."""
+    """Make one candidate of those that are equal but for how their last word, or the one before, was spelt."""
     values, origins, groups, leaders = beam.values, beam.origins, beam.groups, beam.leaders
-    ends, tried, joined, sums, links = beam.ends, beam.tried, beam.joined, beam.sums, tree.links
-    count = 0
+    ends, lasts, tried, joined, sums, links = beam.ends, beam.last, beam.tried, beam.joined, beam.sums, tree.links
+    count, symbols, words = 0, len(tried), len(tree.varied)
     for at in range(len(groups)):
         groups[at] = -1
     for candidate in range(found):
-        place, word, symbol = origins[0, candidate], origins[2, candidate], links[origins[1, candidate], SYMBOL]
-        if word == NOTHING or not tree.varied[word]:
+        place, child, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        history, symbol = np.int64(beam.history[place]), links[child, SYMBOL]
+        again = beam.node[place] == 0 and history > 0 and tree.varied[beam.words[history]]
+        if not again and (word == NOTHING or not tree.varied[word]):
             continue
-        paths = ends[2 * (symbol != beam.last[place]), place] + tried[symbol]
-        key = (np.int64(beam.history[place]) * len(tree.varied) + word) * len(tried) + symbol
+        label = words * symbols + child if word == NOTHING else word * symbols + symbol
+        key = history * (words * symbols + len(links)) + label
         at = seek(groups, key)
         leader = leaders[at]
         if groups[at] < 0:
             groups[at], leaders[at] = key, candidate
             continue
-        if origins[2, leader] >= 0:
-            joined[count], sums[count] = word, ends[2 * (symbol != beam.last[origins[0, leader]]), origins[0, leader]]
-            sums[count] += tried[symbol]
+        paths = ends[2 * (symbol != lasts[place]), place] + tried[symbol]
+        if origins[2, leader] > UNITED:
+            first = origins[0, leader]
+            joined[count], sums[count] = word, ends[2 * (symbol != lasts[first]), first] + tried[symbol]
             origins[2, leader] = UNITED - count
             count += 1
         which = UNITED - origins[2, leader]
@@ -217,7 +223,7 @@ def demote(beam: Words, tree: Tree, found: int) -> None:
         last, state = lasts[place], states[histories[place]]
         if node == STAYS:
             node = nodes[place]
-        elif word != NOTHING:
+        elif word > NOTHING or (word <= UNITED and beam.joined[UNITED - word] > NOTHING):
             node, last, state = 0, links[node, SYMBOL], origins[3, candidate]
         if state < 0:
             continue
@@ -308,7 +314,7 @@ def hear(beam: Words, tree: Tree, scorer: Scorer, limits: Limits, frames: Floats
         bound = lowest if beam.counts[ALIVE] == limits.size else -math.inf
         relate(beam, tree)
         found = extend(beam, tree, scorer, limits, bound)
-        if tree.variety > 0:
+        if tree.various:
             unite(beam, tree, found)
         found = stay(beam, tree, found)
         if found > limits.size:

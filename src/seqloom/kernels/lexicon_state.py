@@ -26,8 +26,8 @@ class Tree(NamedTuple):
     ahead: Floats  # (N,) the most that a word below each node can be worth
     fan: int  # the most candidates that one hypothesis can make in a frame
     homographs: int  # the most words of one node
-    varied: npt.NDArray[np.bool_]  # (W,) words with several spellings that end in the same symbol
-    variety: float  # logarithm of the most such spellings of a word
+    varied: npt.NDArray[np.bool_]  # (W,) words with several spellings
+    various: bool  # whether there are such
 
 
 class Words(NamedTuple):
@@ -57,7 +57,7 @@ class Words(NamedTuple):
     held: Floats  # (3, K) as ends, of those that stay
     fresh: Floats  # (3, K) as ends, of those that are chosen
     chosen: Integers  # (3, K) their history, node, last symbol
-    joined: Integers  # (C,) words of candidates that are sums over several spellings
+    joined: Integers  # (C,) the word, or NOTHING, of candidates that are sums over several spellings
     sums: Floats  # (C,) log p of their paths
     came: Integers  # (K,) where those that stay come from, as in ``back``
     back: Integers  # (L, K) of the last frames, see ``pruning.decided``
