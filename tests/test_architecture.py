@@ -39,7 +39,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": {"terminal", "data", "decoding", "models", "tasks", "insight", "model"},
     "pictures": {"run", "tasks", "insight", "model"},
     "workflow": {"checkpoint", "run", "interrupt", "data", "training", "models", "model", "pictures", "seqloom"},
-    "compare": {"config", "run", "layers", "models", "model", "workflow"},
+    "options": {"interrupt", "training"},
+    "compare": {
+        *("config", "metrics", "terminal", "interrupt", "run", "layers", "models", "training", "model", "workflow"),
+        *("options", "seqloom"),
+    },
     "check": {"terminal", "data", "training", "tasks", "model", "workflow"},
     "lab": {"metrics", "terminal", "layers", "cells", "data", "decoding", "insight", "model", "explain"},
     "demo": {"config", "terminal", "data", "lab", "model", "workflow"},
@@ -48,7 +52,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("terminal", "data", "cells", "layers", "kernels", "models", "decoding", "training", "tasks"),
         *("metrics", "run", "model", "workflow", "compare", "info", "seqloom"),
     },
-    "options": {"interrupt", "training"},
     "cli": {
         *("options", "config", "terminal", "run", "data", "decoding", "tasks", "training"),
         *("model", "listen", "explain", "workflow", "compare", "check", "demo", "info", "bench", "seqloom"),

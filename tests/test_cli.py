@@ -245,6 +245,22 @@ def test_variants_are_compared(folder: Path) -> None:
     first, second = json.loads(result.stdout)
     assert (first["variant"], second["variant"]) == ("task.kind=hmm", "task.encoder.cell=gru")
     assert second["parameters"] > 0
+    again = call(
+        "compare", folder / "small.toml", "task.kind=hmm", "task.encoder.cell=gru", "--output", folder / "both"
+    )
+    assert again.exit_code == 0, again.output
+    assert again.stdout.startswith("variant ")
+    assert f"Kept in {folder / 'both' / 'compare.md'}" in again.stdout
+    assert "training" not in again.stderr  # all is done
+    wrong = call("compare", folder / "small.toml", "task.kind=hmm", "gru")
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert "'gru' is no variant" in wrong.stderr
+
+
+def test_only_analogies_are_restricted(tagger: Path, folder: Path) -> None:
+    result = call("evaluate", tagger, folder / "train.conll", "--restrict", 5)
+    assert result.exit_code == 1
+    assert "a model of the task tag has no analogies; wanted an embed" in result.stderr
 
 
 @pytest.mark.parametrize(

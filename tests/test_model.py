@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seqloom import config, tasks, workflow
 from seqloom.cells.gru import GRU
 from seqloom.checkpoint import BadRun, Snapshot
-from seqloom.compare import describe
+from seqloom.compare.outcome import describe
 from seqloom.config import Wrong
 from seqloom.model import Config, Model, assess, document, files, find_layer, load, opened
 from seqloom.run import Run

@@ -10,6 +10,7 @@ import typer
 
 from seqloom import __version__
 from seqloom.bench.commands import bench
+from seqloom.compare.command import compare
 from seqloom.options import (
     Allowed,
     Also,
@@ -111,7 +112,7 @@ def train(
     Ctrl-C stops and saves; --resume goes on. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
     from seqloom import terminal, workflow
-    from seqloom.compare import outcome
+    from seqloom.compare.outcome import outcome
     from seqloom.model import Config, document, find_layer
 
     with errors(), terminal.Watch(quiet=quiet or not workflow.leads()) as watch:
@@ -145,6 +146,9 @@ def evaluate(
     language: Language = "",
     folder: Folder = "",
     also: Also = None,
+    restrict: Annotated[
+        int, typer.Option(min=0, help="Only so many of the most frequent words count; of analogies. 0: all.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Score a trained model on labelled data, with intervals of confidence."""
@@ -153,7 +157,8 @@ def evaluate(
 
     with errors():
         given: dict[str, Any] = {"allowed": allowed, "lexicon": lexicon, "language": language, "folder": folder}
-        found = load(run, layer=find_layer(layer), search=search, also=also or [], **given).evaluate(file)
+        model = load(run, layer=find_layer(layer), search=search, also=also or [], **given)
+        found = model.evaluate(file, restrict=restrict)
         if as_json:
             print_json(found)
         else:
@@ -255,24 +260,7 @@ def generate(
         print()
 
 
-@app.command(epilog="Example: seqloom compare lm.toml task.kind=ngram task.decoder.cell=elman task.decoder.cell=lstm")
-def compare(
-    config: Configuration,
-    variants: Annotated[list[str], typer.Argument(help="Changes, one for each model; join several by commas.")],
-    *,
-    output: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs/compare"),
-    as_json: AsJson = False,
-) -> None:
-    """Train several variants of a configuration one after the other, and show them in one table."""
-    from seqloom import terminal
-    from seqloom.compare import compare as compare_variants
-
-    with errors():
-        rows = compare_variants(Path(config), variants, output=output, listen=terminal.Watch)
-        if as_json:
-            print_json(rows)
-        else:
-            terminal.table(tuple(rows[0]), [tuple(terminal.number(value) for value in row.values()) for row in rows])
+app.command(epilog="Example: seqloom compare lm.toml base task.kind=ngram task.decoder.cell=gru --seeds 3")(compare)
 
 
 @app.command(epilog="Example: seqloom demo tag")
@@ -322,7 +310,7 @@ def info(
     from seqloom.info import collect, show
 
     if run is not None:
-        from seqloom.compare import describe
+        from seqloom.compare.outcome import describe
         from seqloom.model import find_layer
 
         with errors():

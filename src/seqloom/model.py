@@ -151,12 +151,13 @@ class Model:
             raise ValueError(f"{path}: only n-gram models are written, as .arpa or .arpa.gz files{words}")
         cast(Any, self.module).write(path)
 
-    def evaluate(self, source: Path | str | Sequence[Any]) -> dict[str, Any]:
-        """The scores on labelled data."""
+    def evaluate(self, source: Path | str | Sequence[Any], *, restrict: int = 0) -> dict[str, Any]:
+        """The scores on labelled data; ``restrict``: of analogies, among so many of the most frequent words."""
+        config = self.config._replace(task=self.task.restricted(restrict)) if restrict else self.config
         examples = list(self.task.read(resolve(source) if isinstance(source, str) else source))
         if not examples:
             raise ValueError(f"{source}: there are no examples")
-        return assess(self.config, self.module, examples)
+        return assess(config, self.module, examples)
 
     def generate(self, prompt: str = "", *, length: int = 200, sample: Sample | None = None) -> Iterator[str]:
         """Text that goes on from the prompt, piece by piece; of language models."""
@@ -346,5 +347,4 @@ def answers(
     merged = team.merge(said)
     if steps:  # a batch has a piece of each track
         return [answer for track in range(settings.batch) for answer in merged[track :: settings.batch]]
-    places = {row: place for place, row in enumerate(order)}
-    return [merged[places[row]] for row in range(len(merged))]
+    return [answer for _, answer in sorted(zip(order, merged, strict=False), key=lambda pair: pair[0])]

@@ -90,6 +90,7 @@ def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
     (rare,) = some.predict([known[len(known) - 1]])
     assert rare.unknown == [known[len(known) - 1]]
     assert some.evaluate(folder / "test.txt")["answerable"] < 284
+    assert some.evaluate(folder / "test.txt") == model.evaluate(folder / "test.txt", restrict=30)
 
 
 def test_vectors_are_written(model: Model, tmp_path: Path) -> None:

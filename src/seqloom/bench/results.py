@@ -10,7 +10,7 @@ from typing import Any
 
 from seqloom import terminal
 from seqloom.bench import prepare
-from seqloom.compare import describe, outcome
+from seqloom.compare.outcome import describe, outcome
 from seqloom.info import collect
 from seqloom.model import Config, document, load
 from seqloom.run import Run

@@ -129,6 +129,9 @@ class Embed(Task):
         """How many words may be asked for, and answer."""
         return min(self.restrict or len(self.found.known), len(self.found.known))
 
+    def restricted(self, words: int) -> Self:
+        return self.model_copy(update={"restrict": words})
+
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
         if kind_of(source, encoding=self.encoding) == "text":
             return passages(source, encoding=self.encoding, lower=self.lower)

@@ -1,0 +1,1 @@
+"""Several configurations trained at equal budget and compared: variants → trials → one table."""

@@ -1,0 +1,32 @@
+"""What a run is, and what it reached."""
+
+from pathlib import Path
+from typing import Any
+
+from seqloom.layers.recurrent import Recurrent
+from seqloom.model import opened
+from seqloom.models.encoder import GivenLayer
+from seqloom.run import Run
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """What the best model of a run reached on the development data."""
+    metrics: dict[str, Any] = run.load_best().facts.get("metrics", {})
+    return metrics
+
+
+def describe(path: Path, *, layer: GivenLayer | None = None) -> dict[str, Any]:
+    """What a run is and what it reached."""
+    run = Run.open(path)
+    config = opened(run, layer=layer)
+    module = config.task.model()
+    layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
+    facts = run.load_best().facts
+    return {
+        "task": config.name,
+        "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "recurrent layers": "; ".join(layers) or "none",
+        "best at update": facts.get("update", "not evaluated yet"),
+        **facts.get("metrics", {}),
+        **{name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
+    }

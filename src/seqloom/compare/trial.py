@@ -1,0 +1,141 @@
+"""One training, measured: what it reached, how fast it was, how much memory it took. Runs in a process of its own."""
+
+import hashlib
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqloom import terminal
+from seqloom.compare.outcome import outcome
+from seqloom.config import parse
+from seqloom.interrupt import Interrupted
+from seqloom.metrics.interval import bootstrap
+from seqloom.model import Config, Model, answers, load
+from seqloom.run import Run
+from seqloom.training.loop import Progress
+from seqloom.workflow import Listener, data, resume, train
+
+WARM = 32  # examples that are answered before time is measured
+COLLATED = 256  # examples that are counted at once
+
+
+class Pace:
+    """Items per second of the updates; evaluations do not count, nor, where others came, the first that compiles."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self.last = clock()
+        self.first = 0.0, 0  # seconds and items
+        self.rest = 0.0, 0
+
+    def __call__(self, run: Run, event: Progress) -> None:  # noqa: ARG002  a listener's signature
+        """Take notice of what a training did."""
+        now = self.clock()
+        if event.evaluation is None:
+            seconds, items = now - self.last, event.items
+            if self.first[1]:
+                self.rest = self.rest[0] + seconds, self.rest[1] + items
+            else:
+                self.first = seconds, items
+        self.last = now
+
+    @property
+    def rate(self) -> float | None:
+        seconds, items = self.rest if self.rest[1] else self.first
+        return items / seconds if items and seconds else None
+
+
+def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
+    """Train a configuration in a folder, or go on there, and tell what a comparison wants to know."""
+    pace, started = Pace(), time.monotonic()
+    run = (
+        resume(folder, listeners=[pace, *listeners])
+        if folder.exists()
+        else train(config, output=folder, listeners=[pace, *listeners])
+    )
+    seconds, memory = time.monotonic() - started, peak()
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+    model = load(run.path)
+    task = model.task
+    return {
+        "seed": config.train.seed,
+        "metric": task.metric,
+        "higher_is_better": task.higher_is_better,
+        "metrics": outcome(run),
+        "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
+        "trained_per_second": pace.rate,
+        "memory": memory,
+        "minutes": seconds / 60,
+        "counted": hasattr(model.module, "count"),
+        **_ask(model),
+    }
+
+
+def _ask(model: Model) -> dict[str, Any]:
+    """The development examples answered once more, with the clock running."""
+    config, task = model.config, model.task
+    dev = list(data(config).dev())
+    if not dev:
+        return {"examples": 0, "asked": "", "predicted_per_second": None, "samples": []}
+    answers(config, model.module, dev[:WARM])
+    started = time.perf_counter()
+    found = answers(config, model.module, dev)
+    seconds = time.perf_counter() - started
+    items = sum(task.collate(dev[start : start + COLLATED]).items for start in range(0, len(dev), COLLATED))
+    sums = task.sums(found, dev)
+    places = "\n".join(str(example.place) for example in dev)
+    return {
+        "examples": len(dev),
+        "asked": hashlib.sha256(places.encode()).hexdigest(),
+        "predicted_per_second": items / seconds,
+        "samples": [] if sums is None else bootstrap(sums).tolist(),
+    }
+
+
+def peak() -> float:
+    """The most memory that this process had, in MB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # what getrusage says of a process may still be its parent's peak
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        return int(found[1]) / 1024 if found else 0.0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def main() -> None:
+    """Read a configuration from standard input, train it in a folder, and write what was measured beside it."""
+    folder = Path(sys.argv[1])
+    text = sys.stdin.read()
+    try:
+        with terminal.Watch() as watch:
+            found = measure(Config.build(parse(text, "configuration")), folder, [watch])
+    except Interrupted:
+        sys.exit(130)
+    except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ModuleNotFoundError) as error:
+        found = {"failed": str(error) or type(error).__name__}
+    write(beside(folder), found)
+
+
+def beside(folder: Path) -> Path:
+    """Where the measurements of a run stand."""
+    return folder.with_name(f"{folder.name}.json")
+
+
+def write(path: Path, found: object) -> None:
+    """Write JSON that is whole or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(found, indent=2) + "\n")
+    new.replace(path)
+
+
+if __name__ == "__main__":
+    main()

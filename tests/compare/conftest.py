@@ -1,0 +1,33 @@
+"""A small language model to compare variants of."""
+
+from pathlib import Path
+
+import pytest
+
+TEXT = "the cat sat on the mat\na dog sat on a cat\nthe dog and the cat sat\n" * 4
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "train.txt").write_text(TEXT)
+    (tmp_path / "dev.txt").write_text("the cat sat on a mat\nthe mat sat\na dog\n\nthe dog and a mat sat on the cat\n")
+    path = tmp_path / "lm.toml"
+    path.write_text(
+        f"""
+[task]
+name = "language_model"
+train = "{tmp_path / "train.txt"}"
+dev = "{tmp_path / "dev.txt"}"
+embedding = 8
+order = 3
+
+[task.decoder]
+hidden = 8
+
+[train]
+updates = 3
+steps = 7
+batch = 2
+"""
+    )
+    return path

@@ -1,0 +1,112 @@
+"""Rows of a comparison against the same done by hand in NumPy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqloom.compare.table import cells, markdown, remarks, summarize
+from seqloom.metrics.interval import bootstrap, ratio
+
+
+def trial(seed: int, right: Any, **fields: Any) -> dict[str, Any]:
+    sums = ratio(right, np.ones(len(right)))
+    return {
+        "seed": seed,
+        "metric": "accuracy",
+        "higher_is_better": True,
+        "metrics": {"accuracy": sums.whole, "loss": 1.0 + seed, "per_label": {}},
+        "parameters": 1234567,
+        "trained_per_second": 1000.0 * seed,
+        "predicted_per_second": 5000.0,
+        "memory": 100.0 + seed,
+        "minutes": 0.5,
+        "counted": False,
+        "asked": "the same",
+        "samples": bootstrap(sums).tolist(),
+        **fields,
+    }
+
+
+@pytest.fixture
+def right() -> Any:
+    return np.random.default_rng(1).random((4, 500)) < np.array([[0.6], [0.62], [0.7], [0.72]])
+
+
+def test_means_spreads_and_paired_differences(right: Any) -> None:
+    rows = summarize(
+        {
+            "first": [trial(1, right[0]), trial(2, right[1])],
+            "second": [trial(1, right[2]), trial(2, right[3])],
+            "third": [trial(1, right[1])],
+        }
+    )
+    first, second, third = rows
+    values = right[:4].mean(axis=1)
+    assert first["mean"] == pytest.approx(values[:2].mean())
+    assert first["deviation"] == pytest.approx(values[:2].std(ddof=1))
+    assert second["metrics"]["loss"] == {"mean": 2.5, "deviation": pytest.approx(0.5**0.5)}
+    assert (second["trained_per_second"], second["memory"]) == (1500, 102)
+    assert second["difference"] == pytest.approx(values[2:].mean() - values[:2].mean())
+    gain = right[2:4].mean(axis=0) - right[:2].mean(axis=0)  # of each example, the mean over the seeds
+    generator = np.random.default_rng(7)
+    draws = gain[generator.integers(0, 500, (20000, 500))].mean(axis=1)
+    # 1,000 draws know the ends of an interval to about a twentieth of its width.
+    assert second["interval"] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.01)
+    assert (first["interval"], second["better"], third["better"], third["deviation"]) == (None, True, None, None)
+    columns, lines = cells(rows)
+    assert columns[:3] == ["variant", "accuracy", "difference"]
+    assert " ± " in lines[0][1]
+    assert " ± " not in lines[2][1]
+    assert lines[1][2].endswith("] better")
+    assert lines[2][2].endswith("]")
+    assert lines[0][3:] == ["1,234,567", "1,500", "5,000", "102", "0.50"]
+    assert remarks(rows) == []
+
+
+def test_lower_may_be_better(right: Any) -> None:
+    low = {"higher_is_better": False}
+    rows = summarize({"first": [trial(1, right[0], **low)], "second": [trial(1, right[2], **low)]})
+    assert rows[1]["better"] is False
+
+
+def test_what_cannot_be_said_is_not_invented(right: Any) -> None:
+    rows = summarize(
+        {
+            "first": [trial(1, right[0]), {"seed": 2, "failed": "no | memory"}],
+            "none": [{"seed": 1, "failed": "there is no such file"}],
+            "other": [trial(1, right[1], asked="something else")],
+            "whole": [trial(1, right[1], samples=[])],
+            "strange": [trial(1, right[1], metric="loss")],
+        }
+    )
+    assert [row.get("interval") for row in rows] == [None] * 5
+    assert remarks(rows) == [
+        "first, seed 2: no | memory",
+        "none, seed 1: there is no such file",
+        "other: no difference: its development examples are others",
+        "whole: no difference: accuracy is not made of scores of single examples",
+        "strange: no difference: its metric is loss, the first one's accuracy",
+    ]
+    assert cells(rows)[1][1] == ["none", "failed", *[""] * 6]
+    page = markdown("Title", rows, ["a fact"])
+    assert page.startswith("# Title\n\n|variant|accuracy|")
+    assert "\n|none|failed|" in page
+    assert "\n- a fact\n" in page
+
+
+def test_where_the_first_fails_the_others_still_have_scores(right: Any) -> None:
+    first, second = summarize({"first": [{"seed": 1, "failed": "no"}], "second": [trial(1, right[0])]})
+    assert "mean" not in first
+    assert (second["mean"], second["remark"]) == (right[0].mean(), "no difference: the first variant failed")
+
+
+def test_a_share_that_changes_with_the_seed_is_compared_seed_by_seed(right: Any) -> None:
+    several = {
+        name: [trial(seed, right[row + seed - 1], asked=str(seed)) for seed in seeds]
+        for name, row, seeds in (("first", 0, (1, 2)), ("second", 2, (1, 2)), ("third", 2, (1,)))
+    }
+    _, second, third = summarize(several)
+    means = right[:4].mean(axis=1)
+    assert second["difference"] == pytest.approx(means[2:].mean() - means[:2].mean())
+    assert third["difference"] == pytest.approx(means[2] - means[0])
