@@ -12,23 +12,29 @@ from seqloom.kernels.side_by_side import each
 @pytest.mark.parametrize("rows", [0, 1, 7])
 def test_order(threads: int, rows: int) -> None:
     torch.set_num_threads(threads)
-    assert each(lambda row: row * row, rows) == [row * row for row in range(rows)]
+    assert each(lambda row: row * row, [row % 3 for row in range(rows)]) == [row * row for row in range(rows)]
+
+
+def test_the_longest_row_is_begun_first() -> None:
+    begun: list[int] = []
+    each(begun.append, [3, 9, 0, 9, 5])
+    assert begun == [1, 3, 4, 0, 2]
 
 
 def test_one_row_or_thread_starts_none() -> None:
-    names = [*each(lambda _: threading.current_thread(), 5)]
+    names = [*each(lambda _: threading.current_thread(), [1] * 5)]
     torch.set_num_threads(2)
-    names += each(lambda _: threading.current_thread(), 1)
+    names += each(lambda _: threading.current_thread(), [1])
     assert set(names) == {threading.main_thread()}
 
 
 def test_several_threads_work_side_by_side() -> None:
     torch.set_num_threads(2)
     meeting = threading.Barrier(2, timeout=60)
-    assert sorted(each(lambda _: meeting.wait(), 2)) == [0, 1]  # nobody gets here alone
+    assert sorted(each(lambda _: meeting.wait(), [1, 1])) == [0, 1]  # nobody gets here alone
 
 
 def test_errors_are_passed_on() -> None:
     torch.set_num_threads(2)
     with pytest.raises(ZeroDivisionError):
-        each(lambda row: 1 // (row - 3), 5)
+        each(lambda row: 1 // (row - 3), [1] * 5)

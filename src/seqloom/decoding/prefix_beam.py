@@ -59,7 +59,7 @@ class PrefixBeam(FrameSearch):
 
         if guide is not None and isinstance(guide.language, StepLanguage):  # has threads of its own
             return [run(row) for row in range(len(made))]
-        return side_by_side.each(run, len(made))
+        return side_by_side.each(run, list(map(len, made)))
 
     def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
         return self._prepare(symbols=symbols, blank=blank, guide=guide, lag=lag)()

@@ -34,8 +34,8 @@ class PrefixStream(Guided):
                 self.fusion.renumber(self.beam.states[live], live)
 
     def ranked(self, count: int) -> list[Found]:
-        endings = kernel.endings(self.beam, self.scorer)
         nodes, totals = self.live(), self.beam.total
+        endings = np.zeros(len(nodes)) if self.scorer.end < 0 else kernel.endings(self.beam, self.scorer)
         language = self.beam.language[nodes] + endings
         scores = totals[: len(nodes)] + self.beam.gains[nodes] + weighted(self.scorer.weight, endings)
         order = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > -math.inf]

@@ -1,7 +1,7 @@
 """Rows of a batch, worked on side by side by loops that hold no lock of the interpreter."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
@@ -11,10 +11,14 @@ from seqloom.kernels import threads
 Found = TypeVar("Found")
 
 
-def each(work: Callable[[int], Found], rows: int) -> list[Found]:
-    """What ``work`` finds for each row, in their order; by as many threads as torch may use, this one among them."""
+def each(work: Callable[[int], Found], lengths: Sequence[int]) -> list[Found]:
+    """What ``work`` finds for each row, in their order; by as many threads as torch may use, this one among them.
+
+    The longest row is begun first, so that no thread is left with it in the end.
+    """
     found: dict[int, Found] = {}
-    numbers = iter(range(rows))
+    rows = len(lengths)
+    numbers = iter(sorted(range(rows), key=lambda row: -lengths[row]))
 
     def run() -> None:
         for row in numbers:  # each goes to one thread only

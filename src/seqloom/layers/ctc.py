@@ -157,6 +157,6 @@ def _forward_backward(
         tables[number, size:] = 0
         return ctc.loss(scores[number, :size], tables[number, :size], rows[number], blank)
 
-    losses = torch.tensor(each(row, len(sizes)), dtype=logits.dtype)
+    losses = torch.tensor(each(row, sizes), dtype=logits.dtype)
     possible = losses != torch.inf
     return losses.masked_fill(~possible, 0), possible
