@@ -22,6 +22,7 @@ def trial(seed: int, right: Any, **fields: Any) -> dict[str, Any]:
         "memory": 100.0 + seed,
         "minutes": 0.5,
         "counted": False,
+        "examples": len(right),
         "asked": "the same",
         "samples": bootstrap(sums).tolist(),
         **fields,
@@ -78,15 +79,18 @@ def test_what_cannot_be_said_is_not_invented(right: Any) -> None:
             "other": [trial(1, right[1], asked="something else")],
             "whole": [trial(1, right[1], samples=[])],
             "strange": [trial(1, right[1], metric="loss")],
+            "unasked": [trial(1, right[1], metrics={}, examples=0, samples=[])],
         }
     )
-    assert [row.get("interval") for row in rows] == [None] * 5
+    assert [row.get("interval") for row in rows] == [None] * 6
+    assert rows[-1]["mean"] is None
     assert remarks(rows) == [
         "first, seed 2: no | memory",
         "none, seed 1: there is no such file",
         "other: no difference: its development examples are others",
         "whole: no difference: accuracy is not made of scores of single examples",
         "strange: no difference: its metric is loss, the first one's accuracy",
+        "unasked: no difference: there are no development examples",
     ]
     assert cells(rows)[1][1] == ["none", "failed", *[""] * 6]
     page = markdown("Title", rows, ["a fact"])

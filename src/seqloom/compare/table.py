@@ -85,6 +85,8 @@ def _paired(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Sequen
         first, other = ([trial for trial in side if trial["seed"] in common] for side in (first, other))
         if not common:
             return [], "no difference: its development examples are others"
+    if not all(trial["examples"] for trial in (*first, *other)):
+        return [], "no difference: there are no development examples"
     if not all(trial["samples"] for trial in (*first, *other)):
         return [], f"no difference: {first[0]['metric']} is not made of scores of single examples"
     return [first, other], ""

@@ -53,13 +53,13 @@ class Pace:
 
 def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
     """Train a configuration in a folder, or go on there, and tell what a comparison wants to know."""
-    pace, started = Pace(), time.monotonic()
+    pace = Pace()
     run = (
         resume(folder, listeners=[pace, *listeners])
         if folder.exists()
         else train(config, output=folder, listeners=[pace, *listeners])
     )
-    seconds, memory = time.monotonic() - started, peak()
+    memory = peak()
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     model = load(run.path)
@@ -72,7 +72,7 @@ def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) ->
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
         "trained_per_second": pace.rate,
         "memory": memory,
-        "minutes": seconds / 60,
+        "minutes": run.load("last").facts["seconds"] / 60,  # also those before an interruption
         "counted": hasattr(model.module, "count"),
         **_ask(model),
     }
