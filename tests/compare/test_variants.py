@@ -41,6 +41,11 @@ def test_names_that_look_alike_have_folders_of_their_own(config: Path) -> None:
     names = ['task.text.unit="words"', "task.text.unit='words'"]
     first, second = (each.folder for each in variants(config, names, budget=FREE, seeds=1))
     assert second == f"{first}-2"
+    names = [f"task.decoder.cell=elman,task.embedding={size},train.rate=0.001,train.warmup=100" for size in (8, 88)]
+    names += [f"{name},train.clip=0.{'5' * 40}" for name in names]
+    found = [each.folder for each in variants(config, names, budget=FREE, seeds=1)]
+    assert all(each.startswith("task.decoder.cell=elman_task.embedding=8") for each in found)
+    assert (len(set(found)), max(map(len, found))) == (4, 80)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def _document(path: Path, name: str, budget: list[str]) -> Document:
 
 
 def _folder(name: str, taken: set[str]) -> str:
-    short = re.sub(r"[^\w.=-]+", "_", name.removesuffix(".toml"))[-LONGEST:].strip("._") or "variant"
+    kept = slice(-LONGEST, None) if _is_file(name) else slice(LONGEST)  # of a path, the end
+    short = re.sub(r"[^\w.=-]+", "_", name.removesuffix(".toml"))[kept].strip("._") or "variant"
     number = 1
     while (folder := short if number == 1 else f"{short}-{number}") in taken:
         number += 1
