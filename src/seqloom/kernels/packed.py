@@ -8,6 +8,7 @@ from llvmlite import ir
 from torch import Tensor
 
 from seqloom.kernels import gemm, machine, threads
+from seqloom.kernels.buffers import fresh
 from seqloom.kernels.emit import Emitter
 from seqloom.kernels.marks import mark
 
@@ -26,7 +27,7 @@ class Packed:
         self.real = REALS[matrix.dtype]
         self.panels = gemm.panels(self.real, self.columns)
         self.width = self.panels * gemm.panel(self.real)
-        self.values = matrix.new_empty(max(self.depth, 1) * self.width)
+        self.values = fresh(matrix, max(self.depth, 1) * self.width)  # one row reads all of it: pages count
         place, strides = self.values.data_ptr(), matrix.stride()
         gemm.call(self.real, "pack")(matrix.data_ptr(), *strides, self.depth, self.columns, place, 0, self.panels)
 
