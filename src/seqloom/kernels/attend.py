@@ -32,7 +32,7 @@ def room(real: str, size: int, length: int) -> int:
 
 def attend(module: ir.Module, real: str) -> None:
     """out = softmax(query · keysᵀ · scale) · values for each head; zero where nothing can be seen."""
-    for emit_part in (_fetch, _put, _score, _hide, _weigh, _note, _gather):
+    for emit_part in (_fetch, put, score, hide, weigh, note, gather):
         emit_part(module, real)
     emit = Operation(module, "attend", ATTEND, real)
     builder = emit.builder
@@ -103,7 +103,7 @@ def _fetch(module: ir.Module, real: str) -> None:
     emit.finish()
 
 
-def _put(module: ir.Module, real: str) -> None:
+def put(module: ir.Module, real: str) -> None:
     """target = source · scale, turned if there is a turn: cosines, then sines with alternating signs."""
     emit = _inner(module, "put", 5, real)
     source, target, size, scale, turn = emit.arguments
@@ -129,7 +129,7 @@ def _put(module: ir.Module, real: str) -> None:
     emit.finish()
 
 
-def _score(module: ir.Module, real: str) -> None:
+def score(module: ir.Module, real: str) -> None:
     """out = keys (length, size) · query."""
     emit = _inner(module, "score", 6, real)
     query, keys, stride, length, size, out = emit.arguments
@@ -157,7 +157,7 @@ def _score(module: ir.Module, real: str) -> None:
     emit.finish()
 
 
-def _hide(module: ir.Module, real: str) -> None:
+def hide(module: ir.Module, real: str) -> None:
     """Minus infinity where the mask, a byte for each slot, is zero."""
     emit = _inner(module, "hide", 3, real)
     scores, mask, length = emit.arguments
@@ -173,7 +173,7 @@ def _hide(module: ir.Module, real: str) -> None:
     emit.finish()
 
 
-def _weigh(module: ir.Module, real: str) -> None:
+def weigh(module: ir.Module, real: str) -> None:
     """Scores → softmax, in place; zeros if all are minus infinity."""
     emit = _inner(module, "weigh", 2, real)
     scores, length = emit.arguments
@@ -206,7 +206,7 @@ def _weigh(module: ir.Module, real: str) -> None:
     emit.finish()
 
 
-def _note(module: ir.Module, real: str) -> None:
+def note(module: ir.Module, real: str) -> None:
     """Add the weights' part of a mean over all heads to what was noted."""
     emit = _inner(module, "note", 4, real)
     weights, noted, length, heads = emit.arguments
@@ -223,7 +223,7 @@ def _note(module: ir.Module, real: str) -> None:
     emit.finish()
 
 
-def _gather(module: ir.Module, real: str) -> None:
+def gather(module: ir.Module, real: str) -> None:
     """out = weights · values (length, size); what has no weight is not looked at."""
     emit = _inner(module, "gather", 6, real)
     weights, values, stride, length, size, out = emit.arguments

@@ -61,7 +61,7 @@ def _look(real: str) -> int:
 
 def _emit(real: str) -> str:
     module = ir.Module("context")
-    for emit_part in (attend._put, attend._score, attend._hide, attend._weigh, attend._note, attend._gather):  # noqa: SLF001
+    for emit_part in (attend.put, attend.score, attend.hide, attend.weigh, attend.note, attend.gather):
         emit_part(module, real)
     emit = Emitter(module, "look", 4, real)
     builder = emit.builder
