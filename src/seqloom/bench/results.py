@@ -38,8 +38,6 @@ def trained(name: str, path: Path, overrides: list[str], *, again: bool) -> tupl
 
 def measure(name: str, figure: dict[str, Any], *, again: bool) -> dict[str, Any]:
     """Train one configuration and score it where the figure says."""
-    for other in figure.get("needs", []):
-        trained(other, FOLDER / f"{other}.toml", [], again=False)
     kind = figure.get("config", figure.get("run", name))
     if kind in prepare.PREPARE:
         prepare.FOLDER.mkdir(parents=True, exist_ok=True)
