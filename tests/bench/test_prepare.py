@@ -55,6 +55,20 @@ def test_strings_of_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert (samples == 0).sum() <= len(digits) * RATE * 0.2
 
 
+def test_speakers_are_left_out_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "FOLDER", tmp_path)
+    monkeypatch.setattr(prepare, "SPEAKERS", ("anna", "ben", "carl"))
+    monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))
+    (tmp_path / "fsdd").mkdir()
+    for name in prepare.SPEAKERS:
+        _archive(tmp_path / f"fsdd/{name}.tar.gz", {f"recordings/3_{name}_0.wav": _wav(np.ones(9))})
+    prepare.digit_strings()
+    rows = {path.stem: path.read_text().splitlines() for path in (tmp_path / "fsdd").glob("*.tsv")}
+    assert rows["all"] == rows["anna"] + rows["ben"] + rows["carl"]
+    assert rows["without_ben"] == rows["anna"] + rows["carl"]
+    assert rows["only_ben"] == rows["ben"][:200]
+
+
 def test_strings_of_strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "FOLDER", tmp_path)
     monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))

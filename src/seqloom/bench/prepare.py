@@ -93,11 +93,12 @@ def yes_and_no() -> None:
 
 
 def digit_strings() -> None:
-    """Clips of one speaker after each other, for each of the five speakers."""
+    """Clips of one speaker after each other: of all five speakers, of four of them, of the fifth."""
     for speaker in SPEAKERS:
         strings(shared(f"fsdd/{speaker}.tar.gz"), FOLDER / "fsdd", count=600)
+    rows = {speaker: (FOLDER / "fsdd" / f"{speaker}.tsv").read_text().splitlines() for speaker in SPEAKERS}
+    _write("fsdd/all.tsv", (row for own in rows.values() for row in own))
     for held in SPEAKERS:
-        rows = {speaker: (FOLDER / "fsdd" / f"{speaker}.tsv").read_text().splitlines() for speaker in SPEAKERS}
         _write(f"fsdd/without_{held}.tsv", (row for name, own in rows.items() if name != held for row in own))
         _write(f"fsdd/only_{held}.tsv", rows[held][:200])
 
