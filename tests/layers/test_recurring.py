@@ -1,13 +1,14 @@
 """A step of recurrences by compiled calls is the step of the plain layers (law 4), whatever happens in between."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from tests.contracts.registry import cells, masked, noise, shake
-from torch import Tensor, nn
+from tests.layers.stepping import EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn
+from torch import nn
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
@@ -15,7 +16,7 @@ from seqloom.cells.lstm import LSTM
 from seqloom.kernels import context, program
 from seqloom.layers import layer as layers
 from seqloom.layers import recurring
-from seqloom.layers.attend import After, Before
+from seqloom.layers.attend import After, Before, Looking, Source
 from seqloom.layers.attention import Attention
 from seqloom.layers.bridge import Bridged
 from seqloom.layers.build import recurrent
@@ -25,11 +26,7 @@ from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder, step
-
-V, WIDTH, MEMORY, S = 37, 12, 6, 5
-# float32: a step adds some hundred rounded numbers; float64: the same.
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
-EVERY_TYPE = pytest.mark.parametrize("dtype", TOLERANCE)
+from seqloom.state import Shared
 
 
 def decoder(layer: Layer, dtype: torch.dtype = torch.float64, *, tied: bool = False) -> Decoder:
@@ -62,38 +59,8 @@ def slow(made: Decoder) -> Decoder:
     return other
 
 
-def plain(made: Decoder, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-    logits, state = made(tokens.unsqueeze(1), state)
-    return torch.log_softmax(logits[:, -1], dim=-1), state
-
-
-def drawn(batch: int, number: int) -> Tensor:
-    return (torch.arange(batch) * 7 + number * 5) % (V - 1) + 1
-
-
-def held(one: Any, other: Any) -> None:
-    if isinstance(one, Tensor):
-        tolerance = TOLERANCE.get(one.dtype, 0)
-        scale = max(1.0, other.abs().max().item()) if other.numel() and one.is_floating_point() else 1.0
-        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * scale)
-        return
-    assert type(one) is type(other)
-    for left, right in zip(one, other, strict=True):
-        held(left, right)
-
-
-def same(made: Decoder, one: Any, other: Any, *, batch: int, steps: int, begin: int = 0) -> tuple[Any, Any]:
-    """Steps by compiled calls from one state, and by plain layers from the other, compared."""
-    truth = slow(made)
-    for number in range(begin, begin + steps):
-        tokens = drawn(batch, number)
-        done = made.step(tokens, one)
-        assert done is not None
-        found, one = done
-        wanted, other = plain(truth, tokens, other)
-        held(found, wanted)
-        held(one, other)
-    return one, other
+def same(made: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
+    return compare(made, one, other, truth=slow(made), steps=steps, begin=begin)
 
 
 @torch.no_grad()
@@ -107,7 +74,7 @@ def test_every_cell(name: str, dtype: torch.dtype) -> None:
         if type(cell).project is not Cell.project:  # the kernel does not do the whole step
             assert made.step(drawn(batch, 0), state) is None
             continue
-        same(made, state, state, batch=batch, steps=3)
+        same(made, state, state, steps=3)
 
 
 @torch.no_grad()
@@ -118,7 +85,7 @@ def test_attention_after_recurrences(score: str, batch: int, dtype: torch.dtype)
     for depth, tied in ((1, True), (2, False)):
         made = decoder(looking(score=score, depth=depth), dtype, tied=tied)
         one, other = (start(made, batch, coverage=True) for _ in range(2))
-        one, other = same(made, one, other, batch=batch, steps=3)
+        one, other = same(made, one, other, steps=3)
         found = layers.coverage(one)
         assert found is not None
         assert found.sum() > 1
@@ -132,7 +99,7 @@ def test_threads_share_columns_or_rows(batch: int, dtype: torch.dtype, monkeypat
         monkeypatch.setattr(module, "ALONE", 0)
     torch.set_num_threads(2)
     made = decoder(looking(depth=2), dtype, tied=True)
-    same(made, start(made, batch), start(made, batch), batch=batch, steps=4)
+    same(made, start(made, batch), start(made, batch), steps=4)
 
 
 @torch.no_grad()
@@ -151,7 +118,7 @@ def test_what_the_padding_of_a_source_holds_is_not_seen() -> None:
 @torch.no_grad()
 def test_states_can_be_branched_selected_and_repeated() -> None:
     made = decoder(looking())
-    root = same(made, start(made, 4), start(made, 4), batch=4, steps=3)
+    root = same(made, start(made, 4), start(made, 4), steps=3)
     rows = torch.tensor([2, 0, 0, 1, 3, 3])
     changes: list[Callable[[Any], Any]] = [
         lambda state: state,
@@ -162,9 +129,8 @@ def test_states_can_be_branched_selected_and_repeated() -> None:
     ]
     for change in changes:
         one, other = (change(state) for state in root)
-        batch = len(one[0][0])
-        one, other = same(made, one, other, batch=batch, steps=2, begin=3)
-        same(made, other, one, batch=batch, steps=2, begin=5)  # a state of the one goes on with the other
+        one, other = same(made, one, other, steps=2, begin=3)
+        same(made, other, one, steps=2, begin=5)  # a state of the one goes on with the other
 
 
 @torch.no_grad()
@@ -183,16 +149,36 @@ def test_changes_of_the_decoder_are_noticed() -> None:
         after.output.weight = nn.Parameter(after.output.weight * 2)
         cell.input.weight = nn.Parameter(cell.input.weight * 2)
 
+    def note() -> None:
+        cell.note = 3
+
     def exchange() -> None:
         first.cell = LSTM(7, WIDTH).double().eval()
 
     def train() -> None:
         made.train().eval()
 
-    for change in (change_in_place, replace, exchange, train):
-        one, other = same(made, start(made, 3), start(made, 3), batch=3, steps=2)
+    for change in (change_in_place, replace, note, exchange, train):
+        one, other = same(made, start(made, 3), start(made, 3), steps=2)
         change()
-        same(made, one, other, batch=3, steps=2)
+        same(made, one, other, steps=2)
+
+
+def strangers(seen: Looking) -> Iterator[Looking]:
+    """States that would be read, or written to, beyond their ends."""
+    (prepared, values, mask), rows = seen.source
+    yield seen._replace(source=Shared(Source(prepared, values[:, :, :4].contiguous(), mask), rows))
+    yield seen._replace(source=Shared(Source(prepared[:, :, :4].contiguous(), values, mask), rows))
+    yield seen._replace(source=Shared(Source(prepared[:, :-1].contiguous(), values, mask), rows))
+    yield seen._replace(source=Shared(Source(prepared, values, mask[:, :-1].contiguous()), rows))
+    yield seen._replace(source=Shared(Source(prepared, values, mask[:1]), rows))
+    yield seen._replace(source=Shared(seen.source.parts, rows[:1]))
+    yield seen._replace(source=Shared(seen.source.parts, rows.int()))
+    yield seen._replace(source=Shared(seen.source.parts, rows + 1))
+    yield seen._replace(source=Shared(seen.source.parts, rows - 1))
+    yield seen._replace(coverage=torch.zeros(2, S - 1, dtype=torch.float64))
+    yield seen._replace(coverage=torch.zeros(1, S, dtype=torch.float64))
+    yield seen._replace(coverage=torch.zeros(2, S))
 
 
 @torch.no_grad()
@@ -203,6 +189,8 @@ def test_what_is_not_for_compiled_calls_goes_the_plain_way() -> None:
     assert made.step(tokens, state) is not None
     for wrong in (None, (), start(made, 3), state[:1], states.apply(lambda part: part.float(), state)):
         assert made.step(tokens, wrong) is None
+    for unlike in strangers(state[1]):
+        assert made.step(tokens, (state[0], unlike)) is None
     with torch.enable_grad():
         assert made.step(tokens, state) is None
     seen: list[object] = []
@@ -239,3 +227,6 @@ def test_errors_are_those_of_the_layers() -> None:
         step(made, torch.tensor([1, V]), start(made, 2))
     with pytest.raises(ValueError, match="shape"):
         step(made, drawn(2, 0), start(made, 3))
+    below, seen = start(made, 2)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        step(made, drawn(2, 0), (below, next(strangers(seen))))

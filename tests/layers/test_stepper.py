@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from tests.contracts.registry import masked, noise, shake
-from torch import Tensor, nn
+from tests.layers.stepping import EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn, held, plain
+from torch import nn
 
 from seqloom import state as states
 from seqloom.kernels import program
@@ -18,11 +19,6 @@ from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.layers.transformer import transformer
 from seqloom.models.decoder import Decoder, step
-
-V, WIDTH, MEMORY, S = 37, 12, 6, 5
-# float32: a step adds some hundred rounded numbers; float64: the same.
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
-EVERY_TYPE = pytest.mark.parametrize("dtype", TOLERANCE)
 
 
 def build(dtype: torch.dtype = torch.float64, *, size: int = WIDTH, tied: bool = False, **options: Any) -> Decoder:
@@ -45,47 +41,8 @@ def start(decoder: Decoder, batch: int, *, filling: float = 0.0, coverage: bool 
     return decoder.start(Memory(values, mask, ()), batch, coverage=coverage)
 
 
-def plain(decoder: Decoder, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-    logits, state = decoder(tokens.unsqueeze(1), state)
-    return torch.log_softmax(logits[:, -1], dim=-1), state
-
-
-def close(found: Tensor, wanted: Tensor) -> None:
-    scale = max(1.0, wanted.abs().max().item()) if wanted.numel() else 1.0
-    torch.testing.assert_close(found, wanted, rtol=0, atol=TOLERANCE[found.dtype] * scale)
-
-
-def drawn(batch: int, number: int) -> Tensor:
-    return (torch.arange(batch) * 7 + number * 5) % (V - 1) + 1
-
-
 def same(decoder: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
-    """Steps as programs from one state, and by the layers from the other, compared."""
-    for number in range(begin, begin + steps):
-        tokens = drawn(len(one[0].position), number)
-        done = decoder.step(tokens, one)
-        assert done is not None
-        found, one = done
-        wanted, other = plain(decoder, tokens, other)
-        close(found, wanted)
-        held(one, other)
-    return one, other
-
-
-def held(one: Any, other: Any) -> None:
-    """The states have the same structure, types and, where they are used, values."""
-    if isinstance(one, Tensor):
-        assert one.dtype == other.dtype
-        close(one, other) if one.is_floating_point() else torch.testing.assert_close(one, other)
-        return
-    assert type(one) is type(other)
-    if hasattr(one, "slots"):
-        one, other = (
-            (found.keys[:, : found.length], found.values[:, : found.length], found.real(), found.position, found.slots)
-            for found in (one, other)
-        )
-    for left, right in zip(one, other, strict=True):
-        held(left, right)
+    return compare(decoder, one, other, truth=decoder, steps=steps, begin=begin)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -198,7 +155,7 @@ def test_coverage_is_noted() -> None:
     found, wanted = layers.coverage(one), layers.coverage(other)
     assert found is not None
     assert wanted is not None
-    close(found, wanted)
+    held(found, wanted)
     assert wanted.sum() > 1
 
 

@@ -88,6 +88,10 @@ class Recurring:
         self.copied += write_output(self._program, module, current, **options)
         self._program.finish()
 
+    def usable(self) -> bool:
+        """Whether the cells are still those that the calls were made of."""
+        return not any(cell.changed() for cell in self._cells.values())
+
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         found = self._run(self.layer, self._weight.detach().index_select(0, tokens), state)
         if found is None:
@@ -119,15 +123,31 @@ class Recurring:
 
 def _look(layer: Any, x: Tensor, state: Any) -> tuple[Tensor, Looking] | None:  # (B, V + D), state
     """The context and what looked, side by side."""
-    if not isinstance(state, Looking) or len(state.step) != len(x):
+    if not isinstance(state, Looking) or not _readable(state, x, width=layer.attention.key_size):
         return None
     (prepared, values, mask), rows = state.source
-    if not (fitting(prepared, x.dtype) and fitting(values, x.dtype) and fitting(mask, torch.bool)):
-        return None
     scale = SCALES[type(layer.attention.score)](layer.attention)
     noted = state.coverage.clone(memory_format=torch.contiguous_format)
-    seen = context(x, prepared, values, mask=mask, rows=rows.contiguous(), scale=scale, noted=noted)
+    seen = context(x, prepared, values, mask=mask, rows=rows, scale=scale, noted=noted)
     return seen, Looking(state.source, state.step + 1, noted)
+
+
+def _readable(state: Looking, x: Tensor, *, width: int) -> bool:
+    """Whether everything is as long and as wide as the kernel takes it to be, which is given addresses alone."""
+    (prepared, values, mask), rows = state.source
+    if not (fitting(prepared, x.dtype) and fitting(values, x.dtype)):
+        return False
+    if not (fitting(mask, torch.bool) and fitting(rows, torch.int64)):
+        return False
+    (batch, size), shape, noted = x.shape, tuple(mask.shape), state.coverage
+    if len(shape) != 2 or prepared.shape != (*shape, size) or values.shape != (*shape, width):
+        return False
+    if (noted.dtype, noted.device) != (x.dtype, x.device) or noted.shape not in ((batch, 0), (batch, shape[1])):
+        return False
+    if state.step.shape != (batch,) or rows.shape != (batch,):
+        return False
+    numbers: list[int] = rows.tolist()
+    return min(numbers) >= 0 and max(numbers) < shape[0]
 
 
 def _plain(given: Any, shape: tuple[int, int], like: Tensor) -> bool:
@@ -171,7 +191,7 @@ class _Cell:
 
     def __call__(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B, D) → (B, H), state
         batch, kernel = len(x), self._kernel
-        if not isinstance(state, tuple) or len(state) != len(self._fields) or self._changed():
+        if not isinstance(state, tuple) or len(state) != len(self._fields):
             return None
         if not all(_plain(given, (batch, size), x) for given, (_, _, size) in zip(state, self._fields, strict=True)):
             return None
@@ -190,7 +210,7 @@ class _Cell:
         self._benches.append(bench)
         return following[0], self._kind(*following)
 
-    def _changed(self) -> bool:
+    def changed(self) -> bool:
         return _fused(self._layer, self._like) is not self._fused
 
     def _share(self, batch: int) -> Work:

@@ -1,4 +1,4 @@
-"""One step of generation with a Transformer, as one program instead of a hundred calls."""
+"""One step of generation by compiled code: of a Transformer one program, of recurrences a call each and a program."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ class _Compiled:
         self._unchanged = Unchanged(module, attributes=ATTRIBUTES, copied=self._kind.copied)
 
     def usable(self) -> bool:
-        return self._members == threads.count() and self._unchanged()
+        return self._members == threads.count() and self._unchanged() and self._kind.usable()
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         numbers = tokens.tolist()
@@ -87,6 +87,9 @@ class _Blocks:
     def __init__(self, module: Any, members: int) -> None:
         self._script = Script(module, members)
         self._symbols, self.copied = module.output.out_features, self._script.copied
+
+    def usable(self) -> bool:
+        return True  # all that it is made of is known to Unchanged
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         script, rows = self._script, len(tokens)
