@@ -94,6 +94,20 @@ def test_tokens_end_it_and_the_rate_ends_there() -> None:
     assert events[-1].finished == "20 tokens seen"
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_minutes_alone_let_the_first_lesson_keep_its_rate(schedule: str) -> None:
+    pupil = Pupil()
+    settings = Train(**LINEAR | {"epochs": 0, "schedule": schedule}, minutes=1.0)
+    spent = [0.0]
+    for _ in teach(pupil, read, settings, spent=lambda: spent[0]):
+        spent[0] += 0.25
+    rates = [lesson[-5:-3] for lesson in pupil.lessons]
+    assert rates[0] == (1, 1)
+    done = [0.25, 0.5, 0.75, 1.0]  # each of the others begins where the clock is
+    wanted = [1 - share if schedule == "linear" else (1 + math.cos(math.pi * share)) / 2 for share in done]
+    assert [rate for rate, _ in rates[1:]] == pytest.approx(wanted)
+
+
 def test_what_is_counted_tells_how_long_it_was() -> None:
     class Counter(nn.Module):
         def count(self, examples: Any) -> None:

@@ -43,6 +43,12 @@ def test_the_ends_of_cosine_and_linear() -> None:
         assert factor(name, at(3, updates=3), Shape(warmup=7, decay=0.0)) <= 1  # a warm-up longer than the training
 
 
+@pytest.mark.parametrize("name", sorted(NEED_THE_END))
+def test_while_the_end_is_not_known_the_rate_does_not_fall(name: str) -> None:
+    assert factor(name, at(7, updates=0), Shape(decay=0.1)) == 1
+    assert factor(name, at(7, updates=0), Shape(warmup=16, decay=0.1)) == 0.5
+
+
 @given(update=st.integers(0, 10_000), warmup=st.integers(1, 500))
 def test_inverse_root(update: int, warmup: int) -> None:
     # Vaswani et al. 2017, equation 3, with steps from 1 in the warm-up, in units of its highest value.

@@ -328,7 +328,7 @@ def _updates(batches: Batches, settings: Train) -> int | None:
     if settings.schedule in schedules.NEED_THE_END and not settings.minutes:
         raise ValueError(
             f'train.schedule is "{settings.schedule}", which needs to know the last update, and the data are streamed '
-            "from a file (train.pool): set train.updates or train.tokens"
+            "from a file (train.pool): set train.updates, train.tokens or train.minutes"
         )
     return None
 

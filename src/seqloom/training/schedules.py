@@ -30,14 +30,19 @@ def constant(moment: Moment, shape: Shape) -> float:  # noqa: ARG001
 
 def cosine(moment: Moment, shape: Shape) -> float:
     """Half a cosine from 1 down to ``decay``."""
-    done = (moment.update - shape.warmup) / max(moment.updates - shape.warmup, 1)
-    return shape.decay + (1 - shape.decay) * (1 + math.cos(math.pi * min(max(done, 0.0), 1.0))) / 2
+    return shape.decay + (1 - shape.decay) * (1 + math.cos(math.pi * _done(moment, shape))) / 2
 
 
 def linear(moment: Moment, shape: Shape) -> float:
     """Straight from 1 down to ``decay``."""
-    done = (moment.update - shape.warmup) / max(moment.updates - shape.warmup, 1)
-    return 1 - (1 - shape.decay) * min(max(done, 0.0), 1.0)
+    return 1 - (1 - shape.decay) * _done(moment, shape)
+
+
+def _done(moment: Moment, shape: Shape) -> float:
+    """The share of the way from the warm-up to the end; 0 while the end is not known at all."""
+    if not moment.updates:
+        return 0.0
+    return min(max((moment.update - shape.warmup) / max(moment.updates - shape.warmup, 1), 0.0), 1.0)
 
 
 def inverse_root(moment: Moment, shape: Shape) -> float:
