@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from seqloom.cells.gru import GRU
 from seqloom.checkpoint import BadRun, Snapshot
 from seqloom.compare.outcome import describe
 from seqloom.config import Wrong
-from seqloom.model import Config, Model, assess, document, files, find_layer, load, opened
+from seqloom.data.loading import Batches
+from seqloom.model import Config, Model, answers, assess, document, files, find_layer, load, opened
 from seqloom.run import Run
 
 
@@ -193,6 +195,20 @@ def translators(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     seeds = (1, 2)
     configs = [build(CASES["translate, transformer"], folder, seed=seed, rate=0.003) for seed in seeds]
     return [workflow.train(config, output=folder / str(seed)).path for config, seed in zip(configs, seeds, strict=True)]
+
+
+def test_only_analogies_are_restricted(run: Run) -> None:
+    with pytest.raises(TypeError, match=r"^a model of the task classify has no analogies; wanted an embed$"):
+        load(run.path).evaluate(["x"], restrict=5)
+
+
+def test_joined_answers_keep_their_order_however_many_there_are(tmp_path: Path, monkeypatch: Any) -> None:
+    chosen = build(CASES["language_model"], tmp_path, updates=1, steps=4, batch=2)
+    model = load(workflow.train(chosen, output=tmp_path / "run").path)
+    examples = list(model.task.read(tmp_path / "dev-t.txt"))
+    whole = answers(model.config, model.module, examples)
+    monkeypatch.setattr("seqloom.model.Batches", partial(Batches, pool=3))  # in place of a million
+    assert answers(model.config, model.module, examples) == whole
 
 
 def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None:

@@ -27,6 +27,7 @@ from seqloom.models.listening import Listening
 from seqloom.models.ngram_decoder import NGramDecoder
 from seqloom.models.word2vec import Word2Vec
 from seqloom.run import Name, Run
+from seqloom.tasks.embed import Embed
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.task import Task, asking
 from seqloom.tasks.transcribe import Transcribe
@@ -153,7 +154,11 @@ class Model:
 
     def evaluate(self, source: Path | str | Sequence[Any], *, restrict: int = 0) -> dict[str, Any]:
         """The scores on labelled data; ``restrict``: of analogies, among so many of the most frequent words."""
-        config = self.config._replace(task=self.task.restricted(restrict)) if restrict else self.config
+        config = self.config
+        if restrict:
+            if not isinstance(self.task, Embed):
+                raise TypeError(f"a model of the task {config.name} has no analogies; wanted an embed")
+            config = config._replace(task=self.task.restricted(restrict))
         examples = list(self.task.read(resolve(source) if isinstance(source, str) else source))
         if not examples:
             raise ValueError(f"{source}: there are no examples")
@@ -220,13 +225,7 @@ def load(
     return Model(config, Ensemble([module, *(other.module for other in others)]))
 
 
-def document(
-    path: str,
-    overrides: Sequence[str] = (),
-    *,
-    task: str = "",
-    data: str = "",
-) -> configuration.Document:
+def document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> configuration.Document:
     """The configuration of a file, or of a task and the data alone, with changes as ``section.key=value``."""
     if "=" in path and not Path(path).is_file():
         path, overrides = "", [path, *overrides]
@@ -327,6 +326,7 @@ def answers(
         tokens=0 if steps else settings.batch_tokens,
         steps=steps,
         shuffle=False,
+        pool=len(examples),  # they are in memory, and all of them lie on the same tracks
         parts=team.size,
         own=range(team.rank, team.rank + 1),
     )

@@ -1,12 +1,14 @@
 """Error rates beside those of jiwer, and the print-out of an alignment."""
 
+import math
+
 import jiwer
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.metrics.transcripts import Pair, align, printed, rate, report
+from seqloom.metrics.transcripts import Pair, Transcripts, align, printed, rate, report
 
 WORDS = st.lists(st.sampled_from(["yes", "no", "one", "two", "x"]), max_size=7)
 
@@ -57,6 +59,17 @@ def test_an_alignment_is_printed_symbol_below_symbol() -> None:
         "EVAL:     D         S"
     )
     assert printed("a bd", "a b c").splitlines()[1:] == ["REF:  a_b_c", "HYP:  a_bd*", "EVAL:    SD"]
+
+
+def test_the_loss_is_infinite_where_no_transcript_is_possible() -> None:
+    def heard(*losses: float | None) -> Transcripts:
+        texts = ["ab"] * len(losses)
+        return Transcripts(texts, texts, texts, texts, texts, losses)
+
+    assert heard(3.0, None, 6.0).surprise.whole == heard(3.0, None, 6.0).score(["cer"])["loss"] == 9 / 6
+    assert heard(None, None).surprise.whole == heard(None, None).score(["cer"])["loss"] == math.inf
+    sums = heard(3.0, None).sums("loss", ["cer"])
+    assert sums.value(sums.rows[1]) == math.inf  # a sample without the possible one
 
 
 def test_as_many_are_wanted() -> None:

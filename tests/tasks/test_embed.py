@@ -10,10 +10,11 @@ from tests.contracts.tiny import literal
 
 from seqloom import config, workflow
 from seqloom.data.analogies import lines
-from seqloom.data.formats import BadData
+from seqloom.data.formats import BadData, Place
 from seqloom.data.pretrained import read_vectors
+from seqloom.data.questions import Question
 from seqloom.interrupt import Interrupted
-from seqloom.model import Config, Model, load
+from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
 from seqloom.tasks.embed import Embed
 from seqloom.training.loop import Progress
@@ -91,6 +92,19 @@ def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
     assert rare.unknown == [known[len(known) - 1]]
     assert some.evaluate(folder / "test.txt")["answerable"] < 284
     assert some.evaluate(folder / "test.txt") == model.evaluate(folder / "test.txt", restrict=30)
+
+
+def test_a_score_and_its_sums_are_of_the_same_questions(model: Model) -> None:
+    analogy, pair, plain = (
+        Question(Place("q", 1), "analogy", ("king", "man", "woman"), (1, -1, 1), truth="queen"),
+        Question(Place("q", 2), "similarity", ("king", "queen"), (1, 1), human=0.5),
+        Question(Place("q", 3), "neighbours", ("king",), (1,)),
+    )
+    for questions in ([analogy, pair], [analogy, plain, plain], [analogy, pair, pair]):
+        found = answers(model.config, model.module, questions)
+        score, sums = model.task.score(found, questions), model.task.sums(found, questions)
+        assert (sums is None) is (questions.count(pair) == 2)
+        assert sums is None or sums.whole == score["score"] == score["accuracy"]
 
 
 def test_vectors_are_written(model: Model, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def running_text() -> Iterator[str]:
 def _write(name: str, rows: Iterable[Any]) -> Path:
     path = FOLDER / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{row}\n" for row in rows))
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
     return path
 
 

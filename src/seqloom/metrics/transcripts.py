@@ -162,16 +162,17 @@ class Transcripts:
 
     @property
     def surprise(self) -> Sums:
-        """The loss for each symbol, the end among them, of those that are possible."""
+        """The loss for each symbol, the end among them, of those that are possible; infinite where none is."""
         lengths = [0 if loss is None else len(each) + 1 for loss, each in zip(self.losses, self.spelt, strict=True)]
-        return ratio([loss or 0.0 for loss in self.losses], lengths)
+        rows = ratio([loss or 0.0 for loss in self.losses], lengths).rows
+        return Sums(rows, lambda sums: float(sums[0] / sums[1]) if sums[1] else math.inf)
 
     def score(self, units: Sequence[str]) -> dict[str, Any]:
         """All metrics; the first unit is the one that counts."""
         scores, details = report({unit: self.pairs(unit) for unit in units}, self.names)
         possible = len(self.losses) - self.losses.count(None)
         return scores | {
-            "loss": self.surprise.whole if possible else math.inf,
+            "loss": self.surprise.whole,
             "impossible": 1 - possible / max(len(self.losses), 1),
             **details,
             "examples": len(self.names),

@@ -74,7 +74,6 @@ class Change(Part):
         default=(),
         description="White noise is added to sound, so many decibels below it, such as [10, 40]; none: nothing.",
     )
-
     warp: tuple[float, ...] = Field(
         default=(),
         description="The frequencies of sound are stretched by a factor between two, such as [0.85, 1.18], as if a "

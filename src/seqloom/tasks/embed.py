@@ -130,6 +130,7 @@ class Embed(Task):
         return min(self.restrict or len(self.found.known), len(self.found.known))
 
     def restricted(self, words: int) -> Self:
+        """The same, where only so many of the most frequent words are asked for and answer."""
         return self.model_copy(update={"restrict": words})
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
@@ -261,7 +262,7 @@ class Embed(Task):
         asked = sum(bool(question.truth) for question in examples)
         pairs = sum(question.human is not None for question in examples)
         accuracy, correlation = right / max(total, 1), spearman(people, said)
-        found: dict[str, Any] = {"score": accuracy if asked >= pairs else correlation}
+        found: dict[str, Any] = {"score": accuracy if _mostly_analogies(examples) else correlation}
         if asked:
             found |= {"accuracy": accuracy, "accuracy_interval": list(wilson(right, total))}
             found |= {"questions": asked, "answerable": total}
@@ -273,7 +274,7 @@ class Embed(Task):
 
     def sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> Sums | None:
         """Right answers among the analogies that can be answered; a correlation is no function of sums."""
-        if 2 * sum(bool(question.truth) for question in examples) < len(examples):
+        if not _mostly_analogies(examples):
             return None
         known = self.found.known
         rows = []
@@ -282,3 +283,9 @@ class Embed(Task):
             counted = 0 <= wanted < self.among
             rows.append((counted and answer.words[:1] == [known[wanted]], counted))
         return ratio(*zip(*rows, strict=True))
+
+
+def _mostly_analogies(examples: Sequence[Question]) -> bool:
+    """Whether a score is that of analogies, and not of pairs of similar words."""
+    asked = sum(bool(question.truth) for question in examples)
+    return asked >= sum(question.human is not None for question in examples)

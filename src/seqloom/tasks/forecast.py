@@ -103,8 +103,7 @@ class Forecast(Task):
             raise ValueError('history is 0 and output is "last": say how many steps are read before the forecast')
         if self.encoder.bidirectional:
             raise ValueError("encoder.bidirectional is true: a forecast reads forwards")
-        unread = [name for name in self.target if self.columns and name not in self.columns]
-        if unread:
+        if unread := [name for name in self.target if self.columns and name not in self.columns]:
             raise ValueError(f"target names {unread[0]!r}, which is not among the columns that are read")
         return self
 
@@ -164,18 +163,15 @@ class Forecast(Task):
         reach = np.sqrt([(changes(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
         moves = np.sqrt((changes(parts, 1) ** 2).mean(axis=0)) / deviations
         season = changes(parts, self.season or 1)[:, targets]
-        return self.model_copy(
-            update={
-                "learned": Learned(
-                    columns=columns,
-                    means=tuple(means.tolist()),
-                    deviations=tuple(deviations.tolist()),
-                    moves=tuple(np.where(moves > 0, moves, 1).tolist()),
-                    reach=tuple(map(tuple, reach[:, targets].tolist())),
-                    naive=tuple(np.abs(season).mean(axis=0).tolist()) if len(season) else (0.0,) * len(targets),
-                )
-            }
+        learned = Learned(
+            columns=columns,
+            means=tuple(means.tolist()),
+            deviations=tuple(deviations.tolist()),
+            moves=tuple(np.where(moves > 0, moves, 1).tolist()),
+            reach=tuple(map(tuple, reach[:, targets].tolist())),
+            naive=tuple(np.abs(season).mean(axis=0).tolist()) if len(season) else (0.0,) * len(targets),
         )
+        return self.model_copy(update={"learned": learned})
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
         if unread := [name for name in self.target if name not in columns]:
@@ -276,15 +272,18 @@ class Forecast(Task):
         return Predictions(answers, state)
 
     def _pairs(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> list[tuple[Numbers, Numbers]]:
-        """What came and what was said, of each answer (N, horizon, targets)."""
+        """What came and what was said, of each example (N, horizon, targets)."""
         unknown = next((window for window in examples if not window.known), None)
         if unknown is not None:
             raise BadData(unknown.place, "what comes next is not known; a score needs it")
         targets = self._targets(self._fitted.columns)
         shape = -1, self.horizon, len(targets)
         if self.output == "synced":
-            # Sequences may have been joined and cut: the answers know better than the examples what belongs to them.
-            return [(np.reshape(answer.truth, shape), np.reshape(answer.steps, shape)) for answer in predictions]
+            # Sequences may have been joined and cut: all answers together are one example after the other again.
+            ends = np.cumsum([len(window) for window in examples])[:-1]
+            sides = [answer.truth for answer in predictions], [answer.steps for answer in predictions]
+            joined = (np.concatenate([np.reshape(part, shape) for part in side]) for side in sides)
+            return list(zip(*(np.split(side, ends) for side in joined), strict=True))
         return [
             (window.after(self.horizon)[..., targets], np.reshape(answer.values, shape))
             for window, answer in zip(examples, predictions, strict=True)

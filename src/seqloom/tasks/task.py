@@ -90,10 +90,6 @@ class Task(Part, ABC):
         """What ``fit`` found that is worth a line in the log."""
         return ()
 
-    def restricted(self, words: int) -> Self:
-        """The same, where only so many of the most frequent words are asked for and answer."""
-        raise ValueError(f"--restrict is {words}: a model of the task {self.name} has no analogies; wanted an embed")
-
     @abstractmethod
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples of a file (``-`` is standard input) or of Python values, one by one."""
