@@ -105,6 +105,12 @@ def test_a_stream_decides_in_time(runs: dict[str, Path]) -> None:
     assert call(*command, "--lag", 0, given=sound()).stdout == f"{told[0.0][-1]}\n"
 
 
+def test_a_lag_below_zero_is_refused(runs: dict[str, Path]) -> None:
+    for search in ("best_path", "prefix_beam"):
+        with pytest.raises(ValueError, match=r"lag is -0\.001, wanted 0 or more"):
+            load(runs["stream"], search=search).listen(lag=-0.001)
+
+
 def test_a_stream_for_programs(runs: dict[str, Path]) -> None:
     result = call("predict", runs["stream"], "-", "--stream", "--json", given=sound())
     *before, last = map(json.loads, result.stdout.splitlines())

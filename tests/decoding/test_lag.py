@@ -7,7 +7,8 @@ from tests.decoding.test_prefix_beam import GUIDES, emit, guides, search
 
 from seqloom.bench import emissions
 from seqloom.decoding import nodes
-from seqloom.decoding.frames import Guide, Transcript
+from seqloom.decoding.best_path import BestPath
+from seqloom.decoding.frames import FrameSearch, Guide, Transcript
 from seqloom.decoding.language import NGramLanguage
 from seqloom.decoding.lexicon import Lexicon
 from seqloom.decoding.prefix_beam import PrefixBeam
@@ -67,6 +68,12 @@ def test_everything_is_told_in_time_and_stays_told(name: str, kind: emissions.Ki
 def test_without_a_lag_most_is_told_late() -> None:
     told, final = listen(PrefixBeam(), speech(emissions.PEAKY, 0), Guide())
     assert len(told[TIME - 1]) < len(said(final)) / 2
+
+
+@pytest.mark.parametrize("kind", [PrefixBeam(), PrefixBeam(lag=5), BestPath()])
+def test_a_lag_below_zero_is_refused(kind: FrameSearch) -> None:
+    with pytest.raises(ValueError, match="lag is -3, wanted 0 or more"):
+        kind.stream(symbols=4, lag=-3)
 
 
 @GUIDES

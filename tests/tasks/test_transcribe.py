@@ -51,10 +51,10 @@ def answer(task: Transcribe, *paths: str) -> list[Any]:
     return task.predict(Echo(), task.collate(list(task.read(values)))).answers
 
 
-def config(folder: Path, **fields: Any) -> Config:
+def config(folder: Path, name: str = "transcribe", **fields: Any) -> Config:
     from tests.contracts.tiny import CASES, build
 
-    case = CASES["transcribe"]
+    case = CASES[name]
     return build(case._replace(fields=case.fields | fields), folder)
 
 
@@ -253,25 +253,34 @@ def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
     assert run.load_best().facts["metrics"]["impossible"] == pytest.approx(1 / 11)
 
 
-def test_examples_that_are_played_too_fast_are_predicted(tmp_path: Path) -> None:
-    """Against the model itself: how many frames it makes of each recording at the fastest speed."""
-    settings = config(tmp_path, reduction={"factor": 2}, change={"speeds": [0.8, 1.6]})
-    task: Any = settings.task.fit(settings.task.read(tmp_path / "t.jsonl"))
-    hear = task.model_copy(update={"change": Change(speeds=(1.6,))}).model().train()
+@pytest.mark.parametrize(
+    ("name", "factor", "change", "rates"),
+    [
+        ("transcribe", 2, {"speeds": [0.8, 1.6]}, "the speed 1.6"),
+        ("transcribe", 2, {"tempos": [0.8, 1.6]}, "the tempo 1.6"),
+        ("transcribe, sound", 6, {"speeds": [1.7], "tempos": [1.0, 1.9]}, "the speed 1.7 and the tempo 1.9"),
+    ],
+)
+def test_examples_that_are_played_too_fast_are_predicted(
+    name: str, factor: int, change: dict[str, list[float]], rates: str, tmp_path: Path
+) -> None:
+    """Against the model itself: how many frames it makes of each recording at the fastest."""
+    settings = config(tmp_path, name, reduction={"factor": factor}, change=change)
+    task: Any = settings.task.fit(settings.task.read(Path(settings.task.train)))
+    fastest = Change(**{kind: (max(each),) for kind, each in change.items()})  # type: ignore[arg-type]
+    hear = task.model_copy(update={"change": fastest}).model().train()
     wanted = []
-    for example in task.read(tmp_path / "t.jsonl"):
-        _, mask, _ = hear(*task.collate([example]).inputs)
-        if (
-            not task.impossible(example)
-            and frames_needed(task.collate([example]).target.values[0].tolist()) > mask.sum()
-        ):
-            wanted.append(example.place.line)
+    for example in task.read(Path(task.train)):
+        batch = task.collate([example])
+        _, mask, _ = hear(*batch.inputs)
+        if not task.impossible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
+            wanted.append(example.place)
     report = check.examine(settings)
     (remark,) = [remark for remark in report.remarks if "played fast" in remark]
     assert wanted
     assert remark.startswith(f"train: {len(wanted)} example")
-    assert f"t.jsonl:{wanted[0]}: its" in remark
-    assert "at the speed 1.6" in remark
+    assert f"{wanted[0]}: its" in remark
+    assert f"at {rates}" in remark
 
 
 def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:

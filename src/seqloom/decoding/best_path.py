@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from seqloom.decoding.frames import Frames, FrameSearch, Guide, Stream, Transcript, check, check_blank, rows
+from seqloom.decoding.frames import Frames, FrameSearch, Guide, Stream, Transcript, check, check_blank, check_lag, rows
 
 
 class BestPath(FrameSearch):
@@ -29,7 +29,8 @@ class BestPath(FrameSearch):
         ]
         return [stream.finish() for stream in streams]
 
-    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:  # noqa: ARG002  decided at once
+    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
+        check_lag(lag)  # of no use: each frame is decided at once
         _refuse(guide)
         check_blank(blank, symbols=symbols)
         return _Path(blank, symbols)

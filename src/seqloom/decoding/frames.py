@@ -44,7 +44,7 @@ class Guide(NamedTuple):
 
 
 class Stream(ABC):
-    """A recording that is heard piece by piece; at its end the transcripts are those of the whole."""
+    """A recording that is heard piece by piece; at its end the transcripts are those of the whole with the same lag."""
 
     @abstractmethod
     def feed(self, frames: Tensor | npt.NDArray[np.floating]) -> None:  # (T, V)
@@ -60,7 +60,7 @@ class Stream(ABC):
 
     @abstractmethod
     def finish(self) -> list[Transcript]:
-        """The best of the whole recording, as the search gives them; nothing can be fed afterwards."""
+        """The best of the whole recording, as the search with this lag gives them; nothing can be fed afterwards."""
 
 
 class FrameSearch(Part, ABC):
@@ -109,6 +109,11 @@ def rows(log_probabilities: Tensor, lengths: Tensor, *, blank: int) -> list[Fram
 def check_blank(blank: int, *, symbols: int) -> None:
     if not 0 <= blank < symbols:
         raise ValueError(f"blank is {blank}, wanted one of the {symbols} symbols, 0 to {symbols - 1}")
+
+
+def check_lag(lag: float) -> None:
+    if not lag >= 0:
+        raise ValueError(f"lag is {lag}, wanted 0 or more; 0: nothing is decided before the end")
 
 
 def check(frames: Tensor | npt.NDArray[np.floating], *, name: str, first: int = 0) -> Frames:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 from torch import Tensor
 
-from seqloom.decoding.frames import FrameSearch, Guide, Stream, Transcript, check_blank, rows
+from seqloom.decoding.frames import FrameSearch, Guide, Stream, Transcript, check_blank, check_lag, rows
 from seqloom.decoding.language import StepLanguage, scorer
 from seqloom.kernels import side_by_side
 
@@ -62,6 +62,7 @@ class PrefixBeam(FrameSearch):
         return side_by_side.each(run, list(map(len, made)))
 
     def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
+        check_lag(lag)
         return self._prepare(symbols=symbols, blank=blank, guide=guide, lag=lag)()
 
     def _prepare(self, *, symbols: int, blank: int, guide: Guide | None, lag: int = 0) -> Callable[[], "Placing"]:

@@ -21,7 +21,7 @@ def refuse(*reasons: tuple[Any, str]) -> None:
 
 
 class Listening(Generic[Answer]):
-    """One recording in pieces; in the end its answer is that to the whole."""
+    """One recording in pieces; in the end its answer is that to the whole, by a search with the lag of the stream."""
 
     def __init__(
         self,

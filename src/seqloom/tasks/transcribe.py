@@ -19,7 +19,7 @@ from seqloom.data.recordings import Format, Reader, Recording
 from seqloom.data.tokenizers import Encoding, Text
 from seqloom.data.vocabulary import UNKNOWN
 from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.frames import Guide, Transcript
+from seqloom.decoding.frames import Guide, Transcript, check_lag
 from seqloom.decoding.prefix_beam import PrefixBeam
 from seqloom.layers.augment import FINEST
 from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
@@ -224,16 +224,20 @@ class Transcribe(Task):
         return self._fitted().text.encode(self._spelt(example))
 
     def hurried(self, example: Recording) -> str:
-        speed = Fraction(max(self.change.speeds, default=1.0)).limit_denominator(FINEST)
-        if example.text is None or speed <= 1 or self.impossible(example):
+        speed, tempo = (
+            Fraction(max(each, default=1.0)).limit_denominator(FINEST)
+            for each in (self.change.speeds, self.change.tempos)
+        )
+        if example.text is None or speed == tempo == 1 or self.impossible(example):
             return ""
-        why = self.doubt(math.ceil(len(example) / speed), self._target(example))
-        return f"{why} at the speed {float(speed):g}" if why else ""
+        why = self.doubt(math.ceil(len(example) / speed), self._target(example), tempo=tempo)
+        rates = [f"the {name} {float(rate):g}" for name, rate in (("speed", speed), ("tempo", tempo)) if rate != 1]
+        return f"{why} at {' and '.join(rates)}" if why else ""
 
-    def doubt(self, length: int, target: Sequence[int]) -> str:
+    def doubt(self, length: int, target: Sequence[int], *, tempo: Fraction | int = 1) -> str:
         """Why a recording of that length is too short for its symbols; empty: it is not."""
-        spectrum = self._spectrum
-        frames, needed = self.reduction.frames(spectrum.length(length) if spectrum else length), frames_needed(target)
+        heard = self._spectrum.length(length) if self._spectrum else length
+        frames, needed = self.reduction.frames(math.ceil(heard / tempo)), frames_needed(target)
         return f"its {len(target)} symbols need {needed} frames, and there are {frames}" if needed > frames else ""
 
     @cached_property
@@ -317,6 +321,7 @@ class Transcribe(Task):
             (heard.rate and self.sound.decibels, f"sound.decibels is {self.sound.decibels}"),
             (self.look.layers > 0, f"look.layers is {self.look.layers}"),
         )
+        check_lag(lag)
         wait, width = math.ceil(lag / self._unit), 0 if heard.rate else heard.size
         stream = self.search.stream(symbols=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=wait)
         grow = Growing(text, self._guide.lexicon, unit=self._unit)
