@@ -127,3 +127,9 @@ def test_not_every_sentence_has_as_many_references() -> None:
     # Of "the the cat" two words stand in one reference or the other: "the" once, "cat".
     single = bleu(["the the cat"], ["the dog ran"], others=[["a cat sat"]], order=1)
     assert single.score == pytest.approx(100 * 2 / 3)
+
+
+def test_texts_cut_at_blanks_bring_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["a dog runs over the grass ."] * 200
+    assert bleu(texts, texts).score == pytest.approx(100)
+    assert not caplog.records

@@ -36,7 +36,8 @@ def bleu(
     class Counted(_Sums, BLEU):
         pass
 
-    return _corpus(Counted(lowercase=lower, tokenize=tokenize, max_ngram_order=order), found, [wanted, *others])
+    metric = Counted(lowercase=lower, tokenize=tokenize, max_ngram_order=order, force=True)  # or it logs what it guesses
+    return _corpus(metric, found, [wanted, *others])
 
 
 def chrf(found: Sequence[str], wanted: Sequence[str], *, others: Sequence[Sequence[str]] = ()) -> Corpus:
