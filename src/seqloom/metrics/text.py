@@ -36,7 +36,7 @@ def bleu(
     class Counted(_Sums, BLEU):
         pass
 
-    metric = Counted(lowercase=lower, tokenize=tokenize, max_ngram_order=order, force=True)  # or it logs what it guesses
+    metric = Counted(lowercase=lower, tokenize=tokenize, max_ngram_order=order, force=True)  # or it logs guesses
     return _corpus(metric, found, [wanted, *others])
 
 
