@@ -1,5 +1,7 @@
 """Errors as sentences with exit codes."""
 
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,5 @@ def test_a_mistake_of_ours_is_not_made_a_sentence() -> None:
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"perplexity": 1.5})
     assert capsys.readouterr().out == '{\n  "perplexity": 1.5\n}\n'
+    print_json({"loss": math.inf, "interval": (math.nan, -math.inf, 1.0, True, "x")})
+    assert json.loads(capsys.readouterr().out) == {"loss": None, "interval": [None, None, 1.0, True, "x"]}

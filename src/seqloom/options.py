@@ -1,6 +1,7 @@
 """What commands have in common: their arguments and options, JSON, and errors as sentences with exit codes."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,16 @@ Also = Annotated[list[Path] | None, typer.Option(help="A further run that answer
 
 
 def print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(json.dumps(finite(value), indent=2))
+
+
+def finite(value: object) -> object:
+    """The same with null where JSON has no number: infinity, and what is none at all."""
+    if isinstance(value, dict):
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fail(message: str) -> NoReturn:

@@ -121,9 +121,14 @@ def _fingerprints(config: Config) -> dict[str, Any]:
 
 def _check_data(run: Run, config: Config) -> None:
     """Refuse to go on with other data than the run began with."""
-    for name, found in _fingerprints(config).items():
-        if found != run.environment.get("data", {}).get(name, found):
-            raise BadRun(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
+    if name := changed(run, config):
+        raise BadRun(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
+
+
+def changed(run: Run, config: Config) -> str:
+    """The first file that is not as it was when a run began; empty: there is none."""
+    before = run.environment.get("data", {})
+    return next((name for name, found in _fingerprints(config).items() if found != before.get(name, found)), "")
 
 
 def free(folder: Path) -> Path:

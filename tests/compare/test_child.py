@@ -1,5 +1,6 @@
 """Trials in processes of their own: results, failures, Ctrl-C."""
 
+import io
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 import seqloom
 from seqloom.compare import child, trial
+from seqloom.compare.__main__ import main
 from seqloom.compare.compare import compare
 from seqloom.compare.variants import Budget, variants
 from seqloom.run import Run
@@ -34,6 +36,24 @@ def test_a_process_that_dies_is_told_about(config: Path, tmp_path: Path, monkeyp
         monkeypatch.setattr(sys, "executable", str(dying))
         base, _ = variants(config, ["base", "task.kind=ngram"], budget=Budget(), seeds=1)
         assert child.measure(base.configs[0], tmp_path / "out")["failed"].startswith(wanted)
+
+
+@pytest.mark.parametrize("place", ["seqloom.model.Config.build", "seqloom.compare.trial.measure"])
+def test_ctrl_c_outside_of_the_training_is_quiet(
+    place: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    base, _ = variants(config, ["base", "task.kind=ngram"], budget=Budget(), seeds=1)
+    monkeypatch.setattr(sys, "argv", ["trial", str(tmp_path / "out" / "seed-1")])
+    monkeypatch.setattr(sys, "stdin", io.StringIO(base.configs[0].text()))
+    monkeypatch.setattr(place, interrupted)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "out").exists()
 
 
 def test_ctrl_c_saves_and_the_same_comparison_goes_on(config: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whole comparisons: what is trained, what is kept, what goes on."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,33 @@ def test_what_is_finished_is_not_done_again(config: Path, tmp_path: Path) -> Non
     assert second[:2] == first
     with pytest.raises(ValueError, match="another configuration or budget; choose another --output"):
         run(config, tmp_path / "out", budget=Budget(tokens=21))
+
+
+@pytest.mark.parametrize("name", ["train.txt", "dev.txt"])
+def test_what_was_trained_on_other_data_is_not_taken(name: str, config: Path, tmp_path: Path) -> None:
+    run(config, tmp_path / "out", VARIANTS[:2], seeds=1)
+    changed = tmp_path / name
+    changed.write_text(changed.read_text().replace("mat", "hat"))
+    with pytest.raises(ValueError, match=rf"{name}: is not as it was when .* was trained; choose another --output"):
+        run(config, tmp_path / "out", VARIANTS[:2], seeds=1)
+
+
+def test_numbers_that_json_has_not_are_null_and_names_are_utf_8(config: Path, tmp_path: Path) -> None:
+    def endless(config: Config, folder: Path) -> dict[str, Any]:
+        found = kept(config, folder)
+        return {**found, "metrics": found["metrics"] | {"perplexity": math.inf}}
+
+    text = config.read_text().replace(f'dev = "{tmp_path / "dev.txt"}"', "dev_share = 0")
+    (tmp_path / "größer.toml").write_text(text, encoding="utf-8")
+    path = tmp_path / "größer.toml"
+    rows, _ = run(path, tmp_path / "out", ["base", str(path)], seeds=1, measure=endless)
+    assert rows[0]["mean"] == math.inf
+    found = json.loads((tmp_path / "out" / "compare.json").read_bytes(), parse_constant=pytest.fail)
+    assert found["rows"][0]["mean"] is None
+    page = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
+    assert "größer.toml|inf|" in page
+    assert "compared on no development data." in page
+    assert not list((tmp_path / "out").glob("*.new"))
 
 
 def test_a_failure_is_told_and_the_others_go_on(config: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Rows of a comparison against the same done by hand in NumPy."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ def trial(seed: int, right: Any, **fields: Any) -> dict[str, Any]:
         "minutes": 0.5,
         "counted": False,
         "examples": len(right),
+        "rows": len(right),
         "asked": "the same",
         "samples": bootstrap(sums).tolist(),
         **fields,
@@ -77,12 +79,13 @@ def test_what_cannot_be_said_is_not_invented(right: Any) -> None:
             "first": [trial(1, right[0]), {"seed": 2, "failed": "no | memory"}],
             "none": [{"seed": 1, "failed": "there is no such file"}],
             "other": [trial(1, right[1], asked="something else")],
-            "whole": [trial(1, right[1], samples=[])],
+            "whole": [trial(1, right[1], samples=[], rows=0)],
             "strange": [trial(1, right[1], metric="loss")],
+            "cut": [trial(1, right[1], rows=499)],
             "unasked": [trial(1, right[1], metrics={}, examples=0, samples=[])],
         }
     )
-    assert [row.get("interval") for row in rows] == [None] * 6
+    assert [row.get("interval") for row in rows] == [None] * 7
     assert rows[-1]["mean"] is None
     assert remarks(rows) == [
         "first, seed 2: no | memory",
@@ -90,6 +93,7 @@ def test_what_cannot_be_said_is_not_invented(right: Any) -> None:
         "other: no difference: its development examples are others",
         "whole: no difference: accuracy is not made of scores of single examples",
         "strange: no difference: its metric is loss, the first one's accuracy",
+        "cut: no difference: it divides the development examples in another way",
         "unasked: no difference: there are no development examples",
     ]
     assert cells(rows)[1][1] == ["none", "failed", *[""] * 6]
@@ -97,6 +101,29 @@ def test_what_cannot_be_said_is_not_invented(right: Any) -> None:
     assert page.startswith("# Title\n\n|variant|accuracy|")
     assert "\n|none|failed|" in page
     assert "\n- a fact\n" in page
+
+
+def test_one_example_is_no_sample(right: Any) -> None:
+    _, second = summarize({"first": [trial(1, right[0][:1])], "second": [trial(1, ~right[0][:1])]})
+    assert (second["interval"], second["better"]) == (None, None)
+    assert second["remark"] == "no difference: one development example tells nothing about others"
+
+
+@pytest.mark.parametrize("strange", [math.inf, -math.inf, math.nan])
+def test_what_is_not_finite_has_a_mean_and_no_deviation(strange: float, right: Any) -> None:
+    odd = [trial(1, right[0], metrics={"accuracy": 0.5, "loss": strange}), trial(2, right[1])]
+    first, second = summarize({"first": odd, "second": odd})
+    for row in (first, second):
+        assert row["metrics"]["loss"] == {"mean": pytest.approx(strange, nan_ok=True), "deviation": None}
+    assert second["interval"] == [0, 0]
+    both = {"accuracy": strange}, {"accuracy": -strange}
+    odd = [trial(seed, right[0], metrics=metrics) for seed, metrics in enumerate(both)]
+    first, second = summarize({"first": odd, "second": odd})
+    assert (math.isnan(first["mean"]), first["deviation"], second["interval"]) == (True, None, None)
+    assert second["remark"] == "no difference: accuracy is not always a finite number"
+    sampled = [trial(1, right[0], samples=[0.5, strange])]
+    assert summarize({"first": sampled, "second": sampled})[1]["remark"] == second["remark"]
+    assert cells([first])[1][0][1] == "nan"
 
 
 def test_where_the_first_fails_the_others_still_have_scores(right: Any) -> None:

@@ -45,7 +45,7 @@ def test_a_trial_tells_what_its_run_reached_and_what_it_cost(config: Path, tmp_p
         assert found["counted"] is (variant is ngram)
         assert found["examples"] == 5
         assert min(found["trained_per_second"], found["predicted_per_second"], found["memory"], found["minutes"]) > 0
-        assert len(found["samples"]) == 1000
+        assert (found["rows"], len(found["samples"])) == (5, 1000)
         assert np.quantile(found["samples"], 0.01) < found["metrics"]["perplexity"] < np.max(found["samples"])
         assert measure(variant.configs[0], folder)["metrics"] == found["metrics"]  # finished already
     lines = load(tmp_path / ngram.folder)
@@ -53,6 +53,25 @@ def test_a_trial_tells_what_its_run_reached_and_what_it_cost(config: Path, tmp_p
     told = lines.task.sums(lines.predict(tmp_path / "dev.txt"), examples)
     assert told is not None
     assert bootstrap(told).tolist() == measure(ngram.configs[0], tmp_path / ngram.folder)["samples"]
+
+
+def test_what_a_training_cost_is_known_after_an_interruption(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, _ = variants(config, ["base", "task.kind=ngram"], budget=Budget(), seeds=1)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("seqloom.compare.trial._ask", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            measure(base.configs[0], tmp_path / "run")
+    cost = json.loads((tmp_path / "run" / "cost.json").read_text())
+    monkeypatch.setattr("seqloom.compare.trial.peak", lambda: 1.0)
+    found = measure(base.configs[0], tmp_path / "run")
+    assert {name: found[name] for name in ("trained_per_second", "memory")} == cost
+    assert cost["trained_per_second"] > 0
 
 
 def test_where_lines_are_joined_the_sums_are_still_those_of_lines(config: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def measure(config: Config, folder: Path) -> dict[str, Any]:
     beside(folder).unlink(missing_ok=True)
     sources = str(Path(seqloom.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-P", "-m", "seqloom.compare.trial", str(folder)]
+    command = [sys.executable, "-P", "-m", "seqloom.compare", str(folder)]
     # In a group of its own: Ctrl-C comes here, and is handed on once, whoever sent it.
     with (
         interruptible() as interrupted,
@@ -53,7 +53,7 @@ def measure(config: Config, folder: Path) -> dict[str, Any]:
     if told or process.returncode == 130:
         raise Interrupted(folder)
     try:
-        found: dict[str, Any] = json.loads(beside(folder).read_text())
+        found: dict[str, Any] = json.loads(beside(folder).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {"failed": _end(process.returncode)}
     return found

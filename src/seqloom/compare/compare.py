@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.compare.table import markdown, summarize
-from seqloom.compare.trial import beside, write
+from seqloom.compare.trial import beside, write, write_text
 from seqloom.compare.variants import Budget, Variant, variants
 from seqloom.interrupt import Interrupted
 from seqloom.model import Config
+from seqloom.options import finite
 from seqloom.run import Run
-from seqloom.workflow import environment
+from seqloom.workflow import changed, environment
 
 Measure = Callable[[Config, Path], dict[str, Any]]
 
@@ -61,8 +62,13 @@ def _place(output: Path, variant: Variant, config: Config) -> Path:
 
 
 def _refuse_others(config: Config, place: Path) -> None:
-    if place.exists() and Run.open(place).config != config.text():
+    if not place.exists():
+        return
+    run = Run.open(place)
+    if run.config != config.text():
         raise ValueError(f"{place}: was trained by another configuration or budget; choose another --output")
+    if name := changed(run, config):
+        raise ValueError(f"{name}: is not as it was when {place} was trained; choose another --output")
 
 
 def _finished(place: Path) -> dict[str, Any] | None:
@@ -85,7 +91,8 @@ def _keep(
     machine = environment()
     seeds = [config.train.seed for config in chosen[0].configs]
     threads = {variant.configs[0].train.threads or machine["threads"] for variant in chosen}
-    dev = first.task.dev or f"a share of {first.task.dev_share:g} of it"
+    share = f"a share of {first.task.dev_share:g} of it" if first.task.dev_share else "no development data"
+    dev = first.task.dev or share
     facts = [
         f"Task {first.name}, trained on {first.task.train}, compared on {dev}.",
         f"Budget: {budget}. Seeds: {', '.join(map(str, seeds))}. Threads: {', '.join(map(str, sorted(threads)))}.",
@@ -96,5 +103,5 @@ def _keep(
         for name, several in trials.items()
     }
     facts_of_all = {"task": first.name, "budget": budget._asdict(), "environment": machine}
-    write(output / "compare.json", {**facts_of_all, "rows": rows, "trials": kept})
-    (output / "compare.md").write_text(markdown(f"{first.name}: {len(chosen)} variants compared", rows, facts))
+    write(output / "compare.json", finite({**facts_of_all, "rows": rows, "trials": kept}))
+    write_text(output / "compare.md", markdown(f"{first.name}: {len(chosen)} variants compared", rows, facts))

@@ -1,5 +1,6 @@
 """What the trials of several variants say together: a row for each, compared with the first one."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
@@ -48,8 +49,10 @@ def _figures(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and standard deviation of what there is; None where there is too little."""
+    """Mean and standard deviation of what there is; None where there is too little, or no finite number."""
     known = [value for value in values if value is not None]
+    if not all(map(math.isfinite, known)):
+        return sum(known) / len(known), None
     return (fmean(known) if known else None), (stdev(known) if len(known) > 1 else None)
 
 
@@ -89,7 +92,18 @@ def _paired(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Sequen
         return [], "no difference: there are no development examples"
     if not all(trial["samples"] for trial in (*first, *other)):
         return [], f"no difference: {first[0]['metric']} is not made of scores of single examples"
+    asked = {(trial["asked"], trial["rows"]) for trial in (*first, *other)}
+    if len(asked) > len({name for name, _ in asked}):  # samples of other sizes are no pairs
+        return [], "no difference: it divides the development examples in another way"
+    if any(rows == 1 for _, rows in asked):
+        return [], "no difference: one development example tells nothing about others"
+    if not all(map(_finite, (*first, *other))):
+        return [], f"no difference: {first[0]['metric']} is not always a finite number"
     return [first, other], ""
+
+
+def _finite(trial: Trial) -> bool:
+    return all(map(math.isfinite, (trial["metrics"][trial["metric"]], *trial["samples"])))
 
 
 def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -102,7 +116,7 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]
 def _line(row: Mapping[str, Any]) -> list[str]:
     if "metric" not in row:
         return [row["variant"], "failed", *[""] * 6]
-    spread = "" if row["deviation"] is None else f" ± {row['deviation']:.2g}"
+    deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.2g}"
     between = ""
     if row["interval"] is not None:
         low, high = row["interval"]
@@ -111,7 +125,7 @@ def _line(row: Mapping[str, Any]) -> list[str]:
     counts = [row["parameters"], row["trained_per_second"], row["predicted_per_second"], row["memory"]]
     return [
         row["variant"],
-        "" if row["mean"] is None else f"{row['mean']:.5g}{spread}",
+        "" if row["mean"] is None else f"{row['mean']:.5g}{deviation}",
         between,
         *("" if count is None else f"{count:,.0f}" for count in counts),
         f"{row['minutes']:.2f}",

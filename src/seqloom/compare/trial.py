@@ -1,4 +1,4 @@
-"""One training, measured: what it reached, how fast it was, how much memory it took. Runs in a process of its own."""
+"""One training, measured: what it reached, how fast it was, how much memory it took."""
 
 import hashlib
 import json
@@ -11,10 +11,7 @@ from typing import Any
 
 import torch
 
-from seqloom import terminal
 from seqloom.compare.outcome import outcome
-from seqloom.config import parse
-from seqloom.interrupt import Interrupted
 from seqloom.metrics.interval import bootstrap
 from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
@@ -59,7 +56,7 @@ def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) ->
         if folder.exists()
         else train(config, output=folder, listeners=[pace, *listeners])
     )
-    memory = peak()
+    cost = _cost(run, pace)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     model = load(run.path)
@@ -70,12 +67,22 @@ def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) ->
         "higher_is_better": task.higher_is_better,
         "metrics": outcome(run),
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
-        "trained_per_second": pace.rate,
-        "memory": memory,
+        **cost,
         "minutes": run.load("last").facts["seconds"] / 60,  # also those before an interruption
         "counted": hasattr(model.module, "count"),
         **_ask(model),
     }
+
+
+def _cost(run: Run, pace: Pace) -> dict[str, Any]:
+    """Pace and memory of the training, kept in its run: who was interrupted later does not train once more."""
+    kept = run.path / "cost.json"
+    if pace.rate is None and kept.exists():
+        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    cost = {"trained_per_second": pace.rate, "memory": peak()}
+    write(kept, cost)
+    return cost
 
 
 def _ask(model: Model) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def _ask(model: Model) -> dict[str, Any]:
     config, task = model.config, model.task
     dev = list(data(config).dev())
     if not dev:
-        return {"examples": 0, "asked": "", "predicted_per_second": None, "samples": []}
+        return {"examples": 0, "asked": "", "predicted_per_second": None, "rows": 0, "samples": []}
     answers(config, model.module, dev[:WARM])
     started = time.perf_counter()
     found = answers(config, model.module, dev)
@@ -95,6 +102,7 @@ def _ask(model: Model) -> dict[str, Any]:
         "examples": len(dev),
         "asked": hashlib.sha256(places.encode()).hexdigest(),
         "predicted_per_second": items / seconds,
+        "rows": 0 if sums is None else len(sums.rows),
         "samples": [] if sums is None else bootstrap(sums).tolist(),
     }
 
@@ -110,20 +118,6 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def main() -> None:
-    """Read a configuration from standard input, train it in a folder, and write what was measured beside it."""
-    folder = Path(sys.argv[1])
-    text = sys.stdin.read()
-    try:
-        with terminal.Watch() as watch:
-            found = measure(Config.build(parse(text, "configuration")), folder, [watch])
-    except Interrupted:
-        sys.exit(130)
-    except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ModuleNotFoundError) as error:
-        found = {"failed": str(error) or type(error).__name__}
-    write(beside(folder), found)
-
-
 def beside(folder: Path) -> Path:
     """Where the measurements of a run stand."""
     return folder.with_name(f"{folder.name}.json")
@@ -131,11 +125,12 @@ def beside(folder: Path) -> Path:
 
 def write(path: Path, found: object) -> None:
     """Write JSON that is whole or not there."""
+    write_text(path, json.dumps(found, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same for any text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps(found, indent=2) + "\n")
+    new.write_text(text, encoding="utf-8")
     new.replace(path)
-
-
-if __name__ == "__main__":
-    main()
