@@ -73,7 +73,7 @@ def measure(*, quick: bool) -> Iterator[Result]:
         text = Path(folder, "text.txt")
         lines = [line.lower() for line in running_text()]
         random.Random(1).shuffle(lines)  # noqa: S311
-        text.write_text("".join(f"{line}\n" for line in lines[: len(lines) // 8 if quick else None]))
+        text.write_text("".join(f"{line}\n" for line in lines[: len(lines) // (8 if quick else 4)]))
         for kind in ("skipgram", "cbow"):
             for threads in sorted({1, min(2, os.cpu_count() or 1)}):
                 yield speed(text, kind, threads, repetitions=3 if quick else 7)
