@@ -1,6 +1,5 @@
 """What a search for words of a lexicon is between two frames, in arrays; and what it decides on, to drop all else."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -98,17 +97,14 @@ def index(beam: Words, tree: Tree) -> None:
 def decide(beam: Words, tree: Tree) -> None:
     """What the best hypothesis had said before the last frames is decided: drop those that do not begin with it."""
     histories, nodes, lasts, ends, parents = beam.history, beam.node, beam.last, beam.ends, beam.parents
-    best, top = 0, -math.inf
-    for place in range(beam.counts[ALIVE]):
-        value = ends[2, place] + beam.gains[histories[place]] + tree.ahead[nodes[place]]
-        if value > top:
-            best, top = place, value
-    frame = beam.counts[FRAME]
-    history = decided(parents, histories[best], beam.back, frame, best)
+    alive, frame = beam.counts[ALIVE], beam.counts[FRAME]
+    for place in range(alive):
+        beam.values[place] = ends[2, place] + beam.gains[histories[place]] + tree.ahead[nodes[place]]
+    history = decided(parents, histories, beam.values, alive, beam.back, frame)
     if history > beam.counts[DECIDED]:  # else it is an ancestor of what was decided before
         beam.counts[DECIDED] = history
         count, back = 0, beam.back[frame % len(beam.back)]
-        for place in range(beam.counts[ALIVE]):
+        for place in range(alive):
             if comes_from(parents, histories[place], history):
                 histories[count], nodes[count], lasts[count] = histories[place], nodes[place], lasts[place]
                 back[count] = back[place]

@@ -218,17 +218,15 @@ def settle(beam: Prefixes, scorer: Scorer, found: int, bound: float) -> None:
 @inlined
 def decide(beam: Prefixes) -> None:
     """What the best prefix had said before the last frames is decided: drop those that do not begin with it."""
-    nodes, totals, gains, parents, places = beam.node, beam.total, beam.gains, beam.parents, beam.places
-    best, top = 0, -math.inf
-    for place in range(beam.counts[ALIVE]):
-        if totals[place] + gains[nodes[place]] > top:
-            best, top = place, totals[place] + gains[nodes[place]]
-    frame = beam.counts[FRAME]
-    node = decided(parents, nodes[best], beam.back, frame, best)
+    nodes, totals, parents, places = beam.node, beam.total, beam.parents, beam.places
+    alive, frame = beam.counts[ALIVE], beam.counts[FRAME]
+    for place in range(alive):
+        beam.values[place] = totals[place] + beam.gains[nodes[place]]
+    node = decided(parents, nodes, beam.values, alive, beam.back, frame)
     if node > beam.counts[DECIDED]:  # else it is an ancestor of what was decided before
         beam.counts[DECIDED] = node
         count, back = 0, beam.back[frame % len(beam.back)]
-        for place in range(beam.counts[ALIVE]):
+        for place in range(alive):
             if not comes_from(parents, nodes[place], node):
                 places[nodes[place]] = -1
                 continue

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.kernels.compiled import compiled
+from seqloom.kernels.compiled import compiled, inlined
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
@@ -179,13 +179,18 @@ def common(parents: Integers, nodes: Integers) -> int:
     return int(found)
 
 
-@compiled
-def decided(parents: Integers, node: int, back: Integers, frame: int, place: int) -> int:
-    """What a hypothesis had said before the frames that are kept, by its most probable way to its place in the beam.
+@inlined
+def decided(parents: Integers, nodes: Integers, values: Floats, count: int, back: Integers, frame: int) -> int:
+    """What the best of the first ``count`` hypotheses had said before the frames that are kept.
 
-    ``back`` (L, K) holds for each of the last frames, this ``frame`` among them, and each place in the beam twice the
-    place before, and one more where something was said.
+    It is told by the most probable way to its place in the beam: ``back`` (L, K) holds for each of the last frames,
+    this ``frame`` among them, and each place twice the place before, and one more where something was said.
     """
+    place, top = 0, -math.inf
+    for other in range(count):
+        if values[other] > top:
+            place, top = other, values[other]
+    node = nodes[place]
     for past in range(len(back)):
         came = back[(frame - past) % len(back), place]
         place = came >> 1
