@@ -11,7 +11,7 @@ import torch
 from tests.contracts.registry import HIDDEN, INPUT, cells, masked, noise, shake
 from torch import Tensor, nn
 
-from seqloom.cells import GRU, LSTM
+from seqloom.cells import GRU, LSTM, Elman
 from seqloom.cells.cell import Cell, projection
 from seqloom.cells.recurrent_dropout import RecurrentDropout
 from seqloom.cells.zoneout import Zoneout
@@ -264,6 +264,17 @@ def test_a_parameter_that_is_replaced_is_seen() -> None:
     found, _ = layer(x)
     layer.fused = False
     torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+
+
+def test_a_cell_that_is_exchanged_is_seen() -> None:
+    layer = Recurrent(Elman(INPUT, HIDDEN)).double()
+    x = noise(2, 4, INPUT)
+    for activation in ("tanh", "relu", "tanh"):
+        layer.cell = Elman(INPUT, HIDDEN, activation=activation).double()
+        layer.fused = True
+        found, _ = layer(x)
+        layer.fused = False
+        torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
 
 
 def double(module: nn.Module, arguments: object, result: Tensor) -> Tensor:

@@ -70,6 +70,8 @@ class Recurrent(Layer):
             return "inside of torch.autocast"
         if torch._C._functorch.maybe_current_level() is not None:
             return "inside of a torch.func transformation"
+        if self._parts[:1] != (self.cell,):  # the cell was exchanged
+            self._kernels = {}
         key: tuple[object, ...] = (x.dtype, type(self.cell).step, *map(_mark, self._parts))
         if key not in self._kernels:
             self._parts = tuple(self.cell.modules())
