@@ -1,17 +1,30 @@
 """Steps by compiled code beside those of the layers: what the tests of both kinds share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from seqloom import state as states
 from seqloom.models.decoder import Decoder
 
 V, WIDTH, MEMORY, S = 37, 12, 6, 5
 # float32: a step adds some hundred rounded numbers; float64: the same.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 EVERY_TYPE = pytest.mark.parametrize("dtype", TOLERANCE)
+ROWS = torch.tensor([2, 0, 0, 1, 3, 3])
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda state: state,
+    lambda state: states.select(state, ROWS),
+    lambda state: states.select(state, ROWS[:2]),
+    lambda state: states.repeat(state, 3),
+    lambda state: states.select(states.repeat(state, 2), ROWS[1:]),
+    lambda state: states.where(torch.tensor([True, False, True, False]), state, states.select(state, ROWS[:4])),
+    lambda state: state,
+]
+"""What a search does to the states of four rows."""
 
 
 def drawn(batch: int, number: int) -> Tensor:

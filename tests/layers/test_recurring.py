@@ -1,13 +1,13 @@
 """A step of recurrences by compiled calls is the step of the plain layers (law 4), whatever happens in between."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from tests.contracts.registry import cells, masked, noise, shake
-from tests.layers.stepping import EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn
+from tests.layers.stepping import CHANGES, EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn
 from torch import nn
 
 from seqloom import state as states
@@ -119,15 +119,7 @@ def test_what_the_padding_of_a_source_holds_is_not_seen() -> None:
 def test_states_can_be_branched_selected_and_repeated() -> None:
     made = decoder(looking())
     root = same(made, start(made, 4), start(made, 4), steps=3)
-    rows = torch.tensor([2, 0, 0, 1, 3, 3])
-    changes: list[Callable[[Any], Any]] = [
-        lambda state: state,
-        lambda state: states.select(state, rows),
-        lambda state: states.select(state, rows[:2]),
-        lambda state: states.repeat(state, 3),
-        lambda state: state,
-    ]
-    for change in changes:
+    for change in CHANGES:
         one, other = (change(state) for state in root)
         one, other = same(made, one, other, steps=2, begin=3)
         same(made, other, one, steps=2, begin=5)  # a state of the one goes on with the other

@@ -1,17 +1,15 @@
 """A step as a program is the step of the layers (law 4), whatever happens to states and weights in between."""
 
 import copy
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from tests.contracts.registry import masked, noise, shake
-from tests.layers.stepping import EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn, held, plain
+from tests.layers.stepping import CHANGES, EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn, held, plain
 from torch import nn
 
-from seqloom import state as states
 from seqloom.kernels import program
 from seqloom.layers import layer as layers
 from seqloom.layers.build import recurrent
@@ -109,17 +107,7 @@ def test_long_sequences(positions: str) -> None:
 def test_states_can_be_branched_selected_and_repeated(name: str) -> None:
     decoder = build(**OPTIONS[name])
     root = same(decoder, start(decoder, 4), start(decoder, 4), steps=3)
-    rows = torch.tensor([2, 0, 0, 1, 3, 3])
-    changes: list[Callable[[Any], Any]] = [
-        lambda state: state,
-        lambda state: states.select(state, rows),
-        lambda state: states.select(state, rows[:2]),
-        lambda state: states.repeat(state, 3),
-        lambda state: states.select(states.repeat(state, 2), rows[1:]),
-        lambda state: states.where(torch.tensor([True, False, True, False]), state, states.select(state, rows[:4])),
-        lambda state: state,
-    ]
-    for change in changes:
+    for change in CHANGES:
         one, other = (change(state) for state in root)
         one, other = same(decoder, one, other, steps=2, begin=3)
         same(decoder, other, one, steps=2, begin=5)  # a state of the one goes on with the other

@@ -43,13 +43,11 @@ TESTS = {
 }
 
 MEMORY = """
-import re, sys
+import sys
 from pathlib import Path
 import torch
 from seqloom.bench.embed import fitted, learn
-
-def peak():
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+from seqloom.compare.trial import peak
 
 torch.set_num_threads(1)
 small, large = map(Path, sys.argv[1:])

@@ -1,12 +1,9 @@
 """Translation beside other programs: training, generation, sampling, and the memory of a beam."""
 
-import re
-import resource
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 
@@ -15,6 +12,7 @@ from seqloom.bench.measure import Contestant, Result, Timing, take_turns
 from seqloom.bench.peers import PAD, Pairs, Peer, Sizes, find, pairs, sources, updates
 from seqloom.bench.recurrent import peak
 from seqloom.bench.show import show
+from seqloom.compare import trial
 
 SIZES = Sizes()
 KINDS = {"transformer": "Transformer", "recurrent": "bi-LSTM and LSTM with attention"}
@@ -163,17 +161,9 @@ def beam_memory(width: int) -> float:
     torch.manual_seed(1)
     ours = peers_seqloom.transformer(SIZES)
     ours.generate(*sources(SIZES, rows=1), width=1, length=LENGTH)
-    before = _peak()
+    before = trial.peak()
     ours.generate(*sources(SIZES, rows=ROWS[-1]), width=width, length=LENGTH)
-    return _peak() - before
-
-
-def _peak() -> float:
-    """Of this process, in megabytes; what getrusage says may still be its parent's."""
-    status = Path("/proc/self/status")
-    if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
-        return int(found[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return trial.peak() - before
 
 
 def race(contestants: Mapping[str, Contestant], *, repetitions: int) -> dict[str, Timing]:
