@@ -14,7 +14,7 @@ from seqloom.check import Report, examine, show
 from seqloom.cli import app
 from seqloom.config import Document
 from seqloom.model import Config
-from seqloom.models.transfer import Vectors
+from seqloom.models.pretrained.pretrained import PretrainedConfig
 
 SMALL = {
     "tag": {"task.encoder.hidden": 8, "task.words.size": 8, "task.characters.layers": 0},
@@ -72,7 +72,7 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
 def test_vectors_from_elsewhere_change_no_count(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path)
     found = examine(settings)
-    plain = examine(settings._replace(task=settings.task.model_copy(update={"vectors": Vectors()})))
+    plain = examine(settings._replace(task=settings.task.model_copy(update={"vectors": PretrainedConfig()})))
     assert found.problems == []
     assert {side: split.unknown for side, split in found.splits.items()} == {
         side: split.unknown for side, split in plain.splits.items()

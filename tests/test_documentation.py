@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.compare import trial
-from seqloom.data.builtin import build
+from seqloom.data.builtin.datasets import build
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

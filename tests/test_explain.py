@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from seqloom.cli import app
 from seqloom.config import Document
-from seqloom.data.vocabulary import END
+from seqloom.data.text.vocabulary import END
 from seqloom.explain import explain, explain_all, traces
 from seqloom.insight.explanation import Explanation
 from seqloom.layers.layer import coverage

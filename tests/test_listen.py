@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from seqloom.checkpoint import Snapshot
 from seqloom.cli import app
-from seqloom.data.formats import BadData
-from seqloom.data.sound import Sound
+from seqloom.data.readers.audio_files import Sound
+from seqloom.data.readers.text_files import BadData
 from seqloom.listen import transcribe
 from seqloom.model import load
 from seqloom.run import Run

@@ -16,7 +16,7 @@ from seqloom.cells.gru import GRU
 from seqloom.checkpoint import BadRun, Snapshot
 from seqloom.compare.outcome import describe
 from seqloom.config import Wrong
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
 from seqloom.model import Config, Model, answers, assess, document, files, find_layer, load, opened
 from seqloom.run import Run
 
@@ -207,7 +207,7 @@ def test_joined_answers_keep_their_order_however_many_there_are(tmp_path: Path, 
     model = load(workflow.train(chosen, output=tmp_path / "run").path)
     examples = list(model.task.read(tmp_path / "dev-t.txt"))
     whole = answers(model.config, model.module, examples)
-    monkeypatch.setattr("seqloom.model.Batches", partial(Batches, pool=3))  # in place of a million
+    monkeypatch.setattr("seqloom.model.Batches", partial(BatchLoader, pool=3))  # in place of a million
     assert answers(model.config, model.module, examples) == whole
 
 

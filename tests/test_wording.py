@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seqloom.config import Part, Wrong, parse
 from seqloom.layers.build import names
-from seqloom.models.encoder import Front, Recurrence
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 from seqloom.wording import problems, suggest
 
 
@@ -29,8 +29,8 @@ class Limit(Part):
 class Tag(Part):
     name: Literal["tag"] = "tag"
     train: str = Field(description="File to learn from.", min_length=2, max_length=20, pattern="^[a-z]")
-    front: Front = Front()
-    encoder: Recurrence = Recurrence()
+    front: PrenetConfig = PrenetConfig()
+    encoder: RecurrenceConfig = RecurrenceConfig()
     sizes: tuple[int, ...] = Field((), max_length=3)
     pair: tuple[int, str] = (1, "a")
     dropout: float | None = Field(None, ge=0, allow_inf_nan=False)
@@ -63,13 +63,13 @@ class Train(Part):
 
 
 class Needy(Part):
-    front: Front = Field(description="Layers before the others.")
+    front: PrenetConfig = Field(description="Layers before the others.")
     mode: Literal["fast", "slow"]
     decode: Beam | Greedy = Field(discriminator="name")
 
 
 KEYS = "name, train, front, encoder, sizes, pair, dropout, either, decode, searches, limit, limits, weights, flags"
-ENCODER = ", ".join(name for name in Recurrence.model_fields if name != "given")
+ENCODER = ", ".join(name for name in RecurrenceConfig.model_fields if name != "given")
 ACTIVATIONS = '"relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"'
 LAYERS = "[task.front] or [task.encoder]"
 EITHER = 'one of "auto", "none" or a whole number or a list of numbers'

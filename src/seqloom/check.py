@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import terminal
-from seqloom.data.formats import resolve
-from seqloom.data.lengths import counted, listed
-from seqloom.data.loading import Batches
+from seqloom.data.dataset_summary import DatasetSummary, SplitSummary
+from seqloom.data.length_summary import counted, join_names
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import resolve
 from seqloom.data.split import Read
-from seqloom.data.survey import Split, Survey
-from seqloom.data.tokenizers import Encoding
-from seqloom.data.vocabulary import Vocabulary
+from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.text.vocabulary import Vocabulary
 from seqloom.model import Config, assess
 from seqloom.tasks.task import Task
 from seqloom.training import schedules
@@ -37,7 +37,7 @@ class Report:
     """What was found: ``problems`` would fail or are surely wrong, ``remarks`` are worth knowing."""
 
     task: str
-    splits: dict[str, Split]  # train, dev
+    splits: dict[str, SplitSummary]  # train, dev
     vocabularies: dict[str, int]  # their sizes
     parameters: int | None  # of the model; None: it could not be built
     updates: int | None  # in an epoch; None: not known, the data are streamed
@@ -128,8 +128,8 @@ class _Examination:
             return task.dev if name == "dev" else task.train
         return f"{task.train}, {task.dev_share if name == 'dev' else 1 - task.dev_share:.0%} of it"
 
-    def _survey(self, name: str, read: Read) -> Survey:
-        survey = Survey(keep=max(self.config.train.batch, self.config.train.batch_tokens // 8))
+    def _survey(self, name: str, read: Read) -> DatasetSummary:
+        survey = DatasetSummary(keep=max(self.config.train.batch, self.config.train.batch_tokens // 8))
 
         def gather() -> None:
             for example in read():
@@ -144,14 +144,14 @@ class _Examination:
             self.problems.append(f"{name}: {several} without a {missing}, first {survey.unlabelled}")
         return survey
 
-    def _fit(self, readers: dict[str, Read], found: dict[str, Survey]) -> Task | None:
+    def _fit(self, readers: dict[str, Read], found: dict[str, DatasetSummary]) -> Task | None:
         """The fitted task, if the training examples that can be read allow it."""
         fitted: list[Task] = []
         if "train" in found and found["train"].examples and not found["train"].unlabelled:
             self._try(lambda: fitted.append(self.config.task.fit(_until_error(readers["train"]))))
         return fitted[0] if fitted else None
 
-    def _compare(self, train: Survey, dev: Survey) -> None:
+    def _compare(self, train: DatasetSummary, dev: DatasetSummary) -> None:
         """The development data beside the training data."""
         if again := dev.contents.describe(train.contents):
             every = len(dev.contents.repeated(train.contents)[0]) == len(dev.contents)
@@ -160,10 +160,10 @@ class _Examination:
         if unseen := [label for label in dev.labels if label not in train.labels]:
             shown = [f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]})" for label in unseen]
             several = counted(len(unseen), "label")
-            self.remarks.append(f"dev: {several} not in train, so that no model can say it: {listed(shown)}")
+            self.remarks.append(f"dev: {several} not in train, so that no model can say it: {join_names(shown)}")
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
-            self.remarks.append(f"train: {counted(len(rare), 'label')} less than {RARE} times: {listed(shown)}")
+            self.remarks.append(f"train: {counted(len(rare), 'label')} less than {RARE} times: {join_names(shown)}")
         for name in [name for name in dev.sides if name in train.sides]:
             self.remarks += dev.sides[name].compare(train.sides[name])
         share = dev.unknown_share or 0.0
@@ -176,7 +176,7 @@ class _Examination:
                 "them: raise task.text.minimum"
             )
 
-    def _run(self, config: Config, train: Survey, dev: Survey | None) -> None:
+    def _run(self, config: Config, train: DatasetSummary, dev: DatasetSummary | None) -> None:
         """One update and one evaluation, as training would make them, with the longest examples."""
         settings = config.train
         with torch.random.fork_rng(devices=[]):
@@ -204,7 +204,7 @@ class _Examination:
             if not all(bool(tensor.isfinite().all()) for tensor in (loss.total, *gradients)):
                 raise ValueError("the loss or its gradient is not finite")
 
-    def _updates(self, train: Survey) -> int | None:
+    def _updates(self, train: DatasetSummary) -> int | None:
         """In an epoch; with ``batch_tokens`` the number differs a little from epoch to epoch."""
         settings = self.config.train
         if self.lesson:
@@ -229,10 +229,10 @@ class _Kept:
         return tensor
 
 
-def _batches(config: Config, examples: Sequence[Any]) -> Batches:
+def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
     """The given examples in the shape that training has, in their order."""
     settings = config.train
-    return Batches(
+    return BatchLoader(
         lambda: iter(examples),
         config.task.collate,
         rows=settings.batch,
@@ -259,7 +259,7 @@ def _until_error(read: Read) -> Iterator[Any]:
 
 def _vocabularies(task: Task | None) -> dict[str, int]:
     learned = dict(task.learned or ()) if task is not None else {}
-    found = {name: value.vocabulary if isinstance(value, Encoding) else value for name, value in learned.items()}
+    found = {name: value.vocabulary if isinstance(value, Tokenizer) else value for name, value in learned.items()}
     return {name: len(value) for name, value in found.items() if isinstance(value, Vocabulary)}
 
 
@@ -297,7 +297,7 @@ FACTS = {
 LENGTHS = {"shortest": "minimum", "median": "median", "mean": "mean", "95 % at most": "most", "longest": "maximum"}
 
 
-def _facts(splits: Sequence[Split]) -> list[tuple[str, ...]]:
+def _facts(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     unknown = ["-" if split.unknown is None else f"{split.unknown:.2%}" for split in splits]
     return [
         *((name, *(_cell(getattr(split, key)) for split in splits)) for name, key in FACTS.items()),
@@ -311,7 +311,7 @@ def _facts(splits: Sequence[Split]) -> list[tuple[str, ...]]:
     ]
 
 
-def _side(name: str, splits: Sequence[Split]) -> list[tuple[str, ...]]:
+def _side(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     """Of the sources or of the targets of pairs."""
     sides = [split.sides.get(name) for split in splits]
     shares = ["-" if side is None or side.unknown is None else f"{side.unknown:.2%}" for side in sides]

@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from seqloom import terminal
-from seqloom.data.tokenizers import Encoding
-from seqloom.data.vocabulary import END, START
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.record import Record
+from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.text.vocabulary import END, START
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.search_record import SearchRecord
 from seqloom.insight import Trace, alignments, trace
 from seqloom.insight.contexts import compare
 from seqloom.insight.explanation import Asked, Choice, Explanation, Weighted, average, every, layers_of, shares_of
@@ -27,7 +27,7 @@ from seqloom.insight.telling import tell
 from seqloom.insight.words import explain_words
 from seqloom.model import Model
 from seqloom.models.encoder_decoder import EncoderDecoder
-from seqloom.models.pooling import Attention as Pooling
+from seqloom.models.pooling import AttentionPooling as Pooling
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.embed import Embed
 from seqloom.tasks.forecast import Forecast
@@ -128,7 +128,7 @@ def _example(model: Model, source: Any) -> Any:
 class _Noted(Beam):
     """The same search, with what became of every hypothesis."""
 
-    record: Record = Field(default_factory=Record, exclude=True)
+    record: SearchRecord = Field(default_factory=SearchRecord, exclude=True)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return super().__call__(*arguments, **options, record=self.record)
@@ -177,10 +177,10 @@ def _said(model: Model, example: Any, *, beam: bool, heads: bool) -> Explanation
     )
 
 
-def _saying(task: Any) -> Encoding:
+def _saying(task: Any) -> Tokenizer:
     """The symbols that are said."""
     learned = task.learned
-    found: Encoding = getattr(learned, "target", None) or getattr(learned, "source", None) or learned.text
+    found: Tokenizer = getattr(learned, "target", None) or getattr(learned, "source", None) or learned.text
     return found
 
 

@@ -15,16 +15,16 @@ from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.checkpoint import BadRun
 from seqloom.config import Wrong
-from seqloom.data.formats import resolve
-from seqloom.data.loading import Batches
-from seqloom.data.vocabulary import END
-from seqloom.decoding.sample import Sample
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import resolve
+from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.models.decoder import step
-from seqloom.models.encoder import GivenLayer, Recurrence
+from seqloom.models.encoder import LayerFactory, RecurrenceConfig
 from seqloom.models.ensemble import Ensemble
-from seqloom.models.guide import Speaker
-from seqloom.models.listening import Listening
-from seqloom.models.ngram_decoder import NGramDecoder
+from seqloom.models.ngram.ngram_decoder import NGramDecoder
+from seqloom.models.transcription.search_guide import LoadedLanguageModel
+from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.models.word2vec import Word2Vec
 from seqloom.run import Name, Run
 from seqloom.tasks.embed import Embed
@@ -72,9 +72,11 @@ class Config(NamedTuple):
         """The complete configuration as TOML."""
         return configuration.dump(task=self.task, train=self.train)
 
-    def with_layer(self, layer: GivenLayer | None) -> "Config":
+    def with_layer(self, layer: LayerFactory | None) -> "Config":
         """The same with a layer or cell of the user's own in the place of the recurrence."""
-        places = [name for name in ("encoder", "decoder") if isinstance(getattr(self.task, name, None), Recurrence)]
+        places = [
+            name for name in ("encoder", "decoder") if isinstance(getattr(self.task, name, None), RecurrenceConfig)
+        ]
         if layer is None or not places:
             return self
         kind = getattr(self.task, "kind", "")
@@ -135,7 +137,7 @@ class Model:
         """The answers to a file, some at a time, as it is read; ``given`` as for ``read``."""
         return self.answer(self.read(str(source), **given), batch=batch, vectors=vectors)
 
-    def listen(self, *, lag: float = 0.0) -> Listening[Any]:
+    def listen(self, *, lag: float = 0.0) -> StreamingSession[Any]:
         """Hear one recording while it is made: ``feed`` gives what is certain by now, ``finish`` the answer.
 
         What was said ``lag`` seconds of sound, or frames, ago is decided on; 0: only what nothing can change any more.
@@ -198,7 +200,7 @@ class Model:
 def load(
     path: str | Path,
     *,
-    layer: GivenLayer | None = None,
+    layer: LayerFactory | None = None,
     checkpoint: Name = "best",
     search: str = "",  # instead of that of the configuration, such as "beam size=5 best=3"
     allowed: str = "",  # file of the only answers that there may be
@@ -258,14 +260,14 @@ def files(data: str) -> dict[str, str]:
     return found
 
 
-def find_layer(name: str) -> GivenLayer | None:
+def find_layer(name: str) -> LayerFactory | None:
     """The layer or cell that a user names as ``module:name``; looked for in the current folder, too."""
     if not name:
         return None
     module, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found: GivenLayer = getattr(import_module(module), attribute)
+        found: LayerFactory = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"--layer is {name!r}, wanted module:name of a cell or a layer: {error}") from None
     finally:
@@ -273,7 +275,7 @@ def find_layer(name: str) -> GivenLayer | None:
     return found
 
 
-def opened(run: Run, *, layer: GivenLayer | None = None, overrides: Sequence[str] = ()) -> Config:
+def opened(run: Run, *, layer: LayerFactory | None = None, overrides: Sequence[str] = ()) -> Config:
     """The configuration of a run with what its task had learnt."""
     text = configuration.parse(run.config, str(run.path / "config.toml"), overrides=overrides)
     config = Config.build(text).with_layer(layer)
@@ -285,12 +287,12 @@ def opened(run: Run, *, layer: GivenLayer | None = None, overrides: Sequence[str
     return config._replace(task=config.task.model_copy(update={"learned": learned}))
 
 
-def speaker(path: Path) -> Speaker:
+def speaker(path: Path) -> LoadedLanguageModel:
     """The language model of a run."""
     found = load(path)
     if not isinstance(found.task, LanguageModel):
         raise TypeError(f"{path}: is a model of the task {found.config.name}; wanted a language_model")
-    return Speaker(found.task.symbols, found.module)
+    return LoadedLanguageModel(found.task.symbols, found.module)
 
 
 def assess(
@@ -319,7 +321,7 @@ def answers(
     task, settings = config.task, config.train
     steps = max(settings.steps, STEPS) if settings.steps and not hasattr(module, "count") else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
-    batches = Batches(
+    batches = BatchLoader(
         lambda: (examples[row] for row in order),
         task.collate,
         rows=settings.batch if steps else max(settings.batch, 32),

@@ -18,12 +18,12 @@ from torch import nn
 import seqloom
 from seqloom import pictures
 from seqloom.checkpoint import BadRun, Snapshot, write_tensors
-from seqloom.data.formats import fingerprint, resolve
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import fingerprint, resolve
 from seqloom.data.split import Read, hold_out
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.model import Config, assess, document, opened
-from seqloom.models.encoder import GivenLayer
+from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.training.distributed import ALONE, Team, join
 from seqloom.training.lessons import is_taught, teach
@@ -66,7 +66,7 @@ def train(
     overrides: Sequence[str] = (),  # of a file: section.key=value
     *,
     output: str | Path | None = None,  # folder of the run; None: runs/<task>, or runs/<task>-2 and so on
-    layer: GivenLayer | None = None,
+    layer: LayerFactory | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Run:
     """Train a model in a new run."""
@@ -84,7 +84,7 @@ def train(
     return run
 
 
-def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[Listener] = ()) -> Run:
+def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence[Listener] = ()) -> Run:
     """Go on with a run that was stopped, bit for bit as if it had not been."""
     run = Run.open(path)
     config = opened(run, layer=layer)
@@ -211,9 +211,9 @@ def _go(
             raise
 
 
-def _batches(config: Config, read: Read, team: Team) -> Batches:
+def _batches(config: Config, read: Read, team: Team) -> BatchLoader:
     settings = config.train
-    return Batches(
+    return BatchLoader(
         read,
         config.task.collate,
         rows=settings.batch,

@@ -13,7 +13,7 @@ import pytest
 from seqloom.compare.outcome import describe, outcome
 from seqloom.compare.trial import Pace, beside, measure, peak, write
 from seqloom.compare.variants import Budget, variants
-from seqloom.metrics.interval import bootstrap
+from seqloom.metrics.confidence import bootstrap
 from seqloom.model import answers, load
 from seqloom.run import Run
 

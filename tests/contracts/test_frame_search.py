@@ -10,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decoding.every_path import spelt
-from tests.decoding.test_prefix_beam import emit, guides
+from tests.decoding.frames.test_prefix_beam import emit, guides
 
 import seqloom.decoding
-from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.frames import FrameSearch, Guide, Transcript
-from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
 
 V = 4
 EVERY_SEARCH: list[FrameSearch] = [

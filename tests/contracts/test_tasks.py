@@ -18,7 +18,7 @@ from torch import nn
 
 from seqloom import config, tasks, workflow
 from seqloom.checkpoint import Snapshot
-from seqloom.data.formats import resolve
+from seqloom.data.readers.text_files import resolve
 from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
 from seqloom.tasks.task import Task

@@ -13,7 +13,7 @@ from PIL import Image
 
 from seqloom import config
 from seqloom.checkpoint import Snapshot
-from seqloom.data.recordings import write_npz
+from seqloom.data.readers.recordings import write_npz
 from seqloom.model import Config
 from seqloom.run import Run
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.search import Hypothesis
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.search import Hypothesis
 
 ROWS = 97  # of the tables, a prime number
 POSITIONS = 3  # of the source

@@ -10,13 +10,13 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.decoding.every_path import Symbols, lexicon
-from tests.decoding.test_prefix_beam import SPELLINGS, emit, search
-from tests.decoding.test_prefixes import NEVER, Ends, both
+from tests.decoding.frames.test_prefix_beam import SPELLINGS, emit, search
+from tests.decoding.frames.test_prefix_stream import NEVER, Ends, both
 
-from seqloom.decoding.frames import Guide
-from seqloom.decoding.language import NGramLanguage
-from seqloom.decoding.prefix_beam import PrefixBeam
-from seqloom.models.kneser_ney import estimate
+from seqloom.decoding.frames.frame_search import Guide
+from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.models.ngram.kneser_ney import estimate
 
 State = tuple[Symbols, Symbols, int]  # words; symbols of the next one so far; the last symbol, -1 before the first
 CLOSE = 1e-4  # what adds less than a part of 10^-5 is left out

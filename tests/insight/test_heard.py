@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.contracts.tiny import CASES, _transcribe, _transcribe_sound, build
 
-from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.explain import explain
 from seqloom.layers.ctc import ctc_loss
 from seqloom.model import Config, Model

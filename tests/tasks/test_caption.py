@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from seqloom import workflow
 from seqloom.checkpoint import BadRun
 from seqloom.config import Document
-from seqloom.data.formats import BadData
-from seqloom.data.images import Picture
-from seqloom.data.shapes import draw, scenes
+from seqloom.data.builtin.shapes import draw, scenes
+from seqloom.data.readers.captioned_images import CaptionedImage
+from seqloom.data.readers.text_files import BadData
 from seqloom.insight import alignments
 from seqloom.model import Config, load
 from seqloom.models.decoder import step
@@ -47,7 +47,7 @@ def task(**fields: Any) -> Caption:
     return Caption.model_validate({"train": "train.tsv", **SMALL, **fields})
 
 
-def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[Picture]]:
+def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[CaptionedImage]]:
     fresh = task(**fields)
     pictures = list(fresh.read(given))
     fitted = fresh.fit(pictures)
@@ -59,7 +59,7 @@ def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[Pic
 
 
 @torch.no_grad()
-def follow(fitted: Caption, model: Any, picture: Picture, caption: str) -> list[float]:
+def follow(fitted: Caption, model: Any, picture: CaptionedImage, caption: str) -> list[float]:
     """The log-probability of each symbol of a caption, one step after the other."""
     assert fitted.learned is not None
     state = model.start(*fitted.collate([picture]).inputs)

@@ -13,9 +13,9 @@ from sklearn import metrics
 from tests.contracts.registry import shake
 
 from seqloom.data.batch import Batch
-from seqloom.data.formats import BadData
-from seqloom.data.labelled import Example
-from seqloom.models.classifier import Noise, Symbols
+from seqloom.data.readers.labelled import Example
+from seqloom.data.readers.text_files import BadData
+from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
 from seqloom.tasks.classify import Classified, Classify, Learned
 
@@ -198,7 +198,7 @@ def test_words_are_unknown_and_vectors_noisy_in_training_only() -> None:
     torch.manual_seed(0)
     found, _ = fitted(TEXTS, word_dropout=0.5)
     symbols = found.model().get_submodule("encoder.embed")
-    assert isinstance(symbols, Symbols)
+    assert isinstance(symbols, TokenEmbedding)
     ids = torch.cat([torch.full((1, 1000), 2), torch.zeros(1, 1000, dtype=torch.long)], dim=1)
     unknown, known = symbols.embedding.weight[1], symbols.embedding.weight[2]
     vectors = symbols(ids)
@@ -208,7 +208,7 @@ def test_words_are_unknown_and_vectors_noisy_in_training_only() -> None:
     assert bool((vectors[0, :1000][~is_unknown] == known).all())
     assert torch.equal(vectors[0, 1000:], torch.zeros(1000, 5))
     assert torch.equal(symbols.eval()(ids)[0, :1000], known.expand(1000, 5))
-    noise, x = Noise(0.5), torch.zeros(1, 1000, 4)
+    noise, x = GaussianNoise(0.5), torch.zeros(1, 1000, 4)
     assert noise(x).std().item() == pytest.approx(0.5, rel=0.05)
     assert torch.equal(noise.eval()(x), x)
 

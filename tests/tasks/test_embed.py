@@ -9,10 +9,10 @@ import torch
 from tests.contracts.tiny import literal
 
 from seqloom import config, workflow
-from seqloom.data.analogies import lines
-from seqloom.data.formats import BadData, Place
-from seqloom.data.pretrained import read_vectors
-from seqloom.data.questions import Question
+from seqloom.data.builtin.analogies import lines
+from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.word_questions import Question
+from seqloom.data.readers.word_vectors import read_vectors
 from seqloom.interrupt import Interrupted
 from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
@@ -119,7 +119,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
-    monkeypatch.setattr("seqloom.data.passages.SIZE", 1 << 14)
+    monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     settings = build(folder / "train.txt", train__epochs=2)
     whole = workflow.train(settings, output=tmp_path / "whole")
     wishes = iter([False] * 6)
@@ -135,7 +135,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
         workflow.train(settings, output=tmp_path / "left")
     monkeypatch.undo()
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
-    monkeypatch.setattr("seqloom.data.passages.SIZE", 1 << 14)
+    monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     seen: list[Progress] = []
     again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: seen.append(event)])
     assert seen[0].update == 8

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch
-from seqloom.data.formats import BadData
-from seqloom.data.loading import Batches
-from seqloom.data.series import Window
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.series import Window
+from seqloom.data.readers.text_files import BadData
 from seqloom.tasks.forecast import Forecast, Forecasted, Learned
 
 SMALL = {"cell": "gru", "hidden": 6}
@@ -279,7 +279,7 @@ def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
     examples = list(pieced.read([wave(40)]))
     fitted = pieced.fit(examples)
     model = shaken(fitted.model())
-    batches = Batches(lambda: iter(examples), fitted.collate, rows=1, steps=10, shuffle=False)
+    batches = BatchLoader(lambda: iter(examples), fitted.collate, rows=1, steps=10, shuffle=False)
     state, cut = None, []
     with torch.no_grad():
         for (batch,) in batches.epoch(0):

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.data.formats import BadData
-from seqloom.data.loading import Batches
-from seqloom.decoding.sample import Sample
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import BadData
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Config, Model, assess
-from seqloom.models.kneser_ney import estimate
+from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.tasks.language_model import LanguageModel, Scored
 from seqloom.training.loop import Train, train
 
@@ -153,7 +153,7 @@ def test_training_learns_the_text(kind: str, steps: int) -> None:
     settings = Train.model_validate({"epochs": 12, "batch": 2, "steps": steps, "rate": 0.1, "threads": 1})
     module = fitted.model()
     before = assess(config(fitted), module, list(fitted.read(TEXT)))["perplexity"]
-    loaded = Batches(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
+    loaded = BatchLoader(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
     for _ in train(module, loaded, fitted.loss, settings):
         pass
     after = assess(config(fitted, steps=steps, batch=2), module, list(fitted.read(TEXT)))["perplexity"]

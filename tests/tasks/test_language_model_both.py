@@ -11,7 +11,7 @@ from torch import nn
 
 from seqloom import config
 from seqloom.config import Wrong
-from seqloom.decoding.sample import Sample
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Config, Model, assess
 from seqloom.tasks.language_model import LanguageModel, ScoredBothWays
 from seqloom.training.loop import Train

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score
 
-from seqloom.data.formats import BadData, Place
-from seqloom.data.tagged import Sentence
-from seqloom.data.vectors import Vectors
+from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.vectors import Vectors
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
 from seqloom.tasks.tag import Learned, Tag, Tagged

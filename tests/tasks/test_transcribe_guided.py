@@ -11,7 +11,7 @@ from tests.contracts.tiny import CASES, WORDS, build
 
 from seqloom import workflow
 from seqloom.checkpoint import Snapshot
-from seqloom.data.formats import resolve
+from seqloom.data.readers.text_files import resolve
 from seqloom.model import Config, Model, load
 from seqloom.run import Run
 from seqloom.tasks.language_model import LanguageModel

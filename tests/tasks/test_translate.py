@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from seqloom import workflow
 from seqloom.config import Document
-from seqloom.data.formats import BadData
-from seqloom.data.parallel import Pair
-from seqloom.data.vocabulary import END
+from seqloom.data.readers.parallel import Pair
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.text.vocabulary import END
 from seqloom.metrics.text import bleu
 from seqloom.model import Config
 from seqloom.models.decoder import step

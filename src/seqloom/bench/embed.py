@@ -21,8 +21,8 @@ from seqloom.bench.measure import Result, geometric_mean, take_turns
 from seqloom.bench.prepare import running_text, shared
 from seqloom.bench.process import child
 from seqloom.bench.show import show
-from seqloom.data.passages import passages
-from seqloom.data.words import Words
+from seqloom.data.text.passages import passages
+from seqloom.data.text.word_counts import WordIndex
 from seqloom.model import Config, assess
 from seqloom.models.word2vec import Word2Vec
 from seqloom.tasks.embed import Embed, Learned
@@ -176,7 +176,7 @@ def _taken(task: Embed, peer: Any) -> tuple[Embed, Word2Vec]:
     learned = Learned(**task.learned.model_dump() | {"words": names})  # a copy would remember the order of ours
     task = task.model_copy(update={"learned": learned})
     model = Word2Vec(
-        Words(names),
+        WordIndex(names),
         np.ones(len(peer.wv), np.int64),
         size=SIZE,
         window=WINDOW,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from seqloom.compare.outcome import outcome
-from seqloom.metrics.interval import bootstrap
+from seqloom.metrics.confidence import bootstrap
 from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
 from seqloom.training.loop import Progress

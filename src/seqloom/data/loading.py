@@ -23,7 +23,7 @@ JOINED_TOGETHER = 1000
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchLoader:
     """The batches of any epoch.
 
     Examples are read in pools; a pool is shuffled, sorted into buckets of similar length and cut into batches. With

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.spikes import listen
 

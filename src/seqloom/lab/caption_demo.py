@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
+from seqloom.data.builtin import datasets
 from seqloom.explain import explain
 from seqloom.insight.panels import panel_lines
 from seqloom.insight.telling import picture
@@ -48,7 +48,7 @@ def _tell_captions(examples: Sequence[Mapping[str, Any]]) -> None:
 CAPTION = Demonstration(
     about="Images of two coloured shapes become sentences: a small convolutional network sees cells, a recurrent one "
     "looks at them and says word by word what is where. It is asked about pairs of shapes that it has never seen.",
-    build=builtin.shapes,
+    build=datasets.shapes,
     settings={
         **ONE_THREAD,
         "task.size": 32,

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
+from seqloom.data.builtin import datasets
 from seqloom.insight.words import draw_words, flatten
 from seqloom.lab.demonstration import Demonstration, Trained
 from seqloom.model import Config, assess
@@ -43,7 +43,7 @@ def _tell_words(examples: Sequence[Mapping[str, Any]]) -> None:
 EMBED = Demonstration(
     about="Words become vectors: a model learns from some thousand sentences which words stand near each other. Then "
     "it is asked for analogies: who is to king as woman to man?",
-    build=builtin.analogies,
+    build=datasets.analogies,
     settings={
         "task.size": 50,
         "task.window": 5,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
-from seqloom.decoding.sample import Sample
+from seqloom.data.builtin import datasets
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.lab.caption_demo import CAPTION
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 from seqloom.lab.embed_demo import EMBED
@@ -169,7 +169,7 @@ DEMONSTRATIONS = {
     "tag": Demonstration(
         about="Each token of a line of Python gets its role: a model learns it from some modules of the standard "
         "library, and is asked about others.",
-        build=builtin.python_tags,
+        build=datasets.python_tags,
         settings={
             **ONE_THREAD,
             "task.input_dropout": 0.2,
@@ -191,7 +191,7 @@ DEMONSTRATIONS = {
     "classify": Demonstration(
         about="Pictures of handwritten digits, read row by row as a sequence of 8 vectors: a model learns to name "
         "them, and is asked about others.",
-        build=builtin.digits,
+        build=datasets.digits,
         settings={
             **ONE_THREAD,
             "task.encoder.cell": "gru",
@@ -215,7 +215,7 @@ DEMONSTRATIONS = {
     "forecast": Demonstration(
         about="The yearly number of sunspots since 1700: a model learns from the years up to 1920 to forecast the next "
         "one from 11 years, and is asked about the years from 1967 on.",
-        build=builtin.sunspots,
+        build=datasets.sunspots,
         settings={
             **ONE_THREAD,
             "task.columns": ["sunspots"],
@@ -239,7 +239,7 @@ DEMONSTRATIONS = {
     "language_model": Demonstration(
         about="The manual of Python, character by character: a model learns which one comes next. Perplexity is among "
         "how many equally probable characters it has to guess, on average.",
-        build=builtin.prose,
+        build=datasets.prose,
         settings={
             **ONE_THREAD,
             "task.text.unit": "characters",

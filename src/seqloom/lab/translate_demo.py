@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
-from seqloom.data.dates import PIVOT
+from seqloom.data.builtin import datasets
+from seqloom.data.builtin.dates import PIVOT
 from seqloom.explain import explain
 from seqloom.insight.alignment import alignment_lines
 from seqloom.insight.telling import picture
@@ -54,7 +54,7 @@ CHARACTERS = {"task.source.unit": "characters", "task.target.unit": "characters"
 TRANSLATE = Demonstration(
     about="Dates as people write them in seven languages become dates of ISO 8601, character by character: a recurrent "
     "network with attention learns it from examples, and is asked about dates that it has never seen.",
-    build=builtin.dates,
+    build=datasets.dates,
     settings={
         **ONE_THREAD,
         **CHARACTERS,

@@ -13,20 +13,20 @@ from seqloom.cells.cell import Cell
 from seqloom.config import Part
 from seqloom.layers.build import find, names, recurrent
 from seqloom.layers.convolution import Convolution
-from seqloom.layers.dropout import Dropout, Variational
+from seqloom.layers.custom import CustomLayer
+from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.own import Own
 from seqloom.layers.stack import Stack
-from seqloom.layers.transformer import Block, transformer
+from seqloom.layers.transformer.block import TransformerBlock, transformer
 
 TRANSFORMER = "transformer"
 """What stands in the place of a cell's name for layers of attention."""
 
-GivenLayer = type[Cell] | Callable[[int], nn.Module]
+LayerFactory = type[Cell] | Callable[[int], nn.Module]
 """A user's own: a cell class, or a function from the width of the input to a module (see ``Own``)."""
 
 
-class Front(Part):
+class PrenetConfig(Part):
     """Feed-forward or convolutional layers before the recurrence."""
 
     layers: int = Field(default=0, ge=0, description="How many; 0: the recurrence reads the input itself.")
@@ -39,7 +39,7 @@ class Front(Part):
     )
 
 
-class Recurrence(Part):
+class RecurrenceConfig(Part):
     """Recurrent layers by name."""
 
     cell: str | tuple[str, ...] = Field(
@@ -99,9 +99,9 @@ class Recurrence(Part):
         return (self.cell,) * self.layers if isinstance(self.cell, str) else self.cell
 
 
-def stack(
-    front: Front,
-    recurrence: Recurrence,
+def build_stack(
+    front: PrenetConfig,
+    recurrence: RecurrenceConfig,
     input_size: int,
     *,
     causal: bool = False,  # an output must not see later input
@@ -117,18 +117,18 @@ def stack(
     for _ in range(front.layers):
         layers.append(Convolution(size, front.size, window=front.window, activation=front.activation, causal=causal))
         size = front.size
-    layers += runs(recurrence, size, memory_size=memory_size)
+    layers += group_layers(recurrence, size, memory_size=memory_size)
     if not layers:
         raise ValueError("layers is 0, and there is no front either: there is nothing to train")
-    between = Variational(recurrence.dropout) if recurrence.variational else Dropout(recurrence.dropout)
+    between = VariationalDropout(recurrence.dropout) if recurrence.variational else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
 
-def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Layer]:
+def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 0) -> list[Layer]:
     """The layers, those of one kind that follow each other as one."""
     given = recurrence.given
     if given is not None and recurrence.layers and not (isinstance(given, type) and issubclass(given, Cell)):
-        return [Own(given(size), size)]
+        return [CustomLayer(given(size), size)]
     makers: dict[str, Callable[..., Any]] = {
         name: transformer if name == TRANSFORMER else given or find(name) for name in dict.fromkeys(recurrence.kinds)
     }
@@ -139,7 +139,7 @@ def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Lay
             near = [f": did you mean {found!r}?" for found in get_close_matches(option, allowed, n=1)]
             raise ValueError(f"the cell {' and '.join(makers)} has no option {option!r}{''.join(near)}")
     if set(recurrence.kinds) == {TRANSFORMER}:
-        plain = Recurrence()
+        plain = RecurrenceConfig()
         for field in ("connect", "variational", "zoneout", "recurrent_dropout"):
             if (found := getattr(recurrence, field)) != getattr(plain, field):
                 raise ValueError(f"{field} is {found!r}, which is of recurrent layers: a transformer has none of it")
@@ -162,7 +162,7 @@ def _options(name: str, make: Callable[..., Any]) -> set[str]:
     """What users may choose besides the sizes."""
     if name != TRANSFORMER:
         return set(list(inspect.signature(make).parameters)[2:])
-    own = {*inspect.signature(transformer).parameters, *inspect.signature(Block).parameters}
+    own = {*inspect.signature(transformer).parameters, *inspect.signature(TransformerBlock).parameters}
     return own - {"input_size", "size", "layers", "options", "dropout", "causal", "memory_size"}
 
 
@@ -173,7 +173,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embed = embed  # the task's inputs → (B, T, layer.input_size)
         self.layer = layer
-        self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
+        self.dropout: nn.Module = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.size = layer.output_size
 
     def forward(

@@ -6,24 +6,24 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.config import Part
-from seqloom.layers.attend import After, Before, Fixed
-from seqloom.layers.attention import Attending, Attention
+from seqloom.layers.attention.attention import Attention, AttentionMechanism
+from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
+from seqloom.layers.attention.hard import HardAttention, estimator
+from seqloom.layers.attention.local import LocalAttention
 from seqloom.layers.bridge import Bridged, levels
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
-from seqloom.layers.hard import Hard, estimator
 from seqloom.layers.layer import Layer
-from seqloom.layers.local import Local
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder
-from seqloom.models.encoder import TRANSFORMER, Front, Recurrence, runs, stack
-from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
+from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_layers
+from seqloom.models.scheduled_sampling import ScheduledSampling, TokenMixer
 
 Bridge = Literal["linear", "copy", "zero"]
 
 
-class Looks(Part):
+class AttentionConfig(Part):
     """How a recurrent decoder looks at the source; transformers do so by themselves."""
 
     place: Literal["after", "before", "none"] = Field(
@@ -42,17 +42,17 @@ class Looks(Part):
         description="The source as one vector beside every input: the encoder's last word, both its ends, or its mean.",
     )
 
-    def build(self, query_size: int, key_size: int) -> Attending:
+    def build(self, query_size: int, key_size: int) -> AttentionMechanism:
         if self.kind == "hard":
-            return Hard(query_size, key_size, score=self.score)
+            return HardAttention(query_size, key_size, score=self.score)
         if self.kind == "local":
-            return Local(query_size, key_size, score=self.score, window=self.window, predicted=self.predicted)
+            return LocalAttention(query_size, key_size, score=self.score, window=self.window, predicted=self.predicted)
         return Attention(query_size, key_size, score=self.score)
 
 
-def decoding_layer(
-    recurrence: Recurrence,
-    looks: Looks,
+def build_decoder_layer(
+    recurrence: RecurrenceConfig,
+    looks: AttentionConfig,
     input_size: int,
     *,
     encoder: Layer | None,  # whose last state the decoder begins with; None: it has none
@@ -64,62 +64,64 @@ def decoding_layer(
         raise ValueError("decoder.bidirectional is true: a decoder must not see what it predicts")
     layers: list[Layer] = []
     if looks.context != "none":
-        layers.append(Fixed(input_size, memory_size, kind=looks.context))
+        layers.append(FixedContext(input_size, memory_size, kind=looks.context))
     size = layers[-1].output_size if layers else input_size
     recurrent = not recurrence.own and TRANSFORMER not in recurrence.kinds
     if recurrent and looks.place == "before":
         layers += _looking_before(recurrence, looks, size, memory_size=memory_size)
     else:
-        layers.append(stack(Front(), recurrence, size, causal=True, memory_size=memory_size))
+        layers.append(build_stack(PrenetConfig(), recurrence, size, causal=True, memory_size=memory_size))
     if looks.place == "after" and TRANSFORMER not in recurrence.kinds:
         size = layers[-1].output_size
-        layers.append(After(looks.build(size, memory_size), size))
+        layers.append(LuongAttention(looks.build(size, memory_size), size))
     whole = layers[0] if len(layers) == 1 else Stack(layers, dropout=Dropout(recurrence.dropout))
     if not levels(whole):
         return whole
     return Bridged(whole, encoder, memory_size=memory_size, kind=bridge)
 
 
-def _looking_before(recurrence: Recurrence, looks: Looks, size: int, *, memory_size: int) -> list[Layer]:
+def _looking_before(
+    recurrence: RecurrenceConfig, looks: AttentionConfig, size: int, *, memory_size: int
+) -> list[Layer]:
     """The first recurrent layer looks before each step; others stand on it as always."""
     kinds = recurrence.kinds
     if not kinds:
         raise ValueError('decoder.layers is 0, and attention.place is "before": before which step?')
-    (lowest,) = runs(
+    (lowest,) = group_layers(
         recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connect": "plain"}), size + memory_size
     )
     cell = cast(Recurrent, lowest).cell
-    first = Before(cell, looks.build(cell.hidden_size, memory_size))
+    first = BahdanauAttention(cell, looks.build(cell.hidden_size, memory_size))
     rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
-    return [first, *runs(rest, first.output_size)]
+    return [first, *group_layers(rest, first.output_size)]
 
 
-class Reads(Protocol):
+class InputEmbedding(Protocol):
     """A module that makes a memory of its inputs."""
 
     @property
     def size(self) -> int: ...  # the width of the memory's values
 
 
-def assemble(
-    encoder: Reads,
+def build_encoder_decoder(
+    encoder: InputEmbedding,
     embed: Embedding,
-    recurrence: Recurrence,
+    recurrence: RecurrenceConfig,
     *,
-    looks: Looks,
+    looks: AttentionConfig,
     reading: Layer | None,  # the encoder's layer; None: it has none
     bridge: Bridge,
     tied: bool,
     sampling: ScheduledSampling,
 ) -> "EncoderDecoder":
     """The encoder with a decoder of these settings."""
-    layer = decoding_layer(
+    layer = build_decoder_layer(
         recurrence, looks, embed.embedding_dim, encoder=reading, memory_size=encoder.size, bridge=bridge
     )
     decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational)
     model = EncoderDecoder(cast(nn.Module, encoder), decoder)
     if sampling.schedule != "none":
-        model.add_module("mixer", Mixer(sampling))
+        model.add_module("mixer", TokenMixer(sampling))
     return model
 
 
@@ -164,7 +166,7 @@ class EncoderDecoder(nn.Module):
     ):  # (), the sum of the targets' negative log-probabilities, and what stands for the choices of hard attention
         wanted = target[real]
         total = self.decoder.loss(features, wanted, smoothing=smoothing)
-        if self.training and any(isinstance(part, Hard) for part in self.decoder.modules()):
+        if self.training and any(isinstance(part, HardAttention) for part in self.decoder.modules()):
             losses = features.new_zeros(real.shape)
             losses[real] = -self.decoder.log_probabilities(features.detach(), wanted)
             total = total + estimator(self.decoder, losses, real)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from seqloom.data.batch import Padded
 from seqloom.layers.layer import Memory
 from seqloom.models.encoder import Encoder
-from seqloom.models.pooling import Last
+from seqloom.models.pooling import LastPooling
 from seqloom.state import apply
 
 
@@ -37,7 +37,7 @@ class Forecaster(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.head = nn.Linear(encoder.size, horizon if separate else horizon * len(targets))
-        self.last = None if synced else Last(encoder.size)
+        self.last = None if synced else LastPooling(encoder.size)
         self.horizon = horizon
         self.separate = separate
         self.first = first

@@ -41,7 +41,7 @@ class ScheduledSampling(Part):
         return min(max(found, self.floor), 1.0)
 
 
-class Mixer(nn.Module):
+class TokenMixer(nn.Module):
     """Mixes what a decoder reads; it counts the updates, so that a run that is resumed goes on as it would have."""
 
     updates: Tensor

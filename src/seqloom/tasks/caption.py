@@ -14,23 +14,31 @@ from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData, resolve
-from seqloom.data.images import Format, Picture, Reader
-from seqloom.data.pixels import Frame
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import END
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.greedy import Greedy
-from seqloom.decoding.sample import Sample
+from seqloom.data.readers.captioned_images import CaptionedImage, Format, Reader
+from seqloom.data.readers.pixels import Frame
+from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
-from seqloom.metrics.interval import Sums, ratio
-from seqloom.models.encoder import Recurrence
-from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
-from seqloom.models.generation import NEVER, Candidate, begin, candidates, forced, generate, teach
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.models.encoder import RecurrenceConfig
+from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
+from seqloom.models.generation import (
+    NEVER,
+    Candidate,
+    begin,
+    generate,
+    nbest_candidates,
+    teacher_forced_scores,
+    teacher_forcing_loss,
+)
+from seqloom.models.image_encoder import ImageEncoder, ImageEncoderConfig, VectorMemory
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.models.vision import Cells, Sight, Single
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 
@@ -64,7 +72,7 @@ class Captions(NamedTuple):
 class Learned(Part):
     """The symbols of the training captions, and the scale of what is seen."""
 
-    text: Encoding
+    text: Tokenizer
     mean: tuple[float, ...]  # of each colour, or of each number of a vector
     deviation: tuple[float, ...]
     vector: int  # how many numbers a vector has; 0: images are read
@@ -112,16 +120,18 @@ class Caption(Task):
     frame: Frame = Field(
         "crop", description="What is not square: crop takes its middle, pad all of it, with grey beside."
     )
-    text: Text = Field(default_factory=Text, description="Symbols that are said.")
-    sight: Sight = Field(default_factory=Sight, description="What looks at an image.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
+    sight: ImageEncoderConfig = Field(default_factory=ImageEncoderConfig, description="What looks at an image.")
     pool: Literal["cells", "vector"] = Field(
         "cells", description="What the decoder sees of an image: all cells, or one vector, their mean."
     )
     embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
     tied: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    decoder: Recurrence = Field(default_factory=Recurrence, description="What says the caption.")
-    attention: Looks = Field(default_factory=Looks, description="How the decoder looks at the cells.")
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="What says the caption.")
+    attention: AttentionConfig = Field(
+        default_factory=AttentionConfig, description="How the decoder looks at the cells."
+    )
     bridge: Bridge = Field("linear", description="How the decoder begins: with the mean of the cells, or zero.")
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
@@ -159,11 +169,11 @@ class Caption(Task):
         side = self.sight.side(self.size)
         return side, side
 
-    def read(self, source: Path | Sequence[Any]) -> Iterator[Picture]:
+    def read(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
         """Of Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of that and a caption or several."""
         return self._reader().read(source)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Picture]:
+    def ask(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
         return self._reader().ask(source)
 
     def _reader(self) -> Reader:
@@ -172,7 +182,7 @@ class Caption(Task):
         given = {name: getattr(self, name) for name in (*names, "size", "frame")}
         return Reader(**given, measure=measure)
 
-    def fit(self, examples: Iterable[Picture]) -> Self:
+    def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []
         sums = squares = np.zeros(0)
         count = 0
@@ -207,7 +217,7 @@ class Caption(Task):
             raise ValueError("the task has learnt nothing yet: call fit first")
         return self.learned
 
-    def collate(self, examples: Sequence[Picture]) -> Batch:
+    def collate(self, examples: Sequence[CaptionedImage]) -> Batch:
         learned = self._fitted()
         wanted = (learned.vector,) if learned.vector else (self.size, self.size, 3)
         for example in examples:
@@ -227,13 +237,13 @@ class Caption(Task):
 
     def model(self) -> EncoderDecoder:
         learned = self._fitted()
-        seen: Single | Cells
+        seen: VectorMemory | ImageEncoder
         if learned.vector:
-            seen = Single(learned.vector, self.decoder.hidden, dropout=self.sight.dropout)
+            seen = VectorMemory(learned.vector, self.decoder.hidden, dropout=self.sight.dropout)
         else:
-            seen = Cells(self.sight, self.size, together=self.pool == "vector")
+            seen = ImageEncoder(self.sight, self.size, together=self.pool == "vector")
         embed = Embedding(len(learned.text.vocabulary), self.embedding, dropout=self.input_dropout)
-        return assemble(
+        return build_encoder_decoder(
             seen,
             embed,
             self.decoder,
@@ -251,7 +261,9 @@ class Caption(Task):
         said, real, rows = batch.target
         end = self._fitted().text.vocabulary.index(END)
         state = begin(model.decoder, model.encoder(*batch.inputs), rows)
-        return Loss(teach(model, state, Padded(said, real), end=end, smoothing=self.smoothing), batch.items)
+        return Loss(
+            teacher_forcing_loss(model, state, Padded(said, real), end=end, smoothing=self.smoothing), batch.items
+        )
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         learned = self._fitted()
@@ -263,19 +275,19 @@ class Caption(Task):
         right: list[list[list[bool]]] = [[] for _ in found]
         if batch.target is not None:
             said, real, rows = batch.target
-            told = forced(model.decoder, memory, Padded(said, real), end=end, rows=rows)
+            told = teacher_forced_scores(model.decoder, memory, Padded(said, real), end=end, rows=rows)
             for row, (values, hits) in zip(rows.tolist(), told, strict=True):
                 targets[row].append(values)
                 right[row].append(hits)
         answers = []
         for row, hypotheses in enumerate(found):
-            best = candidates(hypotheses, learned.text)
+            best = nbest_candidates(hypotheses, learned.text)
             first = best[0]
             fields = (first.text, first.score, first.symbols, first.log_probabilities, best)
             answers.append(Captioned(*fields, batch.examples[row].name, targets[row], right[row]))
         return Predictions(answers)
 
-    def score(self, predictions: Sequence[Captioned], examples: Sequence[Picture]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> dict[str, Any]:
         """One answer for each image, compared with all of its captions."""
         wanted = self._wanted(examples)
         found = [answer.text for answer in predictions]
@@ -298,16 +310,16 @@ class Caption(Task):
             "captions": sum(map(len, wanted)),
         }
 
-    def sums(self, predictions: Sequence[Captioned], examples: Sequence[Picture]) -> Sums:
+    def sums(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> MetricSums:
         found, wanted = [answer.text for answer in predictions], self._wanted(examples)
         if self.best_by == "loss":
             values = [[value for each in answer.targets for value in each] for answer in predictions]
-            return ratio([-math.fsum(each) for each in values], [len(each) for each in values])
+            return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
         if self.best_by == "exact_match":
-            return ratio(~self._errors(found, wanted).wrong, [1] * len(examples))
+            return ratio_of_sums(~self._errors(found, wanted).wrong, [1] * len(examples))
         return _bleu(found, wanted, order=1 if self.best_by == "bleu_1" else 4).sums
 
-    def _wanted(self, examples: Sequence[Picture]) -> list[list[str]]:
+    def _wanted(self, examples: Sequence[CaptionedImage]) -> list[list[str]]:
         wanted = []
         for example in examples:
             if not example.captions:
@@ -315,15 +327,15 @@ class Caption(Task):
             wanted.append([text.lower() for text in example.captions] if self.text.lower else list(example.captions))
         return wanted
 
-    def _errors(self, found: Sequence[str], wanted: Sequence[Sequence[str]]) -> metrics.Errors:
+    def _errors(self, found: Sequence[str], wanted: Sequence[Sequence[str]]) -> metrics.EditErrors:
         cut: Callable[[str], Any] = list if self.text.unit == "characters" else str.split
         pairs = [(row, caption) for row, captions in enumerate(wanted) for caption in captions]
-        return metrics.compare(
+        return metrics.edit_errors(
             [row for row, _ in pairs], [cut(found[row]) for row, _ in pairs], [cut(caption) for _, caption in pairs]
         )
 
 
-def _bleu(found: Sequence[str], wanted: Sequence[Sequence[str]], *, order: int = 4) -> metrics.Corpus:
+def _bleu(found: Sequence[str], wanted: Sequence[Sequence[str]], *, order: int = 4) -> metrics.CorpusScore:
     first, *others = ([*each] for each in zip_longest(*wanted))
     return metrics.bleu(found, first, others=others, order=order)
 

@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData
-from seqloom.data.passages import Passage, passages
-from seqloom.data.questions import Question, asked, kind_of, labelled
-from seqloom.data.words import Phrases, Words, count
-from seqloom.metrics.interval import Sums, ratio, wilson
-from seqloom.metrics.similarity import spearman
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.word_questions import Question, asked, kind_of, labelled
+from seqloom.data.text.passages import Passage, passages
+from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
+from seqloom.metrics.rank_correlation import spearman
 from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 FIRST = 2  # number of the first word in a batch: 0 is padding, 1 a word that is not known
 
 
-class Asked(NamedTuple):
+class QueryInputs(NamedTuple):
     """Questions side by side."""
 
     words: Tensor  # (B, T), numbers from FIRST on
@@ -58,7 +58,7 @@ class Answer:
         return "  ".join(f"{word} {score:.4f}" for word, score in zip(self.words, self.scores, strict=True))
 
 
-class Joined(Part):
+class PhrasesConfig(Part):
     """Words that stand side by side more often than by chance become one, such as new_york (Mikolov et al. 2013)."""
 
     threshold: float = Field(0.0, ge=0, description="Of (n - discount) × words / (n1 × n2), such as 100; 0: none do.")
@@ -75,8 +75,8 @@ class Learned(Part):
     length: int  # words of the text, about
 
     @cached_property
-    def known(self) -> Words:
-        return Words(self.words, pairs=self.pairs)
+    def known(self) -> WordIndex:
+        return WordIndex(self.words, pairs=self.pairs)
 
     @cached_property
     def frequencies(self) -> NDArray[np.int64]:
@@ -105,7 +105,7 @@ class Embed(Task):
     lower: bool = Field(default=False, description="Whether capital letters are made small.")
     minimum: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
     most: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
-    phrases: Joined = Field(default_factory=Joined, description="Pairs of words that become one.")
+    phrases: PhrasesConfig = Field(default_factory=PhrasesConfig, description="Pairs of words that become one.")
     size: int = Field(100, ge=1, description="Of a vector.")
     window: int = Field(5, ge=1, description="Words before and behind that are looked at, at most; drawn for each.")
     negative: int = Field(5, ge=0, description="Words that are not meant, drawn for each; 0: hierarchical softmax.")
@@ -142,7 +142,7 @@ class Embed(Task):
         return asked(source, encoding=self.encoding)
 
     def fit(self, examples: Iterable[Any]) -> Self:
-        phrases = Phrases(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
+        phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
         found = count(
             map(self._text, examples),
             minimum=self.minimum,
@@ -185,7 +185,7 @@ class Embed(Task):
                 for example, row in zip(examples, rows, strict=True)
             ]
         )
-        return Batch(Asked(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
+        return Batch(QueryInputs(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
 
     def model(self) -> nn.Module:
         found = self.found
@@ -264,7 +264,7 @@ class Embed(Task):
         accuracy, correlation = right / max(total, 1), spearman(people, said)
         found: dict[str, Any] = {"score": accuracy if _mostly_analogies(examples) else correlation}
         if asked:
-            found |= {"accuracy": accuracy, "accuracy_interval": list(wilson(right, total))}
+            found |= {"accuracy": accuracy, "accuracy_interval": list(wilson_interval(right, total))}
             found |= {"questions": asked, "answerable": total}
         if pairs:
             found |= {"spearman": correlation, "pairs": pairs, "known pairs": len(people)}
@@ -272,7 +272,7 @@ class Embed(Task):
             found[name or "without a group"] = sum(rights) / len(rights)
         return found
 
-    def sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> Sums | None:
+    def sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> MetricSums | None:
         """Right answers among the analogies that can be answered; a correlation is no function of sums."""
         if not _mostly_analogies(examples):
             return None
@@ -282,7 +282,7 @@ class Embed(Task):
             wanted = known.find(question.truth) if question.truth and not answer.unknown else -1
             counted = 0 <= wanted < self.among
             rows.append((counted and answer.words[:1] == [known[wanted]], counted))
-        return ratio(*zip(*rows, strict=True))
+        return ratio_of_sums(*zip(*rows, strict=True))
 
 
 def _mostly_analogies(examples: Sequence[Question]) -> bool:

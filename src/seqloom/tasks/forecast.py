@@ -13,11 +13,22 @@ from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, pad
-from seqloom.data.formats import BadData, Source
-from seqloom.data.series import Numbers, Series, Window, changes, ending, pieces, sequences, split_range, table, windows
-from seqloom.metrics import numbers
-from seqloom.metrics.interval import Sums, mean_of
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.data.readers.series import (
+    Numbers,
+    Series,
+    Window,
+    changes,
+    ending,
+    pieces,
+    sequences,
+    split_range,
+    table,
+    windows,
+)
+from seqloom.data.readers.text_files import BadData, Source
+from seqloom.metrics import regression
+from seqloom.metrics.confidence import MetricSums, mean_of_sums
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task
 
@@ -90,8 +101,8 @@ class Forecast(Task):
         default=False, description="Each column is forecast from itself alone, all by one model; otherwise from all."
     )
     error: Literal["mse", "mae", "huber"] = Field("mse", description="What training makes small, of numbers.")
-    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
-    encoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
+    front: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
     ahead: bool = Field(default=False, exclude=True, repr=False)
     """Only the end of each series is read: what follows is not known."""
 
@@ -225,7 +236,7 @@ class Forecast(Task):
         relative = self.kind == "numbers" and self.relative
         features = 2 if self.kind == "numbers" and self.inputs == "both" else 1
         size = features * (1 if self.separate else len(learned.columns))
-        layer = stack(self.front, self.encoder, size, causal=True)
+        layer = build_stack(self.front, self.encoder, size, causal=True)
         encoder = Encoder(nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational)
         targets = self._targets(learned.columns)
         model = Forecaster(
@@ -289,19 +300,19 @@ class Forecast(Task):
             for window, answer in zip(examples, predictions, strict=True)
         ]
 
-    def sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> Sums:
+    def sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> MetricSums:
         pairs = self._pairs(predictions, examples)
         if self.kind == "binary":
-            return mean_of([numbers.log_losses(*pair) for pair in pairs])
+            return mean_of_sums([regression.log_losses(*pair) for pair in pairs])
         scale = np.array(self._fitted.deviations)[self._targets(self._fitted.columns)]
-        return mean_of([((found - truth) / scale) ** 2 for truth, found in pairs])
+        return mean_of_sums([((found - truth) / scale) ** 2 for truth, found in pairs])
 
     def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
         truth, found = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
         if self.kind == "binary":
             return {
-                "nll": numbers.frame_nll(truth, found),
-                "accuracy": numbers.frame_accuracy(truth, found),
+                "nll": regression.frame_nll(truth, found),
+                "accuracy": regression.frame_accuracy(truth, found),
                 "frames": len(truth) * self.horizon,
             }
         scores = self._compare(truth, found, examples)
@@ -329,11 +340,11 @@ class Forecast(Task):
         own, still = scaled(found - truth), scaled(last)
         scores = {
             "mse_scaled": float(own.mean()),
-            "mse": numbers.mse(truth, found),
-            "mae": numbers.mae(truth, found),
-            "mase": numbers.mase(truth, found, learned.naive),
-            "rse": numbers.rse(truth, found),
-            "correlation": numbers.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
+            "mse": regression.mse(truth, found),
+            "mae": regression.mae(truth, found),
+            "mase": regression.mase(truth, found, learned.naive),
+            "rse": regression.rse(truth, found),
+            "correlation": regression.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
             "skill": float(1 - own.mean() / still.mean()) if still.mean() else float("nan"),
             "skill_worst": float((1 - own / still).min()) if still.all() else float("nan"),  # of the steps ahead
             "last_mse": float((last**2).mean()),
@@ -346,4 +357,4 @@ class Forecast(Task):
                 "seasonal_mse_scaled": float(scaled(seasonal).mean()),
             }
         steps = {"mse_scaled": own, "last_mse_scaled": still}
-        return scores | {"windows": len(truth), "per_step": numbers.by_step(truth, found, steps)}
+        return scores | {"windows": len(truth), "per_step": regression.by_step(truth, found, steps)}

@@ -13,26 +13,26 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from seqloom.config import Part
-from seqloom.data import tagged
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData
-from seqloom.data.tagged import Column, Example, Scale, Sentence
-from seqloom.data.vocabulary import Labels, Vocabulary, count, ranked
-from seqloom.metrics.interval import Sums, bootstrap_f1, ratio, wilson
+from seqloom.data.readers import tagged
+from seqloom.data.readers.tagged import Column, Example, Scale, Sentence
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.text.vocabulary import Labels, Vocabulary, count, ranked
+from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
-from seqloom.models.characters import LONGEST, CharacterEncoder, Characters, Spelled, spell
+from seqloom.models.character_encoder import LONGEST, CharacterConfig, CharacterEncoder, CharacterInput, to_characters
 from seqloom.models.crf import CRF, allow_spans, fits
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
-from seqloom.models.joined import Joint
+from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
-from seqloom.models.transfer import Taken, Vectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 NO_LABEL = -1
 
 
-class Words(Part):
+class WordEmbeddingConfig(Part):
     """Vectors of words."""
 
     size: int = Field(100, ge=1, description="Size of a word's vector.")
@@ -43,7 +43,7 @@ class Words(Part):
     )
 
 
-class BothWays(Recurrence):
+class BidirectionalEncoder(RecurrenceConfig):
     """Recurrent layers, as a rule from both ends: a label may depend on what follows."""
 
     bidirectional: bool = Field(default=True, description="Read in both directions.")
@@ -62,7 +62,7 @@ class Learned(Part):
     size: int  # of a word's vector, or of a frame
     mean: tuple[float, ...] = ()  # of the frames
     deviation: tuple[float, ...] = ()
-    vectors: Taken | None = None
+    vectors: PretrainedInputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,16 @@ class Tag(Task):
         None, description='Labels in a file of their own: ["seq.in", "seq.out"] is what differs in the two names.'
     )
     kind: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
-    words: Words = Field(default_factory=Words, description="Vectors of words.")
-    characters: Characters = Field(default_factory=Characters, description="Recurrence over each word's characters.")
-    vectors: Vectors = Field(default_factory=Vectors, description="Vectors from elsewhere, beside those of the words.")
+    words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Vectors of words.")
+    characters: CharacterConfig = Field(
+        default_factory=CharacterConfig, description="Recurrence over each word's characters."
+    )
+    vectors: PretrainedConfig = Field(
+        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the words."
+    )
     input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads of its own.")
-    front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
-    encoder: BothWays = Field(default_factory=BothWays, description="The recurrence.")
+    front: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="The recurrence.")
     output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
     constrain: Literal["never", "prediction", "always"] = Field(
         "prediction", description="crf: when spans (B-x, I-x) have to be well formed; always: in training, too."
@@ -208,7 +212,7 @@ class Tag(Task):
             items = int((target >= 0).sum())
         return Batch(inputs, target, items, examples=tuple(examples))
 
-    def _words(self, examples: Sequence[Example]) -> Spelled | Clues | Joint:
+    def _words(self, examples: Sequence[Example]) -> CharacterInput | Clues | CombinedInput:
         learned = self.found
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
@@ -225,11 +229,11 @@ class Tag(Task):
             return Clues(words, found, mask)
         characters = torch.zeros(*words.shape, LONGEST if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
-            characters[mask] = torch.from_numpy(spell(flat, learned.characters.symbols))
-        own = Spelled(words, characters, mask)
+            characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.symbols))
+        own = CharacterInput(words, characters, mask)
         if learned.vectors is None:
             return own
-        return Joint(own, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
+        return CombinedInput(own, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
 
     def _frames(self, examples: Sequence[Example]) -> Padded:
         learned = self.found
@@ -249,7 +253,7 @@ class Tag(Task):
             shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.symbols]
             return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
         embed, size = self._embed()
-        layer = stack(self.front, self.encoder, size, causal=not self.encoder.bidirectional)
+        layer = build_stack(self.front, self.encoder, size, causal=not self.encoder.bidirectional)
         dropout, variational = self.encoder.dropout, self.encoder.variational
         return Tagger(Encoder(embed, layer, dropout=dropout, variational=variational), labels, self._output())
 
@@ -309,7 +313,7 @@ class Tag(Task):
         found = [label for answer in predictions for label in answer.labels]
         right = sum(left == label for left, label in zip(wanted, found, strict=True))
         numbers: dict[str, Any] = {"accuracy": accuracy(wanted, found)}
-        details: dict[str, Any] = {"accuracy_interval": list(wilson(right, len(wanted)))}
+        details: dict[str, Any] = {"accuracy_interval": list(wilson_interval(right, len(wanted)))}
         if self._spans:
             spans = compare_spans(
                 [example.labels or () for example in examples], [answer.labels for answer in predictions]
@@ -322,13 +326,13 @@ class Tag(Task):
         unseen = sum(label not in self.found.labels for label in wanted)
         return {**numbers, "elements": len(wanted), "unseen_labels": unseen, **details}
 
-    def sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> Sums:
+    def sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> MetricSums:
         wanted, found = [each.labels or () for each in examples], [each.labels for each in predictions]
         if self._spans:
             counts = np.stack(compare_spans(wanted, found).sentences, axis=1)
-            return Sums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
+            return MetricSums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
         right = [sum(map(str.__eq__, *pair)) for pair in zip(wanted, found, strict=True)]
-        return ratio(right, [len(labels) for labels in wanted])
+        return ratio_of_sums(right, [len(labels) for labels in wanted])
 
     def _by_knowledge(self, wanted: list[str], found: list[str], examples: Sequence[Example]) -> dict[str, float]:
         """Accuracy of words that occur in the training data, and of the others."""

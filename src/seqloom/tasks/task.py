@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch
-from seqloom.data.formats import encoding_problem
-from seqloom.metrics.interval import Sums
+from seqloom.data.readers.text_files import encoding_problem
+from seqloom.metrics.confidence import MetricSums
 
 
 def _readable(encoding: str) -> str:
@@ -134,7 +134,7 @@ class Task(Part, ABC):
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""
 
-    def sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> Sums | None:  # noqa: ARG002  as above
+    def sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002  as above
         """What ``metric`` is made of, example by example, so that models can be compared on them; None: no sums."""
         return None
 

@@ -13,27 +13,34 @@ from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, pad
-from seqloom.data.dictionary import first_spellings
-from seqloom.data.formats import BadData, resolve
-from seqloom.data.recordings import Format, Reader, Recording
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import UNKNOWN
-from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.frames import Guide, Transcript, check_lag
-from seqloom.decoding.prefix_beam import PrefixBeam
-from seqloom.layers.augment import FINEST
+from seqloom.data.readers.pronunciations import first_spellings
+from seqloom.data.readers.recordings import Format, Reader, Recording
+from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import UNKNOWN
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.layers.audio.augment import FINEST
+from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
 from seqloom.layers.embedding import PADDING as BLANK
-from seqloom.layers.spectrum import Spectrum
 from seqloom.metrics import transcripts as metrics
-from seqloom.metrics.interval import Sums
-from seqloom.models.columns import Look
-from seqloom.models.encoder import Front, Recurrence
-from seqloom.models.guide import Fluency, guide
-from seqloom.models.hearing import Change, Ear, Heard, Hearing, Scale, listening
-from seqloom.models.listening import Listening, refuse
-from seqloom.models.spoken import Growing, Transcribed, transcribed
-from seqloom.models.transcriber import Reduction, Transcriber, build
+from seqloom.metrics.confidence import MetricSums
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.transcription.audio_features import (
+    AudioFeatures,
+    AudioStatistics,
+    AugmentConfig,
+    Scale,
+    StatisticsCollector,
+    build_feature_extractor,
+)
+from seqloom.models.transcription.line_images import LineImageConfig
+from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
+from seqloom.models.transcription.streaming import StreamingSession, refuse
+from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcript
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
@@ -42,13 +49,13 @@ Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 class Learned(Part):
     """What the training recordings hold."""
 
-    text: Encoding
-    heard: Heard
+    text: Tokenizer
+    heard: AudioStatistics
     examples: int  # of the training data
     impossible: int  # of them: their frames are too few for their transcripts
 
 
-class Reading(Recurrence):
+class BidirectionalEncoder(RecurrenceConfig):
     """Recurrent layers, as a rule from both ends; from one end they hear a recording while it is made."""
 
     bidirectional: bool = Field(default=True, description="Read in both directions.")
@@ -88,30 +95,38 @@ class Transcribe(Task):
     )
     text_column: int | str = Field("", description='The same for the text; empty: 1, "text".')
     folder: str = Field("", description="Folder or tar archive of the files; empty: beside the list that names them.")
-    text: Text = Field(default_factory=lambda: Text(unit="characters"), description="Symbols that are said.")
+    text: TextConfig = Field(
+        default_factory=lambda: TextConfig(unit="characters"), description="Symbols that are said."
+    )
     spelling: Literal["text", "phones", "lexicon"] = Field(
         "text",
         description="What texts hold: text; phones (symbols between blanks, whose errors are the PER); lexicon: words, "
         "and their symbols are those of their first spelling in the lexicon.",
     )
-    sound: Hearing = Field(default_factory=Hearing, description="How sound becomes frames.")
+    sound: AudioFeatures = Field(default_factory=AudioFeatures, description="How sound becomes frames.")
     scale: Scale = Field(
         "global",
         description="Numbers of a frame get mean 0 and deviation 1: global by the training data, utterance by the "
         "recording itself, streaming by what was heard of it; none: as they are.",
     )
-    change: Change = Field(default_factory=Change, description="Of recordings, in training only.")
-    look: Look = Field(default_factory=Look, description="Of images: convolutions over their columns.")
-    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
-    reduction: Reduction = Field(default_factory=Reduction, description="Several frames become one.")
-    encoder: Reading = Field(default_factory=Reading, description="What reads the frames.")
+    change: AugmentConfig = Field(default_factory=AugmentConfig, description="Of recordings, in training only.")
+    look: LineImageConfig = Field(
+        default_factory=LineImageConfig, description="Of images: convolutions over their columns."
+    )
+    front: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    reduction: TimeReductionConfig = Field(
+        default_factory=TimeReductionConfig, description="Several frames become one."
+    )
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the frames.")
     search: BestPath | PrefixBeam = Field(
         default_factory=BestPath, discriminator="name", description="How a transcript is found."
     )
     lexicon: str = Field(
         "", description="File of the only words that there are: WORD  S P E L L on each line, or a word on each."
     )
-    language: Fluency = Field(default_factory=Fluency, description="What makes a text probable; of prefix_beam.")
+    language: LanguageModelConfig = Field(
+        default_factory=LanguageModelConfig, description="What makes a text probable; of prefix_beam."
+    )
     best_by: Score = Field("auto", description="Score of dev by which the best model is chosen; auto: cer, wer or per.")
     learned: Learned | None = Field(None, exclude=True)
     opener: Any = Field(None, exclude=True, repr=False)  # from the folder of a run to a Speaker
@@ -176,7 +191,7 @@ class Transcribe(Task):
         )
 
     def fit(self, examples: Iterable[Recording]) -> Self:
-        ear, texts, lengths = Ear(self.sound, self.scale), [], []
+        ear, texts, lengths = StatisticsCollector(self.sound, self.scale), [], []
         for example in examples:
             if example.text is None:
                 raise BadData(example.place, "there is no text; training needs one for each recording")
@@ -261,14 +276,14 @@ class Transcribe(Task):
 
     def model(self) -> Transcriber:
         learned = self._fitted()
-        return build(
+        return build_transcriber(
             size=learned.heard.size,
             symbols=len(learned.text.vocabulary),
             look=self.look,
             front=self.front,
             recurrence=self.encoder,
             reduction=self.reduction,
-            **listening(self.sound, self.change, self.scale, learned.heard),
+            **build_feature_extractor(self.sound, self.change, self.scale, learned.heard),
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -296,8 +311,8 @@ class Transcribe(Task):
         rows = zip(found, batch.examples, losses, strict=True)
         return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
 
-    def _answer(self, found: list[Transcript], name: str = "", loss: float | None = None) -> Transcribed:
-        return transcribed(found, self._fitted().text, self._guide.lexicon, unit=self._unit, name=name, loss=loss)
+    def _answer(self, found: list[Transcript], name: str = "", loss: float | None = None) -> Transcription:
+        return to_transcript(found, self._fitted().text, self._guide.lexicon, unit=self._unit, name=name, loss=loss)
 
     @cached_property
     def _unit(self) -> float:
@@ -310,9 +325,9 @@ class Transcribe(Task):
         if isinstance(self.search, BestPath):
             return Guide()
         given = {"file_encoding": self.encoding, "opener": self.opener}
-        return guide(self._fitted().text, self.lexicon, self.language, **given) or Guide()
+        return build_guide(self._fitted().text, self.lexicon, self.language, **given) or Guide()
 
-    def listen(self, model: Any, *, lag: float = 0.0) -> Listening[Transcribed]:
+    def listen(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
         """Hear one recording while it is made; a ``lag`` of the search itself goes before this one."""
         heard, text = self._fitted().heard, self._fitted().text
         refuse(
@@ -324,17 +339,17 @@ class Transcribe(Task):
         check_lag(lag)
         wait, width = math.ceil(lag / self._unit), 0 if heard.rate else heard.size
         stream = self.search.stream(symbols=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=wait)
-        grow = Growing(text, self._guide.lexicon, unit=self._unit)
-        return Listening(model, stream, self._answer, grow=grow, width=width, rate=heard.rate)
+        grow = IncrementalTranscript(text, self._guide.lexicon, unit=self._unit)
+        return StreamingSession(model, stream, self._answer, grow=grow, width=width, rate=heard.rate)
 
-    def score(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> dict[str, Any]:
         """Error rates over all symbols; the loss is of the possible transcripts alone."""
         return self._beside(predictions, examples).score(self._units)
 
-    def sums(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> Sums:
+    def sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
         return self._beside(predictions, examples).sums(self.metric, self._units)
 
-    def _beside(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> metrics.Transcripts:
+    def _beside(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
                 raise BadData(example.place, "there is no text to compare with")

@@ -13,25 +13,32 @@ from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData, lines, resolve
-from seqloom.data.parallel import Format, Pair, Reader
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import END
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.greedy import Greedy
-from seqloom.decoding.sample import Sample
-from seqloom.decoding.tree import PrefixTree
+from seqloom.data.readers.parallel import Format, Pair, Reader
+from seqloom.data.readers.text_files import BadData, lines, resolve
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
-from seqloom.metrics.interval import Sums, ratio
-from seqloom.models.classifier import Symbols
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
-from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
-from seqloom.models.generation import NEVER, Candidate, candidates, forced, generate, teach
-from seqloom.models.joined import Joint
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.models.classifier import TokenEmbedding
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
+from seqloom.models.generation import (
+    NEVER,
+    Candidate,
+    generate,
+    nbest_candidates,
+    teacher_forced_scores,
+    teacher_forcing_loss,
+)
+from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.models.transfer import Taken, Vectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 MARGIN = 1.5  # times as long as 99.9 % of the training data need
@@ -56,19 +63,19 @@ class Translated:
 class Learned(Part):
     """The symbols of the training texts."""
 
-    source: Encoding
-    target: Encoding | None  # None: those of the source
-    vectors: Taken | None = None  # of the source
+    source: Tokenizer
+    target: Tokenizer | None  # None: those of the source
+    vectors: PretrainedInputs | None = None  # of the source
     ratio: float  # symbols of a target for each of its source: more have but one in a thousand
 
 
-class Reading(Recurrence):
+class BidirectionalEncoder(RecurrenceConfig):
     """Recurrent layers, as a rule from both ends; of a transformer: it sees all of the source."""
 
     bidirectional: bool = Field(default=True, description="Read in both directions.")
 
 
-class Longest(Part):
+class MaxLength(Part):
     """How long an answer may be: factor × symbols of the source + offset."""
 
     factor: float = Field(0.0, ge=0, description="0: 1.5 times what the training data need.")
@@ -111,28 +118,32 @@ class Translate(Task):
         "", description='Number from 0, or name in the header or JSON object; empty: 0, "source".'
     )
     target_column: int | str = Field("", description='The same for the target; empty: 1, "target".')
-    source: Text = Field(default_factory=Text, description="Symbols that are read.")
-    target: Text = Field(default_factory=Text, description="Symbols that are said.")
+    source: TextConfig = Field(default_factory=TextConfig, description="Symbols that are read.")
+    target: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
     shared: bool = Field(default=False, description="Both sides have the symbols of task.source, and one vector each.")
     reverse: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
     embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
     tied: bool = Field(default=True, description="The vectors of the target's symbols are also those of the output.")
-    vectors: Vectors = Field(
-        default_factory=Vectors, description="Vectors from elsewhere, beside those of the source's symbols."
+    vectors: PretrainedConfig = Field(
+        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the source's symbols."
     )
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of the source that is unknown in training.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    front: Front = Field(default_factory=Front, description="Layers before the recurrence of the encoder.")
-    encoder: Reading = Field(default_factory=Reading, description="What reads the source.")
-    decoder: Recurrence = Field(default_factory=Recurrence, description="What says the target.")
-    attention: Looks = Field(default_factory=Looks, description="How the decoder looks at the source.")
+    front: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Layers before the recurrence of the encoder."
+    )
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the source.")
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="What says the target.")
+    attention: AttentionConfig = Field(
+        default_factory=AttentionConfig, description="How the decoder looks at the source."
+    )
     bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
     smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
     search: Greedy | Beam | Sample = Field(
         default_factory=Greedy, discriminator="name", description="How a translation is found."
     )
-    longest: Longest = Field(default_factory=Longest, description="Of an answer.")
+    longest: MaxLength = Field(default_factory=MaxLength, description="Of an answer.")
     allowed: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
     best_by: Score = Field(
         "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."
@@ -141,7 +152,7 @@ class Translate(Task):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.shared and self.target not in (self.source, Text()):
+        if self.shared and self.target not in (self.source, TextConfig()):
             raise ValueError("shared is true, and task.target differs from task.source, whose symbols both would have")
         return self
 
@@ -156,7 +167,7 @@ class Translate(Task):
         return self.metric not in ("symbol_error_rate", "loss")
 
     @property
-    def _said(self) -> Text:
+    def _said(self) -> TextConfig:
         return self.source if self.shared else self.target
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
@@ -193,7 +204,7 @@ class Translate(Task):
         learned = Learned(source=source, target=target, vectors=taken, ratio=ratio)
         return self.model_copy(update={"learned": learned})
 
-    def _fitted(self) -> tuple[Encoding, Encoding]:
+    def _fitted(self) -> tuple[Tokenizer, Tokenizer]:
         """The symbols of both sides."""
         if self.learned is None:
             raise ValueError("the task has learnt nothing yet: call fit first")
@@ -207,7 +218,7 @@ class Translate(Task):
         if self.learned is not None and self.learned.vectors is not None:
             rows = [read.written(example.source) for example in examples]
             given = self.learned.vectors.collate(rows, end=True, reverse=self.reverse)
-            inputs = Padded(cast(Any, Joint(inputs.values, given, inputs.mask)), inputs.mask)
+            inputs = Padded(cast(Any, CombinedInput(inputs.values, given, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):
             return Batch(inputs, None, 0)
         target = pad([np.array([*said.encode(example.target or ""), end]) for example in examples])
@@ -216,14 +227,14 @@ class Translate(Task):
     def model(self) -> EncoderDecoder:
         read, said = self._fitted()
         embed = Embedding(len(read.vocabulary), self.embedding, dropout=self.input_dropout)
-        own = None if self.vectors.alone else Symbols(embed, unknown=self.word_dropout)
+        own = None if self.vectors.alone else TokenEmbedding(embed, unknown=self.word_dropout)
         taken = None if self.learned is None else self.learned.vectors
         joined, size = self.vectors.join(taken, own, size=self.embedding)
-        reading = stack(self.front, self.encoder, size)
+        reading = build_stack(self.front, self.encoder, size)
         encoder = Encoder(joined, reading, dropout=self.encoder.dropout)
         if not self.shared:
             embed = Embedding(len(said.vocabulary), self.embedding, dropout=self.input_dropout)
-        return assemble(
+        return build_encoder_decoder(
             encoder,
             embed,
             self.decoder,
@@ -238,7 +249,7 @@ class Translate(Task):
         if batch.target is None:
             raise ValueError("some examples of the batch have no target: there is no loss")
         end = self._fitted()[1].vocabulary.index(END)
-        total = teach(model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.smoothing)
+        total = teacher_forcing_loss(model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.smoothing)
         return Loss(total, batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
@@ -252,10 +263,10 @@ class Translate(Task):
         found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER, tree=tree)
         told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
         if batch.target is not None:
-            told = forced(model.decoder, memory, batch.target, end=end)
+            told = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
         answers = []
         for hypotheses, (target, right) in zip(found, told, strict=True):
-            best = candidates(hypotheses, said)
+            best = nbest_candidates(hypotheses, said)
             first = best[0]
             answers.append(
                 Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, right)
@@ -292,7 +303,7 @@ class Translate(Task):
             ):
                 scores[name] = corpus.score
                 details |= {f"{name}_interval": list(corpus.interval), f"{name}_signature": corpus.signature}
-        free = metrics.compare(
+        free = metrics.edit_errors(
             range(len(wanted)), [answer.symbols for answer in predictions], [said.tokens(text) for text in wanted]
         )
         values = [value for answer in predictions for value in answer.target]
@@ -312,7 +323,7 @@ class Translate(Task):
             "sources": len(errors.errors),
         }
 
-    def sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> Sums:
+    def sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> MetricSums:
         """Of exact matches and errors, the examples are the different sources."""
         found, wanted = [answer.text for answer in predictions], self._wanted(examples)
         if self.metric == "chrf":
@@ -321,10 +332,14 @@ class Translate(Task):
             return metrics.bleu(found, wanted, lower=self.metric == "bleu_lower").sums
         if self.metric == "loss":
             values = [answer.target for answer in predictions]
-            return ratio([-math.fsum(each) for each in values], [len(each) for each in values])
+            return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
         errors = self._errors(found, examples)
         matches = self.metric == "exact_match"
-        return ratio(~errors.wrong, np.ones(len(errors.wrong))) if matches else ratio(errors.errors, errors.symbols)
+        return (
+            ratio_of_sums(~errors.wrong, np.ones(len(errors.wrong)))
+            if matches
+            else ratio_of_sums(errors.errors, errors.symbols)
+        )
 
     def _wanted(self, examples: Sequence[Pair]) -> list[str]:
         wanted = []
@@ -334,11 +349,11 @@ class Translate(Task):
             wanted.append(example.target.lower() if self._said.lower else example.target)
         return wanted
 
-    def _errors(self, found: Sequence[str], examples: Sequence[Pair]) -> metrics.Errors:
+    def _errors(self, found: Sequence[str], examples: Sequence[Pair]) -> metrics.EditErrors:
         cut: Callable[[str], Any] = list if self._said.unit == "characters" else str.split
         sources = [example.source for example in examples]
-        return metrics.compare(sources, [*map(cut, found)], [*map(cut, self._wanted(examples))])
+        return metrics.edit_errors(sources, [*map(cut, found)], [*map(cut, self._wanted(examples))])
 
 
-def _measure(text: Text) -> Callable[[str], int]:
+def _measure(text: TextConfig) -> Callable[[str], int]:
     return len if text.unit == "characters" else lambda given: len(given.split())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqloom.checkpoint import Snapshot
 from seqloom.config import Part
 from seqloom.data.batch import Batch
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
 from seqloom.state import apply
 from seqloom.training import optimizers, schedules, snapshots
 from seqloom.training.distributed import ALONE, Team
@@ -136,7 +136,7 @@ class Progress:
 
 def train(
     model: nn.Module,
-    batches: Batches,
+    batches: BatchLoader,
     loss: Callable[[nn.Module, Any], Counted],
     settings: Train,
     *,
@@ -168,7 +168,7 @@ class Training:
     def __init__(
         self,
         model: nn.Module,
-        batches: Batches,
+        batches: BatchLoader,
         loss: Callable[[nn.Module, Any], Counted],
         settings: Train,
         *,
@@ -318,7 +318,7 @@ class Training:
         return snapshots.mean(self.past.weights) if self.past.weights else snapshots.copy(self.model)
 
 
-def _updates(batches: Batches, settings: Train) -> int | None:
+def _updates(batches: BatchLoader, settings: Train) -> int | None:
     """How many updates there will be by the epochs, or as was said, where that can be known before."""
     if settings.updates or settings.tokens or not settings.epochs:
         return settings.updates or None
