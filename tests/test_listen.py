@@ -47,7 +47,7 @@ def saved(case: Case, folder: Path) -> Path:
     config = build(case, folder)
     task: Any = config.task.fit(config.task.read(folder / case.file))
     torch.manual_seed(5)
-    module = task.model()
+    module = task.build_model()
     module.output.weight.data *= 9  # further from chance
     run = Run.create(folder / "run", config=config.text(), learned=task.learned.model_dump_json(), environment={})
     run.save("best", Snapshot(module.state_dict(), {}, {}))

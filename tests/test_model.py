@@ -183,7 +183,7 @@ def test_what_cannot_be_done_is_said(run: Run, tmp_path: Path) -> None:
 
 def test_a_model_can_be_made_of_what_is_at_hand(run: Run) -> None:
     settings = opened(run)
-    module = settings.task.model()
+    module = settings.task.build_model()
     module.load_state_dict(run.load("best").model)
     assert Model(settings, module).predict(["low"]) == load(run.path).predict(["low"])
     assert isinstance(run.load("best"), Snapshot)

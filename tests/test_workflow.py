@@ -80,7 +80,7 @@ def test_a_run_holds_what_happened(name: str, tmp_path: Path) -> None:
     best = [event for event in events if event.best][-1]
     assert best.evaluation is not None
     assert run.load("best").facts["update"] == best.update
-    metric = load(run.path).task.metric
+    metric = load(run.path).task.main_metric
     assert run.load("best").facts["metrics"][metric] == best.evaluation.metrics[metric]
     # The best model, loaded, reaches what was written down.
     model = load(run.path)

@@ -69,10 +69,10 @@ class _Examination:
         if task is not None:
             for name, survey in found.items():
                 examples = _until_error(readers[name])
-                doubts = (task.impossible, task.hurried) if name == "train" else (task.impossible,)
+                doubts = (task.infeasible, task.infeasible_when_augmented) if name == "train" else (task.infeasible,)
                 self._try(partial(survey.count_symbols, examples, task.collate, *doubts))
-                if survey.impossible.total == survey.examples > 0:
-                    self.problems.append(f"{name}: every example is impossible, first {survey.impossible}")
+                if survey.infeasible.total == survey.examples > 0:
+                    self.problems.append(f"{name}: every example is impossible, first {survey.infeasible}")
         for name, survey in found.items():
             self.remarks += [f"{name}: {remark}" for remark in survey.remarks()]
         train, dev = found.get("train"), found.get("dev")
@@ -180,7 +180,7 @@ class _Examination:
         """One update and one evaluation, as training would make them, with the longest examples."""
         settings = config.train
         with torch.random.fork_rng(devices=[]):
-            module: Any = config.task.model().to(settings.device)
+            module: Any = config.task.build_model().to(settings.device)
             self.parameters = sum(parameter.numel() for parameter in module.parameters())
             copies = 2 + (settings.momentum > 0 if settings.optimizer == "sgd" else 2)  # weights, gradient, averages
             self.bytes["model"] = 4 * (1 if is_taught(module) else copies) * self.parameters

@@ -79,14 +79,14 @@ def questions(model: Model, given: Sequence[str]) -> Iterator[Any]:
         elif _reads_texts(model.task):
             if not each.strip():
                 raise ValueError("the source is empty: there is nothing to explain")
-            yield from model.task.ask([each])
+            yield from model.task.read_inputs([each])
         else:
             yield from islice(model.read(each), 1)
 
 
 def _reads_texts(task: Any) -> bool:
     if isinstance(task, Tag):
-        return task.found.words is not None
+        return task.fitted.words is not None
     if isinstance(task, Classify):
         return getattr(task.learned, "text", None) is not None
     return not isinstance(task, Forecast | Transcribe)
@@ -122,7 +122,7 @@ def _example(model: Model, source: Any) -> Any:
         return source
     if not len(source.strip() if isinstance(source, str) else source):
         raise ValueError("the source is empty: there is nothing to explain")
-    return next(iter(model.task.ask([source])))
+    return next(iter(model.task.read_inputs([source])))
 
 
 class _Noted(Beam):
@@ -212,7 +212,7 @@ def _tagged(model: Model, example: Any, *, heads: bool) -> Explanation:
     task: Any = model.task
     answer, layers, _, batch = _looked(model, example)
     emissions, _ = module(batch.inputs, None)
-    names = task.found.labels.names
+    names = task.fitted.labels.names
     words = answer.words or [str(number) for number in range(1, len(answer.labels) + 1)]
     choices = []
     for word, label, own, row in zip(

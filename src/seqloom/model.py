@@ -58,9 +58,9 @@ class Config(NamedTuple):
         if "opener" in kind.model_fields:
             parts["task"] = parts["task"].model_copy(update={"opener": speaker})
         config = cls(**parts)
-        if config.train.steps and config.task.uncut:
+        if config.train.steps and config.task.no_bptt_reason:
             place = document.place("train.steps")
-            raise Wrong(f"{place}: train.steps is {config.train.steps}, wanted 0: {config.task.uncut}")
+            raise Wrong(f"{place}: train.steps is {config.train.steps}, wanted 0: {config.task.no_bptt_reason}")
         return config
 
     @property
@@ -112,11 +112,11 @@ class Model:
             usual = {"format": "auto", "encoding": "utf-8"}
             given = {name: value for name, value in usual.items() if name in known} | given
         if not given:
-            return self.task.ask(source)
+            return self.task.read_inputs(source)
         values = {"task": self.task.model_dump(mode="json", exclude_none=True) | given}
         built = configuration.Document(configuration.COMMAND_LINE, values, {(): 0}).build(task=type(self.task))
         task = self.task.model_copy(update={name: getattr(built["task"], name) for name in given})
-        return task.ask(source)
+        return task.read_inputs(source)
 
     def answer(self, examples: Iterator[Any], *, batch: int = 64, vectors: bool = False) -> Iterator[list[Any]]:
         """The answers to examples, some at a time, as they come; ``vectors``: those of their words instead."""
@@ -213,7 +213,7 @@ def load(
     run = Run.open(path)
     given = asking(search, allowed=allowed, lexicon=lexicon, language=language, folder=folder)
     config = opened(run, layer=layer, overrides=given)
-    module = config.task.model()
+    module = config.task.build_model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module.load_state_dict(snapshot.model)
     if not also:

@@ -154,7 +154,7 @@ def environment() -> dict[str, Any]:
 def _fresh(config: Config) -> nn.Module:
     """The model before its training; every process begins with the same weights."""
     torch.manual_seed(config.train.seed)
-    return config.task.model().to(config.train.device)
+    return config.task.build_model().to(config.train.device)
 
 
 def _go(
@@ -291,8 +291,8 @@ def _evaluation(
             raise Interrupted(run.path)
 
     metrics = assess(config, module, dev, team=team, alive=alive)
-    value = float(metrics[config.task.metric])
-    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.metric)
+    value = float(metrics[config.task.main_metric])
+    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric)
 
 
 def _spent(start: Snapshot | None) -> float:

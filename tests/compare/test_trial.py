@@ -50,7 +50,7 @@ def test_a_trial_tells_what_its_run_reached_and_what_it_cost(config: Path, tmp_p
         assert measure(variant.configs[0], folder)["metrics"] == found["metrics"]  # finished already
     lines = load(tmp_path / ngram.folder)
     examples = list(lines.task.read(tmp_path / "dev.txt"))
-    told = lines.task.sums(lines.predict(tmp_path / "dev.txt"), examples)
+    told = lines.task.metric_sums(lines.predict(tmp_path / "dev.txt"), examples)
     assert told is not None
     assert bootstrap(told).tolist() == measure(ngram.configs[0], tmp_path / ngram.folder)["samples"]
 
@@ -80,7 +80,7 @@ def test_where_lines_are_joined_the_sums_are_still_those_of_lines(config: Path, 
     model = load(tmp_path / "run")
     whole = model.config._replace(train=model.config.train.model_copy(update={"batch": 1}))
     examples = list(model.task.read(tmp_path / "dev.txt"))
-    found = model.task.sums(answers(whole, model.module, examples), examples)
+    found = model.task.metric_sums(answers(whole, model.module, examples), examples)
     (text,) = answers(whole, model.module, examples)  # all of it is one track, and one piece
     assert found is not None
     lengths = [len(example.text.split()) + 1 for example in examples]

@@ -17,13 +17,13 @@ def fresh(case: Any, folder: Path) -> Model:
     config = build(case, folder)
     task = config.task.fit(config.task.read(folder / case.file))
     torch.manual_seed(3)
-    module: Any = task.model()
+    module: Any = task.build_model()
     module.output.weight.data *= 6  # further from chance
     return Model(Config(task, config.train), module)
 
 
 def logits(model: Model, source: Any) -> torch.Tensor:
-    (example,) = model.task.ask([source])
+    (example,) = model.task.read_inputs([source])
     module: Any = model.module
     with torch.no_grad():
         found: torch.Tensor = module(*model.task.collate([example]).inputs)[0]

@@ -52,7 +52,7 @@ def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[Cap
     pictures = list(fresh.read(given))
     fitted = fresh.fit(pictures)
     torch.manual_seed(2)
-    model: Any = fitted.model()
+    model: Any = fitted.build_model()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return fitted, model.eval(), pictures
@@ -230,12 +230,12 @@ def test_capitals_count_unless_they_are_made_small() -> None:
 @pytest.mark.parametrize(("chosen", "higher"), [("bleu", True), ("exact_match", True), ("loss", False)])
 def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
     found = task(best_by=chosen)
-    assert (found.metric, found.higher_is_better) == (chosen, higher)
+    assert (found.main_metric, found.higher_is_better) == (chosen, higher)
 
 
 def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
     fitted, model, _ = fit()
-    asked = list(fitted.ask([image(1)]))
+    asked = list(fitted.read_inputs([image(1)]))
     with pytest.raises(BadData, match="input:1: there is no caption; training needs one for each image"):
         task().fit(asked)
     with pytest.raises(BadData, match="there are no examples"):

@@ -69,7 +69,7 @@ def test_questions_are_answered(model: Model) -> None:
 
 def test_similar_words(model: Model, tmp_path: Path) -> None:
     units = torch.nn.functional.normalize(model.module.get_parameter("vectors"), dim=1).numpy()
-    find = model.task.found.known.find  # type: ignore[attr-defined]
+    find = model.task.fitted.known.find  # type: ignore[attr-defined]
     pairs = [("king", "queen"), ("king", "soup"), ("paris", "france"), ("walk", "duke")]
     cosines = [float(units[find(one)] @ units[find(other)]) for one, other in pairs]
     texts = [f"{one}\t{other}\t{value:.9f}\n" for (one, other), value in zip(pairs, cosines, strict=True)]
@@ -85,7 +85,7 @@ def test_similar_words(model: Model, tmp_path: Path) -> None:
 def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
     task = model.task.model_copy(update={"restrict": 30})
     some = Model(Config(task, model.config.train), model.module)
-    known = model.task.found.known  # type: ignore[attr-defined]
+    known = model.task.fitted.known  # type: ignore[attr-defined]
     (answer,) = some.predict(["the"])
     assert set(answer.words) <= {known[number] for number in range(30)}
     (rare,) = some.predict([known[len(known) - 1]])
@@ -102,7 +102,7 @@ def test_a_score_and_its_sums_are_of_the_same_questions(model: Model) -> None:
     )
     for questions in ([analogy, pair], [analogy, plain, plain], [analogy, pair, pair]):
         found = answers(model.config, model.module, questions)
-        score, sums = model.task.score(found, questions), model.task.sums(found, questions)
+        score, sums = model.task.score(found, questions), model.task.metric_sums(found, questions)
         assert (sums is None) is (questions.count(pair) == 2)
         assert sums is None or sums.whole == score["score"] == score["accuracy"]
 
@@ -111,7 +111,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
     for name in ("v.txt", "v.vec", "v.bin"):
         model.export(tmp_path / name)
         words, vectors = read_vectors(tmp_path / name)
-        assert words == list(model.task.found.known)  # type: ignore[attr-defined]
+        assert words == list(model.task.fitted.known)  # type: ignore[attr-defined]
         np.testing.assert_array_equal(vectors, model.module.get_parameter("vectors").numpy())
     with pytest.raises(ValueError, match=r"word vectors, as \.txt, \.vec or \.bin"):
         model.export(tmp_path / "v.arpa")
@@ -177,6 +177,6 @@ def test_two_words_are_enough(tmp_path: Path) -> None:
 
 def test_a_million_words_take_little_room() -> None:
     task = Embed(train="x", minimum=1).fit(Embed(train="x").read([" ".join(f"w{number}" for number in range(999))]))
-    assert task.found.counts == ((1, 999),)
-    assert task.found.frequencies.tolist() == [1] * 999
-    assert len(task.found.model_dump_json()) < 999 * 6 + 100
+    assert task.fitted.counts == ((1, 999),)
+    assert task.fitted.frequencies.tolist() == [1] * 999
+    assert len(task.fitted.model_dump_json()) < 999 * 6 + 100

@@ -25,7 +25,7 @@ def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
     made = LanguageModel.model_validate(common | fields)
     fitted = made.fit(made.read(lines))
     torch.manual_seed(1)
-    module = fitted.model()
+    module = fitted.build_model()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
     return Model(Config(fitted, Train()), module)

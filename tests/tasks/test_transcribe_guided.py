@@ -38,7 +38,7 @@ def transcriber(folder: Path, **fields: Any) -> Path:
     assert task.learned
     run = Run.create(folder / "run", config=found.text(), learned=task.learned.model_dump_json(), environment={})
     torch.manual_seed(4)
-    module = task.model()
+    module = task.build_model()
     module.output.weight.data *= 8  # type: ignore[union-attr, operator]
     run.save("best", Snapshot(module.state_dict(), {}, {}))
     return run.path

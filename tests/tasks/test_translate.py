@@ -36,7 +36,7 @@ def fit(**fields: Any) -> tuple[Translate, Any, list[Pair]]:
     pairs = list(fresh.read(PAIRS))
     fitted = fresh.fit(pairs)
     torch.manual_seed(2)
-    model: Any = fitted.model()
+    model: Any = fitted.build_model()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return fitted, model.eval(), pairs
@@ -182,7 +182,7 @@ def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
 )
 def test_what_chooses_the_best_model(fields: dict[str, Any], metric: str, higher: bool) -> None:
     chosen = task(**fields)
-    assert (chosen.metric, chosen.higher_is_better) == (metric, higher)
+    assert (chosen.main_metric, chosen.higher_is_better) == (metric, higher)
 
 
 def test_answers_may_be_as_long_as_the_training_data_need() -> None:
@@ -220,7 +220,7 @@ def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch
 
 def test_what_lacks_its_target() -> None:
     fitted, model, _ = fit()
-    asked = list(fitted.ask(["a b"]))
+    asked = list(fitted.read_inputs(["a b"]))
     with pytest.raises(BadData, match="there is no target; training needs one"):
         task().fit(asked)
     with pytest.raises(BadData, match="there are no examples"):

@@ -90,7 +90,7 @@ def fitted(text: Path, kind: str, *, minimum: int = MINIMUM) -> Embed:
 def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> Word2Vec:
     """A model that went over the text so often, by lessons as any training of it."""
     torch.manual_seed(seed)
-    model: Any = task.model()
+    model: Any = task.build_model()
     _teach(model, text, epochs=epochs, seed=seed)
     found: Word2Vec = model
     return found
@@ -119,7 +119,7 @@ def _go_over(model: Any, epochs: int, **given: Any) -> None:
 def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
     """Words in a second, once over the text; gensim in the better one of its two ways to read."""
     torch.set_num_threads(threads)
-    model, peer = fitted(text, kind).model(), _theirs(text, kind, threads)
+    model, peer = fitted(text, kind).build_model(), _theirs(text, kind, threads)
     words = int(peer.corpus_total_words)
     sentences = [line.split() for line in text.read_text().splitlines()]
     contestants: dict[str, Callable[[], object]] = {

@@ -72,13 +72,13 @@ def ours(task: Task, examples: list[Any], settings: Train) -> tuple[Iterator[Any
         lambda: iter(examples), task.collate, rows=settings.batch, steps=settings.steps, seed=settings.seed
     )
     torch.manual_seed(1)
-    whole = train(task.model(), batches, task.loss, settings)
+    whole = train(task.build_model(), batches, task.loss, settings)
     return whole, bare(task, batches, settings), batches
 
 
 def bare(task: Task, batches: BatchLoader, settings: Train) -> Iterator[None]:
     torch.manual_seed(1)
-    model = task.model()
+    model = task.build_model()
     kind: Callable[..., torch.optim.Optimizer] = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
     optimizer = kind(model.parameters(), lr=settings.rate, fused=True)
     ready = [parts[0] for parts in batches.epoch(0)]

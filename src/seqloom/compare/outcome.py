@@ -19,7 +19,7 @@ def describe(path: Path, *, layer: LayerFactory | None = None) -> dict[str, Any]
     """What a run is and what it reached."""
     run = Run.open(path)
     config = opened(run, layer=layer)
-    module = config.task.model()
+    module = config.task.build_model()
     layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
     facts = run.load_best().facts
     return {

@@ -42,7 +42,7 @@ class SplitSummary:
     unknown: float | None  # share of the symbols that are not in the vocabulary; None: not known, or no symbols
     labels: dict[str, int]  # how often each occurs, the most frequent first
     sides: dict[str, SideSummary]  # of pairs: source, target
-    impossible: int  # examples that training leaves out, as nothing can be learnt from them
+    infeasible: int  # examples that training leaves out, as nothing can be learnt from them
 
 
 class ContentIndex:
@@ -104,8 +104,8 @@ class DatasetSummary:
         self.empty = Findings()  # places
         self.unlabelled = Findings()  # places
         self.odd = Findings()  # places and reasons
-        self.impossible = Findings()  # places and reasons
-        self.hurried = Findings()  # likewise
+        self.infeasible = Findings()  # places and reasons
+        self.infeasible_when_augmented = Findings()  # likewise
         self.contents = ContentIndex()
         self.sides: dict[str, SideCounter] = {}  # of pairs: source, target
         self.symbols: int | None = None  # that a model sees; None: not counted
@@ -193,17 +193,17 @@ class DatasetSummary:
         self,
         examples: Iterable[Any],
         collate: Callable[[Sequence[Any]], Batch],
-        impossible: Callable[[Any], str] = lambda _: "",  # why nothing can be learnt from an example
-        hurried: Callable[[Any], str] = lambda _: "",  # or not always
+        infeasible: Callable[[Any], str] = lambda _: "",  # why nothing can be learnt from an example
+        infeasible_when_augmented: Callable[[Any], str] = lambda _: "",  # or not always
     ) -> None:
         """How many elements a model sees, and how many of them are unknown symbols, by the task's own ``collate``."""
         symbols, unknown, symbolic = 0, 0, False
         for some in _chunks(examples):
             for example in some:
-                if why := impossible(example):
-                    self.impossible.note(f"{example.place}: {why}")
-                if why := hurried(example):
-                    self.hurried.note(f"{example.place}: {why}")
+                if why := infeasible(example):
+                    self.infeasible.note(f"{example.place}: {why}")
+                if why := infeasible_when_augmented(example):
+                    self.infeasible_when_augmented.note(f"{example.place}: {why}")
             batch = collate(some)
             inputs = batch.inputs
             values = _first(inputs)[inputs.mask]
@@ -248,7 +248,7 @@ class DatasetSummary:
             unknown=self.unknown_share,
             labels=dict(self.labels.most_common()),
             sides={name: side.facts() for name, side in self.sides.items()},
-            impossible=self.impossible.total,
+            infeasible=self.infeasible.total,
         )
 
     def remarks(self) -> Iterator[str]:
@@ -259,8 +259,8 @@ class DatasetSummary:
             if side.empty:
                 yield f"{counted(side.empty.total, name)} without any symbol, first {side.empty}"
         for found, which in (
-            (self.impossible, "impossible, which training leaves out"),
-            (self.hurried, "impossible when played fast, which training leaves out then"),
+            (self.infeasible, "impossible, which training leaves out"),
+            (self.infeasible_when_augmented, "impossible when played fast, which training leaves out then"),
         ):
             if found:
                 share = found.total / max(self.examples, 1)

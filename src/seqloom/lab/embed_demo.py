@@ -20,7 +20,7 @@ def _guess_words(trained: Trained) -> dict[str, float]:
     before = trained.model.config
     task = before.task.model_copy(update={"kind": "one_hot"})
     test = list(task.read(trained.files.test))
-    return {"one-hot vectors": float(assess(Config(task, before.train), task.model(), test)["accuracy"])}
+    return {"one-hot vectors": float(assess(Config(task, before.train), task.build_model(), test)["accuracy"])}
 
 
 def _show_words(trained: Trained) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def _show_words(trained: Trained) -> list[dict[str, Any]]:
     task: Any = trained.model.task
     module: Any = trained.model.module
     words = SHOWN.split()
-    vectors = module.vectors[[task.found.known.find(word) for word in words]].numpy()
+    vectors = module.vectors[[task.fitted.known.find(word) for word in words]].numpy()
     with suppress(ModuleNotFoundError):  # matplotlib
         draw_words(flatten(vectors), words, trained.path / "words.png")
     return [{"question": each, "answer": str(answer)} for each, answer in zip(trained.typed, answers, strict=True)]

@@ -24,9 +24,9 @@ def _counted(trained: Trained, **changes: Any) -> float:
     task = before.task.model_copy(update={**changes, "learned": None})
     task = task.fit(task.read(files.train))
     config = Config(task, before.train.model_copy(update={"steps": 0}))
-    module: Any = task.model()
+    module: Any = task.build_model()
     module.count(task.read(files.train))
-    return float(assess(config, module, list(task.read(files.test)))[task.metric])
+    return float(assess(config, module, list(task.read(files.test)))[task.main_metric])
 
 
 def _guess_tags(trained: Trained) -> dict[str, float]:

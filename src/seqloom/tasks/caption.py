@@ -149,7 +149,7 @@ class Caption(Task):
         return self
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return self.best_by
 
     @property
@@ -173,8 +173,8 @@ class Caption(Task):
         """Of Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of that and a caption or several."""
         return self._reader().read(source)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
-        return self._reader().ask(source)
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
+        return self._reader().read_inputs(source)
 
     def _reader(self) -> Reader:
         names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
@@ -235,7 +235,7 @@ class Caption(Task):
         target = Captions(*said, torch.tensor([row for row, _ in told]))
         return Batch(inputs, target, int(said.mask.sum()), examples=tuple(examples))
 
-    def model(self) -> EncoderDecoder:
+    def build_model(self) -> EncoderDecoder:
         learned = self._fitted()
         seen: VectorMemory | ImageEncoder
         if learned.vector:
@@ -310,7 +310,7 @@ class Caption(Task):
             "captions": sum(map(len, wanted)),
         }
 
-    def sums(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> MetricSums:
         found, wanted = [answer.text for answer in predictions], self._wanted(examples)
         if self.best_by == "loss":
             values = [[value for each in answer.targets for value in each] for answer in predictions]

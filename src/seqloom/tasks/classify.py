@@ -120,7 +120,7 @@ class Classify(Task):
         return self
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "accuracy"
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
@@ -203,7 +203,7 @@ class Classify(Task):
         scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
         return scaled.astype(np.float32)
 
-    def model(self) -> Classifier:
+    def build_model(self) -> Classifier:
         learned = self._fitted()
         embed: nn.Module
         if learned.text is not None:
@@ -266,7 +266,7 @@ class Classify(Task):
             "confusion": {"labels": names, "counts": table.tolist()},
         }
 
-    def sums(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> MetricSums:
         pairs = zip(predictions, examples, strict=True)
         return ratio_of_sums([answer.label == example.label for answer, example in pairs], [1] * len(examples))
 

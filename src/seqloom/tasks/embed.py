@@ -115,11 +115,11 @@ class Embed(Task):
     learned: Learned | None = Field(None, exclude=True)
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "score"
 
     @property
-    def found(self) -> Learned:
+    def fitted(self) -> Learned:
         if self.learned is None:
             raise ValueError("the task has not seen its training data: call fit first")
         return self.learned
@@ -127,7 +127,7 @@ class Embed(Task):
     @property
     def among(self) -> int:
         """How many words may be asked for, and answer."""
-        return min(self.restrict or len(self.found.known), len(self.found.known))
+        return min(self.restrict or len(self.fitted.known), len(self.fitted.known))
 
     def restricted(self, words: int) -> Self:
         """The same, where only so many of the most frequent words are asked for and answer."""
@@ -138,7 +138,7 @@ class Embed(Task):
             return passages(source, encoding=self.encoding, lower=self.lower)
         return labelled(source, encoding=self.encoding)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Question]:
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Question]:
         return asked(source, encoding=self.encoding)
 
     def fit(self, examples: Iterable[Any]) -> Self:
@@ -171,7 +171,7 @@ class Embed(Task):
         return example
 
     def collate(self, examples: Sequence[Any]) -> Batch:
-        known = self.found.known
+        known = self.fitted.known
         rows = [
             [known.find(word) + FIRST for word in example.words]
             if isinstance(example, Question)
@@ -187,8 +187,8 @@ class Embed(Task):
         )
         return Batch(QueryInputs(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
 
-    def model(self) -> nn.Module:
-        found = self.found
+    def build_model(self) -> nn.Module:
+        found = self.fitted
         if self.kind == "one_hot":
             return OneHot(len(found.known))
         return Word2Vec(
@@ -231,11 +231,11 @@ class Embed(Task):
                     word for word, is_known in zip(question.words, known[row].tolist(), strict=False) if not is_known
                 ]
                 similar = [] if question.truth or question.human is not None else unknown
-                spelt = [self.found.known.nearest(word) for word in similar] or [""] * len(unknown)
+                spelt = [self.fitted.known.nearest(word) for word in similar] or [""] * len(unknown)
                 answers.append(Answer(question.kind, unknown=unknown, similar=spelt))
             elif row in places:
                 place = places[row]
-                names = [self.found.known[number] for number in nearest[place].tolist()]
+                names = [self.fitted.known[number] for number in nearest[place].tolist()]
                 kept = [(name, value) for name, value in zip(names, best[place].tolist(), strict=True) if value > -2]
                 answers.append(Answer(question.kind, [name for name, _ in kept], [value for _, value in kept]))
             else:
@@ -246,7 +246,7 @@ class Embed(Task):
         return Predictions(answers)
 
     def score(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> dict[str, Any]:
-        known = self.found.known
+        known = self.fitted.known
         groups: dict[str, list[bool]] = defaultdict(list)
         people: list[float] = []
         said: list[float] = []
@@ -272,11 +272,11 @@ class Embed(Task):
             found[name or "without a group"] = sum(rights) / len(rights)
         return found
 
-    def sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> MetricSums | None:
+    def metric_sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> MetricSums | None:
         """Right answers among the analogies that can be answered; a correlation is no function of sums."""
         if not _mostly_analogies(examples):
             return None
-        known = self.found.known
+        known = self.fitted.known
         rows = []
         for answer, question in zip(predictions, examples, strict=True):
             wanted = known.find(question.truth) if question.truth and not answer.unknown else -1

@@ -119,7 +119,7 @@ class Forecast(Task):
         return self
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "nll" if self.kind == "binary" else "mse_scaled"
 
     @property
@@ -141,7 +141,7 @@ class Forecast(Task):
             else:
                 yield from windows(series, self.history, horizon=self.horizon)
 
-    def ask(self, source: Source) -> Iterator[Window]:
+    def read_inputs(self, source: Source) -> Iterator[Window]:
         """The end of each series: what is wanted is what comes next."""
         return self.model_copy(update={"ahead": True}).read(source)
 
@@ -231,7 +231,7 @@ class Forecast(Task):
         moves = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self._fitted.moves)
         return np.stack([levels, moves], axis=1)[window.begin - before :]
 
-    def model(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         learned = self._fitted
         relative = self.kind == "numbers" and self.relative
         features = 2 if self.kind == "numbers" and self.inputs == "both" else 1
@@ -300,7 +300,7 @@ class Forecast(Task):
             for window, answer in zip(examples, predictions, strict=True)
         ]
 
-    def sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> MetricSums:
         pairs = self._pairs(predictions, examples)
         if self.kind == "binary":
             return mean_of_sums([regression.log_losses(*pair) for pair in pairs])

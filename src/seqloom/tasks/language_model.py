@@ -153,13 +153,13 @@ class LanguageModel(Task):
         return self
 
     @property
-    def uncut(self) -> str:
+    def no_bptt_reason(self) -> str:
         if self.direction == "forward":
             return ""
         return 'task.direction is "both", and what is read from the end cannot be carried on: whole lines are needed'
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "perplexity"
 
     @property
@@ -213,7 +213,7 @@ class LanguageModel(Task):
         read = CharacterInput(inputs.values, characters, inputs.mask)
         return Batch(read, target, int(inputs.mask.sum()), examples=tuple(examples))
 
-    def model(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         vocabulary = self.symbols.vocabulary
         if self.direction == "both":
             return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).model(self.known)
@@ -296,7 +296,7 @@ class LanguageModel(Task):
             "unknown": sum(self.symbols.encode(example.text).count(unknown) for example in examples),
         }
 
-    def sums(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> MetricSums:
         """The surprise and the number of the symbols of each line, also where lines were joined."""
         values = [np.array(answer.log_probabilities) for answer in predictions]
         for row, answer in enumerate(predictions):

@@ -120,22 +120,22 @@ class Tag(Task):
         return self
 
     @property
-    def uncut(self) -> str:
+    def no_bptt_reason(self) -> str:
         return "task.vectors.run reads whole sentences, from both ends" if self.vectors.run else ""
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "span_f1" if self.learned is not None and self._spans else "accuracy"
 
     @property
-    def found(self) -> Learned:
+    def fitted(self) -> Learned:
         if self.learned is None:
             raise ValueError("the task has not seen its training data: call fit first")
         return self.learned
 
     @property
     def _spans(self) -> bool:
-        return tagged.are_spans(self.found.labels.names)
+        return tagged.are_spans(self.fitted.labels.names)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
         return tagged.Reader(
@@ -200,7 +200,7 @@ class Tag(Task):
         return word.lower() if self.words.lower and self.kind == "recurrent" else word
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        learned = self.found
+        learned = self.fitted
         inputs = self._words(examples) if learned.words is not None else self._frames(examples)
         target, items = None, 0
         if all(example.labels is not None for example in examples):
@@ -213,7 +213,7 @@ class Tag(Task):
         return Batch(inputs, target, items, examples=tuple(examples))
 
     def _words(self, examples: Sequence[Example]) -> CharacterInput | Clues | CombinedInput:
-        learned = self.found
+        learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
             raise BadData(examples[0].place, "found vectors; this model reads words")
@@ -236,7 +236,7 @@ class Tag(Task):
         return CombinedInput(own, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
 
     def _frames(self, examples: Sequence[Example]) -> Padded:
-        learned = self.found
+        learned = self.fitted
         rows = []
         for example in examples:
             if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
@@ -245,8 +245,8 @@ class Tag(Task):
             rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
         return pad(rows, dtype=np.float32)
 
-    def model(self) -> nn.Module:
-        learned, labels = self.found, len(self.found.labels)
+    def build_model(self) -> nn.Module:
+        learned, labels = self.fitted, len(self.fitted.labels)
         if self.kind == "hmm":
             if learned.words is None or learned.endings is None:
                 raise ValueError('task.kind is "hmm": it counts words, and these are vectors')
@@ -259,7 +259,7 @@ class Tag(Task):
 
     def _embed(self) -> tuple[nn.Module, int]:
         """What makes vectors of the input, and their size."""
-        learned = self.found
+        learned = self.fitted
         if learned.words is None:
             return FrameVectors(learned.size, dropout=self.input_dropout), learned.size
         spelled = self.characters.layers and learned.characters is not None
@@ -273,13 +273,13 @@ class Tag(Task):
         return self.vectors.join(learned.vectors, own if own.size else None, size=own.size)
 
     def _output(self) -> CRF | Independent:
-        names = self.found.labels.names
+        names = self.fitted.labels.names
         if self.output == "linear":
             return Independent(smoothing=self.smoothing)
         if self.constrain == "never" or not self._spans:
             return CRF(len(names))
         allowed = allow_spans(names)
-        orderly = fits(allowed, names, self.found.pairs)
+        orderly = fits(allowed, names, self.fitted.pairs)
         return CRF(len(names), allowed=allowed if orderly else None, strict=self.constrain == "always")
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -295,7 +295,7 @@ class Tag(Task):
         emissions, state = model(batch.inputs, batch.state)
         best = model.decode(emissions, mask)
         probabilities = model.marginals(emissions, mask).gather(2, best.unsqueeze(2)).squeeze(2)
-        names = self.found.labels.names
+        names = self.fitted.labels.names
         rows = zip(mask.sum(dim=1).tolist(), best.tolist(), probabilities.tolist(), strict=True)
         answers = [([names[label] for label in row[:length]], some[:length]) for length, row, some in rows]
         words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
@@ -323,10 +323,10 @@ class Tag(Task):
         else:
             details["per_label"] = per_label(wanted, found)
         numbers |= self._by_knowledge(wanted, found, examples)
-        unseen = sum(label not in self.found.labels for label in wanted)
+        unseen = sum(label not in self.fitted.labels for label in wanted)
         return {**numbers, "elements": len(wanted), "unseen_labels": unseen, **details}
 
-    def sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> MetricSums:
         wanted, found = [each.labels or () for each in examples], [each.labels for each in predictions]
         if self._spans:
             counts = np.stack(compare_spans(wanted, found).sentences, axis=1)
@@ -336,7 +336,7 @@ class Tag(Task):
 
     def _by_knowledge(self, wanted: list[str], found: list[str], examples: Sequence[Example]) -> dict[str, float]:
         """Accuracy of words that occur in the training data, and of the others."""
-        learned = self.found
+        learned = self.fitted
         if learned.words is None:
             return {}
         seen = {symbol for symbol, times in zip(learned.words.symbols, learned.counts, strict=True) if times}

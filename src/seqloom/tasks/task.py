@@ -62,7 +62,7 @@ class Task(Part, ABC):
 
     @property
     @abstractmethod
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         """The name in ``score`` by which the best model is chosen."""
 
     @property
@@ -81,7 +81,7 @@ class Task(Part, ABC):
         return 0
 
     @property
-    def uncut(self) -> str:
+    def no_bptt_reason(self) -> str:
         """Why its sequences cannot be cut into pieces that are carried on (train.steps); empty: they can."""
         return ""
 
@@ -94,7 +94,7 @@ class Task(Part, ABC):
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples of a file (``-`` is standard input) or of Python values, one by one."""
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Any]:
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples to be answered; labels are not needed."""
         return self.read(source)
 
@@ -102,11 +102,11 @@ class Task(Part, ABC):
     def fit(self, examples: Iterable[Any]) -> Self:
         """The same task with what is learnt from the training examples before any gradient: vocabularies, scales."""
 
-    def impossible(self, example: Any) -> str:  # noqa: ARG002  of the tasks that know such
+    def infeasible(self, example: Any) -> str:  # noqa: ARG002  of the tasks that know such
         """Why a fitted task can learn nothing from an example, which training leaves out; empty: it can."""
         return ""
 
-    def hurried(self, example: Any) -> str:  # noqa: ARG002  likewise
+    def infeasible_when_augmented(self, example: Any) -> str:  # noqa: ARG002  likewise
         """Why nothing is learnt from an example, though it can be, when training plays it too fast; empty: it is."""
         return ""
 
@@ -115,7 +115,7 @@ class Task(Part, ABC):
         """Examples as tensors. Each tensor is (B, T, ...), so that sequences can be joined and cut along time."""
 
     @abstractmethod
-    def model(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         """A fresh model of the fitted task."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Task(Part, ABC):
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""
 
-    def sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002  as above
+    def metric_sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002  as above
         """What ``metric`` is made of, example by example, so that models can be compared on them; None: no sums."""
         return None
 

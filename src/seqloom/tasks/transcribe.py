@@ -52,7 +52,7 @@ class Learned(Part):
     text: Tokenizer
     heard: AudioStatistics
     examples: int  # of the training data
-    impossible: int  # of them: their frames are too few for their transcripts
+    infeasible: int  # of them: their frames are too few for their transcripts
 
 
 class BidirectionalEncoder(RecurrenceConfig):
@@ -154,12 +154,12 @@ class Transcribe(Task):
         return {"characters": ("cer", "wer"), "words": ("wer",), "subwords": ("wer", "cer")}[self.text.unit]
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return self._units[0] if self.best_by == "auto" else self.best_by
 
     @property
     def higher_is_better(self) -> bool:
-        return self.metric == "exact_match"
+        return self.main_metric == "exact_match"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -170,15 +170,15 @@ class Transcribe(Task):
     @property
     def remarks(self) -> tuple[str, ...]:
         learned = self._fitted()
-        share = f"{learned.impossible} of {learned.examples} examples ({learned.impossible / learned.examples:.2%})"
+        share = f"{learned.infeasible} of {learned.examples} examples ({learned.infeasible / learned.examples:.2%})"
         return (f"{share} are impossible and left out: their frames are too few for their symbols",)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Of Python values: names of files, arrays (T, D) or (N,), or tuples of that and a text."""
         return self._reader().read(source)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
-        return self._reader().ask(source)
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
+        return self._reader().read_inputs(source)
 
     def _reader(self) -> Reader:
         names = ("format", "encoding", "separator", "file_column", "text_column")
@@ -201,14 +201,14 @@ class Transcribe(Task):
             lengths.append(len(example))
         if not texts:
             raise BadData(self.train, "there are no examples to learn from")
-        learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), impossible=0)
+        learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), infeasible=0)
         doubt = self.model_copy(update={"learned": learned}).doubt
         symbols = map(learned.text.encode, texts)
         doubts = [doubt(length, target) for length, target in zip(lengths, symbols, strict=True)]
         impossible = sum(map(bool, doubts))
         if impossible == len(texts):
             raise BadData(self.train, f"nothing can be learnt from any of the {impossible} examples: {doubts[0]}")
-        return self.model_copy(update={"learned": learned.model_copy(update={"impossible": impossible})})
+        return self.model_copy(update={"learned": learned.model_copy(update={"infeasible": impossible})})
 
     def _fitted(self) -> Learned:
         if self.learned is None:
@@ -232,18 +232,18 @@ class Transcribe(Task):
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         return first_spellings(resolve(self.lexicon), encoding=self.encoding)
 
-    def impossible(self, example: Recording) -> str:
+    def infeasible(self, example: Recording) -> str:
         return "" if example.text is None else self.doubt(len(example), self._target(example))
 
     def _target(self, example: Recording) -> list[int]:
         return self._fitted().text.encode(self._spelt(example))
 
-    def hurried(self, example: Recording) -> str:
+    def infeasible_when_augmented(self, example: Recording) -> str:
         speed, tempo = (
             Fraction(max(each, default=1.0)).limit_denominator(FINEST)
             for each in (self.change.speeds, self.change.tempos)
         )
-        if example.text is None or speed == tempo == 1 or self.impossible(example):
+        if example.text is None or speed == tempo == 1 or self.infeasible(example):
             return ""
         why = self.doubt(math.ceil(len(example) / speed), self._target(example), tempo=tempo)
         rates = [f"the {name} {float(rate):g}" for name, rate in (("speed", speed), ("tempo", tempo)) if rate != 1]
@@ -274,7 +274,7 @@ class Transcribe(Task):
         ]
         return Batch(inputs, pad(targets, dtype=np.int64), sum(items), examples=tuple(examples))
 
-    def model(self) -> Transcriber:
+    def build_model(self) -> Transcriber:
         learned = self._fitted()
         return build_transcriber(
             size=learned.heard.size,
@@ -346,8 +346,8 @@ class Transcribe(Task):
         """Error rates over all symbols; the loss is of the possible transcripts alone."""
         return self._beside(predictions, examples).score(self._units)
 
-    def sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
-        return self._beside(predictions, examples).sums(self.metric, self._units)
+    def metric_sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
+        return self._beside(predictions, examples).sums(self.main_metric, self._units)
 
     def _beside(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:

@@ -157,14 +157,14 @@ class Translate(Task):
         return self
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         if self.best_by != "auto":
             return self.best_by
         return "exact_match" if self._said.unit == "characters" else "bleu"
 
     @property
     def higher_is_better(self) -> bool:
-        return self.metric not in ("symbol_error_rate", "loss")
+        return self.main_metric not in ("symbol_error_rate", "loss")
 
     @property
     def _said(self) -> TextConfig:
@@ -174,8 +174,8 @@ class Translate(Task):
         """Of Python values: sources, or tuples of a source and its target."""
         return self._reader().read(source)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
-        return self._reader().ask(source)
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
+        return self._reader().read_inputs(source)
 
     def _reader(self) -> Reader:
         names = ("format", "encoding", "separator", "source_column", "target_column")
@@ -224,7 +224,7 @@ class Translate(Task):
         target = pad([np.array([*said.encode(example.target or ""), end]) for example in examples])
         return Batch(inputs, target, int(target.mask.sum()))
 
-    def model(self) -> EncoderDecoder:
+    def build_model(self) -> EncoderDecoder:
         read, said = self._fitted()
         embed = Embedding(len(read.vocabulary), self.embedding, dropout=self.input_dropout)
         own = None if self.vectors.alone else TokenEmbedding(embed, unknown=self.word_dropout)
@@ -323,18 +323,18 @@ class Translate(Task):
             "sources": len(errors.errors),
         }
 
-    def sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> MetricSums:
         """Of exact matches and errors, the examples are the different sources."""
         found, wanted = [answer.text for answer in predictions], self._wanted(examples)
-        if self.metric == "chrf":
+        if self.main_metric == "chrf":
             return metrics.chrf(found, wanted).sums
-        if self.metric.startswith("bleu"):
-            return metrics.bleu(found, wanted, lower=self.metric == "bleu_lower").sums
-        if self.metric == "loss":
+        if self.main_metric.startswith("bleu"):
+            return metrics.bleu(found, wanted, lower=self.main_metric == "bleu_lower").sums
+        if self.main_metric == "loss":
             values = [answer.target for answer in predictions]
             return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
         errors = self._errors(found, examples)
-        matches = self.metric == "exact_match"
+        matches = self.main_metric == "exact_match"
         return (
             ratio_of_sums(~errors.wrong, np.ones(len(errors.wrong)))
             if matches

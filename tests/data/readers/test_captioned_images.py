@@ -102,7 +102,7 @@ def test_a_list_of_names_with_the_captions_in_another_file(tmp_path: Path) -> No
     assert wrong(names, captions=str(captions), images=str(pack(tmp_path / "more.tar", yellow=png("red")))) == (
         f"{names}:2: yellow.png has no caption in {captions}"
     )
-    asked = Reader(captions=str(captions), images=str(archive), size=4).ask(names)
+    asked = Reader(captions=str(captions), images=str(archive), size=4).read_inputs(names)
     assert next(asked).captions == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == [  # nothing is unpacked to the disk
         *("images.tar.gz", "more.tar", "tokens.txt.gz", "train.txt"),
@@ -133,7 +133,7 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
     folder = paint(tmp_path / "images")
     (folder / "notes.txt").write_text("not an image")
     (folder / "UPPER.PNG").write_bytes(png("red"))
-    names = [picture.name for picture in Reader(size=4).ask(folder)]
+    names = [picture.name for picture in Reader(size=4).read_inputs(folder)]
     assert names == ["UPPER.PNG", "blue.png", "green.png", "red.png"]
     captions = tmp_path / "captions.tsv"
     captions.write_text("".join(f"{name}\ta caption\n" for name in names))
@@ -149,7 +149,7 @@ def test_standard_input_names_images_one_by_one(tmp_path: Path, monkeypatch: pyt
         buffer = property(lambda self: self)
 
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\n\nblue.png\n"))
-    pictures = Reader(size=4).ask(Path("-"))
+    pictures = Reader(size=4).read_inputs(Path("-"))
     assert [(each.name, each.place.line) for each in pictures] == [("red.png", 1), ("blue.png", 3)]
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\ta\nred.png\tb\n"))
     assert [each.captions for each in read(Path("-"))] == [("a", "b")]

@@ -113,11 +113,11 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
     given("one, two\nthree\tdrei\n")
-    assert [pair.source for pair in Reader(separator=",").ask(Path("-"))] == ["one, two", "three\tdrei"]
+    assert [pair.source for pair in Reader(separator=",").read_inputs(Path("-"))] == ["one, two", "three\tdrei"]
     given("one, two\tzwei\nthree\n")
     assert pairs(Path("-")) == [("one, two", "zwei"), ("three", None)]
     given('{"source": "x"}\n')
-    assert [pair.source for pair in Reader(format="jsonl").ask(Path("-"))] == ["x"]
+    assert [pair.source for pair in Reader(format="jsonl").read_inputs(Path("-"))] == ["x"]
 
 
 def test_lists() -> None:
@@ -138,7 +138,7 @@ def test_bytes_that_are_no_text(file: Path) -> None:
 def test_an_object_is_asked_once_whatever_its_targets(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"source": "a", "target": ["x", "y"]}\n{"source": "b", "target": []}\n{"source": "c"}\n')
-    assert [pair.source for pair in Reader().ask(path)] == ["a", "b", "c"]
+    assert [pair.source for pair in Reader().read_inputs(path)] == ["a", "b", "c"]
     assert [(pair.source, pair.target) for pair in Reader().read(path)] == [
         *[("a", "x"), ("a", "y"), ("b", None), ("c", None)]
     ]

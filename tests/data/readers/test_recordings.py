@@ -178,7 +178,7 @@ def test_one_file(tmp_path: Path) -> None:
     (tmp_path / "low.mfc").write_bytes(cepstra("low"))
     np.save(tmp_path / "middle.npy", np.full((3, 2), 200))
     for name in ("low.wav", "low.mfc", "middle.npy"):
-        (found,) = Reader().ask(tmp_path / name)
+        (found,) = Reader().read_inputs(tmp_path / name)
         assert told([found]) == [(name.partition(".")[0], None)]
     archive = pack(tmp_path / "a.tar.gz", {"x/high.wav": tone("high")})
     assert told(read(archive / "x" / "high.wav")) == [("high", None)]
@@ -345,7 +345,7 @@ def test_names_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         buffer = property(lambda self: self)
 
     monkeypatch.setattr("sys.stdin", Typed(b"low.wav\n\nhigh.wav\n"))
-    assert told(list(Reader().ask(Path("-")))) == [("low", None), ("high", None)]
+    assert told(list(Reader().read_inputs(Path("-")))) == [("low", None), ("high", None)]
 
 
 def test_damaged_archives_and_missing_places(tmp_path: Path) -> None:

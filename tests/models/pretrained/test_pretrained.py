@@ -46,8 +46,8 @@ def tag(folder: Path, **vectors: Any) -> Tag:
 
 
 def embed(task: Any, sentence: str) -> tuple[Any, CombinedInput]:
-    batch = task.collate(list(task.ask([sentence])))
-    model = task.model().eval()
+    batch = task.collate(list(task.read_inputs([sentence])))
+    model = task.build_model().eval()
     inputs = batch.inputs
     return model.encoder.embed, inputs if isinstance(inputs, CombinedInput) else inputs.values
 
@@ -105,7 +105,7 @@ def test_static_vectors_by_spelling_small_letters_or_as_unknown(tmp_path: Path) 
 def test_vectors_of_an_embed_run_are_static(tmp_path: Path) -> None:
     settings = build(CASES["embed"], tmp_path)
     fitted: Any = settings.task.fit(settings.task.read(resolve(settings.task.train)))
-    module: Any = fitted.model()
+    module: Any = fitted.build_model()
     run = Run.create(
         tmp_path / "embed", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={}
     )
@@ -169,7 +169,7 @@ def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
         learned=fitted.learned.model_dump_json(),
         environment={},
     )
-    run.save("best", _snapshot(fitted.model()))
+    run.save("best", _snapshot(fitted.build_model()))
     text = {"unit": "subwords", "size": 300}
     task = Classify.model_validate(
         {"train": "t", "text": text, "vectors": {"run": str(tmp_path / "language")}, "embedding": 3}

@@ -70,7 +70,7 @@ class Reader:
                 raise BadData(picture.place, f"{picture.name} has no caption in {self.captions}")
             yield picture
 
-    def ask(self, source: Source) -> Iterator[CaptionedImage]:
+    def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
         """The same, where captions are not needed; of standard input a name on each line, as it comes."""
         if source != STANDARD_INPUT or self.format != "auto":
             yield from self._pictures(source, {})

@@ -50,7 +50,7 @@ class Reader:
             return self._pairs(self._columns(source))
         return self._pairs(self._found(source))
 
-    def ask(self, source: Source) -> Iterator[Pair]:
+    def read_inputs(self, source: Source) -> Iterator[Pair]:
         """The same, but a line is asked once whatever the targets it has, and of standard input it is all source."""
         if source == STANDARD_INPUT and self.format == "auto":
             return self._pairs(self._sources(source))

@@ -94,7 +94,7 @@ class Reader:
         )
         yield from self._load(found, folder)
 
-    def ask(self, source: Source) -> Iterator[Recording]:
+    def read_inputs(self, source: Source) -> Iterator[Recording]:
         """The same, where texts are not needed; of standard input the name of a file on each line, as it comes."""
         if source != STANDARD_INPUT or self.format != "auto":
             yield from self.read(source)
