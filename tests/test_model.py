@@ -56,7 +56,7 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
     assert Config.build(changed).train.epochs == 7
     path = tmp_path / "c.toml"
     path.write_text(Config.build(alone).text())
-    assert Config.build(document(str(path), ["train.batch=3"])).train.batch == 3
+    assert Config.build(document(str(path), ["train.batch_size=3"])).train.batch_size == 3
     with pytest.raises(ValueError, match=r"give either a configuration or --task and --data"):
         document(str(path), task="tag", data="x")
     with pytest.raises(ValueError, match="what is to be trained"):

@@ -260,7 +260,7 @@ def test_the_command_line_returns_three(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(diverging(tmp_path).text())
     result = CliRunner().invoke(app, ["train", str(tmp_path / "config.toml"), "--output", str(tmp_path / "run")])
     assert result.exit_code == 3
-    assert "lower train.rate" in result.stderr
+    assert "lower train.learning_rate" in result.stderr
     assert (tmp_path / "run" / "diverged.safetensors").is_file()
 
 

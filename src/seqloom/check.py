@@ -82,14 +82,14 @@ class _Examination:
             self.remarks.append("there are no development data: nothing tells which model is the best, or how good")
         if train and task is not None:
             self._try(lambda: self._run(config._replace(task=task), train, dev), "with the longest examples: ")
-        streams = train is not None and train.examples > settings.pool
+        streams = train is not None and train.examples > settings.shuffle_buffer
         if streams and settings.schedule in schedules.NEED_THE_END and not settings.updates:
             self.problems.append(
                 f'train.schedule is "{settings.schedule}", which needs to know the last update, and the data are '
-                f"streamed, since there are more than {settings.pool:,} examples (train.pool): set train.updates"
+                f"streamed, since there are more than {settings.shuffle_buffer:,} examples (train.shuffle_buffer): set train.updates"
             )
         self.bytes["examples"] = sum(
-            survey.size(settings.pool if survey is train else survey.examples) for survey in found.values()
+            survey.size(settings.shuffle_buffer if survey is train else survey.examples) for survey in found.values()
         )
         return Report(
             task=config.name,
@@ -118,18 +118,18 @@ class _Examination:
         for name, file in (("train", task.train), ("dev", task.dev)):
             if file:
                 self._try(partial(_find, name, file, task, found))
-        if "train" in found and not task.dev and task.dev_share:
+        if "train" in found and not task.dev and task.dev_fraction:
             self._try(lambda: found.update(vars(data(self.config))))
         return found
 
     def _source(self, name: str) -> str:
         task = self.config.task
-        if task.dev or not task.dev_share:
+        if task.dev or not task.dev_fraction:
             return task.dev if name == "dev" else task.train
-        return f"{task.train}, {task.dev_share if name == 'dev' else 1 - task.dev_share:.0%} of it"
+        return f"{task.train}, {task.dev_fraction if name == 'dev' else 1 - task.dev_fraction:.0%} of it"
 
     def _survey(self, name: str, read: Read) -> DatasetSummary:
-        survey = DatasetSummary(keep=max(self.config.train.batch, self.config.train.batch_tokens // 8))
+        survey = DatasetSummary(keep=max(self.config.train.batch_size, self.config.train.batch_tokens // 8))
 
         def gather() -> None:
             for example in read():
@@ -173,7 +173,7 @@ class _Examination:
         if share and not train.unknown and hasattr(task, "text") and not getattr(task, "word_dropout", 0):
             self.remarks.append(
                 f"dev: {share:.2%} of the symbols are unknown and none of train is, so that nothing is learnt about "
-                "them: raise task.text.minimum"
+                "them: raise task.text.min_count"
             )
 
     def _run(self, config: Config, train: DatasetSummary, dev: DatasetSummary | None) -> None:
@@ -209,9 +209,11 @@ class _Examination:
         settings = self.config.train
         if self.lesson:
             return math.ceil(train.examples / self.lesson)
-        if settings.steps:
+        if settings.bptt_steps:
             return (
-                None if train.symbols is None else math.ceil(math.ceil(train.symbols / settings.batch) / settings.steps)
+                None
+                if train.symbols is None
+                else math.ceil(math.ceil(train.symbols / settings.batch_size) / settings.bptt_steps)
             )
         lengths = [range(length) for length in train.lengths.elements()]  # their len is all that is asked for
         return _batches(self.config, lengths).count(0)
@@ -235,9 +237,9 @@ def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
     return BatchLoader(
         lambda: iter(examples),
         config.task.collate,
-        rows=settings.batch,
+        rows=settings.batch_size,
         tokens=settings.batch_tokens,
-        steps=settings.steps,
+        steps=settings.bptt_steps,
         shuffle=False,
         pool=max(len(examples), 1),
         parts=settings.accumulate,

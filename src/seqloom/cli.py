@@ -260,7 +260,7 @@ def generate(
         print()
 
 
-app.command(epilog="Example: seqloom compare lm.toml base task.kind=ngram task.decoder.cell=gru --seeds 3")(compare)
+app.command(epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3")(compare)
 
 
 @app.command(epilog="Example: seqloom demo tag")

@@ -38,7 +38,7 @@ from seqloom.tasks.transcribe import Transcribe
 TAKEN = r"\.given\.|reader\.back"
 """In the names of parts that read for another model, or from the end: where they looked is not where the model did."""
 
-INSTEAD = Beam(size=5, best=3)
+INSTEAD = Beam(size=5, nbest=3)
 """What is shown as a tree where the search of a model is no beam."""
 
 
@@ -193,7 +193,7 @@ def _seen(task: Any, example: Any, remarks: list[str]) -> tuple[list[str], list[
         height, width = task.grid
         return [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)], []
     symbols = pieces(task.learned.source, example.source, remarks)
-    return [*symbols, END], [*range(len(symbols))[::-1], len(symbols)] if task.reverse else []
+    return [*symbols, END], [*range(len(symbols))[::-1], len(symbols)] if task.reverse_source else []
 
 
 def _looked(model: Model, example: Any) -> tuple[Any, Sequence[tuple[str, Tensor]], list[Tensor], Any]:

@@ -58,9 +58,11 @@ class Config(NamedTuple):
         if "opener" in kind.model_fields:
             parts["task"] = parts["task"].model_copy(update={"opener": speaker})
         config = cls(**parts)
-        if config.train.steps and config.task.no_bptt_reason:
-            place = document.place("train.steps")
-            raise Wrong(f"{place}: train.steps is {config.train.steps}, wanted 0: {config.task.no_bptt_reason}")
+        if config.train.bptt_steps and config.task.no_bptt_reason:
+            place = document.place("train.bptt_steps")
+            raise Wrong(
+                f"{place}: train.bptt_steps is {config.train.bptt_steps}, wanted 0: {config.task.no_bptt_reason}"
+            )
         return config
 
     @property
@@ -81,7 +83,7 @@ class Config(NamedTuple):
             return self
         kind = getattr(self.task, "kind", "")
         if kind in ("window", "ngram", "hmm"):
-            raise ValueError(f'a layer of your own is given, and task.kind is "{kind}", which has none')
+            raise ValueError(f'a layer of your own is given, and task.model is "{kind}", which has none')
         name = getattr(layer, "__qualname__", type(layer).__qualname__)
         recurrence = getattr(self.task, places[0]).model_copy(update={"given": layer, "own": name})
         return self._replace(task=self.task.model_copy(update={places[0]: recurrence}))
@@ -319,12 +321,12 @@ def answers(
 ) -> list[Any]:
     """What a model says to examples, in their order; where they are joined, to one piece of it all after the other."""
     task, settings = config.task, config.train
-    steps = max(settings.steps, STEPS) if settings.steps and not hasattr(module, "count") else 0
+    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not hasattr(module, "count") else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
     batches = BatchLoader(
         lambda: (examples[row] for row in order),
         task.collate,
-        rows=settings.batch if steps else max(settings.batch, 32),
+        rows=settings.batch_size if steps else max(settings.batch_size, 32),
         tokens=0 if steps else settings.batch_tokens,
         steps=steps,
         shuffle=False,
@@ -348,5 +350,5 @@ def answers(
             said.append(found)
     merged = team.merge(said)
     if steps:  # a batch has a piece of each track
-        return [answer for track in range(settings.batch) for answer in merged[track :: settings.batch]]
+        return [answer for track in range(settings.batch_size) for answer in merged[track :: settings.batch_size]]
     return [answer for _, answer in sorted(zip(order, merged, strict=False), key=lambda pair: pair[0])]

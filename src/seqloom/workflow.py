@@ -56,9 +56,9 @@ def data(config: Config) -> Data:
     train = reader(resolve(task.train))
     if task.dev:
         return Data(train, reader(resolve(task.dev)))
-    if not task.dev_share:
+    if not task.dev_fraction:
         return Data(train, lambda: iter(()))
-    return Data(*hold_out(train, task.dev_share, seed=config.train.seed, sequential=task.sequential, gap=task.gap))
+    return Data(*hold_out(train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap))
 
 
 def train(
@@ -169,9 +169,9 @@ def _go(
     with run.lock() if team.leads else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * team.rank)
         dev = list(sources.dev())
-        if not dev and (config.task.dev or config.task.dev_share):
+        if not dev and (config.task.dev or config.task.dev_fraction):
             raise ValueError(
-                "there are no development examples: give task.dev, or raise task.dev_share (0: go without)"
+                "there are no development examples: give task.dev, or raise task.dev_fraction (0: go without)"
             )
         taught = is_taught(module)
         if taught and not team.leads:
@@ -216,11 +216,11 @@ def _batches(config: Config, read: Read, team: Team) -> BatchLoader:
     return BatchLoader(
         read,
         config.task.collate,
-        rows=settings.batch,
+        rows=settings.batch_size,
         tokens=settings.batch_tokens,
-        steps=settings.steps,
+        steps=settings.bptt_steps,
         seed=settings.seed,
-        pool=settings.pool,
+        pool=settings.shuffle_buffer,
         workers=settings.workers,
         parts=settings.accumulate * team.size,
         own=range(team.rank * settings.accumulate, (team.rank + 1) * settings.accumulate),
@@ -244,7 +244,7 @@ class Keeper:
         """Record an event, and save what it calls for."""
         if self.team.leads:
             self._record(event)
-        due = self.team.agree(stop=time.monotonic() - self.saved > 60 * self.config.train.save_minutes)
+        due = self.team.agree(stop=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
         if event.best and event.evaluation is not None:
             facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
             if self.team.leads:

@@ -22,9 +22,9 @@ EVERY_SEARCH: list[FrameSearch] = [
     BestPath(),
     PrefixBeam(),
     PrefixBeam(size=1),
-    PrefixBeam(size=6, best=3),
-    PrefixBeam(size=8, best=8, per_node=2, token_threshold=0.05, threshold=6.0),
-    PrefixBeam(size=6, best=2, lag=4),
+    PrefixBeam(size=6, nbest=3),
+    PrefixBeam(size=8, nbest=8, per_node=2, token_threshold=0.05, threshold=6.0),
+    PrefixBeam(size=6, nbest=2, lag=4),
 ]
 CASES = [
     pytest.param(search, name, id=f"{search.name}{number}-{name}")  # type: ignore[attr-defined]

@@ -89,7 +89,7 @@ def translator(recurrence: RecurrenceConfig, looks: AttentionConfig | None = Non
 
 
 def recurrence(cell: str | tuple[str, ...], layers: int = 1, **options: Any) -> RecurrenceConfig:
-    return RecurrenceConfig(cell=cell, hidden=HIDDEN, layers=layers, options=options)
+    return RecurrenceConfig(cell=cell, hidden_size=HIDDEN, layers=layers, options=options)
 
 
 BLOCK = {"heads": 2, "feed_forward": 8}
@@ -100,9 +100,9 @@ DECODERS: dict[str, Callable[[], Case]] = {
     "transformer": lambda: language_model(recurrence("transformer", 2, **BLOCK)),
     "mixed": lambda: language_model(recurrence(("lstm", "transformer"), 2)),
     "attention-after": lambda: translator(recurrence("lstm")),
-    "attention-before": lambda: translator(recurrence("gru"), AttentionConfig(place="before", score="additive")),
-    "attention-local": lambda: translator(recurrence("lstm"), AttentionConfig(kind="local", window=1, predicted=True)),
-    "no-attention": lambda: translator(recurrence("lstm"), AttentionConfig(place="none", context="last")),
+    "attention-before": lambda: translator(recurrence("gru"), AttentionConfig(style="bahdanau", score="additive")),
+    "attention-local": lambda: translator(recurrence("lstm"), AttentionConfig(type="local", window=1, predictive=True)),
+    "no-attention": lambda: translator(recurrence("lstm"), AttentionConfig(style="none", context="last")),
     "encoder-decoder-transformer": lambda: translator(recurrence("transformer", 2, **BLOCK)),
 }
 
@@ -111,10 +111,10 @@ EVERY_SEARCH: list[Search] = [
     Sample(),
     Sample(temperature=0.7, top_k=3, top_p=0.9, min_p=0.01, count=3),
     Beam(size=1),
-    Beam(size=4, best=3),
-    Beam(size=4, penalty="gnmt", threshold=2.0, per_node=2, no_repeat=2, minimum=1, best=2),
-    Beam(size=6, groups=3, diversity=0.7, penalty="length", best=4),
-    Beam(size=20, best=5),
+    Beam(size=4, nbest=3),
+    Beam(size=4, length_penalty="gnmt", threshold=2.0, per_node=2, no_repeat_ngram=2, min_length=1, nbest=2),
+    Beam(size=6, groups=3, diversity=0.7, length_penalty="length", nbest=4),
+    Beam(size=20, nbest=5),
 ]
 SEARCHES = pytest.mark.parametrize("search", EVERY_SEARCH, ids=lambda one: f"{one.name}{EVERY_SEARCH.index(one)}")
 

@@ -120,7 +120,7 @@ def test_the_metric_is_made_of_sums_over_examples(fitted: Fitted) -> None:
             assert sums.value(sums.rows[chosen].sum(axis=0)) == pytest.approx(part[task.main_metric], rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["language_model", "language_model, transformer", "forecast, synced"])
+@pytest.mark.parametrize("name", ["language_model", "language_model, transformer", "forecast, every_step"])
 def test_joined_and_cut_the_sums_are_still_those_of_examples(name: str, tmp_path: Path) -> None:
     fitted = fit(name, tmp_path)
     task, examples = fitted.config.task, fitted.examples
@@ -234,7 +234,7 @@ TRAINED = [
     "tag, in context",
     "tag, one way",
     "language_model, window",
-    "forecast, synced",
+    "forecast, every_step",
 ]
 
 

@@ -23,7 +23,7 @@ def build(positions: str, norm: str, *, causal: bool, memory: bool, context: int
     options = {"heads": 2, "positions": positions, "norm": norm, "distance": 2, "feed_forward": 10, "context": context}
     cell = (below, "transformer", "transformer") if below else "transformer"
     recurrence = RecurrenceConfig(
-        cell=cell, layers=3 if below else 2, hidden=8, bidirectional=not causal, options=options
+        cell=cell, layers=3 if below else 2, hidden_size=8, bidirectional=not causal, options=options
     )
     found = build_stack(PrenetConfig(), recurrence, INPUT, causal=causal, memory_size=MEMORY if memory else 0)
     shake(found)

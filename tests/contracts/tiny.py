@@ -329,7 +329,7 @@ CASES: dict[str, Case] = {
         sound={"features": "mfcc", "mels": 8, "coefficients": 5, "deltas": 1, "lowest": 50.0}, scale="utterance"
     ),
     "forecast": _forecast(),
-    "forecast, synced": _forecast(output="synced"),
+    "forecast, every_step": _forecast(output="every_step"),
     "forecast, each alone": _forecast(separate=True),
 }
 

@@ -80,8 +80,8 @@ def test_a_lag_below_zero_is_refused(kind: FrameSearch) -> None:
 @pytest.mark.parametrize("best", [1, 3])
 def test_a_lag_of_all_frames_changes_nothing(name: str, best: int) -> None:
     frames, guide = emit(4, 60, 4), guides()[name]
-    wanted = search(PrefixBeam(size=6, best=best), frames, guide=guide)
-    assert search(PrefixBeam(size=6, best=best, lag=60), frames, guide=guide) == wanted
+    wanted = search(PrefixBeam(size=6, nbest=best), frames, guide=guide)
+    assert search(PrefixBeam(size=6, nbest=best, lag=60), frames, guide=guide) == wanted
 
 
 @GUIDES
@@ -95,7 +95,7 @@ def test_forgetting_changes_nothing_that_is_decided(name: str, monkeypatch: pyte
 
 @GUIDES
 def test_pieces_do_not_matter(name: str) -> None:
-    beam, frames, guide = PrefixBeam(size=6, best=3, lag=5), emit(9, 90, 4), guides()[name]
+    beam, frames, guide = PrefixBeam(size=6, nbest=3, lag=5), emit(9, 90, 4), guides()[name]
     wanted = search(beam, frames, guide=guide)
     for size in (1, 7, 40):
         stream = beam.stream(symbols=4, guide=guide)

@@ -75,7 +75,7 @@ def test_there_is_a_reason_for_every_fate() -> None:
 
 
 @pytest.mark.parametrize(
-    "search", [Beam(size=4, best=2), Beam(size=4, best=2, threshold=1.0, per_node=2), Beam(size=1)]
+    "search", [Beam(size=4, nbest=2), Beam(size=4, nbest=2, threshold=1.0, per_node=2), Beam(size=1)]
 )
 def test_a_tree_holds_all_that_lived(search: Beam) -> None:
     table = torch.from_numpy(np.random.default_rng(5).normal(size=(6, 6))).log_softmax(dim=1)

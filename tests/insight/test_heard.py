@@ -36,7 +36,7 @@ def test_the_beam_gives_the_best(tmp_path: Path) -> None:
     source = case.questions[0]
     found = explain(model, source, beam=True)
     frames = logits(model, source).log_softmax(dim=-1)
-    (wanted,) = PrefixBeam(size=64, best=5)(frames, torch.tensor([frames.shape[1]]))
+    (wanted,) = PrefixBeam(size=64, nbest=5)(frames, torch.tensor([frames.shape[1]]))
     assert [each.score for each in found.answer.best] == pytest.approx([each.score for each in wanted])
     assert found.remarks == ["the search of the model is best_path: the beam is one of 64"]
     assert len(explain(model, source).answer.best) == 1

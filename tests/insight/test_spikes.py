@@ -24,7 +24,7 @@ def model(symbols: int, *, size: int = 3, factor: int = 2, **listening: Any) -> 
         symbols=symbols,
         look=LineImageConfig(),
         front=PrenetConfig(),
-        recurrence=RecurrenceConfig(cell="gru", hidden=5),
+        recurrence=RecurrenceConfig(cell="gru", hidden_size=5),
         reduction=TimeReductionConfig(factor=factor),
         **listening,
     )

@@ -11,7 +11,7 @@ SYMBOLS = ("<pad>", "<unk>", *"etaoinshrdlu", "ß", "語", "😀")
 
 def encoder(layers: int = 1) -> CharacterEncoder:
     torch.manual_seed(0)
-    return CharacterEncoder(len(SYMBOLS), CharacterConfig(size=3, hidden=5, layers=layers)).double()
+    return CharacterEncoder(len(SYMBOLS), CharacterConfig(embedding_size=3, hidden_size=5, layers=layers)).double()
 
 
 def spelled(rows: list[list[str]]) -> Tensor:

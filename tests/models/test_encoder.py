@@ -19,7 +19,9 @@ def build(front: PrenetConfig, recurrence: RecurrenceConfig, **options: Any) -> 
 
 
 def test_front_then_recurrence_is_one_after_the_other() -> None:
-    layer = build(PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(cell="gru", hidden=4))
+    layer = build(
+        PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(cell="gru", hidden_size=4)
+    )
     x, mask = noise(2, 5, 3), masked([5, 2], 5)
     wanted = x
     assert isinstance(layer, Stack)
@@ -34,7 +36,7 @@ def test_front_then_recurrence_is_one_after_the_other() -> None:
 @pytest.mark.parametrize("causal", [True, False])
 def test_causal_where_asked(causal: bool) -> None:
     layer = build(
-        PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(hidden=4), causal=causal
+        PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(hidden_size=4), causal=causal
     )
     x = noise(1, 7, 3).requires_grad_()
     outputs, _ = layer(x)
@@ -45,11 +47,11 @@ def test_causal_where_asked(causal: bool) -> None:
 @pytest.mark.parametrize(
     ("front", "recurrence", "kind", "size"),
     [
-        (PrenetConfig(), RecurrenceConfig(hidden=4), Recurrent, 4),
-        (PrenetConfig(), RecurrenceConfig(hidden=4, bidirectional=True), Bidirectional, 8),
-        (PrenetConfig(), RecurrenceConfig(hidden=4, layers=2), Stack, 4),
+        (PrenetConfig(), RecurrenceConfig(hidden_size=4), Recurrent, 4),
+        (PrenetConfig(), RecurrenceConfig(hidden_size=4, bidirectional=True), Bidirectional, 8),
+        (PrenetConfig(), RecurrenceConfig(hidden_size=4, layers=2), Stack, 4),
         (PrenetConfig(layers=1, size=6), RecurrenceConfig(layers=0), Convolution, 6),
-        (PrenetConfig(), RecurrenceConfig(given=LSTM, hidden=5), Recurrent, 5),
+        (PrenetConfig(), RecurrenceConfig(given=LSTM, hidden_size=5), Recurrent, 5),
     ],
 )
 def test_what_is_asked_for_is_built(front: PrenetConfig, recurrence: RecurrenceConfig, kind: type, size: int) -> None:
@@ -68,7 +70,7 @@ def test_a_layer_of_the_user_s_own() -> None:
 
 def test_options_reach_the_layers() -> None:
     recurrence = RecurrenceConfig(
-        cell="elman", hidden=4, layers=2, dropout=0.5, variational=True, options={"activation": "relu"}
+        cell="elman", hidden_size=4, layers=2, dropout=0.5, variational_dropout=True, options={"activation": "relu"}
     )
     layer = build_stack(PrenetConfig(), recurrence, 3)
     assert isinstance(layer, Stack)
@@ -82,7 +84,7 @@ def test_options_reach_the_layers() -> None:
     ("front", "recurrence", "message"),
     [
         (PrenetConfig(), RecurrenceConfig(layers=0), "there is nothing to train"),
-        (PrenetConfig(), RecurrenceConfig(own="mine"), "a layer of your own, mine: give it again"),
+        (PrenetConfig(), RecurrenceConfig(custom_layer="mine"), "a layer of your own, mine: give it again"),
         (
             PrenetConfig(),
             RecurrenceConfig(cell="elman", options={"activaton": "relu"}),
@@ -109,7 +111,7 @@ class Double(nn.Module):
 
 
 def test_an_encoder_embeds_and_remembers() -> None:
-    layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden=4), 3).double()
+    layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=4), 3).double()
     encoder = Encoder(Double(), layer).eval()
     x, mask = noise(2, 5, 3), masked([5, 2], 5)
     memory = encoder(x, mask)
@@ -126,7 +128,10 @@ def test_an_encoder_embeds_and_remembers() -> None:
 def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -> None:
     torch.manual_seed(0)
     encoder = Encoder(
-        nn.Identity(), build_stack(PrenetConfig(), RecurrenceConfig(hidden=40), 3), dropout=0.5, variational=variational
+        nn.Identity(),
+        build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=40), 3),
+        dropout=0.5,
+        variational=variational,
     )
     shake(encoder, dtype=torch.float32)
     x, mask = noise(2, 5, 3, dtype=torch.float32), masked([5, 5], 5)
@@ -139,5 +144,5 @@ def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -
 def test_what_transformers_do_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match=r"zoneout is 0\.1, which is of recurrent layers"):
         build_stack(PrenetConfig(), RecurrenceConfig(cell="transformer", zoneout=0.1), 8)
-    mixed = build_stack(PrenetConfig(), RecurrenceConfig(cell=("gru", "transformer"), hidden=8, zoneout=0.1), 8)
+    mixed = build_stack(PrenetConfig(), RecurrenceConfig(cell=("gru", "transformer"), hidden_size=8, zoneout=0.1), 8)
     assert mixed.output_size == 8

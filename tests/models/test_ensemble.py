@@ -16,9 +16,9 @@ SYMBOLS, SIZE = 7, 6
 
 
 def made(cell: str, seed: int) -> EncoderDecoder:
-    reading = build_stack(PrenetConfig(), RecurrenceConfig(cell=cell, hidden=SIZE, options={}), SIZE)
+    reading = build_stack(PrenetConfig(), RecurrenceConfig(cell=cell, hidden_size=SIZE, options={}), SIZE)
     layer = build_decoder_layer(
-        RecurrenceConfig(cell=cell, hidden=SIZE),
+        RecurrenceConfig(cell=cell, hidden_size=SIZE),
         AttentionConfig(),
         SIZE,
         encoder=reading,

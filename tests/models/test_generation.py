@@ -22,7 +22,12 @@ SIZE, SYMBOLS, END = 6, 7, 2
 def decoder() -> Decoder:
     torch.manual_seed(1)
     layer = build_decoder_layer(
-        RecurrenceConfig(cell="gru", hidden=5), AttentionConfig(), 4, encoder=None, memory_size=SIZE, bridge="linear"
+        RecurrenceConfig(cell="gru", hidden_size=5),
+        AttentionConfig(),
+        4,
+        encoder=None,
+        memory_size=SIZE,
+        bridge="linear",
     )
     found = Decoder(Embedding(SYMBOLS, 4), layer)
     for parameter in found.parameters():
@@ -73,7 +78,7 @@ def test_each_row_has_its_own_length_and_symbols_that_are_never_said() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_padding_is_not_to_be_covered(weight: float) -> None:
-    model, search = decoder(), Beam(size=3, best=3, coverage=weight)
+    model, search = decoder(), Beam(size=3, nbest=3, coverage_penalty=weight)
     narrow = memory([3, 3])
     wide = Memory(nn.functional.pad(narrow.values, (0, 0, 0, 4)), nn.functional.pad(narrow.mask, (0, 4)), ())
     plain, padded = (generate(model, each, search, end=END, lengths=6) for each in (narrow, wide))

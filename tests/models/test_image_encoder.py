@@ -50,7 +50,9 @@ def images(count: int, size: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize(("size", "coordinates", "positions"), [(8, False, True), (8, True, False), (7, True, True)])
 def test_cells_are_convolutions_by_hand(size: int, coordinates: bool, positions: bool) -> None:
-    sight = ImageEncoderConfig(layers=2, width=4, depth=2, coordinates=coordinates, positions=positions)
+    sight = ImageEncoderConfig(
+        layers=2, channels=4, depth=2, coordinate_channels=coordinates, position_embedding=positions
+    )
     model = cells(sight, size)
     values, mask = images(3, size)
     found = model(values, mask)
@@ -73,7 +75,7 @@ def test_cells_are_convolutions_by_hand(size: int, coordinates: bool, positions:
 
 
 def test_one_vector_is_the_mean_of_the_cells() -> None:
-    sight = ImageEncoderConfig(layers=2, width=4)
+    sight = ImageEncoderConfig(layers=2, channels=4)
     values, mask = images(3, 8)
     single = cells(sight, together=True)(values, mask)
     many = cells(sight.model_copy(update={"positions": False}))(values, mask)
@@ -83,7 +85,7 @@ def test_one_vector_is_the_mean_of_the_cells() -> None:
 
 def test_other_images_of_a_batch_are_invisible() -> None:
     model = cells(
-        ImageEncoderConfig(layers=2, width=6)
+        ImageEncoderConfig(layers=2, channels=6)
     ).train()  # there is nothing that knows the batch, in training neither
     values, mask = images(3, 8)
     alone = model(values[1:2], mask[1:2]).values[0]
@@ -93,7 +95,7 @@ def test_other_images_of_a_batch_are_invisible() -> None:
 
 @pytest.mark.parametrize(("size", "layers", "side"), [(64, 3, 8), (63, 3, 8), (65, 3, 9), (5, 2, 2), (32, 1, 16)])
 def test_how_many_cells(size: int, layers: int, side: int) -> None:
-    sight = ImageEncoderConfig(layers=layers, width=1)
+    sight = ImageEncoderConfig(layers=layers, channels=1)
     assert sight.side(size) == side
     assert cells(sight, size)(*images(1, size)).values.shape[1] == side**2
 
@@ -123,7 +125,7 @@ def test_images_are_moved_and_mirrored_each_for_itself() -> None:
         seen.add(way)
     assert len(seen) == 18
     assert torch.equal(augment_images(values, mirror=False, shift=0), values)
-    model = cells(ImageEncoderConfig(layers=1, width=2, mirror=True, shift=1), 5)
+    model = cells(ImageEncoderConfig(layers=1, channels=2, random_flip=True, random_shift=1), 5)
     assert torch.equal(model(values, mask).values, model(values, mask).values)  # only in training
     model.train()
     assert not torch.equal(model(values, mask).values, model(values, mask).values)

@@ -96,7 +96,7 @@ def test_what_the_model_sees_and_should_say() -> None:
     [
         {},
         {"attention": {"place": "before", "score": "additive"}},
-        {"attention": {"place": "none"}, "pool": "vector"},
+        {"attention": {"place": "none"}, "image_pooling": "mean"},
         {"attention": {"kind": "hard"}},
         {"decoder": {"cell": "transformer", "hidden": 8, "options": {"heads": 2}}},
     ],
@@ -162,7 +162,7 @@ def test_where_it_looked_is_a_weight_for_each_cell(fields: dict[str, Any]) -> No
 
 
 def test_the_cells_of_other_inputs() -> None:
-    assert fit(pool="vector")[0].grid == (1, 1)
+    assert fit(image_pooling="mean")[0].grid == (1, 1)
     fitted, model, pictures = fit(VECTORS)
     assert fitted.grid == (1, 1)
     assert fitted.learned is not None
@@ -264,9 +264,19 @@ def configure(folder: Path, **changes: Any) -> Config:
         "".join(f"{name}#{index}\t{text}\n" for name, captions in names for index, text in enumerate(captions))
     )
     (folder / "list.txt").write_text("".join(f"{name}\n" for name, _ in names))
-    values = {"task.name": "caption", "task.train": f"{folder}/list.txt", "task.dev_share": 0.3, "task.size": 16}
-    values |= {"task.captions": f"{folder}/captions.txt", "task.images": f"{folder}/images", "train.batch": 4}
-    values |= {"task.sight.width": 4, "task.sight.layers": 2, "task.decoder.hidden": 8, "train.updates": 4}
+    values = {
+        "task.name": "caption",
+        "task.train": f"{folder}/list.txt",
+        "task.dev_fraction": 0.3,
+        "task.image_size": 16,
+    }
+    values |= {"task.captions": f"{folder}/captions.txt", "task.images": f"{folder}/images", "train.batch_size": 4}
+    values |= {
+        "task.image_encoder.channels": 4,
+        "task.image_encoder.layers": 2,
+        "task.decoder.hidden_size": 8,
+        "train.updates": 4,
+    }
     return Config.build(Document.empty([f"{name}={value}" for name, value in (values | changes).items()]))
 
 

@@ -21,8 +21,14 @@ from seqloom.training.loop import Progress
 
 
 def build(train: Path, **values: Any) -> Config:
-    given = {"task.name": "embed", "task.train": str(train), "train.threads": 1, "train.epochs": 3, "train.rate": 0.05}
-    given |= {"task.minimum": 1, "task.size": 20, "train.schedule": "linear", "train.decay": 0.0}
+    given = {
+        "task.name": "embed",
+        "task.train": str(train),
+        "train.threads": 1,
+        "train.epochs": 3,
+        "train.learning_rate": 0.05,
+    }
+    given |= {"task.min_count": 1, "task.vector_size": 20, "train.schedule": "linear", "train.decay": 0.0}
     values = given | {name.replace("__", "."): value for name, value in values.items()}
     return Config.build(config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()]))
 
@@ -150,7 +156,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
         ("", {}, "no word occurs; two are needed"),
         ("\n \n", {}, "no word occurs"),
         ("word word word\n", {}, "only one word occurs at least 1 times"),
-        ("one two three\n", {"task__minimum": 5}, r"no word occurs at least 5 times \(task.minimum\)"),
+        ("one two three\n", {"task__minimum": 5}, r"no word occurs at least 5 times \(task.min_count\)"),
         (": group\na b c d\n", {}, "train.txt:2: found a question with its answer; task.train wants a text"),
     ],
 )
@@ -176,7 +182,7 @@ def test_two_words_are_enough(tmp_path: Path) -> None:
 
 
 def test_a_million_words_take_little_room() -> None:
-    task = Embed(train="x", minimum=1).fit(Embed(train="x").read([" ".join(f"w{number}" for number in range(999))]))
+    task = Embed(train="x", min_count=1).fit(Embed(train="x").read([" ".join(f"w{number}" for number in range(999))]))
     assert task.fitted.counts == ((1, 999),)
     assert task.fitted.frequencies.tolist() == [1] * 999
     assert len(task.fitted.model_dump_json()) < 999 * 6 + 100

@@ -103,15 +103,15 @@ def test_the_gap_between_neighbours_in_one_file_is_the_horizon_but_one(tmp_path:
 
 @pytest.mark.parametrize("history", [1, 2, 4])
 def test_pieces_on_both_sides_of_the_gap_forecast_different_rows(tmp_path: Path, history: int) -> None:
-    chosen = task(output="synced", history=history)
+    chosen = task(output="every_step", history=history)
     examples = list(chosen.read(write(tmp_path, np.arange(30.0))))
     last, *between, first = examples[1 : 3 + chosen.gap]
     assert last.after(3, each=True).max() < first.after(3, each=True).min()
     assert not between or last.after(3, each=True).max() >= between[-1].after(3, each=True).min()
-    assert task(output="synced", history=0).gap == 0
+    assert task(output="every_step", history=0).gap == 0
 
 
-@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("output", ["last", "every_step"])
 def test_an_untrained_model_says_that_nothing_changes(tmp_path: Path, output: str) -> None:
     examples = list(task().read(write(tmp_path, wave())))
     fitted = task(output=output).fit(examples)
@@ -139,7 +139,7 @@ def test_training_beats_the_last_value(tmp_path: Path) -> None:
     assert scores["mse_scaled"] < 0.2 * scores["last_mse_scaled"]
 
 
-@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("output", ["last", "every_step"])
 @pytest.mark.parametrize("error", ["mse", "mae", "huber"])
 def test_the_loss_is_the_error_in_units_of_the_usual_change(tmp_path: Path, output: str, error: str) -> None:
     values = wave(12)
@@ -241,9 +241,9 @@ def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
 )
 def test_rows_of_a_batch_and_padding_are_invisible(fields: dict[str, Any]) -> None:
     series = [wave(length, seed=length) for length in (9, 5, 14)]
-    synced = task(output="synced", history=0, **fields)
-    examples = list(synced.read(series))
-    fitted = synced.fit(examples)
+    every_step = task(output="every_step", history=0, **fields)
+    examples = list(every_step.read(series))
+    fitted = every_step.fit(examples)
     model = shaken(fitted.build_model())
     together, alone = answers(fitted, model, examples), answers(fitted, model, examples, rows=1)
     for left, right in zip(together, alone, strict=True):
@@ -261,7 +261,7 @@ def _gradients(fitted: Forecast, model: nn.Module, batch: Batch) -> list[Tensor]
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_pieces_with_the_state_handed_on_are_the_whole(separate: bool) -> None:
-    whole = task(output="synced", history=0, separate=separate)
+    whole = task(output="every_step", history=0, separate=separate)
     fitted = whole.fit(whole.read([wave(21)]))
     model = shaken(fitted.build_model())
     (wanted,) = answers(fitted, model, list(fitted.read([wave(21)])))
@@ -275,7 +275,7 @@ def test_pieces_with_the_state_handed_on_are_the_whole(separate: bool) -> None:
 
 
 def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
-    pieced = task(output="synced", history=7)
+    pieced = task(output="every_step", history=7)
     examples = list(pieced.read([wave(40)]))
     fitted = pieced.fit(examples)
     model = shaken(fitted.build_model())
@@ -332,7 +332,7 @@ def test_a_fitted_task_finds_its_columns_by_name() -> None:
         next(fitted.read([np.ones(9)]))
 
 
-@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("output", ["last", "every_step"])
 def test_binary_frames_have_a_likelihood(output: str) -> None:
     frames = (np.random.default_rng(0).random((12, 5)) < 0.3).astype(float)
     binary = task(kind="binary", output=output, horizon=1)

@@ -140,9 +140,11 @@ def test_scores_equal_jiwer() -> None:
 
 
 def test_sounds_are_timed_in_seconds() -> None:
-    task = Transcribe(train="-", sound=AudioFeatures(mels=5, rate=1000), reduction=TimeReductionConfig(factor=3))
+    task = Transcribe(
+        train="-", audio=AudioFeatures(n_mels=5, sample_rate=1000), time_reduction=TimeReductionConfig(factor=3)
+    )
     task = task.fit(task.read([(np.random.default_rng(1).normal(size=600), "ab")]))
-    frames = task.sound.spectrum(1000).length(600)
+    frames = task.audio.spectrum(1000).length(600)
     assert task.collate(list(task.read([np.zeros(600)]))).inputs.values.shape == (1, 600)
     model = task.build_model().eval()
     with torch.no_grad():
@@ -164,7 +166,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("piece", [7, 100, 1000])
 def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
     fields: dict[str, Any] = {"sound": {"mels": 6, "rate": 1000}} | SETTINGS[name]
-    task = Transcribe(train="-", encoder=BidirectionalEncoder(hidden=5, layers=2, bidirectional=False), **fields)
+    task = Transcribe(train="-", encoder=BidirectionalEncoder(hidden_size=5, layers=2, bidirectional=False), **fields)
     random = np.random.default_rng(3)
     task = task.fit(task.read([(random.normal(size=700), "ab cab")]))
     torch.manual_seed(2)
@@ -200,8 +202,8 @@ def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
 
 
 def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
-    sound = AudioFeatures(mels=5, rate=1000, decibels=60.0)
-    task = Transcribe(train="-", sound=sound, encoder=BidirectionalEncoder(bidirectional=False))
+    sound = AudioFeatures(n_mels=5, sample_rate=1000, top_db=60.0)
+    task = Transcribe(train="-", audio=sound, encoder=BidirectionalEncoder(bidirectional=False))
     task = task.fit(task.read([(np.ones(600), "ab")]))
     with pytest.raises(ValueError, match=r"sound\.decibels is 60"):
         task.listen(task.build_model())
@@ -344,7 +346,7 @@ def test_other_tasks_do_not_listen(tmp_path: Path) -> None:
 
 
 def test_where_every_example_is_impossible_nothing_is_trained(tmp_path: Path) -> None:
-    task = Transcribe(train=str(tmp_path / "train.jsonl"), reduction=TimeReductionConfig(factor=4))
+    task = Transcribe(train=str(tmp_path / "train.jsonl"), time_reduction=TimeReductionConfig(factor=4))
     examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
     with pytest.raises(BadData, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
         task.fit(examples)

@@ -48,7 +48,7 @@ def speaker(folder: Path, unit: str, **fields: Any) -> Path:
     """The run of a language model of the texts."""
     path = folder / "texts.txt"
     path.write_text(TEXTS)
-    task = LanguageModel(train=str(path), dev_share=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
+    task = LanguageModel(train=str(path), dev_fraction=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
     return workflow.train(Config(task, Train(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}").path
 
 

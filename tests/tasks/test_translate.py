@@ -212,9 +212,14 @@ def test_scheduled_sampling_mixes_in_training_only() -> None:
 def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
     (tmp_path / "t.tsv").write_text("a\tb\nc\td\ne f\tg\nh\ti\n" * 3)
-    values = ["task.name=translate", f"task.train={tmp_path / 't.tsv'}", "task.dev_share=0.2", "train.accumulate=2"]
-    values += ["task.sampling.schedule=exponential", "train.updates=5", "train.batch=3", "task.encoder.hidden=4"]
-    run = workflow.train(Config.build(Document.empty([*values, "task.decoder.hidden=4"])), output=tmp_path / "run")
+    values = ["task.name=translate", f"task.train={tmp_path / 't.tsv'}", "task.dev_fraction=0.2", "train.accumulate=2"]
+    values += [
+        "task.scheduled_sampling.schedule=exponential",
+        "train.updates=5",
+        "train.batch_size=3",
+        "task.encoder.hidden_size=4",
+    ]
+    run = workflow.train(Config.build(Document.empty([*values, "task.decoder.hidden_size=4"])), output=tmp_path / "run")
     assert int(run.load("last").model["mixer.updates"]) == 5
 
 

@@ -83,7 +83,7 @@ def measure(*, quick: bool) -> Iterator[Result]:
 
 def fitted(text: Path, kind: str, *, minimum: int = MINIMUM) -> Embed:
     values: dict[str, Any] = {"train": str(text), "kind": kind, "minimum": minimum, "size": SIZE, "window": WINDOW}
-    task = Embed(**values, negative=NEGATIVE, sample=SAMPLE)
+    task = Embed(**values, negative=NEGATIVE, subsample=SAMPLE)
     return task.fit(task.read(text))
 
 
@@ -97,7 +97,7 @@ def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> Word2Vec:
 
 
 def _teach(model: nn.Module, text: Path, *, epochs: int = 1, seed: int = 1) -> None:
-    settings = Train(epochs=epochs, rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
+    settings = Train(epochs=epochs, learning_rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
     for _ in teach(model, lambda: passages(text), settings):
         pass
 
@@ -147,7 +147,7 @@ def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
 
 def judge(task: Embed, model: Word2Vec) -> dict[str, float]:
     """What vectors know, from 0 to 1."""
-    config = Config(task, Train(batch=256))
+    config = Config(task, Train(batch_size=256))
     return {name: float(assess(config, model, list(task.read(shared(file))))["score"]) for name, file in TESTS.items()}
 
 

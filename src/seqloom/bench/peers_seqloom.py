@@ -53,20 +53,24 @@ class Ours:
 def transformer(sizes: Sizes) -> Ours:
     options = {"heads": sizes.heads, "feed_forward": sizes.feed_forward}
     blocks = RecurrenceConfig(
-        cell="transformer", hidden=sizes.width, layers=sizes.layers, dropout=sizes.dropout, options=options
+        cell="transformer", hidden_size=sizes.width, layers=sizes.layers, dropout=sizes.dropout, options=options
     )
     return Ours(blocks, sizes, dropout=0.0)  # its blocks have their own
 
 
 def recurrent(sizes: Sizes) -> Ours:
-    return Ours(RecurrenceConfig(cell="lstm", hidden=sizes.width, dropout=sizes.dropout), sizes, dropout=sizes.dropout)
+    return Ours(
+        RecurrenceConfig(cell="lstm", hidden_size=sizes.width, dropout=sizes.dropout), sizes, dropout=sizes.dropout
+    )
 
 
 class LanguageModel:
     """Two layers of LSTM."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
-        layer = build_stack(PrenetConfig(), RecurrenceConfig(cell="lstm", hidden=width, layers=2), width, causal=True)
+        layer = build_stack(
+            PrenetConfig(), RecurrenceConfig(cell="lstm", hidden_size=width, layers=2), width, causal=True
+        )
         self.model = Decoder(Embedding(vocabulary, width), layer).eval()
 
     @torch.inference_mode()

@@ -110,7 +110,7 @@ class SideCounter:
             why = "they all look the same" if self.name == "source" else "no model can say them"
             yield f"dev: {self.share:.2%} of the symbols of the {self.name} do not occur in train: {why}"
         if self.unknown and self.name == "source" and not train.unknown:
-            yield "dev: no symbol of train is unknown, so that nothing is learnt about it: raise task.source.minimum"
+            yield "dev: no symbol of train is unknown, so that nothing is learnt about it: raise task.source.min_count"
 
 
 def counted(number: int, what: str) -> str:

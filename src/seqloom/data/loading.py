@@ -160,7 +160,9 @@ class BatchLoader:
 
 def _check_steps(tensor: Tensor, *, mask: Tensor) -> Tensor:
     if tensor.shape[:2] != mask.shape:
-        raise ValueError("train.steps is set, and the task has no answer for each step: sequences cannot be joined")
+        raise ValueError(
+            "train.bptt_steps is set, and the task has no answer for each step: sequences cannot be joined"
+        )
     return tensor
 
 

@@ -25,8 +25,8 @@ class CharacterConfig(Part):
 
     layers: int = Field(1, ge=0, description="How many on top of each other; 0: words are not spelled.")
     cell: str = Field("lstm", description="A file of cells/.")
-    size: int = Field(32, ge=1, description="Size of a character's vector.")
-    hidden: int = Field(64, ge=1, description="Width of each direction; a word's vector has twice as much.")
+    embedding_size: int = Field(32, ge=1, description="Size of a character's vector.")
+    hidden_size: int = Field(64, ge=1, description="Width of each direction; a word's vector has twice as much.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the characters.")
 
 
@@ -43,17 +43,17 @@ class CharacterEncoder(nn.Module):
 
     def __init__(self, symbols: int, characters: CharacterConfig) -> None:
         super().__init__()
-        self.embed = Embedding(symbols, characters.size, dropout=characters.dropout)
+        self.embed = Embedding(symbols, characters.embedding_size, dropout=characters.dropout)
         self.layer = recurrent(
             characters.cell,
-            characters.size,
-            characters.hidden,
+            characters.embedding_size,
+            characters.hidden_size,
             layers=characters.layers,
             bidirectional=True,
             dropout=characters.dropout,
         )
         self.stacked = characters.layers > 1
-        self.size = 2 * characters.hidden
+        self.size = 2 * characters.hidden_size
 
     def forward(
         self,

@@ -47,16 +47,18 @@ class RecurrenceConfig(Part):
         description="A file of cells/: elman, lstm, peephole, coupled, gru, layer_norm_lstm, … or transformer; "
         'or a list of them, one for each layer, such as ["lstm", "transformer"].',
     )
-    hidden: int = Field(default=128, ge=1, description="Width of each layer and direction.")
+    hidden_size: int = Field(default=128, ge=1, description="Width of each layer and direction.")
     layers: int = Field(
         default=1, ge=0, description="How many on top of each other; 0: none, the front is all there is."
     )
     bidirectional: bool = Field(
         default=False, description="Read in both directions; a transformer sees what comes before only, or everything."
     )
-    connect: Literal["plain", "residual", "highway", "dense"] = Field(default="plain", description="How layers meet.")
+    connection: Literal["plain", "residual", "highway", "dense"] = Field(
+        default="plain", description="How layers meet."
+    )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Between layers and on the output.")
-    variational: bool = Field(default=False, description="The same dropout mask at every step.")
+    variational_dropout: bool = Field(default=False, description="The same dropout mask at every step.")
     zoneout: float = Field(default=0.0, ge=0, lt=1, description="Share of the state that stays as it was.")
     recurrent_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
     options: dict[str, Any] = Field(
@@ -64,7 +66,7 @@ class RecurrenceConfig(Part):
         description='Of the cell, such as { activation = "relu" }; of a transformer heads, feed_forward, activation, '
         "norm, positions, distance, longest, context.",
     )
-    own: str = Field(
+    custom_layer: str = Field(
         default="", description="Name of a layer or cell of your own that is given with --layer; for information."
     )
     given: Any = Field(default=None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
@@ -108,9 +110,9 @@ def build_stack(
     memory_size: int = 0,  # width of the memory that transformers look at
 ) -> Layer:
     """The front and the recurrent or attention layers as one layer."""
-    if recurrence.own and recurrence.given is None:
+    if recurrence.custom_layer and recurrence.given is None:
         raise ValueError(
-            f"this model was trained with a layer of your own, {recurrence.own}: give it again (--layer module:name)"
+            f"this model was trained with a layer of your own, {recurrence.custom_layer}: give it again (--layer module:name)"
         )
     layers: list[Layer] = []
     size = input_size
@@ -120,7 +122,7 @@ def build_stack(
     layers += group_layers(recurrence, size, memory_size=memory_size)
     if not layers:
         raise ValueError("layers is 0, and there is no front either: there is nothing to train")
-    between = VariationalDropout(recurrence.dropout) if recurrence.variational else Dropout(recurrence.dropout)
+    between = VariationalDropout(recurrence.dropout) if recurrence.variational_dropout else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
 
@@ -149,11 +151,11 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
         options["layers"] = len(list(group))
         if name == TRANSFORMER:
             options |= {"dropout": recurrence.dropout, "causal": not recurrence.bidirectional}
-            layers.append(transformer(size, recurrence.hidden, memory_size=memory_size, **options))
+            layers.append(transformer(size, recurrence.hidden_size, memory_size=memory_size, **options))
         else:
             common = ("bidirectional", "connect", "dropout", "variational", "zoneout", "recurrent_dropout")
             options |= {option: getattr(recurrence, option) for option in common}
-            layers.append(recurrent(makers[name], size, recurrence.hidden, **options))
+            layers.append(recurrent(makers[name], size, recurrence.hidden_size, **options))
         size = layers[-1].output_size
     return layers
 

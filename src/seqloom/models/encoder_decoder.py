@@ -26,27 +26,27 @@ Bridge = Literal["linear", "copy", "zero"]
 class AttentionConfig(Part):
     """How a recurrent decoder looks at the source; transformers do so by themselves."""
 
-    place: Literal["after", "before", "none"] = Field(
-        default="after", description="after the step (Luong), before it (Bahdanau; slower), or not at all (Sutskever)."
+    style: Literal["luong", "bahdanau", "none"] = Field(
+        default="luong", description="luong: after the recurrent step; bahdanau: before it (slower); none: no attention."
     )
     score: Literal["dot", "scaled", "multiplicative", "additive"] = Field(
         default="multiplicative", description="How well a state of the decoder fits an element of the source."
     )
-    kind: Literal["soft", "hard", "local"] = Field(
+    type: Literal["soft", "hard", "local"] = Field(
         default="soft", description="A mean of all elements, one that is drawn, or those of a window."
     )
     window: int = Field(default=5, ge=1, description="local: elements on each side of the middle.")
-    predicted: bool = Field(default=False, description="local: the middle is predicted, not the step's own number.")
+    predictive: bool = Field(default=False, description="local: the middle is predicted, not the step's own number.")
     context: Literal["none", "last", "ends", "mean"] = Field(
         default="none",
         description="The source as one vector beside every input: the encoder's last word, both its ends, or its mean.",
     )
 
     def build(self, query_size: int, key_size: int) -> AttentionMechanism:
-        if self.kind == "hard":
+        if self.type == "hard":
             return HardAttention(query_size, key_size, score=self.score)
-        if self.kind == "local":
-            return LocalAttention(query_size, key_size, score=self.score, window=self.window, predicted=self.predicted)
+        if self.type == "local":
+            return LocalAttention(query_size, key_size, score=self.score, window=self.window, predicted=self.predictive)
         return Attention(query_size, key_size, score=self.score)
 
 
@@ -66,12 +66,12 @@ def build_decoder_layer(
     if looks.context != "none":
         layers.append(FixedContext(input_size, memory_size, kind=looks.context))
     size = layers[-1].output_size if layers else input_size
-    recurrent = not recurrence.own and TRANSFORMER not in recurrence.kinds
-    if recurrent and looks.place == "before":
+    recurrent = not recurrence.custom_layer and TRANSFORMER not in recurrence.kinds
+    if recurrent and looks.style == "bahdanau":
         layers += _looking_before(recurrence, looks, size, memory_size=memory_size)
     else:
         layers.append(build_stack(PrenetConfig(), recurrence, size, causal=True, memory_size=memory_size))
-    if looks.place == "after" and TRANSFORMER not in recurrence.kinds:
+    if looks.style == "luong" and TRANSFORMER not in recurrence.kinds:
         size = layers[-1].output_size
         layers.append(LuongAttention(looks.build(size, memory_size), size))
     whole = layers[0] if len(layers) == 1 else Stack(layers, dropout=Dropout(recurrence.dropout))
@@ -86,7 +86,7 @@ def _looking_before(
     """The first recurrent layer looks before each step; others stand on it as always."""
     kinds = recurrence.kinds
     if not kinds:
-        raise ValueError('decoder.layers is 0, and attention.place is "before": before which step?')
+        raise ValueError('decoder.layers is 0, and attention.style is "bahdanau": there is no recurrent step to attend before')
     (lowest,) = group_layers(
         recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connect": "plain"}), size + memory_size
     )
@@ -118,7 +118,7 @@ def build_encoder_decoder(
     layer = build_decoder_layer(
         recurrence, looks, embed.embedding_dim, encoder=reading, memory_size=encoder.size, bridge=bridge
     )
-    decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational)
+    decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational_dropout)
     model = EncoderDecoder(cast(nn.Module, encoder), decoder)
     if sampling.schedule != "none":
         model.add_module("mixer", TokenMixer(sampling))

@@ -65,7 +65,7 @@ def generate(
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
     follow = partial(step, decoder)
-    if not (isinstance(search, Beam) and search.coverage):
+    if not (isinstance(search, Beam) and search.coverage_penalty):
         begin = decoder.start(memory, len(mask))
         return search(follow, begin, start, end, lengths=lengths, never=never, tree=tree)
 

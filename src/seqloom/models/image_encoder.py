@@ -15,23 +15,27 @@ class ImageEncoderConfig(Part):
     """Convolutions of 3 × 3; each level halves the image and doubles the width."""
 
     layers: int = Field(default=3, ge=1, description="Levels: with 3, 64 × 64 pixels become 8 × 8 cells.")
-    width: int = Field(default=32, ge=1, description="Channels of the first level; each further one has twice as many.")
+    channels: int = Field(
+        default=32, ge=1, description="Channels of the first level; each further one has twice as many."
+    )
     depth: int = Field(default=1, ge=1, description="Convolutions of each level; those after the first are residual.")
-    coordinates: bool = Field(
+    coordinate_channels: bool = Field(
         default=True, description="The convolutions also see where a pixel is (Liu et al. 2018): left, above, …"
     )
-    positions: bool = Field(default=True, description="Each cell knows its row and its column, by learnt vectors.")
+    position_embedding: bool = Field(
+        default=True, description="Each cell knows its row and its column, by learnt vectors."
+    )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="On the cells.")
-    mirror: bool = Field(
+    random_flip: bool = Field(
         default=False,
         description="In training half of the images are mirrored; not where captions tell left from right.",
     )
-    shift: int = Field(default=0, ge=0, description="In training images are moved by up to so many pixels.")
+    random_shift: int = Field(default=0, ge=0, description="In training images are moved by up to so many pixels.")
 
     @property
     def size(self) -> int:
         """Width of a cell."""
-        return self.width << (self.layers - 1)
+        return self.channels << (self.layers - 1)
 
     def side(self, size: int) -> int:
         """Cells in a row of an image of so many pixels."""
@@ -56,14 +60,16 @@ class ImageEncoder(nn.Module):
         self.together = together  # one cell, the mean of all
         self.size = sight.size
         self.levels = nn.ModuleList()
-        channels = 5 if sight.coordinates else 3
+        channels = 5 if sight.coordinate_channels else 3
         for level in range(sight.layers):
-            width = sight.width << level
+            width = sight.channels << level
             for number in range(sight.depth):
                 self.levels.append(ConvBlock(channels, width, stride=1 if number else 2))
                 channels = width
         side = sight.side(size)
-        self.place = nn.Parameter(torch.empty(2, side, self.size)) if sight.positions and not together else None
+        self.place = (
+            nn.Parameter(torch.empty(2, side, self.size)) if sight.position_embedding and not together else None
+        )
         if self.place is not None:
             nn.init.normal_(self.place, std=0.5)  # about as large as what the last convolution gives
         self.dropout = Dropout(sight.dropout)
@@ -73,10 +79,10 @@ class ImageEncoder(nn.Module):
         images: Tensor,  # (B, S, S, 3), of mean 0 and deviation 1
         mask: Tensor,  # (B, S), all true: an image is not padded
     ) -> Memory:
-        if self.training and (self.sight.mirror or self.sight.shift):
-            images = augment_images(images, mirror=self.sight.mirror, shift=self.sight.shift)
+        if self.training and (self.sight.random_flip or self.sight.random_shift):
+            images = augment_images(images, mirror=self.sight.random_flip, shift=self.sight.random_shift)
         x = images.permute(0, 3, 1, 2)  # in memory the channels stay last, which is faster
-        if self.sight.coordinates:
+        if self.sight.coordinate_channels:
             x = torch.cat([x, _coordinates(x)], dim=1)
         for level in self.levels:
             x = level(x)

@@ -88,17 +88,17 @@ class Caption(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
-        "task.text.lower": True,
-        "task.text.minimum": 3,
-        "task.embedding": 256,
+        "task.text.lowercase": True,
+        "task.text.min_count": 3,
+        "task.embedding_size": 256,
         "task.input_dropout": 0.3,
-        "task.sight.depth": 2,
-        "task.sight.dropout": 0.3,
+        "task.image_encoder.depth": 2,
+        "task.image_encoder.dropout": 0.3,
         "task.decoder.cell": "gru",
-        "task.decoder.hidden": 256,
+        "task.decoder.hidden_size": 256,
         "task.decoder.dropout": 0.3,
-        "train.batch": 16,
-        "train.rate": 0.001,
+        "train.batch_size": 16,
+        "train.learning_rate": 0.001,
         "train.schedule": "plateau",
         "train.patience": 5,
     }
@@ -116,45 +116,47 @@ class Caption(Task):
         "",
         description="Folder or tar archive of the images, or .npz of vectors; empty: beside the file that names them.",
     )
-    size: int = Field(64, ge=4, description="Images are brought to so many pixels in height and width.")
-    frame: Frame = Field(
+    image_size: int = Field(64, ge=4, description="Images are brought to so many pixels in height and width.")
+    resize: Frame = Field(
         "crop", description="What is not square: crop takes its middle, pad all of it, with grey beside."
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
-    sight: ImageEncoderConfig = Field(default_factory=ImageEncoderConfig, description="What looks at an image.")
-    pool: Literal["cells", "vector"] = Field(
-        "cells", description="What the decoder sees of an image: all cells, or one vector, their mean."
+    image_encoder: ImageEncoderConfig = Field(default_factory=ImageEncoderConfig, description="What looks at an image.")
+    image_pooling: Literal["none", "mean"] = Field(
+        "none", description="none: the decoder attends to every image cell; mean: it sees only their mean."
     )
-    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tied: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
+    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tie_embeddings: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
     decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="What says the caption.")
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="How the decoder looks at the cells."
     )
     bridge: Bridge = Field("linear", description="How the decoder begins: with the mean of the cells, or zero.")
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
-    sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
     search: Greedy | Beam | Sample = Field(
         default_factory=Greedy, discriminator="name", description="How a caption is found."
     )
-    longest: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
-    best_by: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
+    max_length: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
+    metric: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.sight.side(self.size) < 2:
-            raise ValueError(f"sight.layers is {self.sight.layers}, which leaves one cell of {self.size} pixels")
+        if self.image_encoder.side(self.image_size) < 2:
+            raise ValueError(
+                f"sight.layers is {self.image_encoder.layers}, which leaves one cell of {self.image_size} pixels"
+            )
         return self
 
     @property
     def main_metric(self) -> str:
-        return self.best_by
+        return self.metric
 
     @property
     def higher_is_better(self) -> bool:
-        return self.best_by != "loss"
+        return self.metric != "loss"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -164,9 +166,9 @@ class Caption(Task):
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the cells that attention looks at: cell n is in row n // columns."""
-        if self._fitted().vector or self.pool == "vector":
+        if self._fitted().vector or self.image_pooling == "mean":
             return 1, 1
-        side = self.sight.side(self.size)
+        side = self.image_encoder.side(self.image_size)
         return side, side
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
@@ -219,7 +221,7 @@ class Caption(Task):
 
     def collate(self, examples: Sequence[CaptionedImage]) -> Batch:
         learned = self._fitted()
-        wanted = (learned.vector,) if learned.vector else (self.size, self.size, 3)
+        wanted = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
         for example in examples:
             if example.image.shape != wanted:
                 raise BadData(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
@@ -239,10 +241,10 @@ class Caption(Task):
         learned = self._fitted()
         seen: VectorMemory | ImageEncoder
         if learned.vector:
-            seen = VectorMemory(learned.vector, self.decoder.hidden, dropout=self.sight.dropout)
+            seen = VectorMemory(learned.vector, self.decoder.hidden_size, dropout=self.image_encoder.dropout)
         else:
-            seen = ImageEncoder(self.sight, self.size, together=self.pool == "vector")
-        embed = Embedding(len(learned.text.vocabulary), self.embedding, dropout=self.input_dropout)
+            seen = ImageEncoder(self.image_encoder, self.image_size, together=self.image_pooling == "mean")
+        embed = Embedding(len(learned.text.vocabulary), self.embedding_size, dropout=self.input_dropout)
         return build_encoder_decoder(
             seen,
             embed,
@@ -250,8 +252,8 @@ class Caption(Task):
             looks=self.attention,
             reading=None,
             bridge=self.bridge,
-            tied=self.tied,
-            sampling=self.sampling,
+            tied=self.tie_embeddings,
+            sampling=self.scheduled_sampling,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -262,14 +264,14 @@ class Caption(Task):
         end = self._fitted().text.vocabulary.index(END)
         state = begin(model.decoder, model.encoder(*batch.inputs), rows)
         return Loss(
-            teacher_forcing_loss(model, state, Padded(said, real), end=end, smoothing=self.smoothing), batch.items
+            teacher_forcing_loss(model, state, Padded(said, real), end=end, smoothing=self.label_smoothing), batch.items
         )
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         learned = self._fitted()
         end = learned.text.vocabulary.index(END)
         memory: Memory = model.encoder(*batch.inputs)
-        longest = self.longest or learned.longest
+        longest = self.max_length or learned.longest
         found = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, never=NEVER)
         targets: list[list[list[float]]] = [[] for _ in found]
         right: list[list[list[bool]]] = [[] for _ in found]
@@ -312,19 +314,21 @@ class Caption(Task):
 
     def metric_sums(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> MetricSums:
         found, wanted = [answer.text for answer in predictions], self._wanted(examples)
-        if self.best_by == "loss":
+        if self.metric == "loss":
             values = [[value for each in answer.targets for value in each] for answer in predictions]
             return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
-        if self.best_by == "exact_match":
+        if self.metric == "exact_match":
             return ratio_of_sums(~self._errors(found, wanted).wrong, [1] * len(examples))
-        return _bleu(found, wanted, order=1 if self.best_by == "bleu_1" else 4).sums
+        return _bleu(found, wanted, order=1 if self.metric == "bleu_1" else 4).sums
 
     def _wanted(self, examples: Sequence[CaptionedImage]) -> list[list[str]]:
         wanted = []
         for example in examples:
             if not example.captions:
                 raise BadData(example.place, "there is no caption to compare with")
-            wanted.append([text.lower() for text in example.captions] if self.text.lower else list(example.captions))
+            wanted.append(
+                [text.lower() for text in example.captions] if self.text.lowercase else list(example.captions)
+            )
         return wanted
 
     def _errors(self, found: Sequence[str], wanted: Sequence[Sequence[str]]) -> metrics.EditErrors:

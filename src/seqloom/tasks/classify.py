@@ -89,15 +89,15 @@ class Classify(Task):
         default="error", description="A value that is missing is an error, or held: as the one before."
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Symbols of texts.")
-    embedding: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
-    vectors: PretrainedConfig = Field(
+    embedding_size: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
+    pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the symbols."
     )
     word_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of symbols that are unknown in training.")
     input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the vectors that are read.")
-    scale: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
+    normalize: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
     noise: float = Field(default=0.0, ge=0, description="Deviation of the noise on channels in training.")
-    front: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
     encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
     pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
         default="max",
@@ -106,7 +106,7 @@ class Classify(Task):
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
         default="none", description="Weights in the loss: balanced (as much for each label), or { label = weight, … }."
     )
-    smoothing: float = Field(
+    label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="Label smoothing: probability spread over all labels."
     )
 
@@ -115,7 +115,11 @@ class Classify(Task):
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         recurrence = self.encoder
-        if self.pooling == "ends" and not recurrence.bidirectional and not (recurrence.own or recurrence.given):
+        if (
+            self.pooling == "ends"
+            and not recurrence.bidirectional
+            and not (recurrence.custom_layer or recurrence.given)
+        ):
             raise ValueError('pooling is "ends": that needs encoder.bidirectional = true; "last" takes the end of one')
         return self
 
@@ -148,15 +152,15 @@ class Classify(Task):
             raise BadData(self.train, "there are no examples to learn from")
         rest = chain([first], checked)
         if isinstance(first.content, str):
-            language = self.vectors.language(self.text.unit)
-            text = self.vectors.fit(self.text, (str(example.content) for example in rest), language)
+            language = self.pretrained.language(self.text.unit)
+            text = self.pretrained.fit(self.text, (str(example.content) for example in rest), language)
             parts: dict[str, Any] = {"text": text}
-            parts["vectors"] = self.vectors.take(text.vocabulary.symbols, language)
+            parts["vectors"] = self.pretrained.take(text.vocabulary.symbols, language)
         else:
-            if self.vectors:
-                raise BadData(first.place, "found vectors; task.vectors is for texts")
+            if self.pretrained:
+                raise BadData(first.place, "found vectors; task.pretrained is for texts")
             means, deviations = _moments(rest)
-            if not self.scale:
+            if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
             parts = {"means": means, "deviations": deviations}
         labels = Labels.of(counts)
@@ -207,14 +211,14 @@ class Classify(Task):
         learned = self._fitted()
         embed: nn.Module
         if learned.text is not None:
-            size = self.embedding
+            size = self.embedding_size
             embedding = Embedding(len(learned.text.vocabulary), size, dropout=self.input_dropout)
-            own = None if self.vectors.alone else TokenEmbedding(embedding, unknown=self.word_dropout)
-            embed, size = self.vectors.join(learned.vectors, own, size=size)
+            own = None if self.pretrained.replace_own else TokenEmbedding(embedding, unknown=self.word_dropout)
+            embed, size = self.pretrained.join(learned.vectors, own, size=size)
         else:
             size = len(learned.means)
             embed = nn.Sequential(GaussianNoise(self.noise), Dropout(self.input_dropout))
-        encoder = Encoder(embed, build_stack(self.front, self.encoder, size))
+        encoder = Encoder(embed, build_stack(self.prenet, self.encoder, size))
         pooling = POOLINGS[self.pooling](encoder.size)
         return Classifier(encoder, pooling, labels=len(learned.labels), dropout=self.encoder.dropout)
 
@@ -224,8 +228,8 @@ class Classify(Task):
         scores: Tensor = model(*batch.inputs).log_softmax(dim=1)
         seen = batch.target != UNSEEN
         target = batch.target.clamp(min=0)
-        losses = -(1 - self.smoothing) * scores.gather(1, target.unsqueeze(1)).squeeze(1)
-        losses = losses - self.smoothing * scores.mean(dim=1)
+        losses = -(1 - self.label_smoothing) * scores.gather(1, target.unsqueeze(1)).squeeze(1)
+        losses = losses - self.label_smoothing * scores.mean(dim=1)
         weights = scores.new_tensor(self._fitted().weights)[target] * seen
         return Loss((weights * losses).sum(), batch.items)
 

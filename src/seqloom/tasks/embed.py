@@ -89,29 +89,29 @@ class Embed(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.txt",
         "train.epochs": 5,
-        "train.rate": 0.025,
+        "train.learning_rate": 0.025,
         "train.schedule": "linear",
         "train.decay": 0.0001,
     }
 
     name: Literal["embed"] = "embed"
     dev: str = Field("", description="File of analogies or of similar words to choose the best model by; empty: none.")
-    dev_share: float = Field(0.0, ge=0, le=0, description="Nothing is held out.")
-    kind: Literal["skipgram", "cbow", "one_hot"] = Field(
+    dev_fraction: float = Field(0.0, ge=0, le=0, description="Nothing is held out.")
+    model: Literal["skipgram", "cbow", "one_hot"] = Field(
         "skipgram",
         description="skipgram: from each word of the window; cbow: from their mean; one_hot: none is alike.",
     )
     encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
-    lower: bool = Field(default=False, description="Whether capital letters are made small.")
-    minimum: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
-    most: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
+    lowercase: bool = Field(default=False, description="Whether capital letters are made small.")
+    min_count: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
+    max_words: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
     phrases: PhrasesConfig = Field(default_factory=PhrasesConfig, description="Pairs of words that become one.")
-    size: int = Field(100, ge=1, description="Of a vector.")
+    vector_size: int = Field(100, ge=1, description="Of a vector.")
     window: int = Field(5, ge=1, description="Words before and behind that are looked at, at most; drawn for each.")
     negative: int = Field(5, ge=0, description="Words that are not meant, drawn for each; 0: hierarchical softmax.")
-    sample: float = Field(1e-3, ge=0, description="Share of the text from which on a word is passed over; 0: never.")
+    subsample: float = Field(1e-3, ge=0, description="Share of the text from which on a word is passed over; 0: never.")
     neighbours: int = Field(10, ge=1, description="Words that answer a question.")
-    restrict: int = Field(0, ge=0, description="Ask and answer with so many of the most frequent words; 0: all.")
+    top_words: int = Field(0, ge=0, description="Ask and answer with so many of the most frequent words; 0: all.")
     learned: Learned | None = Field(None, exclude=True)
 
     @property
@@ -127,7 +127,7 @@ class Embed(Task):
     @property
     def among(self) -> int:
         """How many words may be asked for, and answer."""
-        return min(self.restrict or len(self.fitted.known), len(self.fitted.known))
+        return min(self.top_words or len(self.fitted.known), len(self.fitted.known))
 
     def restricted(self, words: int) -> Self:
         """The same, where only so many of the most frequent words are asked for and answer."""
@@ -135,7 +135,7 @@ class Embed(Task):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
         if kind_of(source, encoding=self.encoding) == "text":
-            return passages(source, encoding=self.encoding, lower=self.lower)
+            return passages(source, encoding=self.encoding, lower=self.lowercase)
         return labelled(source, encoding=self.encoding)
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Question]:
@@ -145,14 +145,14 @@ class Embed(Task):
         phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
         found = count(
             map(self._text, examples),
-            minimum=self.minimum,
-            size=self.most,
+            minimum=self.min_count,
+            size=self.max_words,
             threads=torch.get_num_threads(),
             phrases=phrases,
         )
         if len(found.words) < 2:
             several = "only one word" if found.words else "no word"
-            rarer = f" at least {self.minimum} times (task.minimum)" if found.length else ""
+            rarer = f" at least {self.min_count} times (task.min_count)" if found.length else ""
             raise BadData(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
         values, starts = np.unique(-found.counts, return_index=True)
         runs = np.diff([*starts.tolist(), len(found.counts)])
@@ -189,16 +189,16 @@ class Embed(Task):
 
     def build_model(self) -> nn.Module:
         found = self.fitted
-        if self.kind == "one_hot":
+        if self.model == "one_hot":
             return OneHot(len(found.known))
         return Word2Vec(
             found.known,
             found.frequencies,
-            size=self.size,
+            size=self.vector_size,
             window=self.window,
             negative=self.negative,
-            mean=self.kind == "cbow",
-            sample=self.sample,
+            mean=self.model == "cbow",
+            sample=self.subsample,
             examples=found.passages,
             length=found.length,
         )

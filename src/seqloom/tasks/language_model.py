@@ -86,27 +86,27 @@ class LanguageModel(Task):
     sequential: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.txt",
-        "task.text.minimum": 2,
+        "task.text.min_count": 2,
         "task.dev": "valid.txt",
-        "task.embedding": 256,
+        "task.embedding_size": 256,
         "task.input_dropout": 0.2,
-        "task.decoder.hidden": 256,
+        "task.decoder.hidden_size": 256,
         "task.decoder.dropout": 0.3,
-        "train.steps": 35,
-        "train.batch": 20,
-        "train.rate": 0.002,
+        "train.bptt_steps": 35,
+        "train.batch_size": 20,
+        "train.learning_rate": 0.002,
         "train.schedule": "plateau",
         "train.patience": 5,
     }
 
     name: Literal["language_model"] = "language_model"
-    kind: Literal["recurrent", "window", "ngram"] = Field(
+    model: Literal["recurrent", "window", "ngram"] = Field(
         "recurrent",
         description="recurrent; window: a feed-forward network over the last words; ngram: counts of words.",
     )
     direction: Literal["forward", "both"] = Field(
         "forward",
-        description="both: each symbol also from those behind it; its layers serve other tasks (task.vectors).",
+        description="both: each symbol also from those behind it; its layers serve other tasks (task.pretrained).",
     )
     encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
     arpa: str = Field(
@@ -115,18 +115,18 @@ class LanguageModel(Task):
     )
     order: int = Field(5, ge=1, description="window, ngram: words that a probability is about, the next one included.")
     text: TextConfig = Field(default_factory=TextConfig, description="Symbols.")
-    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tied: bool = Field(default=True, description="The vectors of the input are also those of the output.")
+    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tie_embeddings: bool = Field(default=True, description="The vectors of the input are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    samples: int = Field(
+    sampled_softmax: int = Field(
         0, ge=0, description="Symbols that the softmax of the training is over, besides those of the batch; 0: all."
     )
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     characters: CharacterConfig = Field(
         default_factory=partial(CharacterConfig, layers=0),
         description="both: a recurrence over the characters of each word makes its vector.",
     )
-    front: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
     decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
     learned: Learned | None = Field(None, exclude=True)
 
@@ -139,12 +139,12 @@ class LanguageModel(Task):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.arpa and self.kind != "ngram":
-            raise ValueError(f'arpa is a model of kind "ngram", and kind is "{self.kind}"')
+        if self.arpa and self.model != "ngram":
+            raise ValueError(f'arpa is a model of kind "ngram", and kind is "{self.model}"')
         if self.arpa and self.text.unit == "subwords":
             raise ValueError('an ARPA file does not tell how words are cut: text.unit must be "words" or "characters"')
-        if self.direction == "both" and self.kind != "recurrent":
-            raise ValueError(f'direction is "both", and kind is "{self.kind}": that looks back only')
+        if self.direction == "both" and self.model != "recurrent":
+            raise ValueError(f'direction is "both", and kind is "{self.model}": that looks back only')
         if self.characters.layers and (self.direction != "both" or self.text.unit != "words"):
             found = f'direction is "{self.direction}" and text.unit "{self.text.unit}"'
             raise ValueError(
@@ -197,7 +197,7 @@ class LanguageModel(Task):
         if PAD in found:
             raise BadData(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
         vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *found))
-        return Tokenizer(unit=self.text.unit, lower=self.text.lower, vocabulary=vocabulary, specials=(END,))
+        return Tokenizer(unit=self.text.unit, lowercase=self.text.lowercase, vocabulary=vocabulary, specials=(END,))
 
     def collate(self, examples: Sequence[Line]) -> Batch:
         end = [self.symbols.vocabulary.index(END)]
@@ -217,22 +217,28 @@ class LanguageModel(Task):
         vocabulary = self.symbols.vocabulary
         if self.direction == "both":
             return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).model(self.known)
-        if self.kind == "ngram":
+        if self.model == "ngram":
             end = vocabulary.index(END)
             return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=end, arpa=self.arpa)
         if self.decoder.bidirectional:
             raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
-        front, recurrence = self.front, self.decoder
+        front, recurrence = self.prenet, self.decoder
         if TRANSFORMER in recurrence.kinds:
             recurrence = recurrence.model_copy(update={"options": {"context": CONTEXT, **recurrence.options}})
-        if self.kind == "window":
+        if self.model == "window":
             front = PrenetConfig(
-                layers=recurrence.layers, size=recurrence.hidden, window=max(self.order - 1, 1), activation="tanh"
+                layers=recurrence.layers, size=recurrence.hidden_size, window=max(self.order - 1, 1), activation="tanh"
             )
             recurrence = recurrence.model_copy(update={"layers": 0})
-        layer = build_stack(front, recurrence, self.embedding, causal=True)
-        embed = Embedding(len(vocabulary), self.embedding, dropout=self.input_dropout)
-        return Decoder(embed, layer, tied=self.tied, dropout=recurrence.dropout, variational=recurrence.variational)
+        layer = build_stack(front, recurrence, self.embedding_size, causal=True)
+        embed = Embedding(len(vocabulary), self.embedding_size, dropout=self.input_dropout)
+        return Decoder(
+            embed,
+            layer,
+            tied=self.tie_embeddings,
+            dropout=recurrence.dropout,
+            variational=recurrence.variational_dropout,
+        )
 
     def _encode(self, example: Line) -> list[int]:
         return self.symbols.encode(example.text)
@@ -243,13 +249,13 @@ class LanguageModel(Task):
             features, target = model.features(batch.inputs)
         else:
             features, target, state = _features(model, batch)
-        if self.samples and model.training:
+        if self.sampled_softmax and model.training:
             weight, bias = model.output.weight, model.output.bias
             total = sampled_cross_entropy(
-                features, weight, bias, target, samples=self.samples, smoothing=self.smoothing
+                features, weight, bias, target, samples=self.sampled_softmax, smoothing=self.label_smoothing
             )
         else:
-            total = model.loss(features, target, smoothing=self.smoothing)
+            total = model.loss(features, target, smoothing=self.label_smoothing)
         return Loss(total, batch.items, state)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:

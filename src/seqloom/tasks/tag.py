@@ -35,10 +35,12 @@ NO_LABEL = -1
 class WordEmbeddingConfig(Part):
     """Vectors of words."""
 
-    size: int = Field(100, ge=1, description="Size of a word's vector.")
-    lower: bool = Field(default=True, description="Capitals are small letters here; characters are read as they are.")
-    minimum: int = Field(1, ge=1, description="Words that occur less often are unknown.")
-    unknown: float = Field(
+    embedding_size: int = Field(100, ge=1, description="Size of a word's vector.")
+    lowercase: bool = Field(
+        default=True, description="Capitals are small letters here; characters are read as they are."
+    )
+    min_count: int = Field(1, ge=1, description="Words that occur less often are unknown.")
+    unknown_dropout: float = Field(
         0.25, ge=0, description="a: in training, a word that occurs n times is unknown with probability a / (a + n)."
     )
 
@@ -88,40 +90,40 @@ class Tag(Task):
         "auto", description="Of the files; auto: .conllu, .csv and .npz (vectors) by their names, others conll."
     )
     encoding: TextEncoding = Field("utf-8", description="Of texts, such as utf-8, latin-1, cp1252.")
-    column: Column | None = Field(
+    label_column: Column | None = Field(
         None, description="Of the label: number (-1: last) or name (upos); default last, upos."
     )
     word_column: Column | None = Field(None, description="Of the word: number from 0, or name; default first, form.")
     parallel: tuple[str, str] | None = Field(
         None, description='Labels in a file of their own: ["seq.in", "seq.out"] is what differs in the two names.'
     )
-    kind: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
+    model: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
     words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Vectors of words.")
     characters: CharacterConfig = Field(
         default_factory=CharacterConfig, description="Recurrence over each word's characters."
     )
-    vectors: PretrainedConfig = Field(
+    pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the words."
     )
     input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads of its own.")
-    front: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
     encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="The recurrence.")
     output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
-    constrain: Literal["never", "prediction", "always"] = Field(
+    crf_constraints: Literal["never", "prediction", "always"] = Field(
         "prediction", description="crf: when spans (B-x, I-x) have to be well formed; always: in training, too."
     )
-    smoothing: float = Field(0.0, ge=0, lt=1, description="linear: label smoothing.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="linear: label smoothing.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.kind == "hmm" and self.vectors:
+        if self.model == "hmm" and self.pretrained:
             raise ValueError('kind is "hmm", which counts words, and vectors are given: leave one of them out')
         return self
 
     @property
     def no_bptt_reason(self) -> str:
-        return "task.vectors.run reads whole sentences, from both ends" if self.vectors.run else ""
+        return "task.pretrained.run reads whole sentences, from both ends" if self.pretrained.run else ""
 
     @property
     def main_metric(self) -> str:
@@ -142,7 +144,7 @@ class Tag(Task):
             format=self.format,
             encoding=self.encoding,
             words=self.word_column,
-            labels=self.column,
+            labels=self.label_column,
             parallel=self.parallel,
             frames=self.learned is not None and self.learned.words is None,
         ).read(source)
@@ -170,8 +172,8 @@ class Tag(Task):
             "labels": labels,
             "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
         }
-        if not words and self.vectors:
-            raise BadData(self.train, "found vectors; task.vectors is for words")
+        if not words and self.pretrained:
+            raise BadData(self.train, "found vectors; task.pretrained is for words")
         if not words:
             learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
         else:
@@ -184,20 +186,20 @@ class Tag(Task):
         for word, times in spelled.items():
             words[self._key(word)] += times
             characters.update(dict.fromkeys(word, times))
-        vocabulary = ranked(words, size=0, minimum=self.words.minimum, specials=())
+        vocabulary = ranked(words, size=0, minimum=self.words.min_count, specials=())
         rare = (ending for word, times in spelled.items() if times <= RARE for ending in endings(word))
         return Learned(
             **common,
             words=vocabulary,
             counts=tuple(words[symbol] for symbol in vocabulary.symbols),
             characters=ranked(characters, size=1 << 15, minimum=1, specials=()),
-            endings=count(rare, minimum=2) if self.kind == "hmm" else None,
-            size=self.words.size,
-            vectors=self.vectors.take(spelled, self.vectors.language("words")),
+            endings=count(rare, minimum=2) if self.model == "hmm" else None,
+            size=self.words.embedding_size,
+            vectors=self.pretrained.take(spelled, self.pretrained.language("words")),
         )
 
     def _key(self, word: str) -> str:
-        return word.lower() if self.words.lower and self.kind == "recurrent" else word
+        return word.lower() if self.words.lowercase and self.model == "recurrent" else word
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         learned = self.fitted
@@ -247,14 +249,14 @@ class Tag(Task):
 
     def build_model(self) -> nn.Module:
         learned, labels = self.fitted, len(self.fitted.labels)
-        if self.kind == "hmm":
+        if self.model == "hmm":
             if learned.words is None or learned.endings is None:
-                raise ValueError('task.kind is "hmm": it counts words, and these are vectors')
+                raise ValueError('task.model is "hmm": it counts words, and these are vectors')
             shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.symbols]
             return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
         embed, size = self._embed()
-        layer = build_stack(self.front, self.encoder, size, causal=not self.encoder.bidirectional)
-        dropout, variational = self.encoder.dropout, self.encoder.variational
+        layer = build_stack(self.prenet, self.encoder, size, causal=not self.encoder.bidirectional)
+        dropout, variational = self.encoder.dropout, self.encoder.variational_dropout
         return Tagger(Encoder(embed, layer, dropout=dropout, variational=variational), labels, self._output())
 
     def _embed(self) -> tuple[nn.Module, int]:
@@ -265,22 +267,22 @@ class Tag(Task):
         spelled = self.characters.layers and learned.characters is not None
         own = WordVectors(
             torch.tensor(learned.counts),
-            0 if self.vectors.alone else learned.size,
+            0 if self.pretrained.replace_own else learned.size,
             characters=CharacterEncoder(len(learned.characters or ()), self.characters) if spelled else None,
-            unknown=self.words.unknown,
+            unknown=self.words.unknown_dropout,
             dropout=self.input_dropout,
         )
-        return self.vectors.join(learned.vectors, own if own.size else None, size=own.size)
+        return self.pretrained.join(learned.vectors, own if own.size else None, size=own.size)
 
     def _output(self) -> CRF | Independent:
         names = self.fitted.labels.names
         if self.output == "linear":
-            return Independent(smoothing=self.smoothing)
-        if self.constrain == "never" or not self._spans:
+            return Independent(smoothing=self.label_smoothing)
+        if self.crf_constraints == "never" or not self._spans:
             return CRF(len(names))
         allowed = allow_spans(names)
         orderly = fits(allowed, names, self.fitted.pairs)
-        return CRF(len(names), allowed=allowed if orderly else None, strict=self.constrain == "always")
+        return CRF(len(names), allowed=allowed if orderly else None, strict=self.crf_constraints == "always")
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         emissions, state = model(batch.inputs, batch.state)
@@ -308,7 +310,7 @@ class Tag(Task):
             if example.labels is None:
                 raise BadData(example.place, "there are no labels to compare with")
             if len(answer.labels) != len(example.labels):
-                raise ValueError("the sequences were joined: tagging needs train.steps = 0")
+                raise ValueError("the sequences were joined: tagging needs train.bptt_steps = 0")
         wanted = [label for example in examples for label in example.labels or ()]
         found = [label for answer in predictions for label in answer.labels]
         right = sum(left == label for left, label in zip(wanted, found, strict=True))

@@ -53,7 +53,7 @@ class Task(Part, ABC):
     name: str = ""
     train: str = Field(description="File to learn from; $NAME is replaced by the environment variable.")
     dev: str = Field("", description="File to choose the best model by; empty: a share of the training file.")
-    dev_share: float = Field(
+    dev_fraction: float = Field(
         0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file."
     )
 
@@ -82,7 +82,7 @@ class Task(Part, ABC):
 
     @property
     def no_bptt_reason(self) -> str:
-        """Why its sequences cannot be cut into pieces that are carried on (train.steps); empty: they can."""
+        """Why its sequences cannot be cut into pieces that are carried on (train.bptt_steps); empty: they can."""
         return ""
 
     @property
@@ -155,5 +155,5 @@ def asking(
     file = language.strip()
     weights: list[str] = []
     while found := re.search(r"(?:^|\s+)(\w+=\S+)$", file):  # names may have blanks
-        file, weights = file[: found.start()], [f"task.language.{found[1]}", *weights]
-    return changes + ([f"task.language.model={json.dumps(file)}"] if file else []) + weights
+        file, weights = file[: found.start()], [f"task.lm.{found[1]}", *weights]
+    return changes + ([f"task.lm.model={json.dumps(file)}"] if file else []) + weights

@@ -67,17 +67,17 @@ class Transcribe(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
-        "task.scale": "utterance",
-        "task.reduction.factor": 3,
-        "task.encoder.hidden": 192,
+        "task.normalize": "utterance",
+        "task.time_reduction.factor": 3,
+        "task.encoder.hidden_size": 192,
         "task.encoder.layers": 3,
         "task.encoder.dropout": 0.2,
-        "task.change.bands": 2,
-        "task.change.stretches": 2,
-        "train.batch": 16,
-        "train.rate": 0.002,
+        "task.augment.freq_masks": 2,
+        "task.augment.time_masks": 2,
+        "train.batch_size": 16,
+        "train.learning_rate": 0.002,
         "train.schedule": "plateau",
-        "train.clip": 1.0,
+        "train.clip_norm": 1.0,
         "train.epochs": 60,
         "train.patience": 8,
     }
@@ -103,18 +103,18 @@ class Transcribe(Task):
         description="What texts hold: text; phones (symbols between blanks, whose errors are the PER); lexicon: words, "
         "and their symbols are those of their first spelling in the lexicon.",
     )
-    sound: AudioFeatures = Field(default_factory=AudioFeatures, description="How sound becomes frames.")
-    scale: Scale = Field(
+    audio: AudioFeatures = Field(default_factory=AudioFeatures, description="How sound becomes frames.")
+    normalize: Scale = Field(
         "global",
         description="Numbers of a frame get mean 0 and deviation 1: global by the training data, utterance by the "
         "recording itself, streaming by what was heard of it; none: as they are.",
     )
-    change: AugmentConfig = Field(default_factory=AugmentConfig, description="Of recordings, in training only.")
-    look: LineImageConfig = Field(
+    augment: AugmentConfig = Field(default_factory=AugmentConfig, description="Of recordings, in training only.")
+    image_encoder: LineImageConfig = Field(
         default_factory=LineImageConfig, description="Of images: convolutions over their columns."
     )
-    front: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
-    reduction: TimeReductionConfig = Field(
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    time_reduction: TimeReductionConfig = Field(
         default_factory=TimeReductionConfig, description="Several frames become one."
     )
     encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the frames.")
@@ -124,10 +124,10 @@ class Transcribe(Task):
     lexicon: str = Field(
         "", description="File of the only words that there are: WORD  S P E L L on each line, or a word on each."
     )
-    language: LanguageModelConfig = Field(
+    lm: LanguageModelConfig = Field(
         default_factory=LanguageModelConfig, description="What makes a text probable; of prefix_beam."
     )
-    best_by: Score = Field("auto", description="Score of dev by which the best model is chosen; auto: cer, wer or per.")
+    metric: Score = Field("auto", description="Score of dev by which the best model is chosen; auto: cer, wer or per.")
     learned: Learned | None = Field(None, exclude=True)
     opener: Any = Field(None, exclude=True, repr=False)  # from the folder of a run to a Speaker
 
@@ -137,11 +137,11 @@ class Transcribe(Task):
             raise ValueError(f'spelling is "{self.spelling}": its symbols stand between blanks, text.unit = "words"')
         if self.spelling == "lexicon" and not self.lexicon:
             raise ValueError('spelling is "lexicon", and there is none: task.lexicon names its file')
-        if isinstance(self.search, BestPath) and (self.language.model or (self.lexicon and self.spelling != "lexicon")):
-            unused = "language model" if self.language.model else "lexicon"
+        if isinstance(self.search, BestPath) and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
+            unused = "language model" if self.lm.model else "lexicon"
             raise ValueError(f'search is "best_path", which has no room for a {unused}: "prefix_beam" has')
-        if self.best_by not in ("auto", "exact_match", "loss", *self._units):
-            raise ValueError(f'best_by is "{self.best_by}"; of these symbols there is {", ".join(self._units)}')
+        if self.metric not in ("auto", "exact_match", "loss", *self._units):
+            raise ValueError(f'best_by is "{self.metric}"; of these symbols there is {", ".join(self._units)}')
         return self
 
     @property
@@ -155,7 +155,7 @@ class Transcribe(Task):
 
     @property
     def main_metric(self) -> str:
-        return self._units[0] if self.best_by == "auto" else self.best_by
+        return self._units[0] if self.metric == "auto" else self.metric
 
     @property
     def higher_is_better(self) -> bool:
@@ -185,13 +185,13 @@ class Transcribe(Task):
         return Reader(
             **{name: getattr(self, name) for name in names},
             files=self.folder,
-            rate=self.learned.heard.rate if self.learned else self.sound.rate,
-            coefficients=self.sound.coefficients,
-            height=self.look.height,
+            rate=self.learned.heard.rate if self.learned else self.audio.sample_rate,
+            coefficients=self.audio.n_mfcc,
+            height=self.image_encoder.height,
         )
 
     def fit(self, examples: Iterable[Recording]) -> Self:
-        ear, texts, lengths = StatisticsCollector(self.sound, self.scale), [], []
+        ear, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
         for example in examples:
             if example.text is None:
                 raise BadData(example.place, "there is no text; training needs one for each recording")
@@ -241,7 +241,7 @@ class Transcribe(Task):
     def infeasible_when_augmented(self, example: Recording) -> str:
         speed, tempo = (
             Fraction(max(each, default=1.0)).limit_denominator(FINEST)
-            for each in (self.change.speeds, self.change.tempos)
+            for each in (self.augment.speed_perturb, self.augment.tempo_perturb)
         )
         if example.text is None or speed == tempo == 1 or self.infeasible(example):
             return ""
@@ -252,13 +252,13 @@ class Transcribe(Task):
     def doubt(self, length: int, target: Sequence[int], *, tempo: Fraction | int = 1) -> str:
         """Why a recording of that length is too short for its symbols; empty: it is not."""
         heard = self._spectrum.length(length) if self._spectrum else length
-        frames, needed = self.reduction.frames(math.ceil(heard / tempo)), frames_needed(target)
+        frames, needed = self.time_reduction.frames(math.ceil(heard / tempo)), frames_needed(target)
         return f"its {len(target)} symbols need {needed} frames, and there are {frames}" if needed > frames else ""
 
     @cached_property
     def _spectrum(self) -> Spectrum | None:
         rate = self._fitted().heard.rate
-        return self.sound.spectrum(rate) if rate else None
+        return self.audio.spectrum(rate) if rate else None
 
     def collate(self, examples: Sequence[Recording]) -> Batch:
         learned, spectrum = self._fitted(), self._spectrum
@@ -279,11 +279,11 @@ class Transcribe(Task):
         return build_transcriber(
             size=learned.heard.size,
             symbols=len(learned.text.vocabulary),
-            look=self.look,
-            front=self.front,
+            look=self.image_encoder,
+            front=self.prenet,
             recurrence=self.encoder,
-            reduction=self.reduction,
-            **build_feature_extractor(self.sound, self.change, self.scale, learned.heard),
+            reduction=self.time_reduction,
+            **build_feature_extractor(self.audio, self.augment, self.normalize, learned.heard),
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -317,7 +317,7 @@ class Transcribe(Task):
     @cached_property
     def _unit(self) -> float:
         """What a frame of the search is long, in seconds of sound, otherwise in frames as they were given."""
-        return self.reduction.whole * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
+        return self.time_reduction.whole * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
 
     @cached_property
     def _guide(self) -> Guide:
@@ -325,16 +325,16 @@ class Transcribe(Task):
         if isinstance(self.search, BestPath):
             return Guide()
         given = {"file_encoding": self.encoding, "opener": self.opener}
-        return build_guide(self._fitted().text, self.lexicon, self.language, **given) or Guide()
+        return build_guide(self._fitted().text, self.lexicon, self.lm, **given) or Guide()
 
     def listen(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
         """Hear one recording while it is made; a ``lag`` of the search itself goes before this one."""
         heard, text = self._fitted().heard, self._fitted().text
         refuse(
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
-            (self.scale == "utterance", 'scale is "utterance"'),
-            (heard.rate and self.sound.decibels, f"sound.decibels is {self.sound.decibels}"),
-            (self.look.layers > 0, f"look.layers is {self.look.layers}"),
+            (self.normalize == "utterance", 'scale is "utterance"'),
+            (heard.rate and self.audio.top_db, f"sound.decibels is {self.audio.top_db}"),
+            (self.image_encoder.layers > 0, f"look.layers is {self.image_encoder.layers}"),
         )
         check_lag(lag)
         wait, width = math.ceil(lag / self._unit), 0 if heard.rate else heard.size
@@ -356,7 +356,7 @@ class Transcribe(Task):
         return metrics.Transcripts(
             names=[example.name or str(example.place) for example in examples],
             found=[answer.text for answer in predictions],
-            wanted=[(each.text or "").lower() if self.text.lower else each.text or "" for each in examples],
+            wanted=[(each.text or "").lower() if self.text.lowercase else each.text or "" for each in examples],
             symbols=[answer.symbols for answer in predictions],
             spelt=[self._fitted().text.tokens(self._spelt(example)) for example in examples],
             losses=[answer.loss for answer in predictions],

@@ -91,17 +91,17 @@ class Translate(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
-        "task.embedding": 256,
-        "task.source.minimum": 2,
-        "task.target.minimum": 2,
+        "task.embedding_size": 256,
+        "task.source.min_count": 2,
+        "task.target.min_count": 2,
         "task.input_dropout": 0.2,
-        "task.encoder.hidden": 256,
+        "task.encoder.hidden_size": 256,
         "task.encoder.dropout": 0.2,
-        "task.decoder.hidden": 256,
+        "task.decoder.hidden_size": 256,
         "task.decoder.dropout": 0.2,
-        "task.smoothing": 0.1,
-        "train.batch": 64,
-        "train.rate": 0.001,
+        "task.label_smoothing": 0.1,
+        "train.batch_size": 64,
+        "train.learning_rate": 0.001,
         "train.schedule": "plateau",
         "train.patience": 5,
     }
@@ -120,16 +120,20 @@ class Translate(Task):
     target_column: int | str = Field("", description='The same for the target; empty: 1, "target".')
     source: TextConfig = Field(default_factory=TextConfig, description="Symbols that are read.")
     target: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
-    shared: bool = Field(default=False, description="Both sides have the symbols of task.source, and one vector each.")
-    reverse: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
-    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tied: bool = Field(default=True, description="The vectors of the target's symbols are also those of the output.")
-    vectors: PretrainedConfig = Field(
+    shared_vocab: bool = Field(
+        default=False, description="Both sides have the symbols of task.source, and one vector each."
+    )
+    reverse_source: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
+    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tie_embeddings: bool = Field(
+        default=True, description="The vectors of the target's symbols are also those of the output."
+    )
+    pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the source's symbols."
     )
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of the source that is unknown in training.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    front: PrenetConfig = Field(
+    prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Layers before the recurrence of the encoder."
     )
     encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the source.")
@@ -138,28 +142,28 @@ class Translate(Task):
         default_factory=AttentionConfig, description="How the decoder looks at the source."
     )
     bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
-    sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
     search: Greedy | Beam | Sample = Field(
         default_factory=Greedy, discriminator="name", description="How a translation is found."
     )
-    longest: MaxLength = Field(default_factory=MaxLength, description="Of an answer.")
-    allowed: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
-    best_by: Score = Field(
+    max_length: MaxLength = Field(default_factory=MaxLength, description="Of an answer.")
+    constrain: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
+    metric: Score = Field(
         "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."
     )
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.shared and self.target not in (self.source, TextConfig()):
+        if self.shared_vocab and self.target not in (self.source, TextConfig()):
             raise ValueError("shared is true, and task.target differs from task.source, whose symbols both would have")
         return self
 
     @property
     def main_metric(self) -> str:
-        if self.best_by != "auto":
-            return self.best_by
+        if self.metric != "auto":
+            return self.metric
         return "exact_match" if self._said.unit == "characters" else "bleu"
 
     @property
@@ -168,7 +172,7 @@ class Translate(Task):
 
     @property
     def _said(self) -> TextConfig:
-        return self.source if self.shared else self.target
+        return self.source if self.shared_vocab else self.target
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
         """Of Python values: sources, or tuples of a source and its target."""
@@ -195,12 +199,12 @@ class Translate(Task):
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
             raise BadData(self.train, "there are no examples to learn from")
-        language = self.vectors.language(self.source.unit)
-        texts = [*sources, *targets] if self.shared else sources
-        source = self.vectors.fit(self.source, texts, language, specials=(END,))
-        target = None if self.shared else self.target.fit(targets, specials=(END,))
+        language = self.pretrained.language(self.source.unit)
+        texts = [*sources, *targets] if self.shared_vocab else sources
+        source = self.pretrained.fit(self.source, texts, language, specials=(END,))
+        target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
-        taken = self.vectors.take(source.vocabulary.symbols, language)
+        taken = self.pretrained.take(source.vocabulary.symbols, language)
         learned = Learned(source=source, target=target, vectors=taken, ratio=ratio)
         return self.model_copy(update={"learned": learned})
 
@@ -214,10 +218,10 @@ class Translate(Task):
         read, said = self._fitted()
         end = said.vocabulary.index(END)
         sources = [read.encode(example.source) for example in examples]
-        inputs = pad([np.array([*(text[::-1] if self.reverse else text), end]) for text in sources])
+        inputs = pad([np.array([*(text[::-1] if self.reverse_source else text), end]) for text in sources])
         if self.learned is not None and self.learned.vectors is not None:
             rows = [read.written(example.source) for example in examples]
-            given = self.learned.vectors.collate(rows, end=True, reverse=self.reverse)
+            given = self.learned.vectors.collate(rows, end=True, reverse=self.reverse_source)
             inputs = Padded(cast(Any, CombinedInput(inputs.values, given, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):
             return Batch(inputs, None, 0)
@@ -226,14 +230,14 @@ class Translate(Task):
 
     def build_model(self) -> EncoderDecoder:
         read, said = self._fitted()
-        embed = Embedding(len(read.vocabulary), self.embedding, dropout=self.input_dropout)
-        own = None if self.vectors.alone else TokenEmbedding(embed, unknown=self.word_dropout)
+        embed = Embedding(len(read.vocabulary), self.embedding_size, dropout=self.input_dropout)
+        own = None if self.pretrained.replace_own else TokenEmbedding(embed, unknown=self.word_dropout)
         taken = None if self.learned is None else self.learned.vectors
-        joined, size = self.vectors.join(taken, own, size=self.embedding)
-        reading = build_stack(self.front, self.encoder, size)
+        joined, size = self.pretrained.join(taken, own, size=self.embedding_size)
+        reading = build_stack(self.prenet, self.encoder, size)
         encoder = Encoder(joined, reading, dropout=self.encoder.dropout)
-        if not self.shared:
-            embed = Embedding(len(said.vocabulary), self.embedding, dropout=self.input_dropout)
+        if not self.shared_vocab:
+            embed = Embedding(len(said.vocabulary), self.embedding_size, dropout=self.input_dropout)
         return build_encoder_decoder(
             encoder,
             embed,
@@ -241,15 +245,17 @@ class Translate(Task):
             looks=self.attention,
             reading=reading,
             bridge=self.bridge,
-            tied=self.tied,
-            sampling=self.sampling,
+            tied=self.tie_embeddings,
+            sampling=self.scheduled_sampling,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         if batch.target is None:
             raise ValueError("some examples of the batch have no target: there is no loss")
         end = self._fitted()[1].vocabulary.index(END)
-        total = teacher_forcing_loss(model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.smoothing)
+        total = teacher_forcing_loss(
+            model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.label_smoothing
+        )
         return Loss(total, batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
@@ -258,7 +264,7 @@ class Translate(Task):
         end = said.vocabulary.index(END)
         lengths: Tensor | int = self._limits(batch.inputs.lengths)
         tree = None
-        if self.allowed:
+        if self.constrain:
             tree, lengths = self._tree
         found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER, tree=tree)
         told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
@@ -276,7 +282,7 @@ class Translate(Task):
     @cached_property
     def _tree(self) -> tuple[PrefixTree, int]:
         """The answers that are allowed, and the length of the longest with its end."""
-        said, path = self._fitted()[1], resolve(self.allowed)
+        said, path = self._fitted()[1], resolve(self.constrain)
         found = [said.encode(text) for _, text in lines(path, encoding=self.encoding)]
         known = [symbols for symbols in found if UNKNOWN not in symbols]
         if not known:
@@ -285,8 +291,8 @@ class Translate(Task):
 
     def _limits(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
         """How long the answers may be; the end of a source does not count."""
-        factor = self.longest.factor or MARGIN * (self.learned.ratio if self.learned else 1.0)
-        return ((lengths - 1) * factor).ceil().long() + self.longest.offset
+        factor = self.max_length.factor or MARGIN * (self.learned.ratio if self.learned else 1.0)
+        return ((lengths - 1) * factor).ceil().long() + self.max_length.offset
 
     def score(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> dict[str, Any]:
         """A source that occurs several times is scored once, and any of its targets counts; not so by BLEU and chrF."""
@@ -295,7 +301,7 @@ class Translate(Task):
         errors = self._errors(found, examples)
         scores: dict[str, Any] = {}
         details: dict[str, Any] = {}
-        if self._said.unit != "characters" or self.best_by in ("bleu", "bleu_lower", "chrf"):
+        if self._said.unit != "characters" or self.metric in ("bleu", "bleu_lower", "chrf"):
             for name, corpus in (
                 ("bleu", metrics.bleu(found, wanted)),
                 ("bleu_lower", metrics.bleu(found, wanted, lower=True)),
@@ -346,7 +352,7 @@ class Translate(Task):
         for example in examples:
             if example.target is None:
                 raise BadData(example.place, "there is no target to compare with")
-            wanted.append(example.target.lower() if self._said.lower else example.target)
+            wanted.append(example.target.lower() if self._said.lowercase else example.target)
         return wanted
 
     def _errors(self, found: Sequence[str], examples: Sequence[Pair]) -> metrics.EditErrors:

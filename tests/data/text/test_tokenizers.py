@@ -13,7 +13,7 @@ from seqloom.data.text.vocabulary import END, START
 TEXTS = ["the cat sat on the mat", "The Cat's mats", "the dog", "  two  blanks ", "ä 三 😀"] * 3
 ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 SUBWORDS = {
-    name: TextConfig(unit="subwords", size=300, algorithm=name).fit(TEXTS, specials=(START, END))
+    name: TextConfig(unit="subwords", vocab_size=300, algorithm=name).fit(TEXTS, specials=(START, END))
     for name in ("bpe", "unigram")
 }
 
@@ -31,16 +31,16 @@ def test_characters(text: str) -> None:
 
 
 def test_words() -> None:
-    encoding = TextConfig(lower=True, minimum=4).fit(TEXTS)
+    encoding = TextConfig(lowercase=True, min_count=4).fit(TEXTS)
     assert encoding.vocabulary.symbols == ("<pad>", "<unk>", "the")
     assert encoding.tokens("The  CAT\tflew ") == ["the", "cat", "flew"]
     assert encoding.encode("THE flew") == [2, 1]
     assert encoding.decode([2, 1, 0]) == "the <unk>"
-    assert len(TextConfig(size=4).fit(TEXTS).vocabulary) == 4
+    assert len(TextConfig(vocab_size=4).fit(TEXTS).vocabulary) == 4
 
 
 def test_counts_decide() -> None:
-    encoding = TextConfig(size=6).fit(["b a c a b a d"], specials=(END,))
+    encoding = TextConfig(vocab_size=6).fit(["b a c a b a d"], specials=(END,))
     assert encoding.vocabulary.symbols == ("<pad>", "<unk>", END, "a", "b", "c")
 
 
@@ -81,7 +81,7 @@ def test_subwords_are_learnt_the_same_each_time(algorithm: Any) -> None:
     lines = [
         " ".join(f"w{number % 17}{number % 5}{number % 3}" for number in range(start, start + 9)) for start in range(60)
     ]
-    text = TextConfig(unit="subwords", algorithm=algorithm, size=320)
+    text = TextConfig(unit="subwords", algorithm=algorithm, vocab_size=320)
     assert len({text.fit(lines).model_dump_json() for _ in range(4)}) == 1
 
 
@@ -89,7 +89,9 @@ def test_subwords_are_learnt_the_same_each_time(algorithm: Any) -> None:
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
 @pytest.mark.parametrize("lower", [False, True])
 def test_saved_and_loaded(algorithm: Any, unit: Any, lower: bool) -> None:
-    encoding = TextConfig(unit=unit, algorithm=algorithm, lower=lower, size=300).fit(TEXTS, specials=(START, END))
+    encoding = TextConfig(unit=unit, algorithm=algorithm, lowercase=lower, vocab_size=300).fit(
+        TEXTS, specials=(START, END)
+    )
     again = Tokenizer.model_validate_json(encoding.model_dump_json())
     assert again == encoding
     text = "The cat sat on a <unk> mat </s>"
@@ -122,7 +124,7 @@ def test_a_word_that_is_spelt_like_a_special_is_unknown(specials: tuple[str, ...
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
 def test_no_text_at_all(unit: Any) -> None:
     for algorithm in ("bpe", "unigram"):
-        encoding = TextConfig(unit=unit, algorithm=algorithm, size=300).fit([])
+        encoding = TextConfig(unit=unit, algorithm=algorithm, vocab_size=300).fit([])
         assert encoding.encode("") == []
         assert encoding.decode([0]) == ""
         assert set(encoding.encode("a")) <= set(range(1, 300))
@@ -130,16 +132,16 @@ def test_no_text_at_all(unit: Any) -> None:
 
 def test_sizes_that_are_too_small() -> None:
     with pytest.raises(ValueError, match="bpe needs one for each of the 256 bytes"):
-        TextConfig(unit="subwords", size=100).fit(TEXTS)
+        TextConfig(unit="subwords", vocab_size=100).fit(TEXTS)
     with pytest.raises(ValueError, match="more than 2 are wanted"):
-        TextConfig(unit="subwords", algorithm="unigram", size=2).fit(TEXTS)
+        TextConfig(unit="subwords", algorithm="unigram", vocab_size=2).fit(TEXTS)
     with pytest.raises(ValidationError):
-        TextConfig(size=-1)
+        TextConfig(vocab_size=-1)
 
 
 def test_texts_are_read_once_and_as_they_come() -> None:
     for unit in ("characters", "words", "subwords"):
-        text = TextConfig(unit=unit, size=300)
+        text = TextConfig(unit=unit, vocab_size=300)
         assert text.fit(iter(TEXTS)) == text.fit(TEXTS)
 
 
@@ -151,10 +153,10 @@ def test_the_library_keeps_its_tokens() -> None:
 
 
 def test_symbols_as_they_are_written_are_as_many_as_those_that_are_read() -> None:
-    words = TextConfig(lower=True).fit(["The cat"])
+    words = TextConfig(lowercase=True).fit(["The cat"])
     assert (words.written("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])
-    letters = TextConfig(unit="characters", lower=True).fit(["abc"])
+    letters = TextConfig(unit="characters", lowercase=True).fit(["abc"])
     assert letters.written("Ab") == ["A", "b"]
     assert letters.written("Aİ") == letters.tokens("Aİ")  # its small form has two characters
-    pieces = TextConfig(unit="subwords", lower=True, size=270).fit(["the cat"])
+    pieces = TextConfig(unit="subwords", lowercase=True, vocab_size=270).fit(["the cat"])
     assert pieces.written("The Cat") == pieces.tokens("The Cat")

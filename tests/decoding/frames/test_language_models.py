@@ -50,7 +50,7 @@ def test_decoders_score_as_they_were_taught(name: str, size: int) -> None:
     case = DECODERS[name]()
     state = case.start(torch.tensor([0]))
     language = StepLanguage(case.step, state, start=1, end=2, numbers=[2, 0, 1, 3])
-    found = search(PrefixBeam(size=size, best=3), emit(1, 14, 4), guide=Guide(None, language, weight=0.5))
+    found = search(PrefixBeam(size=size, nbest=3), emit(1, 14, 4), guide=Guide(None, language, weight=0.5))
     assert len({tuple(one.symbols) for one in found}) == 3
     for one in found:
         text = [[2, 0, 1, 3][symbol] for symbol in one.symbols]

@@ -21,7 +21,7 @@ from seqloom.decoding.tokens.search import Step
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 
-FULL = PrefixBeam(size=2000, best=2000)
+FULL = PrefixBeam(size=2000, nbest=2000)
 EXACT = 1e-10  # sums in double precision
 
 
@@ -208,7 +208,7 @@ GUIDES = pytest.mark.parametrize("name", guides())
 @GUIDES
 @pytest.mark.parametrize("best", [1, 3])
 def test_forgetting_changes_nothing(name: str, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    beam, frames, guide = PrefixBeam(size=5, best=best), emit(7, 150, 4), guides()[name]
+    beam, frames, guide = PrefixBeam(size=5, nbest=best), emit(7, 150, 4), guides()[name]
     wanted = search(beam, frames, guide=guide)
     monkeypatch.setattr(node_arrays, "NODES", 8)
     assert search(beam, frames, guide=guide) == wanted
@@ -234,7 +234,7 @@ def test_unlikely_symbols_are_impossible_where_they_are_not_tried() -> None:
     frames = emit(1, 6, 4)
     low = (frames < math.log(0.2)) & (frames < frames.max(dim=1, keepdim=True).values)
     low[:, 0] = False
-    found = search(PrefixBeam(size=2000, best=2000, token_threshold=0.2), frames)
+    found = search(PrefixBeam(size=2000, nbest=2000, token_threshold=0.2), frames)
     truth = spelt(frames.masked_fill(low, -math.inf).numpy())
     assert {tuple(one.symbols): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
 
@@ -243,17 +243,17 @@ def test_unlikely_symbols_are_impossible_where_they_are_not_tried() -> None:
 @pytest.mark.parametrize("size", [2, 6, 40])
 def test_what_is_far_below_the_best_dies(name: str, size: int) -> None:
     frames, guide = emit(2, 12, 4), guides()[name]
-    wide = search(PrefixBeam(size=size, best=50), frames, guide=guide)
-    close = search(PrefixBeam(size=size, best=50, threshold=3.0), frames, guide=guide)
+    wide = search(PrefixBeam(size=size, nbest=50), frames, guide=guide)
+    close = search(PrefixBeam(size=size, nbest=50, threshold=3.0), frames, guide=guide)
     assert len(close) <= len(wide)
-    assert search(PrefixBeam(size=size, best=50, threshold=1e6), frames, guide=guide) == wide
-    assert search(PrefixBeam(size=size, best=50, per_node=1000), frames, guide=guide) == wide
+    assert search(PrefixBeam(size=size, nbest=50, threshold=1e6), frames, guide=guide) == wide
+    assert search(PrefixBeam(size=size, nbest=50, per_node=1000), frames, guide=guide) == wide
 
 
 def test_a_prefix_has_few_children() -> None:
     frames = torch.tensor([[0.1, 0.4, 0.3, 0.2]]).log()
     for few in (1, 2, 3):
-        found = search(PrefixBeam(per_node=few, best=9), frames)
+        found = search(PrefixBeam(per_node=few, nbest=9), frames)
         assert sorted(one.symbols for one in found) == [[], *([symbol] for symbol in range(1, few + 1))]
 
 
@@ -262,9 +262,9 @@ def test_threads_find_the_same() -> None:
     lengths, guide, threads = torch.tensor([40, 0, 17, 40, 1]), guides()["words-n-gram"], torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = PrefixBeam(best=2)(frames, lengths, guide=guide)
+        alone = PrefixBeam(nbest=2)(frames, lengths, guide=guide)
         torch.set_num_threads(3)
-        assert PrefixBeam(best=2)(frames, lengths, guide=guide) == alone
+        assert PrefixBeam(nbest=2)(frames, lengths, guide=guide) == alone
     finally:
         torch.set_num_threads(threads)
 

@@ -56,14 +56,14 @@ def beams(draw: st.DrawFn) -> Beam:
         size=groups * draw(st.sampled_from([1, 2, 3, 5, 20])),
         per_node=draw(st.integers(0, 3)),
         threshold=draw(st.sampled_from([0.0, 0.0, 0.6, 2.0])),
-        penalty=draw(st.sampled_from(["none", "length", "gnmt"])),
+        length_penalty=draw(st.sampled_from(["none", "length", "gnmt"])),
         alpha=draw(st.sampled_from([0.0, 0.6, 1.0])),
-        coverage=draw(st.sampled_from([0.0, 0.0, 0.3])),
-        minimum=draw(st.integers(0, 3)),
-        no_repeat=draw(st.integers(0, 3)),
+        coverage_penalty=draw(st.sampled_from([0.0, 0.0, 0.3])),
+        min_length=draw(st.integers(0, 3)),
+        no_repeat_ngram=draw(st.integers(0, 3)),
         groups=groups,
         diversity=draw(st.sampled_from([0.0, 0.25, 1.0])),
-        best=draw(st.integers(1, 4)),
+        nbest=draw(st.integers(1, 4)),
     )
 
 
@@ -101,7 +101,7 @@ PENALTIES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("kind", ["plain", "sparse"])
 def test_full_width_is_exhaustive_search(options: dict[str, Any], kind: str) -> None:
     toy, limits = Toy(3, kind=kind, seed=4), [Limits(2, length) for length in (5, 1, 3)]
-    beam = Beam(size=3**5, best=6, **options)
+    beam = Beam(size=3**5, nbest=6, **options)
     for row, found in enumerate(run(beam, toy, limits)):
         assert same(found, everything(beam, toy, row, limits[row])[:6])
 
@@ -150,7 +150,7 @@ def test_a_sentence_that_is_done_leaves_the_batch(monkeypatch: pytest.MonkeyPatc
     toy = Toy(4, seed=2)
     watch = Watch(toy)
     lengths = torch.tensor([3, 0, 9, 6])
-    Beam(size=3, minimum=8)(watch, toy.start(range(4)), torch.zeros(4, dtype=torch.int64), 3, lengths=lengths)
+    Beam(size=3, min_length=8)(watch, toy.start(range(4)), torch.zeros(4, dtype=torch.int64), 3, lengths=lengths)
     assert watch.rows == [3] + [9] * 2 + [6] * 3 + [3] * 3  # the first step needs one row of each sentence
     assert moves == watch.rows  # each step moves the state once
 
@@ -166,14 +166,14 @@ def test_a_shared_table_stays_in_order() -> None:
 
     shared = states.Shared(torch.arange(4), torch.arange(4))
     lengths = torch.tensor([1, 5, 3, 0])
-    Beam(size=3, minimum=9)(step, (toy.start(range(4)), shared), torch.zeros(4).long(), 3, lengths=lengths)
+    Beam(size=3, min_length=9)(step, (toy.start(range(4)), shared), torch.zeros(4).long(), 3, lengths=lengths)
     assert times == [1, 3, 3, 3, 3]
 
 
 def test_one_hypothesis_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "select", None)
     toy = Toy(4, seed=2)
-    Beam(size=1, minimum=9)(toy.step, toy.start([0, 1]), torch.zeros(2, dtype=torch.int64), 3, lengths=7)
+    Beam(size=1, min_length=9)(toy.step, toy.start([0, 1]), torch.zeros(2, dtype=torch.int64), 3, lengths=7)
 
 
 def likely(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -209,9 +209,9 @@ def test_the_search_stops_when_none_can_win(options: dict[str, Any], steps: int)
 
 def test_patience_only_stops_earlier() -> None:
     toy, limits = Toy(4, seed=3), [Limits(3, 8)] * 30
-    sure = run(Beam(size=4, penalty="length"), toy, limits)
-    hasty = run(Beam(size=4, penalty="length", patience=0.25), toy, limits)  # the first that ends
-    endless = run(Beam(size=4, penalty="length", patience=1e9), toy, limits)
+    sure = run(Beam(size=4, length_penalty="length"), toy, limits)
+    hasty = run(Beam(size=4, length_penalty="length", patience=0.25), toy, limits)  # the first that ends
+    endless = run(Beam(size=4, length_penalty="length", patience=1e9), toy, limits)
     assert sure == endless
     assert all(one.score >= other.score for (one,), (other,) in zip(sure, hasty, strict=True))
     assert sure != hasty
@@ -220,7 +220,7 @@ def test_patience_only_stops_earlier() -> None:
 def test_groups_differ_and_equal_ones_count_once() -> None:
     toy, limits = Toy(6, seed=3), [Limits(5, 6)]
     alike, diverse = (
-        run(Beam(size=3, groups=3, diversity=diversity, best=3), toy, limits)[0] for diversity in (0.0, 9.0)
+        run(Beam(size=3, groups=3, diversity=diversity, nbest=3), toy, limits)[0] for diversity in (0.0, 9.0)
     )
     assert len(alike) == 1  # three greedy searches
     assert alike == run(Beam(size=1), toy, limits)[0]
@@ -233,7 +233,7 @@ def test_memory_is_linear_in_the_width() -> None:
     peaks = []
     for size in (64, 128, 256):
         tracemalloc.start()
-        run(Beam(size=size, minimum=length), toy, [Limits(symbols - 1, length)])
+        run(Beam(size=size, min_length=length), toy, [Limits(symbols - 1, length)])
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 2.2 * peaks[1] < 2.2**2 * peaks[0]
@@ -260,7 +260,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any], message: str) -> None
 def test_coverage_needs_attention(attention: Any) -> None:
     toy = Toy(3)
     with pytest.raises(ValueError, match=r"coverage has the weight 0\.5, and this model has no attention"):
-        Beam(coverage=0.5)(toy.step, toy.start([0]), torch.zeros(1).long(), 1, lengths=3, coverage=attention)
+        Beam(coverage_penalty=0.5)(toy.step, toy.start([0]), torch.zeros(1).long(), 1, lengths=3, coverage=attention)
 
 
 def test_an_empty_slot_may_hold_anything() -> None:
@@ -268,6 +268,6 @@ def test_an_empty_slot_may_hold_anything() -> None:
         """After the end (0), which only empty slots go on with, nothing is a number."""
         return torch.where((tokens == 0).unsqueeze(1), torch.nan, torch.tensor([0.5, 0.3, 0.2]).log()), state
 
-    (found,) = Beam(size=4, best=4, penalty="length")(step, torch.zeros(1), torch.tensor([1]), 0, lengths=4)
+    (found,) = Beam(size=4, nbest=4, length_penalty="length")(step, torch.zeros(1), torch.tensor([1]), 0, lengths=4)
     assert [one.tokens for one in found] == [[], [1], [1, 1], [1, 1, 1]]
     assert all(math.isfinite(one.score) for one in found)

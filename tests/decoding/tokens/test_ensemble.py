@@ -46,7 +46,7 @@ class Mean(Toy):
 
 def test_a_search_with_two_models_is_exhaustive_at_full_width() -> None:
     one, other = Toy(3, seed=1), Toy(3, seed=2)
-    beam, limits = Beam(size=81, best=3, penalty="gnmt"), Limits(2, 4)
+    beam, limits = Beam(size=81, nbest=3, length_penalty="gnmt"), Limits(2, 4)
     state = (one.start(range(5)), other.start(range(5)))
     found = beam(ensemble([one.step, other.step]), state, torch.zeros(5).long(), 2, lengths=4)
     for row, hypotheses in enumerate(found):

@@ -31,7 +31,7 @@ def read(text: str) -> Any:
 def test_a_search_is_read_from_a_configuration() -> None:
     assert read("") == Beam(size=4)
     assert read('[task.search]\nname = "greedy"') == Greedy()
-    assert read('[task.search]\nname = "beam"\nsize = 7\npenalty = "gnmt"') == Beam(size=7, penalty="gnmt")
+    assert read('[task.search]\nname = "beam"\nsize = 7\npenalty = "gnmt"') == Beam(size=7, length_penalty="gnmt")
     assert read('[task.search]\nname = "sample"\ntop_k = 3') == Sample(top_k=3)
 
 

@@ -90,7 +90,7 @@ def test_other_searches_tell_all(search: Search) -> None:
 def test_only_the_most_probable_children_are_kept_if_wanted() -> None:
     toy, whole, short = Toy(12, seed=3), SearchRecord(), SearchRecord(children=2)
     for record in (whole, short):
-        run(Beam(size=3, groups=3, diversity=9.0, minimum=3), toy, [Limits(11, 4)], record=record)
+        run(Beam(size=3, groups=3, diversity=9.0, min_length=3), toy, [Limits(11, 4)], record=record)
     every, few = whole.nodes(0), short.nodes(0)
     names, short_names = prefixes(every), prefixes(few)
     lived = {names[node.number] for node in every if node.fate not in PRUNED}
@@ -110,10 +110,10 @@ def test_a_record_can_be_used_again() -> None:
 
 def test_duplicates_and_worse_ones_are_told_apart() -> None:
     toy, record = Toy(4, seed=3), SearchRecord()
-    run(Beam(size=4, groups=2, diversity=0.0, best=9), toy, [Limits(3, 4)], record=record)
+    run(Beam(size=4, groups=2, diversity=0.0, nbest=9), toy, [Limits(3, 4)], record=record)
     fates = Counter(node.fate for node in record.nodes(0))
     assert fates[Fate.DUPLICATE] > 0
-    run(Beam(size=4, best=1, penalty="length"), toy, [Limits(3, 4)], record=record)
+    run(Beam(size=4, nbest=1, length_penalty="length"), toy, [Limits(3, 4)], record=record)
     fates = Counter(node.fate for node in record.nodes(0))
     assert fates[Fate.BEST] == 1
     assert fates[Fate.WORSE] > 0

@@ -23,11 +23,11 @@ RECURRENCES: dict[str, dict[str, Any]] = {
 def build(name: str = "residual", *, spelled: bool = False, front: int = 0, tied: bool = True) -> BiLM:
     known = knowledge(spelled=spelled)
     anatomy = BiLMConfig(
-        embedding=6,
-        tied=tied,
+        embedding_size=6,
+        tie_embeddings=tied,
         input_dropout=0.3,
-        characters=CharacterConfig(layers=int(spelled), hidden=3, size=4),
-        front=PrenetConfig(layers=front, size=7, window=2),
+        characters=CharacterConfig(layers=int(spelled), hidden_size=3, embedding_size=4),
+        prenet=PrenetConfig(layers=front, size=7, window=2),
         decoder=RecurrenceConfig(**RECURRENCES[name], dropout=0.3),
     )
     torch.manual_seed(1)
@@ -163,8 +163,8 @@ def test_one_softmax_and_one_table_of_vectors() -> None:
 
 def test_a_bidirectional_recurrence_would_see_what_it_predicts() -> None:
     anatomy = BiLMConfig(
-        embedding=4,
-        tied=True,
+        embedding_size=4,
+        tie_embeddings=True,
         input_dropout=0,
         characters=CharacterConfig(layers=0),
         decoder=RecurrenceConfig(bidirectional=True),

@@ -267,9 +267,12 @@ def test_frames_and_files_without_any_word_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (["task.vectors.alone=true"], "there would be no vectors at all"),
-        (["task.vectors.file=v.txt", "task.kind=hmm"], "which counts words"),
-        (["task.vectors.run=runs/language", "train.steps=10"], "wanted 0: task.vectors.run reads whole sentences"),
+        (["task.pretrained.replace_own=true"], "there would be no vectors at all"),
+        (["task.pretrained.file=v.txt", "task.model=hmm"], "which counts words"),
+        (
+            ["task.pretrained.run=runs/language", "train.bptt_steps=10"],
+            "wanted 0: task.pretrained.run reads whole sentences",
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_refused(fields: list[str], message: str) -> None:

@@ -18,7 +18,7 @@ from seqloom.models.transcription.audio_features import (
     build_feature_extractor,
 )
 
-SOUND = AudioFeatures(mels=6, lowest=50.0)
+SOUND = AudioFeatures(n_mels=6, fmin=50.0)
 
 
 def recording(values: Any, rate: int = 0) -> Recording:
@@ -50,7 +50,9 @@ def test_nothing_is_measured_where_nothing_is_asked_for() -> None:
 def test_parts_are_there_where_they_are_wanted() -> None:
     plain = build_feature_extractor(SOUND, AugmentConfig(), "none", AudioStatistics(rate=0, size=2))
     assert set(plain.values()) == {None}
-    change = AugmentConfig(bands=1, speeds=(0.9, 1.1), tempos=(1.2,), noise=(10.0, 40.0), warp=(0.8, 1.25))
+    change = AugmentConfig(
+        freq_masks=1, speed_perturb=(0.9, 1.1), tempo_perturb=(1.2,), noise_snr=(10.0, 40.0), vtlp=(0.8, 1.25)
+    )
     whole = build_feature_extractor(
         SOUND, change, "global", AudioStatistics(rate=4000, size=6, mean=(1.0,) * 6, deviation=(2.0,) * 6)
     )
@@ -86,4 +88,4 @@ def test_what_does_not_fit_is_named(found: Recording, message: str) -> None:
 @pytest.mark.parametrize("warp", [(0.9,), (1.1, 0.9), (0.4, 1.0), (1.0, 2.5)])
 def test_two_factors_of_a_warp(warp: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=r"wanted two numbers from 0.5 to 2, the lower first, or none"):
-        AugmentConfig(warp=warp)
+        AugmentConfig(vtlp=warp)

@@ -8,7 +8,7 @@ from seqloom.models.transcription.line_images import LineImageConfig, LineImageE
 
 def build(layers: int = 2, height: int = 7) -> LineImageEncoder:
     torch.manual_seed(1)
-    return LineImageEncoder(LineImageConfig(layers=layers, width=3), height).double()
+    return LineImageEncoder(LineImageConfig(layers=layers, channels=3), height).double()
 
 
 def test_a_column_is_the_sum_over_its_window() -> None:

@@ -53,7 +53,7 @@ def spelt(found: Lexicon) -> list[tuple[str, list[int]]]:
 
 
 def test_words_of_characters_stand_between_blanks() -> None:
-    encoding = TextConfig(unit="characters", lower=True).fit(["yes no", "on"])
+    encoding = TextConfig(unit="characters", lowercase=True).fit(["yes no", "on"])
     found = load_lexicon(entries("Yes", "no", "nix"), encoding, name="d")
     assert found.words == ["yes", "no"]
     assert found.separator == encoding.numbers[" "]
@@ -80,7 +80,7 @@ def test_a_dictionary_of_sounds_lists_words_to_a_model_of_letters() -> None:
 
 
 def test_subwords_know_the_start_of_a_text() -> None:
-    encoding = TextConfig(unit="subwords", size=300).fit(["yes no", "no yes yes"])
+    encoding = TextConfig(unit="subwords", vocab_size=300).fit(["yes no", "no yes yes"])
     found = load_lexicon(entries("yes"), encoding, name="d")
     assert {encoding.decode(spelling) for _, spelling in spelt(found)} == {"yes", " yes"}
 
@@ -109,7 +109,7 @@ def test_models_of_ours() -> None:
     assert found.model is counted.counted
     assert found.numbers.tolist() == [encoding.numbers["no"], -1]
     torch.manual_seed(1)
-    layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden=4), 3)
+    layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=4), 3)
     decoder = Decoder(Embedding(len(encoding.vocabulary), 3), layer)
     neural = load_language_model(LoadedLanguageModel(encoding, decoder), ["no", "maybe"], unit="words", name="runs/lm")
     assert isinstance(neural, StepLanguage)

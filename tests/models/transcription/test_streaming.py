@@ -13,7 +13,7 @@ from seqloom.models.transcription.transcriber import TimeReductionConfig, build_
 
 def listening() -> StreamingSession[list[int]]:
     torch.manual_seed(1)
-    recurrence = RecurrenceConfig(cell="gru", hidden=4)
+    recurrence = RecurrenceConfig(cell="gru", hidden_size=4)
     model = build_transcriber(
         size=3,
         symbols=5,

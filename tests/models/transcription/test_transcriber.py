@@ -20,14 +20,14 @@ CASES: dict[str, dict[str, Any]] = {
     "plain": {},
     "stride": {"reduction": TimeReductionConfig(factor=3)},
     "twice": {"reduction": TimeReductionConfig(factor=2, times=2), "front": PrenetConfig(layers=1, size=4, window=3)},
-    "pyramid": {"reduction": TimeReductionConfig(kind="pyramid", factor=2, times=2)},
-    "transformer": {"recurrence": RecurrenceConfig(cell="transformer", hidden=8, layers=2, options={"heads": 2})},
+    "pyramid": {"reduction": TimeReductionConfig(method="pyramid", factor=2, times=2)},
+    "transformer": {"recurrence": RecurrenceConfig(cell="transformer", hidden_size=8, layers=2, options={"heads": 2})},
 }
 
 
 def make(*, bidirectional: bool = False, **given: Any) -> Transcriber:
     torch.manual_seed(3)
-    recurrence = given.pop("recurrence", RecurrenceConfig(cell="gru", hidden=5, layers=3))
+    recurrence = given.pop("recurrence", RecurrenceConfig(cell="gru", hidden_size=5, layers=3))
     recurrence = recurrence.model_copy(update={"bidirectional": bidirectional})
     options: dict[str, Any] = {
         "look": LineImageConfig(),
@@ -46,7 +46,7 @@ def test_what_it_is_made_of() -> None:
     assert [type(part) for part in found][:3] == [Convolution, TimeReduction, TimeReduction]
     kinds = [type(part) for part in make(**CASES["pyramid"]).encoder]
     assert [kind is TimeReduction for kind in kinds] == [False, True, False, True, False]
-    assert isinstance(make(look=LineImageConfig(layers=1, width=2), bidirectional=True).encoder[0], LineImageEncoder)
+    assert isinstance(make(look=LineImageConfig(layers=1, channels=2), bidirectional=True).encoder[0], LineImageEncoder)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -118,12 +118,12 @@ def test_voices_are_other_ones_in_training_only() -> None:
 
 def test_a_pyramid_needs_layers_to_stand_between() -> None:
     with pytest.raises(ValueError, match=r"reduction.times is 3, and there are 3 layers: .* at least 4 are wanted"):
-        make(reduction=TimeReductionConfig(kind="pyramid", factor=2, times=3))
-    own = RecurrenceConfig(layers=2, given=lambda size: nn.Linear(size, 3), own="mine")
+        make(reduction=TimeReductionConfig(method="pyramid", factor=2, times=3))
+    own = RecurrenceConfig(layers=2, given=lambda size: nn.Linear(size, 3), custom_layer="mine")
     with pytest.raises(ValueError, match="a layer of your own is one layer"):
-        make(recurrence=own, reduction=TimeReductionConfig(kind="pyramid", factor=2))
+        make(recurrence=own, reduction=TimeReductionConfig(method="pyramid", factor=2))
     with pytest.raises(ValueError, match="trained with a layer of your own, mine"):
-        make(recurrence=RecurrenceConfig(own="mine"))
+        make(recurrence=RecurrenceConfig(custom_layer="mine"))
 
 
 def test_the_blank_begins_as_probable_as_all_symbols_together() -> None:

@@ -17,8 +17,8 @@ SENTENCES = ["the cat sat on the mat", "a cat  and an élan", "thesis that then 
 UNITS = {
     "characters": TextConfig(unit="characters"),
     "words": TextConfig(unit="words"),
-    "bpe": TextConfig(unit="subwords", size=300),
-    "unigram": TextConfig(unit="subwords", algorithm="unigram", size=40),
+    "bpe": TextConfig(unit="subwords", vocab_size=300),
+    "unigram": TextConfig(unit="subwords", algorithm="unigram", vocab_size=40),
 }
 
 

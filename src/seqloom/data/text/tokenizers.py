@@ -24,20 +24,20 @@ class TextConfig(Part):
     """How text is cut into symbols."""
 
     unit: Unit = Field("words", description="What a symbol is; words stand between blanks.")
-    lower: bool = Field(default=False, description="Whether capital letters are made small.")
-    size: int = Field(0, ge=0, description="Largest number of symbols; 0: all, or 8000 subwords.")
-    minimum: int = Field(
+    lowercase: bool = Field(default=False, description="Whether capital letters are made small.")
+    vocab_size: int = Field(0, ge=0, description="Largest number of symbols; 0: all, or 8000 subwords.")
+    min_count: int = Field(
         1, ge=1, description="How often a symbol occurs at least; rarer ones are <unk> (not for unigram)."
     )
     algorithm: Literal["bpe", "unigram"] = Field("bpe", description="How subwords are found: bpe (bytes) or unigram.")
 
     def fit(self, texts: Iterable[str], *, specials: Sequence[str] = ()) -> "Tokenizer":
         """Learn the symbols from texts, which are read once."""
-        if self.lower:
+        if self.lowercase:
             texts = (text.lower() for text in texts)
         if self.unit == "subwords":
             first = (PAD, UNKNOWN, *specials)
-            tokenizer = self.train(texts, (self.size or SUBWORDS) - len(first), reserved=first)
+            tokenizer = self.train(texts, (self.vocab_size or SUBWORDS) - len(first), reserved=first)
             pieces = map(tokenizer.id_to_token, range(tokenizer.get_vocab_size()))
             vocabulary = Vocabulary(symbols=(*first, *(piece for piece in pieces if piece not in first)))
             learnt = tokenizer.to_str()
@@ -47,10 +47,10 @@ class TextConfig(Part):
                 counts.update(text.split() if self.unit == "words" else text)
             for name in RESERVED:
                 counts.pop(name, None)
-            vocabulary = ranked(counts, size=self.size, minimum=self.minimum, specials=specials)
+            vocabulary = ranked(counts, size=self.vocab_size, minimum=self.min_count, specials=specials)
             learnt = ""
         return Tokenizer(
-            unit=self.unit, lower=self.lower, vocabulary=vocabulary, specials=tuple(specials), tokenizer=learnt
+            unit=self.unit, lowercase=self.lowercase, vocabulary=vocabulary, specials=tuple(specials), tokenizer=learnt
         )
 
     def train(self, texts: Iterable[str], size: int, *, reserved: Sequence[str]) -> Any:
@@ -65,7 +65,7 @@ class TextConfig(Part):
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
             tokenizer.decoder = decoders.ByteLevel()
             trainer = trainers.BpeTrainer(
-                vocab_size=size, min_frequency=self.minimum, initial_alphabet=alphabet, show_progress=False
+                vocab_size=size, min_frequency=self.min_count, initial_alphabet=alphabet, show_progress=False
             )
             tokenizer.train_from_iterator(texts, trainer=trainer)
             return tokenizer
@@ -85,7 +85,7 @@ class Tokenizer(Part):
     """The symbols that were learnt: text → numbers → text."""
 
     unit: Unit
-    lower: bool
+    lowercase: bool
     vocabulary: Vocabulary
     specials: tuple[str, ...] = ()  # of the vocabulary, after <pad> and <unk>
     tokenizer: str = ""  # of the library, as JSON; of subwords only
@@ -112,7 +112,7 @@ class Tokenizer(Part):
 
     def tokens(self, text: str) -> list[str]:
         """The symbols of a text as they are written in it, known or not."""
-        if self.lower:
+        if self.lowercase:
             text = text.lower()
         if self.unit == "subwords":
             pieces: list[str] = self.library.encode(text).tokens
@@ -121,7 +121,7 @@ class Tokenizer(Part):
 
     def written(self, text: str) -> list[str]:
         """The same with their capital letters, where they have the same number."""
-        if not self.lower or self.unit == "subwords":
+        if not self.lowercase or self.unit == "subwords":
             return self.tokens(text)
         symbols, tokens = text.split() if self.unit == "words" else list(text), self.tokens(text)
         return symbols if len(symbols) == len(tokens) else tokens  # İ is two characters where it is small
@@ -129,7 +129,7 @@ class Tokenizer(Part):
     def encode(self, text: str) -> list[int]:
         if self.unit == "subwords":
             ours = self.ours
-            return [ours[number] for number in self.library.encode(text.lower() if self.lower else text).ids]
+            return [ours[number] for number in self.library.encode(text.lower() if self.lowercase else text).ids]
         find = self.numbers.get
         return [find(symbol, 1) for symbol in self.tokens(text)]
 

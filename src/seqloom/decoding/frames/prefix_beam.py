@@ -35,7 +35,7 @@ class PrefixBeam(FrameSearch):
     threshold: float = Field(
         0.0, ge=0, description="Drop what is this much below the best at its frame (natural logarithm); 0: nothing."
     )
-    best: int = Field(1, ge=1, description="Transcripts that are returned.")
+    nbest: int = Field(1, ge=1, description="Transcripts that are returned.")
     lag: int = Field(
         0, ge=0, description="Frames after which the best of the moment is decided on, for streams; 0: at the end."
     )
@@ -87,8 +87,8 @@ class PrefixBeam(FrameSearch):
         count = symbols if lexicon is None else len(lexicon)
         made = scorer(language, count=count, weight=weight, bonus=bonus, unknown=unknown)
         if lexicon is None:
-            return partial(PrefixStream, limits, made, language=language, symbols=symbols, best=self.best)
+            return partial(PrefixStream, limits, made, language=language, symbols=symbols, best=self.nbest)
         lexicon.check(symbols=symbols, blank=blank)
         words = tree(lexicon, made, language=language)
         make = partial(LexiconStream, limits, made, lexicon=lexicon, tree=words, language=language)
-        return partial(make, symbols=symbols, best=self.best)
+        return partial(make, symbols=symbols, best=self.nbest)

@@ -35,15 +35,15 @@ class Beam(Search):
     threshold: float = Field(
         0.0, ge=0, description="Drop what is this much below the best at its step (natural logarithm); 0: nothing."
     )
-    penalty: Literal["none", "length", "gnmt"] = Field(
+    length_penalty: Literal["none", "length", "gnmt"] = Field(
         "none", description="The log-probability is divided by: one, length^alpha, or ((5 + length) / 6)^alpha."
     )
     alpha: float = Field(1.0, ge=0, le=10, description="Of the penalty: the larger, the longer the answers.")
-    coverage: float = Field(
+    coverage_penalty: float = Field(
         0.0, ge=0, description="Weight of the penalty for source positions that got too little attention (Wu 2016)."
     )
-    minimum: int = Field(0, ge=0, description="No end before so many symbols.")
-    no_repeat: int = Field(0, ge=0, description="No n-gram of this length twice; 0: any.")
+    min_length: int = Field(0, ge=0, description="No end before so many symbols.")
+    no_repeat_ngram: int = Field(0, ge=0, description="No n-gram of this length twice; 0: any.")
     groups: int = Field(1, ge=1, description="Parts of the beam that avoid each other's symbols (Vijayakumar 2016).")
     diversity: float = Field(
         0.5, ge=0, description="With groups: what a symbol costs for each choice of it by a group before, at this step."
@@ -51,7 +51,7 @@ class Beam(Search):
     patience: float = Field(
         0.0, ge=0, description="Stop also when patience × size hypotheses have ended (Kasai 2022); 0: only when sure."
     )
-    best: int = Field(1, ge=1, description="Hypotheses that are returned.")
+    nbest: int = Field(1, ge=1, description="Hypotheses that are returned.")
 
     @model_validator(mode="after")
     def _divisible(self) -> Self:
@@ -74,13 +74,13 @@ class Beam(Search):
         record: SearchRecord | None = None,
     ) -> list[list[Hypothesis]]:
         """At most ``best`` hypotheses of each row."""
-        if self.coverage and coverage is None:
+        if self.coverage_penalty and coverage is None:
             raise ValueError(
-                f"coverage has the weight {self.coverage}, and this model has no attention to read it from"
+                f"coverage has the weight {self.coverage_penalty}, and this model has no attention to read it from"
             )
         allowed, most = ConstrainedTopK(end, never=never, tree=tree), limits(lengths, start)
         roots = np.zeros_like(most) if record is None else record.begin(np.arange(len(most)))
-        answers = FinishedHypotheses(len(most), self.best, record=record)
+        answers = FinishedHypotheses(len(most), self.nbest, record=record)
         for row in np.flatnonzero(most == 0).tolist():
             if tree is None:
                 answers.add(row, Hypothesis([], 0.0, 0.0, [], ended=False), roots[row])
@@ -95,7 +95,7 @@ class Beam(Search):
             if len(rows) != before or (rows != np.arange(before)).any():
                 state = states.select(state, _tensor(rows, start))
             scores, state = step(_tensor(last, start), state)
-            rules = Rules(front.nodes, front.length < self.minimum, front.repeated(self.no_repeat))
+            rules = Rules(front.nodes, front.length < self.min_length, front.repeated(self.no_repeat_ngram))
             options, labels = allowed(scores, rules)
             values, places = top(options, min(self.per_node or self.size, self.size))
             if (empty := front.check(values[:, 0])) is not None:
@@ -208,21 +208,21 @@ class Beam(Search):
 
     def _divisor(self, length: Numbers | float) -> Numbers | float:
         """What a log-probability is divided by."""
-        if self.penalty == "none":
+        if self.length_penalty == "none":
             return 1.0
-        return (length if self.penalty == "length" else (5 + length) / 6) ** self.alpha
+        return (length if self.length_penalty == "length" else (5 + length) / 6) ** self.alpha
 
     def _attention(self, coverage: Coverage | None, state: Any, rows: Integers) -> Numbers | float:  # (N,) → (N,)
         """The coverage penalty of hypotheses: β Σ log min(attention received, 1)."""
-        if not self.coverage or coverage is None:
+        if not self.coverage_penalty or coverage is None:
             return 0.0
         seen = coverage(state)
         if seen is None:
             raise ValueError(
-                f"coverage has the weight {self.coverage}, and this model has no attention to read it from"
+                f"coverage has the weight {self.coverage_penalty}, and this model has no attention to read it from"
             )
         received = seen.cpu().double().numpy()[rows]
-        penalty: Numbers = self.coverage * np.log(received.clip(UNSEEN, 1.0)).sum(axis=1)
+        penalty: Numbers = self.coverage_penalty * np.log(received.clip(UNSEEN, 1.0)).sum(axis=1)
         return penalty
 
     def _note(

@@ -45,11 +45,11 @@ class BiLMVocabulary(Part):
 class BiLMConfig(Part):
     """What a language model in both directions is made of: fields of the task, as they are called there."""
 
-    embedding: int
-    tied: bool
+    embedding_size: int
+    tie_embeddings: bool
     input_dropout: float
     characters: CharacterConfig
-    front: PrenetConfig = Field(default_factory=PrenetConfig)
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig)
     decoder: RecurrenceConfig
 
     def reader(self, known: BiLMVocabulary) -> "BiLMEncoder":
@@ -59,21 +59,23 @@ class BiLMConfig(Part):
         symbols = known.text.vocabulary.symbols
         embed: Embedding | CharacterEmbedding
         if known.characters is None:
-            embed = Embedding(len(symbols), self.embedding, dropout=self.input_dropout)
+            embed = Embedding(len(symbols), self.embedding_size, dropout=self.input_dropout)
         else:
             table = torch.from_numpy(known.spelled(symbols))
             encoder = CharacterEncoder(len(known.characters), self.characters)
-            embed = CharacterEmbedding(encoder, self.embedding, table=table, dropout=self.input_dropout)
-        ahead, back = (build_stack(self.front, self.decoder, self.embedding, causal=True) for _ in range(2))
+            embed = CharacterEmbedding(encoder, self.embedding_size, table=table, dropout=self.input_dropout)
+        ahead, back = (build_stack(self.prenet, self.decoder, self.embedding_size, causal=True) for _ in range(2))
         return BiLMEncoder(embed, ahead, back)
 
     def model(self, known: BiLMVocabulary) -> "BiLM":
         """The language model, with fresh weights."""
         dropout: nn.Module
         dropout = (
-            VariationalDropout(self.decoder.dropout) if self.decoder.variational else Dropout(self.decoder.dropout)
+            VariationalDropout(self.decoder.dropout)
+            if self.decoder.variational_dropout
+            else Dropout(self.decoder.dropout)
         )
-        return BiLM(self.reader(known), len(known.text.vocabulary), tied=self.tied, dropout=dropout)
+        return BiLM(self.reader(known), len(known.text.vocabulary), tied=self.tie_embeddings, dropout=dropout)
 
 
 class CharacterEmbedding(nn.Module):

@@ -46,7 +46,7 @@ class PretrainedBiLM(Part):
     def collate(self, rows: Sequence[Sequence[str]], places: Tensor) -> ContextualInput:
         """Rows of symbols as they are written in the text."""
         text, find = self.known.text, self.known.text.numbers.get
-        lower = text.lower and text.unit != "subwords"
+        lower = text.lowercase and text.unit != "subwords"
         tokens = [[END, *(token.lower() if lower else token for token in row)] for row in rows]
         numbers = [[text.vocabulary.index(END), *(find(token, 1) for token in row[1:])] for row in tokens]
         words, mask = pad(numbers, dtype=np.int64)
@@ -107,16 +107,16 @@ class PretrainedConfig(Part):
         "", description='Run of a language_model with direction = "both", whose layers are mixed; or of embed.'
     )
     file: str = Field("", description="File of vectors of words (word2vec, GloVe).")
-    tune: bool = Field(default=False, description="Train them, too; false: they stay as they are.")
+    fine_tune: bool = Field(default=False, description="Train them, too; false: they stay as they are.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on them.")
-    alone: bool = Field(default=False, description="The task has no vectors of symbols of its own beside them.")
-    extra: int = Field(
+    replace_own: bool = Field(default=False, description="The task has no vectors of symbols of its own beside them.")
+    extra_words: int = Field(
         50_000, ge=0, description="Of words: so many are kept besides those of the training data, the first ones."
     )
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.alone and not self:
+        if self.replace_own and not self:
             raise ValueError("alone is true, and there is neither a run nor a file: there would be no vectors at all")
         return self
 
@@ -134,7 +134,7 @@ class PretrainedConfig(Part):
             return None
         if name != "language_model" or direction != "both":
             found = f"task {name}" + (f' with task.direction = "{direction}"' if direction else "")
-            wanted = 'task.vectors wants a language_model with direction = "both", or an embed'
+            wanted = 'task.pretrained wants a language_model with direction = "both", or an embed'
             raise BadData(self.run, f"is a run of the {found}; {wanted}")
         known = BiLMVocabulary.model_validate_json(run.learned)
         if known.text.unit != unit:
@@ -165,9 +165,9 @@ class PretrainedConfig(Part):
         own |= {UNKNOWN, *(symbol.lower() for symbol in own)}
         words = []
         if self.run and language is None:
-            words.append(_kept(self.run, *self._learnt(_Wanted(own, self.extra))))
+            words.append(_kept(self.run, *self._learnt(_Wanted(own, self.extra_words))))
         if self.file:
-            words.append(_kept(self.file, *read_vectors(resolve(self.file), _Wanted(own, self.extra))))
+            words.append(_kept(self.file, *read_vectors(resolve(self.file), _Wanted(own, self.extra_words))))
         return PretrainedInputs(language=language, words=tuple(words))
 
     def _opened(self) -> tuple[Run, Document]:
@@ -188,7 +188,7 @@ class PretrainedConfig(Part):
         if taken is None and own is not None:
             return own, size
         parts = (taken.language, *taken.words) if taken else ()
-        given = [part.module(tune=self.tune, dropout=self.dropout) for part in parts if part]
+        given = [part.module(tune=self.fine_tune, dropout=self.dropout) for part in parts if part]
         joined = CombinedEmbedding(own, given, size=0 if own is None else size)
         return joined, joined.size
 

@@ -22,18 +22,20 @@ class AudioFeatures(Part):
     features: Literal["log_mel", "mfcc"] = Field(
         default="log_mel", description="Energies on the mel scale, or cepstra."
     )
-    rate: int = Field(
+    sample_rate: int = Field(
         default=0, ge=0, description="Samples in a second that all sound is brought to; 0: as many as the first has."
     )
     window: float = Field(default=0.025, gt=0, description="Seconds that a frame sees.")
-    step: float = Field(default=0.01, gt=0, description="Seconds from frame to frame.")
-    mels: int = Field(default=40, ge=1, description="Bands of the mel scale.")
-    coefficients: int = Field(default=13, ge=1, description="Of mfcc; and numbers in a frame of a Sphinx .mfc file.")
-    lowest: float = Field(default=20.0, ge=0, description="Hertz where the bands begin.")
-    highest: float = Field(default=0.0, ge=0, description="Hertz where they end; 0: half of the rate.")
-    emphasis: float = Field(default=0.0, ge=0, lt=1, description="Of high tones, as a filter; 0.97 is usual for mfcc.")
+    hop: float = Field(default=0.01, gt=0, description="Seconds from frame to frame.")
+    n_mels: int = Field(default=40, ge=1, description="Bands of the mel scale.")
+    n_mfcc: int = Field(default=13, ge=1, description="Of mfcc; and numbers in a frame of a Sphinx .mfc file.")
+    fmin: float = Field(default=20.0, ge=0, description="Hertz where the bands begin.")
+    fmax: float = Field(default=0.0, ge=0, description="Hertz where they end; 0: half of the rate.")
+    preemphasis: float = Field(
+        default=0.0, ge=0, lt=1, description="Of high tones, as a filter; 0.97 is usual for mfcc."
+    )
     deltas: int = Field(default=0, ge=0, le=2, description="1: with the slope of each number, 2: with its slope, too.")
-    decibels: float = Field(
+    top_db: float = Field(
         default=0.0,
         ge=0,
         description="What is farther below the loudest of a recording is taken as that loud, so that silence is alike "
@@ -45,36 +47,36 @@ class AudioFeatures(Part):
             rate,
             kind=self.features,
             window=self.window,
-            step=self.step,
-            mels=self.mels,
-            coefficients=self.coefficients,
-            lowest=self.lowest,
-            highest=self.highest or None,
-            emphasis=self.emphasis,
+            step=self.hop,
+            mels=self.n_mels,
+            coefficients=self.n_mfcc,
+            lowest=self.fmin,
+            highest=self.fmax or None,
+            emphasis=self.preemphasis,
             deltas=self.deltas,
-            decibels=self.decibels,
+            decibels=self.top_db,
         )
 
 
 class AugmentConfig(Part):
     """What is done to recordings in training, so that no two epochs are alike."""
 
-    bands: int = Field(default=0, ge=0, description="So many bands are hidden (SpecAugment, Park et al. 2019) …")
-    band: int = Field(default=8, ge=0, description="… each of up to so many numbers of a frame.")
-    stretches: int = Field(default=0, ge=0, description="So many stretches of time are hidden …")
-    stretch: int = Field(default=20, ge=0, description="… each of up to so many frames …")
-    share: float = Field(default=0.2, ge=0, le=1, description="… and of up to this share of a recording.")
-    speeds: tuple[float, ...] = Field(
+    freq_masks: int = Field(default=0, ge=0, description="So many bands are hidden (SpecAugment, Park et al. 2019) …")
+    freq_mask_width: int = Field(default=8, ge=0, description="… each of up to so many numbers of a frame.")
+    time_masks: int = Field(default=0, ge=0, description="So many stretches of time are hidden …")
+    time_mask_width: int = Field(default=20, ge=0, description="… each of up to so many frames …")
+    time_mask_fraction: float = Field(default=0.2, ge=0, le=1, description="… and of up to this share of a recording.")
+    speed_perturb: tuple[float, ...] = Field(
         default=(), description="A recording is played at one of these, such as [0.9, 1.0, 1.1]; none: as it is."
     )
-    tempos: tuple[float, ...] = Field(
+    tempo_perturb: tuple[float, ...] = Field(
         default=(), description="The same for its frames, so that sound keeps its pitch and its voice."
     )
-    noise: tuple[float, ...] = Field(
+    noise_snr: tuple[float, ...] = Field(
         default=(),
         description="White noise is added to sound, so many decibels below it, such as [10, 40]; none: nothing.",
     )
-    warp: tuple[float, ...] = Field(
+    vtlp: tuple[float, ...] = Field(
         default=(),
         description="The frequencies of sound are stretched by a factor between two, such as [0.85, 1.18], as if a "
         "shorter or longer vocal tract had spoken (Jaitly and Hinton 2013); none: nothing.",
@@ -96,22 +98,26 @@ class AugmentConfig(Part):
         return warp
 
     def voice(self) -> VTLP | None:
-        return VTLP(self.warp[0], self.warp[1]) if self.warp else None
+        return VTLP(self.vtlp[0], self.vtlp[1]) if self.vtlp else None
 
     def disturb(self) -> AdditiveNoise | None:
-        return AdditiveNoise(self.noise[0], self.noise[1]) if self.noise else None
+        return AdditiveNoise(self.noise_snr[0], self.noise_snr[1]) if self.noise_snr else None
 
     def speed(self) -> SpeedPerturbation | None:
-        return SpeedPerturbation(self.speeds) if self.speeds else None
+        return SpeedPerturbation(self.speed_perturb) if self.speed_perturb else None
 
     def tempo(self) -> SpeedPerturbation | None:
-        return SpeedPerturbation(self.tempos) if self.tempos else None
+        return SpeedPerturbation(self.tempo_perturb) if self.tempo_perturb else None
 
     def hide(self) -> SpecAugment | None:
-        if not self.bands and not self.stretches:
+        if not self.freq_masks and not self.time_masks:
             return None
         return SpecAugment(
-            bands=self.bands, band=self.band, stretches=self.stretches, stretch=self.stretch, share=self.share
+            bands=self.freq_masks,
+            band=self.freq_mask_width,
+            stretches=self.time_masks,
+            stretch=self.time_mask_width,
+            share=self.time_mask_fraction,
         )
 
 
@@ -134,7 +140,7 @@ class AudioStatistics(Part):
             raise BadData(example.place, f"found {kinds[0]}; the others are {kinds[1]}")
         if example.rate != self.rate:
             found = f"found {example.rate} samples in a second; the others have {self.rate}"
-            raise BadData(example.place, f"{found}: set task.sound.rate")
+            raise BadData(example.place, f"{found}: set task.audio.sample_rate")
         if not self.rate and shape[1] != self.size:
             raise BadData(example.place, f"found {shape[1]} numbers in a frame; the others have {self.size}")
         if self.rate and len(example) < window:

@@ -13,7 +13,9 @@ class LineImageConfig(Part):
 
     height: int = Field(default=32, ge=1, description="Pixels that all images are brought to.")
     layers: int = Field(default=0, ge=0, description="Levels; 0: each column is read as it is.")
-    width: int = Field(default=16, ge=1, description="Channels of the first level; each further one has twice as many.")
+    channels: int = Field(
+        default=16, ge=1, description="Channels of the first level; each further one has twice as many."
+    )
 
 
 class LineImageEncoder(Layer):
@@ -29,7 +31,7 @@ class LineImageEncoder(Layer):
         channels, rows = 1, height
         levels = []
         for level in range(look.layers):
-            width = look.width << level
+            width = look.channels << level
             convolution = nn.Conv2d(channels, width, 3, stride=(1, 2), padding=1)
             nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
             levels.append(convolution)

@@ -34,8 +34,8 @@ class LanguageModelConfig(Part):
         "otherwise of the symbols; empty: none.",
     )
     weight: float = Field(default=1.0, ge=0, description="Of its logarithms of probabilities.")
-    bonus: float = Field(default=0.0, description="For each word; where there is no lexicon, for each symbol.")
-    unknown: float = Field(default=0.0, description="For each word that the language model does not know.")
+    word_score: float = Field(default=0.0, description="For each word; where there is no lexicon, for each symbol.")
+    unk_score: float = Field(default=0.0, description="For each word that the language model does not know.")
 
 
 class LoadedLanguageModel(NamedTuple):
@@ -54,7 +54,7 @@ def build_guide(
     opener: Callable[[Path], LoadedLanguageModel],  # of the folder of a run
 ) -> Guide | None:
     """All that is known beside the recording; None: nothing."""
-    if not (words or wish.model or wish.bonus):
+    if not (words or wish.model or wish.word_score):
         return None
     known = speech = None
     if words:
@@ -65,7 +65,7 @@ def build_guide(
         model = opener(path) if path.is_dir() else path
         names = known.words if known else encoding.vocabulary.symbols
         speech = load_language_model(model, names, unit="words" if known else encoding.unit, name=wish.model)
-    return Guide(known, speech, weight=wish.weight, bonus=wish.bonus, unknown=wish.unknown)
+    return Guide(known, speech, weight=wish.weight, bonus=wish.word_score, unknown=wish.unk_score)
 
 
 def load_lexicon(entries: Iterable[Entry], encoding: Tokenizer, *, name: str) -> Lexicon:
@@ -82,7 +82,7 @@ def _spellings(entries: Iterable[Entry], encoding: Tokenizer) -> Iterator[tuple[
     # A dictionary of sounds tells a model of letters its words, and nothing about their letters.
     sounds = encoding.unit != "words" and any(len(symbol) > 1 for entry in given for symbol in entry.spelling)
     for entry in given:
-        word = entry.word.lower() if encoding.lower else entry.word
+        word = entry.word.lower() if encoding.lowercase else entry.word
         for numbers in spellings(entry._replace(spelling=()) if sounds else entry, encoding):
             if numbers and UNKNOWN not in numbers:
                 yield word, numbers

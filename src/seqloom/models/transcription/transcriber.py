@@ -21,7 +21,7 @@ from seqloom.models.transcription.line_images import LineImageConfig, LineImageE
 class TimeReductionConfig(Part):
     """How many frames become one: fewer frames are less work, and a transcript may not be longer than they allow."""
 
-    kind: Kind = Field(
+    method: Kind = Field(
         default="stride",
         description="stride: a convolution before the recurrence; pyramid: outputs of a layer side by side, below the "
         "next one.",
@@ -43,9 +43,9 @@ def layers_between_reductions(
     front: PrenetConfig, recurrence: RecurrenceConfig, reduction: TimeReductionConfig, *, input_size: int
 ) -> list[Layer | TimeReduction]:
     """The layers that read the frames, with the reductions between them."""
-    if recurrence.own and recurrence.given is None:
+    if recurrence.custom_layer and recurrence.given is None:
         raise ValueError(
-            f"this model was trained with a layer of your own, {recurrence.own}: give it again (--layer module:name)"
+            f"this model was trained with a layer of your own, {recurrence.custom_layer}: give it again (--layer module:name)"
         )
     found: list[Layer | TimeReduction] = []
     size = input_size
@@ -54,17 +54,17 @@ def layers_between_reductions(
         found.append(Convolution(size, front.size, causal=not recurrence.bidirectional, **options))  # type: ignore[arg-type]
         size = front.size
     times = reduction.times if reduction.factor > 1 else 0
-    if reduction.kind == "pyramid" and times:
+    if reduction.method == "pyramid" and times:
         _check_pyramid(recurrence, times)
     kinds = recurrence.kinds
     for number in range(times):
-        if reduction.kind == "pyramid":
+        if reduction.method == "pyramid":
             (layer,) = group_layers(_some(recurrence, kinds[number : number + 1]), size)
             found.append(layer)
             size = layer.output_size
-        found.append(TimeReduction(size, reduction.factor, kind=reduction.kind))
+        found.append(TimeReduction(size, reduction.factor, kind=reduction.method))
         size = found[-1].output_size
-    rest = kinds[times:] if reduction.kind == "pyramid" else kinds
+    rest = kinds[times:] if reduction.method == "pyramid" else kinds
     return [*found, *group_layers(_some(recurrence, rest), size)]
 
 
@@ -177,6 +177,6 @@ def build_transcriber(
         size=encoder[-1].output_size if encoder else size,
         symbols=symbols,
         dropout=recurrence.dropout,
-        variational=recurrence.variational,
+        variational=recurrence.variational_dropout,
         **listening,
     )
