@@ -21,27 +21,27 @@ CONFIG = """
 name = "language_model"
 train = "train.txt"
 dev = "dev.txt"
-embedding = 6
+embedding_size = 6
 input_dropout = 0.2
 
 [task.text]
 unit = "characters"
 
 [task.decoder]
-hidden = 8
+hidden_size = 8
 dropout = 0.2
 
 [train]
 updates = {updates}
-batch = 4
-steps = 5
+batch_size = 4
+bptt_steps = 5
 accumulate = 2
-rate = 0.01
+learning_rate = 0.01
 schedule = "plateau"
-average = 2
+average_checkpoints = 2
 evaluate_every = 37
 log_every = 7
-save_minutes = 0.001
+save_every_minutes = 0.001
 threads = 1
 """
 

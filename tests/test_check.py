@@ -14,15 +14,20 @@ from seqloom.check import Report, examine, show
 from seqloom.cli import app
 from seqloom.config import Document
 from seqloom.model import Config
-from seqloom.models.transfer import Vectors
+from seqloom.models.pretrained.pretrained import PretrainedConfig
 
 SMALL = {
-    "tag": {"task.encoder.hidden": 8, "task.words.size": 8, "task.characters.layers": 0},
-    "classify": {"task.encoder.hidden": 8, "task.embedding": 8},
-    "language_model": {"task.decoder.hidden": 8, "task.embedding": 8},
-    "forecast": {"task.encoder.hidden": 8, "task.history": 4},
-    "translate": {"task.encoder.hidden": 4, "task.decoder.hidden": 4, "task.embedding": 4},
-    "caption": {"task.decoder.hidden": 4, "task.embedding": 4, "task.size": 8, "task.sight.layers": 1},
+    "tag": {"task.encoder.hidden_size": 8, "task.words.embedding_size": 8, "task.characters.layers": 0},
+    "classify": {"task.encoder.hidden_size": 8, "task.embedding_size": 8},
+    "language_model": {"task.decoder.hidden_size": 8, "task.embedding_size": 8},
+    "forecast": {"task.encoder.hidden_size": 8, "task.history": 4},
+    "translate": {"task.encoder.hidden_size": 4, "task.decoder.hidden_size": 4, "task.embedding_size": 4},
+    "caption": {
+        "task.decoder.hidden_size": 4,
+        "task.embedding_size": 4,
+        "task.size": 8,
+        "task.image_encoder.layers": 1,
+    },
 }
 
 
@@ -72,7 +77,7 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
 def test_vectors_from_elsewhere_change_no_count(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path)
     found = examine(settings)
-    plain = examine(settings._replace(task=settings.task.model_copy(update={"vectors": Vectors()})))
+    plain = examine(settings._replace(task=settings.task.model_copy(update={"vectors": PretrainedConfig()})))
     assert found.problems == []
     assert {side: split.unknown for side, split in found.splits.items()} == {
         side: split.unknown for side, split in plain.splits.items()
@@ -125,10 +130,10 @@ def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
     found = examine(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n"))
     # A model sees the end of a line as a symbol, too: a q / q q b / are 7.
     assert (found.splits["train"].unknown, found.splits["dev"].unknown) == (0, 3 / 7)
-    assert any("raise task.text.minimum" in remark for remark in found.remarks)
+    assert any("raise task.text.min_count" in remark for remark in found.remarks)
     taught = examine(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__minimum=2))
     assert taught.splits["train"].unknown == 1 / 7
-    assert not any("raise task.text.minimum" in remark for remark in taught.remarks)
+    assert not any("raise task.text.min_count" in remark for remark in taught.remarks)
 
 
 def test_a_held_out_share(tmp_path: Path) -> None:
@@ -151,7 +156,7 @@ def test_a_column_that_never_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "changes", "wanted"),
     [
-        ("tag", {"train__steps": 3}, "train.steps = 0"),
+        ("tag", {"train__steps": 3}, "train.bptt_steps = 0"),
         ("tag", {"task__encoder__layers": 0}, "there is nothing to train"),
         ("tag", {"task__encoder__options__colour": 1}, "has no option 'colour'"),
         ("tag", {"train__device": "abacus"}, "abacus"),
@@ -253,7 +258,7 @@ def test_pairs_counted_by_hand(tmp_path: Path) -> None:
             f"({dev_file}:1 as {train_file}:1, {dev_file}:3 as {train_file}:4)"
         ),
         "dev: 25.00% of the symbols of the source do not occur in train: they all look the same",
-        "dev: no symbol of train is unknown, so that nothing is learnt about it: raise task.source.minimum",
+        "dev: no symbol of train is unknown, so that nothing is learnt about it: raise task.source.min_count",
         "dev: 20.00% of the symbols of the target do not occur in train: no model can say them",
     ]
 

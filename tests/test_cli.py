@@ -22,7 +22,13 @@ NAMES = (
 COMMANDS = (["--help"], *([name, "--help"] for name in (*NAMES, "bench")), ["bench", "recurrent", "--help"])
 
 TAGGED = "the DET\ncat NOUN\nsleeps VERB\n\nthe DET\ndog NOUN\nbarks VERB\n\ncats NOUN\nbark VERB\n"
-SMALL = ["task.encoder.hidden=8", "task.words.size=8", "task.characters.layers=0", "train.epochs=2", "train.batch=2"]
+SMALL = [
+    "task.encoder.hidden_size=8",
+    "task.words.embedding_size=8",
+    "task.characters.layers=0",
+    "train.epochs=2",
+    "train.batch_size=2",
+]
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -139,7 +145,7 @@ def tagger(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def speaker(folder: Path) -> Path:
     (folder / "lines.txt").write_text("a rose is a rose\n" * 20)
-    changes = ["task.decoder.hidden=8", "task.embedding=8", "train.updates=3", "task.text.unit=characters"]
+    changes = ["task.decoder.hidden_size=8", "task.embedding_size=8", "train.updates=3", "task.text.unit=characters"]
     run = folder / "speaker"
     data = folder / "lines.txt"
     result = call("train", *changes, "--task", "language_model", "--data", data, "--output", run, "--json")
@@ -235,7 +241,7 @@ def test_variants_are_compared(folder: Path) -> None:
     result = call(
         "compare",
         folder / "small.toml",
-        "task.kind=hmm",
+        "task.model=hmm",
         "task.encoder.cell=gru",
         "--output",
         folder / "both",
@@ -243,16 +249,16 @@ def test_variants_are_compared(folder: Path) -> None:
     )
     assert result.exit_code == 0, result.output
     first, second = json.loads(result.stdout)
-    assert (first["variant"], second["variant"]) == ("task.kind=hmm", "task.encoder.cell=gru")
+    assert (first["variant"], second["variant"]) == ("task.model=hmm", "task.encoder.cell=gru")
     assert second["parameters"] > 0
     again = call(
-        "compare", folder / "small.toml", "task.kind=hmm", "task.encoder.cell=gru", "--output", folder / "both"
+        "compare", folder / "small.toml", "task.model=hmm", "task.encoder.cell=gru", "--output", folder / "both"
     )
     assert again.exit_code == 0, again.output
     assert again.stdout.startswith("variant ")
     assert f"Kept in {folder / 'both' / 'compare.md'}" in again.stdout
     assert "training" not in again.stderr  # all is done
-    wrong = call("compare", folder / "small.toml", "task.kind=hmm", "gru")
+    wrong = call("compare", folder / "small.toml", "task.model=hmm", "gru")
     assert (wrong.exit_code, wrong.stdout) == (1, "")
     assert "'gru' is no variant" in wrong.stderr
 
@@ -327,7 +333,7 @@ def test_nothing_to_train() -> None:
 
 
 def test_a_divergence_returns_three(folder: Path) -> None:
-    changes = [*SMALL, "train.optimizer=sgd", "train.rate=1e30", "train.clip=0", "train.epochs=20"]
+    changes = [*SMALL, "train.optimizer=sgd", "train.learning_rate=1e30", "train.clip_norm=0", "train.epochs=20"]
     result = call("train", folder / "tag.toml", *changes, "--output", folder / "diverged", "--quiet")
     assert result.exit_code == 3
     assert "not finite" in result.stderr

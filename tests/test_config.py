@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from seqloom.config import Document, Part, Wrong, dump, parse, read, template
-from seqloom.models.encoder import Front, Recurrence
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 
 
 class Beam(Part):
@@ -40,8 +40,8 @@ class Task(Part):
 
     name: Literal["tag"] = "tag"
     train: str = Field(description="File to learn from.")
-    front: Front = Front()
-    encoder: Recurrence = Recurrence(hidden=64, options={"activation": "relu"})
+    front: PrenetConfig = PrenetConfig()
+    encoder: RecurrenceConfig = RecurrenceConfig(hidden_size=64, options={"activation": "relu"})
     sizes: tuple[int, ...] = Field((3, 4), description="Widths.")
     pair: tuple[float, str] = (1.0, "a")
     patience: int | None = Field(None, description="Epochs without progress.", examples=[3])
@@ -68,11 +68,11 @@ def refused(text: str, *overrides: str) -> str:
 def test_values_and_places() -> None:
     document = parse('[task]\ntrain = "x"\n\n[task.encoder]\nhidden = 3', "a.toml", overrides=["train.epochs=5"])
     assert document.get("task.encoder") == {"hidden": 3}
-    assert document.get("task.encoder.hidden") == 3
-    assert document.get("task.encoder.hidden.more") is None
+    assert document.get("task.encoder.hidden_size") == 3
+    assert document.get("task.encoder.hidden_size.more") is None
     assert document.get("task.name") is None
     assert document.get("decode.name") is None
-    assert document.place("task.encoder.hidden") == "a.toml:5"
+    assert document.place("task.encoder.hidden_size") == "a.toml:5"
     assert document.place("task.encoder.cell") == "a.toml:4"
     assert document.place("task.name") == "a.toml:1"
     assert document.place("decode") == "a.toml:1"
@@ -150,9 +150,14 @@ def test_an_override_is_a_value_of_toml_or_else_text(override: str, value: Any) 
 
 def test_overrides_come_after_the_file_and_in_order() -> None:
     text = '[task]\ntrain = "x"\nencoder = { hidden = 3, layers = 2 }'
-    overrides = ["task.encoder.hidden=4", "task.encoder.hidden=5", "train.rate=1", "task.decode.name=greedy"]
+    overrides = [
+        "task.encoder.hidden_size=4",
+        "task.encoder.hidden_size=5",
+        "train.learning_rate=1",
+        "task.decode.name=greedy",
+    ]
     built = parse(text, "a.toml", overrides=overrides).build(task=Task, train=Train)
-    encoder = Recurrence(hidden=5, layers=2)
+    encoder = RecurrenceConfig(hidden_size=5, layers=2)
     assert built == {"task": Task(train="x", encoder=encoder, decode=Greedy()), "train": Train(rate=1.0)}
 
 
@@ -161,7 +166,7 @@ def test_errors_of_overrides_name_the_command_line() -> None:
     lines = refused(text, "task.encoder={ hidden = 0 }", "task.seed=z", "task.pair.x=1").split("\n")
     assert lines == [
         'a.toml:5: task.sizes[1] is "a" (text), wanted a whole number',
-        "command line: task.encoder.hidden must be at least 1, found 0",
+        "command line: task.encoder.hidden_size must be at least 1, found 0",
         "command line: task.pair is a table, wanted a list of 2 values",
         'command line: task.seed is "z" (text), wanted a whole number',
     ]
@@ -199,7 +204,7 @@ def test_a_configuration_that_names_code_is_only_data(
 ) -> None:
     (tmp_path / "trap.py").write_text(TRAP)
     monkeypatch.syspath_prepend(tmp_path)
-    task = Task(train=name, encoder=Recurrence(own=name, options={name: name}))
+    task = Task(train=name, encoder=RecurrenceConfig(custom_layer=name, options={name: name}))
     document = parse(dump(task=task), "a.toml", overrides=[f"task.train={name}"])
     assert document.build(task=Task) == {"task": task}
     assert 'unknown key "given" in [task.encoder]' in refused("", "task.train=x", f"task.encoder.given={name}")
@@ -214,9 +219,9 @@ floats = st.floats(allow_nan=False)
 tasks = st.builds(
     Task,
     train=texts,
-    front=st.builds(Front, size=st.integers(1, 9), activation=st.sampled_from(["relu", "none"])),
+    front=st.builds(PrenetConfig, size=st.integers(1, 9), activation=st.sampled_from(["relu", "none"])),
     encoder=st.builds(
-        Recurrence,
+        RecurrenceConfig,
         cell=st.sampled_from(["lstm", "gru"]),
         own=texts,
         bidirectional=st.booleans(),
@@ -250,7 +255,7 @@ def test_what_is_dumped_is_built_again(task: Task, train: Train) -> None:
 def test_numbers_without_end_survive_inside_options() -> None:
     train = Train(rate=float("inf"))
     task = Task(
-        train="x", pair=(float("-inf"), ""), encoder=Recurrence(options={"a": [float("inf")], "b": {"c": 1e300}})
+        train="x", pair=(float("-inf"), ""), encoder=RecurrenceConfig(options={"a": [float("inf")], "b": {"c": 1e300}})
     )
     assert parse(dump(task=task, train=train), "a.toml").build(task=Task, train=Train) == {"task": task, "train": train}
     assert Task.model_validate_json(task.model_dump_json()) == task
@@ -258,7 +263,7 @@ def test_numbers_without_end_survive_inside_options() -> None:
 
 def test_a_dump_holds_every_default() -> None:
     document = parse(dump(task=Task(train="x"), train=Train()), "a.toml")
-    assert document.get("task.encoder") == Recurrence(hidden=64, options={"activation": "relu"}).model_dump()
+    assert document.get("task.encoder") == RecurrenceConfig(hidden_size=64, options={"activation": "relu"}).model_dump()
     assert document.values["task"].keys() == Task.model_fields.keys() - {"learned", "limit", "patience", "seed"}
     assert document.get("train") == {"epochs": 10, "rate": 0.001}
 
@@ -277,7 +282,7 @@ weights = {}            # Of each label.
 nested = {}
 
 # Feed-forward or convolutional layers before the recurrence.
-[task.front]
+[task.prenet]
 layers = 0           # How many; 0: the recurrence reads the input itself.
 size = 128           # Width of each.
 window = 1           # Elements that each output sees: 1 is a plain layer, more a convolution.
@@ -297,7 +302,7 @@ size = 7       # Hypotheses kept.
 
 [train]
 epochs = 10  # Passes over the data.
-rate = 0.001
+learning_rate = 0.001
 """
 
 

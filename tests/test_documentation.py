@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from seqloom.cli import app
 from seqloom.compare import trial
-from seqloom.data.builtin import build
+from seqloom.data.builtin.datasets import build
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -31,15 +31,15 @@ RUNS = {
     "second": ["examples/translate.toml", "train.seed=2"],
     "caption": ["examples/caption.toml"],
     "transcribe": ["examples/transcribe.toml"],
-    "words": ["--task", "language_model", "--data", "sounds/texts.txt", "task.kind=ngram"],
+    "words": ["--task", "language_model", "--data", "sounds/texts.txt", "task.model=ngram"],
     "stream": [
         *("--task", "transcribe", "--data", "sounds"),
-        *("task.encoder.bidirectional=false", "task.scale=streaming"),
+        *("task.encoder.bidirectional=false", "task.normalize=streaming"),
     ],
     "embed": ["examples/embed.toml"],
     "contextual": ["examples/contextual.toml"],
-    "tag_contextual": ["examples/tag.toml", "task.vectors.run=runs/contextual"],
-    "ngram": ["examples/language_model.toml", "task.kind=ngram"],
+    "tag_contextual": ["examples/tag.toml", "task.pretrained.run=runs/contextual"],
+    "ngram": ["examples/language_model.toml", "task.model=ngram"],
     "forgetful": ["tagger.toml", "--layer", "mine:Forgetful"],
 }
 """The runs that the documentation names, and how they are trained here."""

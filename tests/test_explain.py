@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from seqloom.cli import app
 from seqloom.config import Document
-from seqloom.data.vocabulary import END
+from seqloom.data.text.vocabulary import END
 from seqloom.explain import explain, explain_all, traces
 from seqloom.insight.explanation import Explanation
 from seqloom.layers.layer import coverage
@@ -33,7 +33,7 @@ def fresh(case: Case, folder: Path) -> Model:
     examples = list(config.task.read(folder / case.file))
     task = config.task.fit(examples)
     torch.manual_seed(3)
-    module: Any = task.model()
+    module: Any = task.build_model()
     if hasattr(module, "count"):
         module.count(examples)
     for parameter in module.parameters():
@@ -64,7 +64,7 @@ def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T,
     """Where a model with one attention looks, step by step: what its coverage grows by."""
     task: Any = model.task
     module: Any = model.module
-    (example,) = task.ask([source])
+    (example,) = task.read_inputs([source])
     learned = getattr(task.learned, "target", None) or task.learned.text
     state = module.start(*task.collate([example]).inputs, coverage=True)
     seen: list[Any] = [coverage(state)]
@@ -174,7 +174,7 @@ def test_labels_and_what_else_they_could_be(tmp_path: Path) -> None:
     model = fresh(_tag(encoder={**HEADS, "bidirectional": True}), tmp_path)
     module: Any = model.module
     text = "Anna sees New York"
-    (example,) = model.task.ask([text])
+    (example,) = model.task.read_inputs([text])
     with torch.no_grad():
         logits = module(model.task.collate([example]).inputs)[0][0].double().numpy()
     wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -193,7 +193,7 @@ def test_labels_and_what_else_they_could_be(tmp_path: Path) -> None:
 def test_how_much_each_word_counts(tmp_path: Path) -> None:
     model = fresh(_classify(pooling="attention"), tmp_path)
     module: Any = model.module
-    (example,) = model.task.ask(["it goes up"])
+    (example,) = model.task.read_inputs(["it goes up"])
     with torch.no_grad():
         memory = module.encoder(*model.task.collate([example]).inputs)
     values = memory.values[0].double().numpy()

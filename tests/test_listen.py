@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from seqloom.checkpoint import Snapshot
 from seqloom.cli import app
-from seqloom.data.formats import BadData
-from seqloom.data.sound import Sound
+from seqloom.data.readers.audio_files import Sound
+from seqloom.data.readers.text_files import BadData
 from seqloom.listen import transcribe
 from seqloom.model import load
 from seqloom.run import Run
@@ -47,7 +47,7 @@ def saved(case: Case, folder: Path) -> Path:
     config = build(case, folder)
     task: Any = config.task.fit(config.task.read(folder / case.file))
     torch.manual_seed(5)
-    module = task.model()
+    module = task.build_model()
     module.output.weight.data *= 9  # further from chance
     run = Run.create(folder / "run", config=config.text(), learned=task.learned.model_dump_json(), environment={})
     run.save("best", Snapshot(module.state_dict(), {}, {}))

@@ -16,7 +16,7 @@ from seqloom.cells.gru import GRU
 from seqloom.checkpoint import BadRun, Snapshot
 from seqloom.compare.outcome import describe
 from seqloom.config import Wrong
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
 from seqloom.model import Config, Model, answers, assess, document, files, find_layer, load, opened
 from seqloom.run import Run
 
@@ -56,7 +56,7 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
     assert Config.build(changed).train.epochs == 7
     path = tmp_path / "c.toml"
     path.write_text(Config.build(alone).text())
-    assert Config.build(document(str(path), ["train.batch=3"])).train.batch == 3
+    assert Config.build(document(str(path), ["train.batch_size=3"])).train.batch_size == 3
     with pytest.raises(ValueError, match=r"give either a configuration or --task and --data"):
         document(str(path), task="tag", data="x")
     with pytest.raises(ValueError, match="what is to be trained"):
@@ -183,7 +183,7 @@ def test_what_cannot_be_done_is_said(run: Run, tmp_path: Path) -> None:
 
 def test_a_model_can_be_made_of_what_is_at_hand(run: Run) -> None:
     settings = opened(run)
-    module = settings.task.model()
+    module = settings.task.build_model()
     module.load_state_dict(run.load("best").model)
     assert Model(settings, module).predict(["low"]) == load(run.path).predict(["low"])
     assert isinstance(run.load("best"), Snapshot)
@@ -207,7 +207,7 @@ def test_joined_answers_keep_their_order_however_many_there_are(tmp_path: Path, 
     model = load(workflow.train(chosen, output=tmp_path / "run").path)
     examples = list(model.task.read(tmp_path / "dev-t.txt"))
     whole = answers(model.config, model.module, examples)
-    monkeypatch.setattr("seqloom.model.Batches", partial(Batches, pool=3))  # in place of a million
+    monkeypatch.setattr("seqloom.model.Batches", partial(BatchLoader, pool=3))  # in place of a million
     assert answers(model.config, model.module, examples) == whole
 
 

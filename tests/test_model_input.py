@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from seqloom import workflow
 from seqloom.cli import app
 from seqloom.config import Wrong
-from seqloom.data.formats import BadData
+from seqloom.data.readers.text_files import BadData
 from seqloom.model import Model, load
 
 

@@ -11,7 +11,7 @@ from seqloom.model import Config
 from seqloom.workflow import train
 
 
-@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("output", ["last", "every_step"])
 def test_a_forecast_is_drawn_beside_truth_and_last_value(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,7 +33,7 @@ def test_a_forecast_is_drawn_beside_truth_and_last_value(
                 "task.history=8",
                 "task.horizon=2",
                 'task.target=["level"]',
-                "task.encoder.hidden=4",
+                "task.encoder.hidden_size=4",
                 "train.updates=2",
             ]
         )

@@ -266,10 +266,10 @@ def test_only_two_names_exist(made: Run) -> None:
 def test_what_was_recorded_is_on_the_disk_before_the_checkpoint(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made.record({"step": 1})
     made.log("a line")
-    synced: list[str] = []
-    monkeypatch.setattr(checkpoint, "sync", lambda path: synced.append(path.name))
+    every_step: list[str] = []
+    monkeypatch.setattr(checkpoint, "sync", lambda path: every_step.append(path.name))
     made.save("last", snapshot(1))
-    assert synced[:2] == ["metrics.jsonl", "train.log"]
+    assert every_step[:2] == ["metrics.jsonl", "train.log"]
 
 
 # One process at a time

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seqloom.config import Part, Wrong, parse
 from seqloom.layers.build import names
-from seqloom.models.encoder import Front, Recurrence
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 from seqloom.wording import problems, suggest
 
 
@@ -29,8 +29,8 @@ class Limit(Part):
 class Tag(Part):
     name: Literal["tag"] = "tag"
     train: str = Field(description="File to learn from.", min_length=2, max_length=20, pattern="^[a-z]")
-    front: Front = Front()
-    encoder: Recurrence = Recurrence()
+    front: PrenetConfig = PrenetConfig()
+    encoder: RecurrenceConfig = RecurrenceConfig()
     sizes: tuple[int, ...] = Field((), max_length=3)
     pair: tuple[int, str] = (1, "a")
     dropout: float | None = Field(None, ge=0, allow_inf_nan=False)
@@ -63,15 +63,15 @@ class Train(Part):
 
 
 class Needy(Part):
-    front: Front = Field(description="Layers before the others.")
+    front: PrenetConfig = Field(description="Layers before the others.")
     mode: Literal["fast", "slow"]
     decode: Beam | Greedy = Field(discriminator="name")
 
 
 KEYS = "name, train, front, encoder, sizes, pair, dropout, either, decode, searches, limit, limits, weights, flags"
-ENCODER = ", ".join(name for name in Recurrence.model_fields if name != "given")
+ENCODER = ", ".join(name for name in RecurrenceConfig.model_fields if name != "given")
 ACTIVATIONS = '"relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"'
-LAYERS = "[task.front] or [task.encoder]"
+LAYERS = "[task.prenet] or [task.encoder]"
 EITHER = 'one of "auto", "none" or a whole number or a list of numbers'
 TRAIN = '[task]\ntrain = "train.tsv"\n'
 
@@ -102,7 +102,7 @@ TRAIN = '[task]\ntrain = "train.tsv"\n'
         ),
         (
             TRAIN + "[task.fornt]\nlayers = 1",
-            [f"3: unknown table [task.fornt]: did you mean [task.front]? (allowed: {KEYS})"],
+            [f"3: unknown table [task.fornt]: did you mean [task.prenet]? (allowed: {KEYS})"],
         ),
         (TRAIN + "[trian]", ["3: unknown table [trian]: did you mean [train]? (allowed: [task], [train])"]),
         (
@@ -132,27 +132,27 @@ TRAIN = '[task]\ntrain = "train.tsv"\n'
         ),
         (
             TRAIN + '[task.encoder]\nhidden = "many"',
-            ['4: task.encoder.hidden is "many" (text), wanted a whole number'],
+            ['4: task.encoder.hidden_size is "many" (text), wanted a whole number'],
         ),
-        (TRAIN + "encoder.hidden = 1.0", ["3: task.encoder.hidden is 1.0 (a number), wanted a whole number"]),
-        (TRAIN + "encoder.hidden = true", ["3: task.encoder.hidden is true, wanted a whole number"]),
+        (TRAIN + "encoder.hidden = 1.0", ["3: task.encoder.hidden_size is 1.0 (a number), wanted a whole number"]),
+        (TRAIN + "encoder.hidden = true", ["3: task.encoder.hidden_size is true, wanted a whole number"]),
         (
             TRAIN + "encoder.bidirectional = 1",
             ["3: task.encoder.bidirectional is 1 (a whole number), wanted true or false"],
         ),
         (TRAIN + "encoder.dropout = '0.5'", ['3: task.encoder.dropout is "0.5" (text), wanted a number']),
-        (TRAIN + "encoder.hidden = 0", ["3: task.encoder.hidden must be at least 1, found 0"]),
+        (TRAIN + "encoder.hidden = 0", ["3: task.encoder.hidden_size must be at least 1, found 0"]),
         (TRAIN + "encoder.dropout = 1", ["3: task.encoder.dropout must be less than 1, found 1"]),
         (TRAIN + "encoder.dropout = nan", ["3: task.encoder.dropout must be less than 1, found nan"]),
         (TRAIN + "dropout = inf", ["3: task.dropout must be finite, found inf"]),
         (TRAIN + "dropout = 'no'", ['3: task.dropout is "no" (text), wanted a number']),
         (
             TRAIN + "front.activation = 'rleu'",
-            [f'3: task.front.activation is "rleu", wanted one of {ACTIVATIONS}: did you mean "relu"?'],
+            [f'3: task.prenet.activation is "rleu", wanted one of {ACTIVATIONS}: did you mean "relu"?'],
         ),
         (
             TRAIN + "encoder.connect = 3",
-            ['3: task.encoder.connect is 3 (a whole number), wanted one of "plain", "residual", "highway", "dense"'],
+            ['3: task.encoder.connection is 3 (a whole number), wanted one of "plain", "residual", "highway", "dense"'],
         ),
         (TRAIN + "name = 'tga'", ['3: task.name is "tga", wanted "tag"']),
         (TRAIN + "sizes = 3", ["3: task.sizes is 3 (a whole number), wanted a list of whole numbers"]),
@@ -225,10 +225,10 @@ TRAIN = '[task]\ntrain = "train.tsv"\n'
         (
             "[train]\nrate = 0\nepoch = 1\n[task]\nencoder.hidden = 0\nname = 'x'\n",
             [
-                "2: train.rate must be more than 0, found 0",
+                "2: train.learning_rate must be more than 0, found 0",
                 '3: unknown key "epoch" in [train]: did you mean "epochs"? (allowed: epochs, rate)',
                 '4: missing key "train" in [task]: File to learn from.',
-                "5: task.encoder.hidden must be at least 1, found 0",
+                "5: task.encoder.hidden_size must be at least 1, found 0",
                 '6: task.name is "x", wanted "tag"',
             ],
         ),

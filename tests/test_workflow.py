@@ -80,7 +80,7 @@ def test_a_run_holds_what_happened(name: str, tmp_path: Path) -> None:
     best = [event for event in events if event.best][-1]
     assert best.evaluation is not None
     assert run.load("best").facts["update"] == best.update
-    metric = load(run.path).task.metric
+    metric = load(run.path).task.main_metric
     assert run.load("best").facts["metrics"][metric] == best.evaluation.metrics[metric]
     # The best model, loaded, reaches what was written down.
     model = load(run.path)
@@ -260,7 +260,7 @@ def test_the_command_line_returns_three(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(diverging(tmp_path).text())
     result = CliRunner().invoke(app, ["train", str(tmp_path / "config.toml"), "--output", str(tmp_path / "run")])
     assert result.exit_code == 3
-    assert "lower train.rate" in result.stderr
+    assert "lower train.learning_rate" in result.stderr
     assert (tmp_path / "run" / "diverged.safetensors").is_file()
 
 

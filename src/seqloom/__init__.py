@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seqloom import cells
-    from seqloom.decoding.beam import Beam
-    from seqloom.decoding.greedy import Greedy
-    from seqloom.decoding.sample import Sample
-    from seqloom.layers.attention import Attention
-    from seqloom.layers.bidirectional import Bidirectional
+    from seqloom.decoding.tokens.beam import Beam
+    from seqloom.decoding.tokens.greedy import Greedy
+    from seqloom.decoding.tokens.sample import Sample
+    from seqloom.layers.attention.attention import Attention
     from seqloom.layers.build import recurrent
-    from seqloom.layers.dropout import Variational
-    from seqloom.layers.exchange import from_torch, to_torch
-    from seqloom.layers.recurrent import Recurrent
+    from seqloom.layers.dropout import VariationalDropout
+    from seqloom.layers.recurrent.bidirectional import Bidirectional
+    from seqloom.layers.recurrent.recurrent import Recurrent
     from seqloom.layers.stack import Stack
-    from seqloom.layers.transformer import transformer
+    from seqloom.layers.torch_conversion import from_torch, to_torch
+    from seqloom.layers.transformer.block import transformer
     from seqloom.model import load
     from seqloom.workflow import train
 
@@ -29,7 +29,7 @@ __all__ = [
     "Recurrent",
     "Sample",
     "Stack",
-    "Variational",
+    "VariationalDropout",
     "__version__",
     "cells",
     "from_torch",
@@ -41,20 +41,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Attention": "seqloom.layers.attention",
-    "Beam": "seqloom.decoding.beam",
-    "Bidirectional": "seqloom.layers.bidirectional",
-    "Greedy": "seqloom.decoding.greedy",
-    "Recurrent": "seqloom.layers.recurrent",
-    "Sample": "seqloom.decoding.sample",
+    "Attention": "seqloom.layers.attention.attention",
+    "Beam": "seqloom.decoding.tokens.beam",
+    "Bidirectional": "seqloom.layers.recurrent.bidirectional",
+    "Greedy": "seqloom.decoding.tokens.greedy",
+    "Recurrent": "seqloom.layers.recurrent.recurrent",
+    "Sample": "seqloom.decoding.tokens.sample",
     "Stack": "seqloom.layers.stack",
-    "Variational": "seqloom.layers.dropout",
-    "from_torch": "seqloom.layers.exchange",
+    "VariationalDropout": "seqloom.layers.dropout",
+    "from_torch": "seqloom.layers.torch_conversion",
     "load": "seqloom.model",
     "recurrent": "seqloom.layers.build",
-    "to_torch": "seqloom.layers.exchange",
+    "to_torch": "seqloom.layers.torch_conversion",
     "train": "seqloom.workflow",
-    "transformer": "seqloom.layers.transformer",
+    "transformer": "seqloom.layers.transformer.block",
 }
 
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import terminal
-from seqloom.data.formats import resolve
-from seqloom.data.lengths import counted, listed
-from seqloom.data.loading import Batches
+from seqloom.data.dataset_summary import DatasetSummary, SplitSummary
+from seqloom.data.length_summary import counted, join_names
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import resolve
 from seqloom.data.split import Read
-from seqloom.data.survey import Split, Survey
-from seqloom.data.tokenizers import Encoding
-from seqloom.data.vocabulary import Vocabulary
+from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.text.vocabulary import Vocabulary
 from seqloom.model import Config, assess
 from seqloom.tasks.task import Task
 from seqloom.training import schedules
@@ -37,7 +37,7 @@ class Report:
     """What was found: ``problems`` would fail or are surely wrong, ``remarks`` are worth knowing."""
 
     task: str
-    splits: dict[str, Split]  # train, dev
+    splits: dict[str, SplitSummary]  # train, dev
     vocabularies: dict[str, int]  # their sizes
     parameters: int | None  # of the model; None: it could not be built
     updates: int | None  # in an epoch; None: not known, the data are streamed
@@ -69,10 +69,10 @@ class _Examination:
         if task is not None:
             for name, survey in found.items():
                 examples = _until_error(readers[name])
-                doubts = (task.impossible, task.hurried) if name == "train" else (task.impossible,)
+                doubts = (task.infeasible, task.infeasible_when_augmented) if name == "train" else (task.infeasible,)
                 self._try(partial(survey.count_symbols, examples, task.collate, *doubts))
-                if survey.impossible.total == survey.examples > 0:
-                    self.problems.append(f"{name}: every example is impossible, first {survey.impossible}")
+                if survey.infeasible.total == survey.examples > 0:
+                    self.problems.append(f"{name}: every example is impossible, first {survey.infeasible}")
         for name, survey in found.items():
             self.remarks += [f"{name}: {remark}" for remark in survey.remarks()]
         train, dev = found.get("train"), found.get("dev")
@@ -82,14 +82,14 @@ class _Examination:
             self.remarks.append("there are no development data: nothing tells which model is the best, or how good")
         if train and task is not None:
             self._try(lambda: self._run(config._replace(task=task), train, dev), "with the longest examples: ")
-        streams = train is not None and train.examples > settings.pool
+        streams = train is not None and train.examples > settings.shuffle_buffer
         if streams and settings.schedule in schedules.NEED_THE_END and not settings.updates:
             self.problems.append(
                 f'train.schedule is "{settings.schedule}", which needs to know the last update, and the data are '
-                f"streamed, since there are more than {settings.pool:,} examples (train.pool): set train.updates"
+                f"streamed, since there are more than {settings.shuffle_buffer:,} examples (train.shuffle_buffer): set train.updates"
             )
         self.bytes["examples"] = sum(
-            survey.size(settings.pool if survey is train else survey.examples) for survey in found.values()
+            survey.size(settings.shuffle_buffer if survey is train else survey.examples) for survey in found.values()
         )
         return Report(
             task=config.name,
@@ -118,18 +118,18 @@ class _Examination:
         for name, file in (("train", task.train), ("dev", task.dev)):
             if file:
                 self._try(partial(_find, name, file, task, found))
-        if "train" in found and not task.dev and task.dev_share:
+        if "train" in found and not task.dev and task.dev_fraction:
             self._try(lambda: found.update(vars(data(self.config))))
         return found
 
     def _source(self, name: str) -> str:
         task = self.config.task
-        if task.dev or not task.dev_share:
+        if task.dev or not task.dev_fraction:
             return task.dev if name == "dev" else task.train
-        return f"{task.train}, {task.dev_share if name == 'dev' else 1 - task.dev_share:.0%} of it"
+        return f"{task.train}, {task.dev_fraction if name == 'dev' else 1 - task.dev_fraction:.0%} of it"
 
-    def _survey(self, name: str, read: Read) -> Survey:
-        survey = Survey(keep=max(self.config.train.batch, self.config.train.batch_tokens // 8))
+    def _survey(self, name: str, read: Read) -> DatasetSummary:
+        survey = DatasetSummary(keep=max(self.config.train.batch_size, self.config.train.batch_tokens // 8))
 
         def gather() -> None:
             for example in read():
@@ -144,14 +144,14 @@ class _Examination:
             self.problems.append(f"{name}: {several} without a {missing}, first {survey.unlabelled}")
         return survey
 
-    def _fit(self, readers: dict[str, Read], found: dict[str, Survey]) -> Task | None:
+    def _fit(self, readers: dict[str, Read], found: dict[str, DatasetSummary]) -> Task | None:
         """The fitted task, if the training examples that can be read allow it."""
         fitted: list[Task] = []
         if "train" in found and found["train"].examples and not found["train"].unlabelled:
             self._try(lambda: fitted.append(self.config.task.fit(_until_error(readers["train"]))))
         return fitted[0] if fitted else None
 
-    def _compare(self, train: Survey, dev: Survey) -> None:
+    def _compare(self, train: DatasetSummary, dev: DatasetSummary) -> None:
         """The development data beside the training data."""
         if again := dev.contents.describe(train.contents):
             every = len(dev.contents.repeated(train.contents)[0]) == len(dev.contents)
@@ -160,10 +160,10 @@ class _Examination:
         if unseen := [label for label in dev.labels if label not in train.labels]:
             shown = [f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]})" for label in unseen]
             several = counted(len(unseen), "label")
-            self.remarks.append(f"dev: {several} not in train, so that no model can say it: {listed(shown)}")
+            self.remarks.append(f"dev: {several} not in train, so that no model can say it: {join_names(shown)}")
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
-            self.remarks.append(f"train: {counted(len(rare), 'label')} less than {RARE} times: {listed(shown)}")
+            self.remarks.append(f"train: {counted(len(rare), 'label')} less than {RARE} times: {join_names(shown)}")
         for name in [name for name in dev.sides if name in train.sides]:
             self.remarks += dev.sides[name].compare(train.sides[name])
         share = dev.unknown_share or 0.0
@@ -173,14 +173,14 @@ class _Examination:
         if share and not train.unknown and hasattr(task, "text") and not getattr(task, "word_dropout", 0):
             self.remarks.append(
                 f"dev: {share:.2%} of the symbols are unknown and none of train is, so that nothing is learnt about "
-                "them: raise task.text.minimum"
+                "them: raise task.text.min_count"
             )
 
-    def _run(self, config: Config, train: Survey, dev: Survey | None) -> None:
+    def _run(self, config: Config, train: DatasetSummary, dev: DatasetSummary | None) -> None:
         """One update and one evaluation, as training would make them, with the longest examples."""
         settings = config.train
         with torch.random.fork_rng(devices=[]):
-            module: Any = config.task.model().to(settings.device)
+            module: Any = config.task.build_model().to(settings.device)
             self.parameters = sum(parameter.numel() for parameter in module.parameters())
             copies = 2 + (settings.momentum > 0 if settings.optimizer == "sgd" else 2)  # weights, gradient, averages
             self.bytes["model"] = 4 * (1 if is_taught(module) else copies) * self.parameters
@@ -204,14 +204,16 @@ class _Examination:
             if not all(bool(tensor.isfinite().all()) for tensor in (loss.total, *gradients)):
                 raise ValueError("the loss or its gradient is not finite")
 
-    def _updates(self, train: Survey) -> int | None:
+    def _updates(self, train: DatasetSummary) -> int | None:
         """In an epoch; with ``batch_tokens`` the number differs a little from epoch to epoch."""
         settings = self.config.train
         if self.lesson:
             return math.ceil(train.examples / self.lesson)
-        if settings.steps:
+        if settings.bptt_steps:
             return (
-                None if train.symbols is None else math.ceil(math.ceil(train.symbols / settings.batch) / settings.steps)
+                None
+                if train.symbols is None
+                else math.ceil(math.ceil(train.symbols / settings.batch_size) / settings.bptt_steps)
             )
         lengths = [range(length) for length in train.lengths.elements()]  # their len is all that is asked for
         return _batches(self.config, lengths).count(0)
@@ -229,15 +231,15 @@ class _Kept:
         return tensor
 
 
-def _batches(config: Config, examples: Sequence[Any]) -> Batches:
+def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
     """The given examples in the shape that training has, in their order."""
     settings = config.train
-    return Batches(
+    return BatchLoader(
         lambda: iter(examples),
         config.task.collate,
-        rows=settings.batch,
+        rows=settings.batch_size,
         tokens=settings.batch_tokens,
-        steps=settings.steps,
+        steps=settings.bptt_steps,
         shuffle=False,
         pool=max(len(examples), 1),
         parts=settings.accumulate,
@@ -259,7 +261,7 @@ def _until_error(read: Read) -> Iterator[Any]:
 
 def _vocabularies(task: Task | None) -> dict[str, int]:
     learned = dict(task.learned or ()) if task is not None else {}
-    found = {name: value.vocabulary if isinstance(value, Encoding) else value for name, value in learned.items()}
+    found = {name: value.vocabulary if isinstance(value, Tokenizer) else value for name, value in learned.items()}
     return {name: len(value) for name, value in found.items() if isinstance(value, Vocabulary)}
 
 
@@ -297,7 +299,7 @@ FACTS = {
 LENGTHS = {"shortest": "minimum", "median": "median", "mean": "mean", "95 % at most": "most", "longest": "maximum"}
 
 
-def _facts(splits: Sequence[Split]) -> list[tuple[str, ...]]:
+def _facts(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     unknown = ["-" if split.unknown is None else f"{split.unknown:.2%}" for split in splits]
     return [
         *((name, *(_cell(getattr(split, key)) for split in splits)) for name, key in FACTS.items()),
@@ -311,7 +313,7 @@ def _facts(splits: Sequence[Split]) -> list[tuple[str, ...]]:
     ]
 
 
-def _side(name: str, splits: Sequence[Split]) -> list[tuple[str, ...]]:
+def _side(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     """Of the sources or of the targets of pairs."""
     sides = [split.sides.get(name) for split in splits]
     shares = ["-" if side is None or side.unknown is None else f"{side.unknown:.2%}" for side in sides]

@@ -249,7 +249,7 @@ def generate(
     layer: Layer = "",
 ) -> None:
     """Draw text from a language model; it appears as it is drawn."""
-    from seqloom.decoding.sample import Sample
+    from seqloom.decoding.tokens.sample import Sample
     from seqloom.model import find_layer, load
 
     with errors():
@@ -260,7 +260,7 @@ def generate(
         print()
 
 
-app.command(epilog="Example: seqloom compare lm.toml base task.kind=ngram task.decoder.cell=gru --seeds 3")(compare)
+app.command(epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3")(compare)
 
 
 @app.command(epilog="Example: seqloom demo tag")
@@ -287,14 +287,14 @@ def data(
     folder: Annotated[Path | None, typer.Argument(help="Where to write them; ./NAME if none is given.")] = None,
 ) -> None:
     """Write data that come with Seqloom: train, dev and test files to try things with."""
-    from seqloom.data import builtin
+    from seqloom.data.builtin import datasets
 
     with errors():
         if not name:
-            for known, build in builtin.BUILDERS.items():
+            for known, build in datasets.BUILDERS.items():
                 print(f"{known:16}{(build.__doc__ or '').splitlines()[0]}")
             return
-        for path in builtin.build(name, folder or Path(name)):
+        for path in datasets.build(name, folder or Path(name)):
             print(path)
 
 

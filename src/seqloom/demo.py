@@ -15,7 +15,7 @@ import torch
 
 from seqloom import terminal, workflow
 from seqloom.config import Document
-from seqloom.data.builtin import Files
+from seqloom.data.builtin.datasets import Files
 from seqloom.lab import memory
 from seqloom.lab.demonstration import Demonstration, Trained
 from seqloom.lab.first_models import DEMONSTRATIONS

@@ -14,10 +14,10 @@ from pydantic import Field
 from torch import Tensor
 
 from seqloom import terminal
-from seqloom.data.tokenizers import Encoding
-from seqloom.data.vocabulary import END, START
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.record import Record
+from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.text.vocabulary import END, START
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.search_record import SearchRecord
 from seqloom.insight import Trace, alignments, trace
 from seqloom.insight.contexts import compare
 from seqloom.insight.explanation import Asked, Choice, Explanation, Weighted, average, every, layers_of, shares_of
@@ -27,7 +27,7 @@ from seqloom.insight.telling import tell
 from seqloom.insight.words import explain_words
 from seqloom.model import Model
 from seqloom.models.encoder_decoder import EncoderDecoder
-from seqloom.models.pooling import Attention as Pooling
+from seqloom.models.pooling import AttentionPooling as Pooling
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.embed import Embed
 from seqloom.tasks.forecast import Forecast
@@ -38,7 +38,7 @@ from seqloom.tasks.transcribe import Transcribe
 TAKEN = r"\.given\.|reader\.back"
 """In the names of parts that read for another model, or from the end: where they looked is not where the model did."""
 
-INSTEAD = Beam(size=5, best=3)
+INSTEAD = Beam(size=5, nbest=3)
 """What is shown as a tree where the search of a model is no beam."""
 
 
@@ -79,14 +79,14 @@ def questions(model: Model, given: Sequence[str]) -> Iterator[Any]:
         elif _reads_texts(model.task):
             if not each.strip():
                 raise ValueError("the source is empty: there is nothing to explain")
-            yield from model.task.ask([each])
+            yield from model.task.read_inputs([each])
         else:
             yield from islice(model.read(each), 1)
 
 
 def _reads_texts(task: Any) -> bool:
     if isinstance(task, Tag):
-        return task.found.words is not None
+        return task.fitted.words is not None
     if isinstance(task, Classify):
         return getattr(task.learned, "text", None) is not None
     return not isinstance(task, Forecast | Transcribe)
@@ -122,13 +122,13 @@ def _example(model: Model, source: Any) -> Any:
         return source
     if not len(source.strip() if isinstance(source, str) else source):
         raise ValueError("the source is empty: there is nothing to explain")
-    return next(iter(model.task.ask([source])))
+    return next(iter(model.task.read_inputs([source])))
 
 
 class _Noted(Beam):
     """The same search, with what became of every hypothesis."""
 
-    record: Record = Field(default_factory=Record, exclude=True)
+    record: SearchRecord = Field(default_factory=SearchRecord, exclude=True)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return super().__call__(*arguments, **options, record=self.record)
@@ -177,10 +177,10 @@ def _said(model: Model, example: Any, *, beam: bool, heads: bool) -> Explanation
     )
 
 
-def _saying(task: Any) -> Encoding:
+def _saying(task: Any) -> Tokenizer:
     """The symbols that are said."""
     learned = task.learned
-    found: Encoding = getattr(learned, "target", None) or getattr(learned, "source", None) or learned.text
+    found: Tokenizer = getattr(learned, "target", None) or getattr(learned, "source", None) or learned.text
     return found
 
 
@@ -193,7 +193,7 @@ def _seen(task: Any, example: Any, remarks: list[str]) -> tuple[list[str], list[
         height, width = task.grid
         return [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)], []
     symbols = pieces(task.learned.source, example.source, remarks)
-    return [*symbols, END], [*range(len(symbols))[::-1], len(symbols)] if task.reverse else []
+    return [*symbols, END], [*range(len(symbols))[::-1], len(symbols)] if task.reverse_source else []
 
 
 def _looked(model: Model, example: Any) -> tuple[Any, Sequence[tuple[str, Tensor]], list[Tensor], Any]:
@@ -212,7 +212,7 @@ def _tagged(model: Model, example: Any, *, heads: bool) -> Explanation:
     task: Any = model.task
     answer, layers, _, batch = _looked(model, example)
     emissions, _ = module(batch.inputs, None)
-    names = task.found.labels.names
+    names = task.fitted.labels.names
     words = answer.words or [str(number) for number in range(1, len(answer.labels) + 1)]
     choices = []
     for word, label, own, row in zip(

@@ -41,7 +41,7 @@ def collect() -> Info:
 
     from seqloom.kernels import machine
     from seqloom.layers.build import names
-    from seqloom.layers.recurrent import Recurrent
+    from seqloom.layers.recurrent.recurrent import Recurrent
 
     cells = {name: Recurrent(kind(8, 16)).path for name, kind in names().items()}
     folder = machine.cache_folder()

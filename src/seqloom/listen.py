@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import IO
 
-from seqloom.data.formats import BadData
-from seqloom.data.sound import pcm
+from seqloom.data.readers.audio_files import pcm
+from seqloom.data.readers.text_files import BadData
 from seqloom.model import Model
 
 

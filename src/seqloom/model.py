@@ -15,16 +15,16 @@ from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.checkpoint import BadRun
 from seqloom.config import Wrong
-from seqloom.data.formats import resolve
-from seqloom.data.loading import Batches
-from seqloom.data.vocabulary import END
-from seqloom.decoding.sample import Sample
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import resolve
+from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.models.decoder import step
-from seqloom.models.encoder import GivenLayer, Recurrence
+from seqloom.models.encoder import LayerFactory, RecurrenceConfig
 from seqloom.models.ensemble import Ensemble
-from seqloom.models.guide import Speaker
-from seqloom.models.listening import Listening
-from seqloom.models.ngram_decoder import NGramDecoder
+from seqloom.models.ngram.ngram_decoder import NGramDecoder
+from seqloom.models.transcription.search_guide import LoadedLanguageModel
+from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.models.word2vec import Word2Vec
 from seqloom.run import Name, Run
 from seqloom.tasks.embed import Embed
@@ -58,9 +58,11 @@ class Config(NamedTuple):
         if "opener" in kind.model_fields:
             parts["task"] = parts["task"].model_copy(update={"opener": speaker})
         config = cls(**parts)
-        if config.train.steps and config.task.uncut:
-            place = document.place("train.steps")
-            raise Wrong(f"{place}: train.steps is {config.train.steps}, wanted 0: {config.task.uncut}")
+        if config.train.bptt_steps and config.task.no_bptt_reason:
+            place = document.place("train.bptt_steps")
+            raise Wrong(
+                f"{place}: train.bptt_steps is {config.train.bptt_steps}, wanted 0: {config.task.no_bptt_reason}"
+            )
         return config
 
     @property
@@ -72,14 +74,16 @@ class Config(NamedTuple):
         """The complete configuration as TOML."""
         return configuration.dump(task=self.task, train=self.train)
 
-    def with_layer(self, layer: GivenLayer | None) -> "Config":
+    def with_layer(self, layer: LayerFactory | None) -> "Config":
         """The same with a layer or cell of the user's own in the place of the recurrence."""
-        places = [name for name in ("encoder", "decoder") if isinstance(getattr(self.task, name, None), Recurrence)]
+        places = [
+            name for name in ("encoder", "decoder") if isinstance(getattr(self.task, name, None), RecurrenceConfig)
+        ]
         if layer is None or not places:
             return self
         kind = getattr(self.task, "kind", "")
         if kind in ("window", "ngram", "hmm"):
-            raise ValueError(f'a layer of your own is given, and task.kind is "{kind}", which has none')
+            raise ValueError(f'a layer of your own is given, and task.model is "{kind}", which has none')
         name = getattr(layer, "__qualname__", type(layer).__qualname__)
         recurrence = getattr(self.task, places[0]).model_copy(update={"given": layer, "own": name})
         return self._replace(task=self.task.model_copy(update={places[0]: recurrence}))
@@ -110,11 +114,11 @@ class Model:
             usual = {"format": "auto", "encoding": "utf-8"}
             given = {name: value for name, value in usual.items() if name in known} | given
         if not given:
-            return self.task.ask(source)
+            return self.task.read_inputs(source)
         values = {"task": self.task.model_dump(mode="json", exclude_none=True) | given}
         built = configuration.Document(configuration.COMMAND_LINE, values, {(): 0}).build(task=type(self.task))
         task = self.task.model_copy(update={name: getattr(built["task"], name) for name in given})
-        return task.ask(source)
+        return task.read_inputs(source)
 
     def answer(self, examples: Iterator[Any], *, batch: int = 64, vectors: bool = False) -> Iterator[list[Any]]:
         """The answers to examples, some at a time, as they come; ``vectors``: those of their words instead."""
@@ -135,7 +139,7 @@ class Model:
         """The answers to a file, some at a time, as it is read; ``given`` as for ``read``."""
         return self.answer(self.read(str(source), **given), batch=batch, vectors=vectors)
 
-    def listen(self, *, lag: float = 0.0) -> Listening[Any]:
+    def listen(self, *, lag: float = 0.0) -> StreamingSession[Any]:
         """Hear one recording while it is made: ``feed`` gives what is certain by now, ``finish`` the answer.
 
         What was said ``lag`` seconds of sound, or frames, ago is decided on; 0: only what nothing can change any more.
@@ -198,7 +202,7 @@ class Model:
 def load(
     path: str | Path,
     *,
-    layer: GivenLayer | None = None,
+    layer: LayerFactory | None = None,
     checkpoint: Name = "best",
     search: str = "",  # instead of that of the configuration, such as "beam size=5 best=3"
     allowed: str = "",  # file of the only answers that there may be
@@ -211,7 +215,7 @@ def load(
     run = Run.open(path)
     given = asking(search, allowed=allowed, lexicon=lexicon, language=language, folder=folder)
     config = opened(run, layer=layer, overrides=given)
-    module = config.task.model()
+    module = config.task.build_model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module.load_state_dict(snapshot.model)
     if not also:
@@ -258,14 +262,14 @@ def files(data: str) -> dict[str, str]:
     return found
 
 
-def find_layer(name: str) -> GivenLayer | None:
+def find_layer(name: str) -> LayerFactory | None:
     """The layer or cell that a user names as ``module:name``; looked for in the current folder, too."""
     if not name:
         return None
     module, _, attribute = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found: GivenLayer = getattr(import_module(module), attribute)
+        found: LayerFactory = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"--layer is {name!r}, wanted module:name of a cell or a layer: {error}") from None
     finally:
@@ -273,7 +277,7 @@ def find_layer(name: str) -> GivenLayer | None:
     return found
 
 
-def opened(run: Run, *, layer: GivenLayer | None = None, overrides: Sequence[str] = ()) -> Config:
+def opened(run: Run, *, layer: LayerFactory | None = None, overrides: Sequence[str] = ()) -> Config:
     """The configuration of a run with what its task had learnt."""
     text = configuration.parse(run.config, str(run.path / "config.toml"), overrides=overrides)
     config = Config.build(text).with_layer(layer)
@@ -285,12 +289,12 @@ def opened(run: Run, *, layer: GivenLayer | None = None, overrides: Sequence[str
     return config._replace(task=config.task.model_copy(update={"learned": learned}))
 
 
-def speaker(path: Path) -> Speaker:
+def speaker(path: Path) -> LoadedLanguageModel:
     """The language model of a run."""
     found = load(path)
     if not isinstance(found.task, LanguageModel):
         raise TypeError(f"{path}: is a model of the task {found.config.name}; wanted a language_model")
-    return Speaker(found.task.symbols, found.module)
+    return LoadedLanguageModel(found.task.symbols, found.module)
 
 
 def assess(
@@ -317,12 +321,12 @@ def answers(
 ) -> list[Any]:
     """What a model says to examples, in their order; where they are joined, to one piece of it all after the other."""
     task, settings = config.task, config.train
-    steps = max(settings.steps, STEPS) if settings.steps and not hasattr(module, "count") else 0
+    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not hasattr(module, "count") else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
-    batches = Batches(
+    batches = BatchLoader(
         lambda: (examples[row] for row in order),
         task.collate,
-        rows=settings.batch if steps else max(settings.batch, 32),
+        rows=settings.batch_size if steps else max(settings.batch_size, 32),
         tokens=0 if steps else settings.batch_tokens,
         steps=steps,
         shuffle=False,
@@ -346,5 +350,5 @@ def answers(
             said.append(found)
     merged = team.merge(said)
     if steps:  # a batch has a piece of each track
-        return [answer for track in range(settings.batch) for answer in merged[track :: settings.batch]]
+        return [answer for track in range(settings.batch_size) for answer in merged[track :: settings.batch_size]]
     return [answer for _, answer in sorted(zip(order, merged, strict=False), key=lambda pair: pair[0])]

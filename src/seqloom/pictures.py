@@ -30,8 +30,8 @@ def draw(
     rows = run.rows()
     if not any(row.get("dev") or math.isfinite(row.get("loss", math.nan)) for row in rows):
         return  # what is counted has no curve
-    draw_curves(rows, run.path / "results.png", metric=task.metric, higher_is_better=task.higher_is_better)
-    if dev and isinstance(task, Forecast) and task.kind == "numbers" and run.saved("best"):
+    draw_curves(rows, run.path / "results.png", metric=task.main_metric, higher_is_better=task.higher_is_better)
+    if dev and isinstance(task, Forecast) and task.data_type == "numbers" and run.saved("best"):
         _draw_forecast(run, load(run.path, layer=task.encoder.given), dev)
 
 

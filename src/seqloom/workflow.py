@@ -18,12 +18,12 @@ from torch import nn
 import seqloom
 from seqloom import pictures
 from seqloom.checkpoint import BadRun, Snapshot, write_tensors
-from seqloom.data.formats import fingerprint, resolve
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import fingerprint, resolve
 from seqloom.data.split import Read, hold_out
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.model import Config, assess, document, opened
-from seqloom.models.encoder import GivenLayer
+from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.training.distributed import ALONE, Team, join
 from seqloom.training.lessons import is_taught, teach
@@ -56,9 +56,9 @@ def data(config: Config) -> Data:
     train = reader(resolve(task.train))
     if task.dev:
         return Data(train, reader(resolve(task.dev)))
-    if not task.dev_share:
+    if not task.dev_fraction:
         return Data(train, lambda: iter(()))
-    return Data(*hold_out(train, task.dev_share, seed=config.train.seed, sequential=task.sequential, gap=task.gap))
+    return Data(*hold_out(train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap))
 
 
 def train(
@@ -66,7 +66,7 @@ def train(
     overrides: Sequence[str] = (),  # of a file: section.key=value
     *,
     output: str | Path | None = None,  # folder of the run; None: runs/<task>, or runs/<task>-2 and so on
-    layer: GivenLayer | None = None,
+    layer: LayerFactory | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Run:
     """Train a model in a new run."""
@@ -84,7 +84,7 @@ def train(
     return run
 
 
-def resume(path: Path, *, layer: GivenLayer | None = None, listeners: Sequence[Listener] = ()) -> Run:
+def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence[Listener] = ()) -> Run:
     """Go on with a run that was stopped, bit for bit as if it had not been."""
     run = Run.open(path)
     config = opened(run, layer=layer)
@@ -154,7 +154,7 @@ def environment() -> dict[str, Any]:
 def _fresh(config: Config) -> nn.Module:
     """The model before its training; every process begins with the same weights."""
     torch.manual_seed(config.train.seed)
-    return config.task.model().to(config.train.device)
+    return config.task.build_model().to(config.train.device)
 
 
 def _go(
@@ -169,9 +169,9 @@ def _go(
     with run.lock() if team.leads else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * team.rank)
         dev = list(sources.dev())
-        if not dev and (config.task.dev or config.task.dev_share):
+        if not dev and (config.task.dev or config.task.dev_fraction):
             raise ValueError(
-                "there are no development examples: give task.dev, or raise task.dev_share (0: go without)"
+                "there are no development examples: give task.dev, or raise task.dev_fraction (0: go without)"
             )
         taught = is_taught(module)
         if taught and not team.leads:
@@ -211,16 +211,16 @@ def _go(
             raise
 
 
-def _batches(config: Config, read: Read, team: Team) -> Batches:
+def _batches(config: Config, read: Read, team: Team) -> BatchLoader:
     settings = config.train
-    return Batches(
+    return BatchLoader(
         read,
         config.task.collate,
-        rows=settings.batch,
+        rows=settings.batch_size,
         tokens=settings.batch_tokens,
-        steps=settings.steps,
+        steps=settings.bptt_steps,
         seed=settings.seed,
-        pool=settings.pool,
+        pool=settings.shuffle_buffer,
         workers=settings.workers,
         parts=settings.accumulate * team.size,
         own=range(team.rank * settings.accumulate, (team.rank + 1) * settings.accumulate),
@@ -244,7 +244,7 @@ class Keeper:
         """Record an event, and save what it calls for."""
         if self.team.leads:
             self._record(event)
-        due = self.team.agree(stop=time.monotonic() - self.saved > 60 * self.config.train.save_minutes)
+        due = self.team.agree(stop=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
         if event.best and event.evaluation is not None:
             facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
             if self.team.leads:
@@ -291,8 +291,8 @@ def _evaluation(
             raise Interrupted(run.path)
 
     metrics = assess(config, module, dev, team=team, alive=alive)
-    value = float(metrics[config.task.metric])
-    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.metric)
+    value = float(metrics[config.task.main_metric])
+    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric)
 
 
 def _spent(start: Snapshot | None) -> float:

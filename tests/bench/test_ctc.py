@@ -16,7 +16,7 @@ from seqloom.bench import ctc, emissions, peers_ctc
 from seqloom.bench.emissions import ALPHABET, BLANK, FLAT, PEAKY, SEPARATOR, Kind, Speaker, Utterances, utter, words
 from seqloom.bench.measure import Timing
 from seqloom.bench.peers_ctc import Found, Searcher
-from seqloom.models.arpa import write_arpa
+from seqloom.models.ngram.arpa import write_arpa
 
 KEYS = {"case", "unit", "threads", "ours", "peer", "peer_name", "ratio", "goal", "limit", "ours_best", "peer_best"}
 CERTAIN = Kind("certain", 40.0, 1.0)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from seqloom.bench import prepare
-from seqloom.models.arpa import read_arpa
+from seqloom.models.ngram.arpa import read_arpa
 
 RATE = 8000
 

@@ -9,7 +9,7 @@ from seqloom import cells
 from seqloom.bench import process, recurrent
 from seqloom.bench.measure import Result
 from seqloom.bench.show import describe
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 KEYS = {"case", "unit", "threads", "ours", "peer", "peer_name", "ratio", "goal", "limit"}
 

@@ -18,16 +18,16 @@ def config(tmp_path: Path) -> Path:
 name = "language_model"
 train = "{tmp_path / "train.txt"}"
 dev = "{tmp_path / "dev.txt"}"
-embedding = 8
+embedding_size = 8
 order = 3
 
 [task.decoder]
-hidden = 8
+hidden_size = 8
 
 [train]
 updates = 3
-steps = 7
-batch = 2
+bptt_steps = 7
+batch_size = 2
 """
     )
     return path

@@ -34,7 +34,7 @@ def test_a_process_that_dies_is_told_about(config: Path, tmp_path: Path, monkeyp
         dying.write_text(f"#!/bin/sh\nkill -{number.value} $$\n")
         dying.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(dying))
-        base, _ = variants(config, ["base", "task.kind=ngram"], budget=Budget(), seeds=1)
+        base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
         assert child.measure(base.configs[0], tmp_path / "out")["failed"].startswith(wanted)
 
 
@@ -45,7 +45,7 @@ def test_ctrl_c_outside_of_the_training_is_quiet(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    base, _ = variants(config, ["base", "task.kind=ngram"], budget=Budget(), seeds=1)
+    base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
     monkeypatch.setattr(sys, "argv", ["trial", str(tmp_path / "out" / "seed-1")])
     monkeypatch.setattr(sys, "stdin", io.StringIO(base.configs[0].text()))
     monkeypatch.setattr(place, interrupted)
@@ -57,7 +57,7 @@ def test_ctrl_c_outside_of_the_training_is_quiet(
 
 
 def test_ctrl_c_saves_and_the_same_comparison_goes_on(config: Path, tmp_path: Path) -> None:
-    output, names = tmp_path / "out", ["train.updates=300,train.log_every=1", "task.kind=ngram"]
+    output, names = tmp_path / "out", ["train.updates=300,train.log_every=1", "task.model=ngram"]
     command = [sys.executable, "-m", "seqloom", "compare", str(config), *names, "--output", str(output)]
     environment = {**os.environ, "PYTHONPATH": str(Path(seqloom.__file__).parent.parent)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:

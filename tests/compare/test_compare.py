@@ -15,7 +15,7 @@ from seqloom.interrupt import Interrupted
 from seqloom.model import Config
 from seqloom.run import Run
 
-VARIANTS = ["task.kind=ngram", "base", "task.decoder.cell=gru"]
+VARIANTS = ["task.model=ngram", "base", "task.decoder.cell=gru"]
 
 
 def kept(config: Config, folder: Path) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_every_variant_is_trained_with_every_seed(config: Path, tmp_path: Path) 
     output = tmp_path / "out"
     rows, said = run(config, output)
     assert said == [
-        "training 1 of 6: task.kind=ngram, seed 1",  # counts know no seed: there is no second
+        "training 1 of 6: task.model=ngram, seed 1",  # counts know no seed: there is no second
         "training 3 of 6: base, seed 1",
         "training 4 of 6: base, seed 2",
         "training 5 of 6: task.decoder.cell=gru, seed 1",
@@ -117,5 +117,5 @@ def test_interrupted_it_names_the_folder_to_go_on_with(config: Path, tmp_path: P
 
 def test_all_variants_are_checked_before_the_first_is_trained(config: Path, tmp_path: Path) -> None:
     with pytest.raises(Wrong, match="did you mean"):
-        run(config, tmp_path / "out", ["task.kind=ngram", "task.ordr=2"])
+        run(config, tmp_path / "out", ["task.model=ngram", "task.ordr=2"])
     assert not (tmp_path / "out").exists()

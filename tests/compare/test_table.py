@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from seqloom.compare.table import cells, markdown, remarks, summarize
-from seqloom.metrics.interval import bootstrap, ratio
+from seqloom.metrics.confidence import bootstrap, ratio_of_sums
 
 
 def trial(seed: int, right: Any, **fields: Any) -> dict[str, Any]:
-    sums = ratio(right, np.ones(len(right)))
+    sums = ratio_of_sums(right, np.ones(len(right)))
     return {
         "seed": seed,
         "metric": "accuracy",

@@ -13,7 +13,7 @@ import pytest
 from seqloom.compare.outcome import describe, outcome
 from seqloom.compare.trial import Pace, beside, measure, peak, write
 from seqloom.compare.variants import Budget, variants
-from seqloom.metrics.interval import bootstrap
+from seqloom.metrics.confidence import bootstrap
 from seqloom.model import answers, load
 from seqloom.run import Run
 
@@ -35,7 +35,7 @@ def test_the_pace_of_a_single_update_is_what_there_is() -> None:
 
 
 def test_a_trial_tells_what_its_run_reached_and_what_it_cost(config: Path, tmp_path: Path) -> None:
-    ngram, gru = variants(config, ["task.kind=ngram", "task.decoder.cell=gru"], budget=Budget(), seeds=1)
+    ngram, gru = variants(config, ["task.model=ngram", "task.decoder.cell=gru"], budget=Budget(), seeds=1)
     for variant, parameters in ((ngram, 0), (gru, 11 * 8 + 3 * (8 * 16 + 8) + 11)):  # tied vectors, gates, bias
         folder = tmp_path / variant.folder
         found = measure(variant.configs[0], folder)
@@ -50,7 +50,7 @@ def test_a_trial_tells_what_its_run_reached_and_what_it_cost(config: Path, tmp_p
         assert measure(variant.configs[0], folder)["metrics"] == found["metrics"]  # finished already
     lines = load(tmp_path / ngram.folder)
     examples = list(lines.task.read(tmp_path / "dev.txt"))
-    told = lines.task.sums(lines.predict(tmp_path / "dev.txt"), examples)
+    told = lines.task.metric_sums(lines.predict(tmp_path / "dev.txt"), examples)
     assert told is not None
     assert bootstrap(told).tolist() == measure(ngram.configs[0], tmp_path / ngram.folder)["samples"]
 
@@ -58,7 +58,7 @@ def test_a_trial_tells_what_its_run_reached_and_what_it_cost(config: Path, tmp_p
 def test_what_a_training_cost_is_known_after_an_interruption(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base, _ = variants(config, ["base", "task.kind=ngram"], budget=Budget(), seeds=1)
+    base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -75,12 +75,12 @@ def test_what_a_training_cost_is_known_after_an_interruption(
 
 
 def test_where_lines_are_joined_the_sums_are_still_those_of_lines(config: Path, tmp_path: Path) -> None:
-    base, _ = variants(config, ["base", "task.kind=ngram"], budget=Budget(), seeds=1)
+    base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
     measure(base.configs[0], tmp_path / "run")
     model = load(tmp_path / "run")
     whole = model.config._replace(train=model.config.train.model_copy(update={"batch": 1}))
     examples = list(model.task.read(tmp_path / "dev.txt"))
-    found = model.task.sums(answers(whole, model.module, examples), examples)
+    found = model.task.metric_sums(answers(whole, model.module, examples), examples)
     (text,) = answers(whole, model.module, examples)  # all of it is one track, and one piece
     assert found is not None
     lengths = [len(example.text.split()) + 1 for example in examples]

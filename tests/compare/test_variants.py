@@ -13,7 +13,7 @@ FREE = Budget()
 def test_changes_a_file_and_the_configuration_as_it_stands(config: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(config.read_text().replace("hidden = 8", "hidden = 9"))
-    changes = 'task.decoder.cell=["gru","lstm"],task.decoder.layers=2,train.rate=0.5'
+    changes = 'task.decoder.cell=["gru","lstm"],task.decoder.layers=2,train.learning_rate=0.5'
     found = variants(config, [changes, "base", str(other)], budget=FREE, seeds=2)
     assert [variant.name for variant in found] == [changes, "base", str(other)]
     assert [[each.train.seed for each in variant.configs] for variant in found] == [[1, 2]] * 3
@@ -32,17 +32,20 @@ def test_whole_configurations_are_compared_with_the_first(config: Path, tmp_path
 
 
 def test_names_that_look_alike_have_folders_of_their_own(config: Path) -> None:
-    names = ["train.rate=1e-2", "train.rate= 1e-2", "train.rate=1e-2,train.clip=1"]
+    names = ["train.learning_rate=1e-2", "train.learning_rate= 1e-2", "train.learning_rate=1e-2,train.clip_norm=1"]
     assert [each.folder for each in variants(config, names, budget=FREE, seeds=1)] == [
-        "train.rate=1e-2",
-        "train.rate=_1e-2",
-        "train.rate=1e-2_train.clip=1",
+        "train.learning_rate=1e-2",
+        "train.learning_rate=_1e-2",
+        "train.learning_rate=1e-2_train.clip=1",
     ]
     names = ['task.text.unit="words"', "task.text.unit='words'"]
     first, second = (each.folder for each in variants(config, names, budget=FREE, seeds=1))
     assert second == f"{first}-2"
-    names = [f"task.decoder.cell=elman,task.embedding={size},train.rate=0.001,train.warmup=100" for size in (8, 88)]
-    names += [f"{name},train.clip=0.{'5' * 40}" for name in names]
+    names = [
+        f"task.decoder.cell=elman,task.embedding_size={size},train.learning_rate=0.001,train.warmup=100"
+        for size in (8, 88)
+    ]
+    names += [f"{name},train.clip_norm=0.{'5' * 40}" for name in names]
     found = [each.folder for each in variants(config, names, budget=FREE, seeds=1)]
     assert all(each.startswith("task.decoder.cell=elman_task.embedding=8") for each in found)
     assert (len(set(found)), max(map(len, found))) == (4, 80)
@@ -68,7 +71,7 @@ def test_what_is_wrong_is_said_at_once(config: Path, tmp_path: Path) -> None:
     assert "given twice" in wrong("base", "base")
     assert "nothing to compare it with" in wrong("base")
     assert "cannot be read" in wrong("base", str(tmp_path / "none.toml"))
-    assert "wanted one of them" in wrong("base", "task.kind=ngram", budget=Budget(1.0, 1))
+    assert "wanted one of them" in wrong("base", "task.model=ngram", budget=Budget(1.0, 1))
     (tmp_path / "tag.toml").write_text('[task]\nname = "tag"\ntrain = "x"\n')
     assert wrong(str(tmp_path / "tag.toml")) == "the variants have several tasks, wanted one: language_model, tag"
     with pytest.raises(Wrong):

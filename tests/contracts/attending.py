@@ -6,30 +6,30 @@ from tests.contracts.registry import HIDDEN, INPUT, cells, masked, noise, shake
 from torch import Tensor
 
 from seqloom.cells import GRU, LSTM
-from seqloom.layers.attend import After, Before, Fixed
-from seqloom.layers.attention import Attending, Attention
+from seqloom.layers.attention.attention import Attention, AttentionMechanism
+from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
+from seqloom.layers.attention.hard import HardAttention
+from seqloom.layers.attention.local import LocalAttention
 from seqloom.layers.bridge import Bridged
 from seqloom.layers.build import recurrent
-from seqloom.layers.hard import Hard
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.local import Local
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 
 SOURCE = 4  # the width of the memory
 ENCODER = recurrent("lstm", INPUT, SOURCE // 2, bidirectional=True)
 
 
-def attentions(query_size: int) -> dict[str, Attending]:
-    found: dict[str, Attending] = {
+def attentions(query_size: int) -> dict[str, AttentionMechanism]:
+    found: dict[str, AttentionMechanism] = {
         score: Attention(query_size, SOURCE, score=score) for score in ("multiplicative", "additive")
     }
     if query_size == SOURCE:
         found |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled")}
     return found | {
-        "hard": Hard(query_size, SOURCE),
-        "monotonic": Local(query_size, SOURCE, window=1),
-        "predicted": Local(query_size, SOURCE, window=1, predicted=True),
+        "hard": HardAttention(query_size, SOURCE),
+        "monotonic": LocalAttention(query_size, SOURCE, window=1),
+        "predicted": LocalAttention(query_size, SOURCE, window=1, predicted=True),
     }
 
 
@@ -38,18 +38,18 @@ def layers() -> dict[str, Layer]:
     """Every layer that looks at a source, shaken, in double precision and eval mode; tests leave them as they are."""
     found: dict[str, Layer] = {}
     for name, attention in attentions(INPUT).items():
-        found[f"after-{name}"] = After(attention, HIDDEN)
+        found[f"after-{name}"] = LuongAttention(attention, HIDDEN)
     for name, attention in attentions(HIDDEN).items():
-        found[f"before-{name}"] = Before(LSTM(INPUT + SOURCE, HIDDEN), attention)
+        found[f"before-{name}"] = BahdanauAttention(LSTM(INPUT + SOURCE, HIDDEN), attention)
     for name, make in cells().items():
-        found[f"before-{name}"] = Before(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
-    for kind in Fixed.KINDS:
-        found[f"fixed-{kind}"] = Stack([Fixed(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
+        found[f"before-{name}"] = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+    for kind in FixedContext.KINDS:
+        found[f"fixed-{kind}"] = Stack([FixedContext(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
     decoder = Stack(
         [
-            Before(LSTM(INPUT + SOURCE, SOURCE), Attention(SOURCE, SOURCE, score="dot")),
+            BahdanauAttention(LSTM(INPUT + SOURCE, SOURCE), Attention(SOURCE, SOURCE, score="dot")),
             Recurrent(GRU(2 * SOURCE, HIDDEN)),
-            After(Attention(HIDDEN, SOURCE), HIDDEN),
+            LuongAttention(Attention(HIDDEN, SOURCE), HIDDEN),
         ]
     )
     found["bridged-stack"] = Bridged(decoder, ENCODER, memory_size=SOURCE)

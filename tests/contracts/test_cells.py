@@ -8,7 +8,7 @@ from tests.contracts.registry import HIDDEN, INPUT, cells, classes, noise, shake
 
 from seqloom import cells as public
 from seqloom.cells.cell import Cell
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 EVERY_CELL = pytest.mark.parametrize("name", cells())
 

@@ -10,21 +10,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decoding.every_path import spelt
-from tests.decoding.test_prefix_beam import emit, guides
+from tests.decoding.frames.test_prefix_beam import emit, guides
 
 import seqloom.decoding
-from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.frames import FrameSearch, Guide, Transcript
-from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
 
 V = 4
 EVERY_SEARCH: list[FrameSearch] = [
     BestPath(),
     PrefixBeam(),
     PrefixBeam(size=1),
-    PrefixBeam(size=6, best=3),
-    PrefixBeam(size=8, best=8, per_node=2, token_threshold=0.05, threshold=6.0),
-    PrefixBeam(size=6, best=2, lag=4),
+    PrefixBeam(size=6, nbest=3),
+    PrefixBeam(size=8, nbest=8, per_node=2, token_threshold=0.05, threshold=6.0),
+    PrefixBeam(size=6, nbest=2, lag=4),
 ]
 CASES = [
     pytest.param(search, name, id=f"{search.name}{number}-{name}")  # type: ignore[attr-defined]

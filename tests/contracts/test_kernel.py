@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.kernels import scan
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 EVERY_CELL = pytest.mark.parametrize("name", cells())
 EVERY_DIRECTION = pytest.mark.parametrize("direction", ["forward", "reverse"])

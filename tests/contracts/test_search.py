@@ -17,16 +17,16 @@ from tests.decoding.reference import Toy
 from torch import Tensor
 
 import seqloom.decoding
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.greedy import Greedy
-from seqloom.decoding.record import Record
-from seqloom.decoding.sample import Sample
-from seqloom.decoding.search import Hypothesis, Search, Step
-from seqloom.decoding.tree import PrefixTree
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.sample import Sample
+from seqloom.decoding.tokens.search import Hypothesis, Search, Step
+from seqloom.decoding.tokens.search_record import SearchRecord
 from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder, step
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
-from seqloom.models.encoder_decoder import EncoderDecoder, Looks, decoding_layer
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
 
 V, END, START, LENGTH = 4, 2, 1, 4
 HIDDEN = 8
@@ -60,8 +60,8 @@ class Case:
         return found
 
 
-def language_model(recurrence: Recurrence) -> Case:
-    decoder = Decoder(Embedding(V, HIDDEN), stack(Front(), recurrence, HIDDEN, causal=True))
+def language_model(recurrence: RecurrenceConfig) -> Case:
+    decoder = Decoder(Embedding(V, HIDDEN), build_stack(PrenetConfig(), recurrence, HIDDEN, causal=True))
     shake(decoder.eval())
 
     def start(rows: Tensor) -> Any:  # the first symbols are read before
@@ -71,12 +71,12 @@ def language_model(recurrence: Recurrence) -> Case:
     return Case(decoder, start)
 
 
-def translator(recurrence: Recurrence, looks: Looks | None = None) -> Case:
+def translator(recurrence: RecurrenceConfig, looks: AttentionConfig | None = None) -> Case:
     encoder = Encoder(
-        Embedding(V, HIDDEN), stack(Front(), recurrence.model_copy(update={"bidirectional": True}), HIDDEN)
+        Embedding(V, HIDDEN), build_stack(PrenetConfig(), recurrence.model_copy(update={"bidirectional": True}), HIDDEN)
     )
-    layer = decoding_layer(
-        recurrence, looks or Looks(), HIDDEN, encoder=encoder.layer, memory_size=encoder.size, bridge="linear"
+    layer = build_decoder_layer(
+        recurrence, looks or AttentionConfig(), HIDDEN, encoder=encoder.layer, memory_size=encoder.size, bridge="linear"
     )
     model = EncoderDecoder(encoder, Decoder(Embedding(V, HIDDEN), layer))
     shake(model.eval())
@@ -88,8 +88,8 @@ def translator(recurrence: Recurrence, looks: Looks | None = None) -> Case:
     return Case(model.decoder, start)
 
 
-def recurrence(cell: str | tuple[str, ...], layers: int = 1, **options: Any) -> Recurrence:
-    return Recurrence(cell=cell, hidden=HIDDEN, layers=layers, options=options)
+def recurrence(cell: str | tuple[str, ...], layers: int = 1, **options: Any) -> RecurrenceConfig:
+    return RecurrenceConfig(cell=cell, hidden_size=HIDDEN, layers=layers, options=options)
 
 
 BLOCK = {"heads": 2, "feed_forward": 8}
@@ -100,9 +100,9 @@ DECODERS: dict[str, Callable[[], Case]] = {
     "transformer": lambda: language_model(recurrence("transformer", 2, **BLOCK)),
     "mixed": lambda: language_model(recurrence(("lstm", "transformer"), 2)),
     "attention-after": lambda: translator(recurrence("lstm")),
-    "attention-before": lambda: translator(recurrence("gru"), Looks(place="before", score="additive")),
-    "attention-local": lambda: translator(recurrence("lstm"), Looks(kind="local", window=1, predicted=True)),
-    "no-attention": lambda: translator(recurrence("lstm"), Looks(place="none", context="last")),
+    "attention-before": lambda: translator(recurrence("gru"), AttentionConfig(style="bahdanau", score="additive")),
+    "attention-local": lambda: translator(recurrence("lstm"), AttentionConfig(type="local", window=1, predictive=True)),
+    "no-attention": lambda: translator(recurrence("lstm"), AttentionConfig(style="none", context="last")),
     "encoder-decoder-transformer": lambda: translator(recurrence("transformer", 2, **BLOCK)),
 }
 
@@ -111,10 +111,10 @@ EVERY_SEARCH: list[Search] = [
     Sample(),
     Sample(temperature=0.7, top_k=3, top_p=0.9, min_p=0.01, count=3),
     Beam(size=1),
-    Beam(size=4, best=3),
-    Beam(size=4, penalty="gnmt", threshold=2.0, per_node=2, no_repeat=2, minimum=1, best=2),
-    Beam(size=6, groups=3, diversity=0.7, penalty="length", best=4),
-    Beam(size=20, best=5),
+    Beam(size=4, nbest=3),
+    Beam(size=4, length_penalty="gnmt", threshold=2.0, per_node=2, no_repeat_ngram=2, min_length=1, nbest=2),
+    Beam(size=6, groups=3, diversity=0.7, length_penalty="length", nbest=4),
+    Beam(size=20, nbest=5),
 ]
 SEARCHES = pytest.mark.parametrize("search", EVERY_SEARCH, ids=lambda one: f"{one.name}{EVERY_SEARCH.index(one)}")
 
@@ -254,7 +254,7 @@ def test_without_an_end_symbol_the_greatest_length_ends(search: Search) -> None:
 @SEARCHES
 def test_no_rows_are_no_answers(search: Search) -> None:
     assert ask(search, fixed(0.0, 0.0), rows=0) == []
-    assert ask(search, fixed(0.0, 0.0), rows=0, lengths=torch.zeros(0).long(), record=Record()) == []
+    assert ask(search, fixed(0.0, 0.0), rows=0, lengths=torch.zeros(0).long(), record=SearchRecord()) == []
 
 
 @SEARCHES
@@ -272,4 +272,4 @@ def test_looking_changes_nothing(search: Search) -> None:
     toy = Toy(5, seed=8)
     start = torch.zeros(9).long()
     without = search(toy.step, toy.start(range(9)), start, 4, lengths=6)
-    assert search(toy.step, toy.start(range(9)), start, 4, lengths=6, record=Record()) == without
+    assert search(toy.step, toy.start(range(9)), start, 4, lengths=6, record=SearchRecord()) == without

@@ -18,7 +18,7 @@ from torch import nn
 
 from seqloom import config, tasks, workflow
 from seqloom.checkpoint import Snapshot
-from seqloom.data.formats import resolve
+from seqloom.data.readers.text_files import resolve
 from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
 from seqloom.tasks.task import Task
@@ -54,7 +54,7 @@ def fit(name: str, folder: Path) -> Fitted:
     train = list(found.task.read(resolve(found.task.train)))
     found = found._replace(task=found.task.fit(train))
     torch.manual_seed(1)
-    module: Any = found.task.model()
+    module: Any = found.task.build_model()
     if hasattr(module, "count"):
         module.count(train)
     for parameter in module.parameters():
@@ -91,7 +91,7 @@ def test_from_a_file_to_a_score(fitted: Fitted) -> None:
     assert len(answers) == len(fitted.examples)
     assert all(isinstance(str(answer), str) for answer in answers)
     scores = task.score(answers, fitted.examples)
-    assert np.isfinite(scores[task.metric])
+    assert np.isfinite(scores[task.main_metric])
     assert isinstance(next(iter(scores.values())), float | int)  # for the learning curve
     assert json.loads(json.dumps(scores)) == scores
 
@@ -112,24 +112,24 @@ def test_the_metric_is_made_of_sums_over_examples(fitted: Fitted) -> None:
     found = answers(fitted.config, fitted.module, examples)
     chosen = [row for row in range(len(examples)) if row % 3]
     for task in variants(fitted.config.task):
-        sums = task.sums(found, examples)
+        sums = task.metric_sums(found, examples)
         assert sums is not None
-        assert sums.whole == pytest.approx(task.score(found, examples)[task.metric], rel=1e-9)
+        assert sums.whole == pytest.approx(task.score(found, examples)[task.main_metric], rel=1e-9)
         if len(sums.rows) == len(examples):
             part = task.score([found[row] for row in chosen], [examples[row] for row in chosen])
-            assert sums.value(sums.rows[chosen].sum(axis=0)) == pytest.approx(part[task.metric], rel=1e-9)
+            assert sums.value(sums.rows[chosen].sum(axis=0)) == pytest.approx(part[task.main_metric], rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ["language_model", "language_model, transformer", "forecast, synced"])
+@pytest.mark.parametrize("name", ["language_model", "language_model, transformer", "forecast, every_step"])
 def test_joined_and_cut_the_sums_are_still_those_of_examples(name: str, tmp_path: Path) -> None:
     fitted = fit(name, tmp_path)
     task, examples = fitted.config.task, fitted.examples
     for batch in (1, 4, 5):
         train = fitted.config.train.model_copy(update={"steps": 5, "batch": batch})
         found = answers(fitted.config._replace(train=train), fitted.module, examples)
-        sums = task.sums(found, examples)
+        sums = task.metric_sums(found, examples)
         assert sums is not None
-        assert sums.whole == pytest.approx(task.score(found, examples)[task.metric], rel=1e-9)
+        assert sums.whole == pytest.approx(task.score(found, examples)[task.main_metric], rel=1e-9)
         assert len(sums.rows) == len(examples)
 
 
@@ -209,7 +209,7 @@ def test_questions_without_answers_are_answered(fitted: Fitted, request: pytest.
 
 def test_a_fresh_task_says_that_it_is_not_fitted(fitted: Fitted) -> None:
     fresh = fitted.config.task.model_copy(update={"learned": None})
-    for use in (fresh.model, lambda: fresh.collate(fitted.examples)):
+    for use in (fresh.build_model, lambda: fresh.collate(fitted.examples)):
         with pytest.raises(ValueError, match=r"call fit first|not fitted"):
             use()
 
@@ -234,7 +234,7 @@ TRAINED = [
     "tag, in context",
     "tag, one way",
     "language_model, window",
-    "forecast, synced",
+    "forecast, every_step",
 ]
 
 

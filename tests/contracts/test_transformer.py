@@ -13,8 +13,8 @@ from torch import Tensor
 
 from seqloom import state as states
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.positions import KINDS
-from seqloom.models.encoder import Front, Recurrence, stack
+from seqloom.layers.transformer.positions import KINDS
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
 
 MEMORY = 6
 
@@ -22,8 +22,10 @@ MEMORY = 6
 def build(positions: str, norm: str, *, causal: bool, memory: bool, context: int = 0, below: str = "") -> Layer:
     options = {"heads": 2, "positions": positions, "norm": norm, "distance": 2, "feed_forward": 10, "context": context}
     cell = (below, "transformer", "transformer") if below else "transformer"
-    recurrence = Recurrence(cell=cell, layers=3 if below else 2, hidden=8, bidirectional=not causal, options=options)
-    found = stack(Front(), recurrence, INPUT, causal=causal, memory_size=MEMORY if memory else 0)
+    recurrence = RecurrenceConfig(
+        cell=cell, layers=3 if below else 2, hidden_size=8, bidirectional=not causal, options=options
+    )
+    found = build_stack(PrenetConfig(), recurrence, INPUT, causal=causal, memory_size=MEMORY if memory else 0)
     shake(found)
     return found.eval()
 

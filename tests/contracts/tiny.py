@@ -13,7 +13,7 @@ from PIL import Image
 
 from seqloom import config
 from seqloom.checkpoint import Snapshot
-from seqloom.data.recordings import write_npz
+from seqloom.data.readers.recordings import write_npz
 from seqloom.model import Config
 from seqloom.run import Run
 
@@ -225,7 +225,7 @@ def _language(lines: str, **fields: Any) -> Callable[[Path], None]:
         run = Run.create(
             folder / "language", config=found.text(), learned=task.learned.model_dump_json(), environment={}
         )
-        run.save("best", Snapshot(task.model().state_dict(), {}, {}))
+        run.save("best", Snapshot(task.build_model().state_dict(), {}, {}))
         symbols = task.symbols.vocabulary.symbols[2:]
         rows = (f"{symbol} {number} {number % 3} 1\n" for number, symbol in enumerate(symbols) if symbol.strip())
         (folder / "vectors.txt").write_text("".join(rows))
@@ -329,7 +329,7 @@ CASES: dict[str, Case] = {
         sound={"features": "mfcc", "mels": 8, "coefficients": 5, "deltas": 1, "lowest": 50.0}, scale="utterance"
     ),
     "forecast": _forecast(),
-    "forecast, synced": _forecast(output="synced"),
+    "forecast, every_step": _forecast(output="every_step"),
     "forecast, each alone": _forecast(separate=True),
 }
 

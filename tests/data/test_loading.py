@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.data.batch import Batch, pad
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
 
 FORMS = st.fixed_dictionaries(
     {
@@ -44,12 +44,12 @@ def collate(examples: Sequence[Example]) -> Batch:
     return Batch(inputs, -inputs.values, sum(map(len, rows)), examples=tuple(examples))
 
 
-def batches(lengths: Sequence[int], **form: Any) -> Batches:
+def batches(lengths: Sequence[int], **form: Any) -> BatchLoader:
     examples = make(lengths)
-    return Batches(lambda: iter(examples), collate, **form)
+    return BatchLoader(lambda: iter(examples), collate, **form)
 
 
-def numbers(loaded: Batches, epoch: int, skip: int = 0) -> list[list[list[int]]]:
+def numbers(loaded: BatchLoader, epoch: int, skip: int = 0) -> list[list[list[int]]]:
     """The examples of each part of each batch."""
     return [[[example.number for example in part.examples] for part in parts] for parts in loaded.epoch(epoch, skip)]
 
@@ -135,7 +135,7 @@ def test_data_in_one_pool_are_read_once_and_larger_ones_at_each_epoch() -> None:
 
     for pool, expected in ((10, 1), (9, 3)):
         reads.clear()
-        loaded = Batches(read, collate, rows=4, pool=pool)
+        loaded = BatchLoader(read, collate, rows=4, pool=pool)
         for epoch in range(3):
             list(loaded.epoch(epoch))
         assert len(reads) == expected
@@ -150,7 +150,7 @@ def test_a_pool_is_all_that_is_held_in_memory() -> None:
             taken += 1
             yield example
 
-    next(Batches(read, collate, rows=5, pool=10).epoch(0))
+    next(BatchLoader(read, collate, rows=5, pool=10).epoch(0))
     assert taken <= 20  # one pool, and the next to know that it is not the last
 
 
@@ -160,7 +160,7 @@ def test_an_error_in_a_worker_is_the_callers() -> None:
 
     for workers in (0, 2):
         with pytest.raises(KeyError):
-            list(Batches(lambda: iter(make([1, 1])), fail, workers=workers).epoch(0))
+            list(BatchLoader(lambda: iter(make([1, 1])), fail, workers=workers).epoch(0))
 
 
 # Tracks: all examples as one long sequence

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from seqloom.data.moments import Moments
+from seqloom.data.moments import RunningMoments
 
 
 def test_sequences_one_by_one_are_as_all_at_once() -> None:
     random = np.random.default_rng(1)
     sequences = [random.normal(1000, 3, size=(length, 2)) for length in (5, 0, 1, 40)]
-    moments = Moments()
+    moments = RunningMoments()
     for sequence in sequences:
         moments.add(sequence)
     together = np.concatenate(sequences)
@@ -19,7 +19,7 @@ def test_sequences_one_by_one_are_as_all_at_once() -> None:
 
 
 def test_what_never_changes_keeps_its_width() -> None:
-    moments = Moments()
+    moments = RunningMoments()
     assert (moments.size, moments.means(), moments.deviations()) == (0, (), ())
     moments.add([[1.0, 2.0], [1.0, 4.0]])
     assert (moments.size, moments.means(), moments.deviations()) == (2, (1.0, 3.0), (1.0, 1.0))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.decoding.lexicon import Lexicon
+from seqloom.decoding.frames.lexicon import Lexicon
 
 Symbols = tuple[int, ...]
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.search import Hypothesis
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.search import Hypothesis
 
 ROWS = 97  # of the tables, a prime number
 POSITIONS = 3  # of the source
@@ -97,13 +97,17 @@ class Limits(NamedTuple):
 
 
 def divisor(beam: Beam, length: int) -> float:
-    return float({"none": 1.0, "length": length**beam.alpha, "gnmt": ((5 + length) / 6) ** beam.alpha}[beam.penalty])
+    return float(
+        {"none": 1.0, "length": length**beam.alpha, "gnmt": ((5 + length) / 6) ** beam.alpha}[beam.length_penalty]
+    )
 
 
 def score(beam: Beam, toy: Toy, row: int, *, before: Prefix, total: float) -> float:
     """Of a hypothesis whose last symbol, or end, came after ``before``."""
-    covered = sum(math.log(min(max(seen, 1e-9), 1.0)) for seen in toy.seen(row, before)) if beam.coverage else 0.0
-    return total / divisor(beam, len(before) + 1) + beam.coverage * covered
+    covered = (
+        sum(math.log(min(max(seen, 1e-9), 1.0)) for seen in toy.seen(row, before)) if beam.coverage_penalty else 0.0
+    )
+    return total / divisor(beam, len(before) + 1) + beam.coverage_penalty * covered
 
 
 def ordered(found: list[Hypothesis]) -> list[Hypothesis]:
@@ -139,10 +143,13 @@ def possible(beam: Beam, sequence: Prefix, limits: Limits) -> bool:
 def forbidden(beam: Beam, prefix: Prefix, symbol: int, limits: Limits) -> str:
     if reason := limits.allow(prefix, symbol):
         return reason
-    if symbol == limits.end and len(prefix) < beam.minimum:
+    if symbol == limits.end and len(prefix) < beam.min_length:
         return "SHORT"
-    grams = [(*prefix, symbol)[place : place + beam.no_repeat] for place in range(len(prefix) + 2 - beam.no_repeat)]
-    return "REPEATED" if beam.no_repeat and symbol != limits.end and len(set(grams)) < len(grams) else ""
+    grams = [
+        (*prefix, symbol)[place : place + beam.no_repeat_ngram]
+        for place in range(len(prefix) + 2 - beam.no_repeat_ngram)
+    ]
+    return "REPEATED" if beam.no_repeat_ngram and symbol != limits.end and len(set(grams)) < len(grams) else ""
 
 
 class Live(NamedTuple):
@@ -194,7 +201,7 @@ def beam_search(beam: Beam, toy: Toy, row: int, limits: Limits, fates: Fates | N
                     following.append(longer)
             groups[group] = following
     different = {(tuple(one.tokens), one.ended): one for one in reversed(found)}  # the first of each
-    return ordered([one for one in found if one is different[tuple(one.tokens), one.ended]])[: beam.best]
+    return ordered([one for one in found if one is different[tuple(one.tokens), one.ended]])[: beam.nbest]
 
 
 def candidates(beam: Beam, toy: Toy, row: int, *, live: list[Live], limits: Limits, fates: Fates) -> list[Candidate]:

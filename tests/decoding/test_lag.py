@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from tests.decoding.test_prefix_beam import GUIDES, emit, guides, search
+from tests.decoding.frames.test_prefix_beam import GUIDES, emit, guides, search
 
 from seqloom.bench import emissions
-from seqloom.decoding import nodes
-from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.frames import FrameSearch, Guide, Transcript
-from seqloom.decoding.language import NGramLanguage
-from seqloom.decoding.lexicon import Lexicon
-from seqloom.decoding.prefix_beam import PrefixBeam
-from seqloom.models.kneser_ney import estimate
+from seqloom.decoding.frames import node_arrays
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
+from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.lexicon import Lexicon
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.models.ngram.kneser_ney import estimate
 
 TIME, LAG = 300, 20
 WORDS = emissions.words(300)
@@ -80,8 +80,8 @@ def test_a_lag_below_zero_is_refused(kind: FrameSearch) -> None:
 @pytest.mark.parametrize("best", [1, 3])
 def test_a_lag_of_all_frames_changes_nothing(name: str, best: int) -> None:
     frames, guide = emit(4, 60, 4), guides()[name]
-    wanted = search(PrefixBeam(size=6, best=best), frames, guide=guide)
-    assert search(PrefixBeam(size=6, best=best, lag=60), frames, guide=guide) == wanted
+    wanted = search(PrefixBeam(size=6, nbest=best), frames, guide=guide)
+    assert search(PrefixBeam(size=6, nbest=best, lag=60), frames, guide=guide) == wanted
 
 
 @GUIDES
@@ -89,13 +89,13 @@ def test_forgetting_changes_nothing_that_is_decided(name: str, monkeypatch: pyte
     beam, guide = PrefixBeam(size=5, lag=7), guides()[name]
     cases = [emit(seed, 150, 4) for seed in range(3)]
     wanted = [search(beam, frames, guide=guide) for frames in cases]
-    monkeypatch.setattr(nodes, "NODES", 8)
+    monkeypatch.setattr(node_arrays, "NODES", 8)
     assert [search(beam, frames, guide=guide) for frames in cases] == wanted
 
 
 @GUIDES
 def test_pieces_do_not_matter(name: str) -> None:
-    beam, frames, guide = PrefixBeam(size=6, best=3, lag=5), emit(9, 90, 4), guides()[name]
+    beam, frames, guide = PrefixBeam(size=6, nbest=3, lag=5), emit(9, 90, 4), guides()[name]
     wanted = search(beam, frames, guide=guide)
     for size in (1, 7, 40):
         stream = beam.stream(symbols=4, guide=guide)

@@ -10,13 +10,13 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.decoding.every_path import Symbols, lexicon
-from tests.decoding.test_prefix_beam import SPELLINGS, emit, search
-from tests.decoding.test_prefixes import NEVER, Ends, both
+from tests.decoding.frames.test_prefix_beam import SPELLINGS, emit, search
+from tests.decoding.frames.test_prefix_stream import NEVER, Ends, both
 
-from seqloom.decoding.frames import Guide
-from seqloom.decoding.language import NGramLanguage
-from seqloom.decoding.prefix_beam import PrefixBeam
-from seqloom.models.kneser_ney import estimate
+from seqloom.decoding.frames.frame_search import Guide
+from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.models.ngram.kneser_ney import estimate
 
 State = tuple[Symbols, Symbols, int]  # words; symbols of the next one so far; the last symbol, -1 before the first
 CLOSE = 1e-4  # what adds less than a part of 10^-5 is left out
@@ -102,7 +102,7 @@ def test_a_beam_of_words_keeps_what_a_plain_one_keeps(
         return 0.4 + weight * float(ngram.log_probabilities[0][numbers[word]])
 
     wanted = plain(frames.numpy(), spelling, separator, size=size, worth=worth, ahead=ahead)
-    beam = PrefixBeam(size=size, best=100)
+    beam = PrefixBeam(size=size, nbest=100)
     end = {said: float(ngram.score([[numbers[word] for word in said]])[0][-1]) for said in wanted}
     found = {tuple(one.words): one.score for one in search(beam, frames, guide=guide)}
     assert found == pytest.approx({said: score + weight * end[said] for said, score in wanted.items()}, abs=CLOSE)
@@ -113,6 +113,6 @@ def test_two_spellings_are_one_before_the_best_are_kept(best: int) -> None:
     """A word that is said in two ways, each less probable than three other hypotheses, but not both together."""
     frames = torch.tensor([[0.01, 0.30, 0.30, 0.39], [0.12, 0.30, 0.30, 0.28]], dtype=torch.float64).log()
     read = lexicon([(0, (1, 3)), (0, (2, 3)), (1, (3,))], None)
-    found = search(PrefixBeam(size=3, best=best), frames, guide=Guide(read))
+    found = search(PrefixBeam(size=3, nbest=best), frames, guide=Guide(read))
     assert found[0].words == [0]
     assert found[0].acoustic == pytest.approx(np.log(2 * 0.30 * 0.28), abs=1e-9)

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from seqloom import state as states
 from seqloom.cells import LSTM, Zoneout
 from seqloom.insight import alignments
-from seqloom.layers.attend import After, Before
-from seqloom.layers.attention import Attention
+from seqloom.layers.attention.attention import Attention
+from seqloom.layers.attention.decoder_attention import BahdanauAttention, LuongAttention
+from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.dropout import Dropout
-from seqloom.layers.hard import Hard
 from seqloom.layers.layer import Layer, Memory, coverage
 from seqloom.layers.stack import Stack
-from seqloom.layers.transformer import Block
+from seqloom.layers.transformer.block import TransformerBlock
 from seqloom.models import pooling
 
 ATTENDING = pytest.mark.parametrize("name", [name for name in layers() if "before" in name or "after" in name])
@@ -59,9 +59,9 @@ class Decoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hard = Hard(5, SOURCE)
-        before = Before(Zoneout(LSTM(INPUT + SOURCE, 5), 0.3), self.hard)
-        after = After(Attention(5 + SOURCE, SOURCE), 5)
+        self.hard = HardAttention(5, SOURCE)
+        before = BahdanauAttention(Zoneout(LSTM(INPUT + SOURCE, 5), 0.3), self.hard)
+        after = LuongAttention(Attention(5 + SOURCE, SOURCE), 5)
         self.layer: Layer = Stack([before, after], dropout=Dropout(0.2))
 
     def forward(self, x: Tensor, mask: Tensor) -> Any:
@@ -88,7 +88,7 @@ def test_looking_changes_nothing() -> None:
 
 def test_samples_and_noise_are_seen_as_they_were_drawn() -> None:
     torch.manual_seed(2)
-    layer = Before(Zoneout(LSTM(INPUT + SOURCE, 5), 0.5), Hard(5, SOURCE)).double()
+    layer = BahdanauAttention(Zoneout(LSTM(INPUT + SOURCE, 5), 0.5), HardAttention(5, SOURCE)).double()
     source = memory([4, 2], 4)
     (y, _), (found,) = alignments(layer, noise(2, 9, INPUT), None, layer.start(2, source))
     # Another sample would be another context.
@@ -100,7 +100,7 @@ class Model(nn.Module):
         super().__init__()
         self.look = Attention(3, 3, score="scaled")
         self.plain = nn.Linear(3, 3)
-        self.pool = pooling.Attention(3)
+        self.pool = pooling.AttentionPooling(3)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         seen = self.plain(self.look(x, self.look.prepare(x), x, mask=mask).context)
@@ -125,7 +125,7 @@ def test_every_attention_of_a_model_is_seen_in_order() -> None:
 @pytest.mark.parametrize("positions", ["rotary", "relative"])
 def test_the_heads_of_a_transformer_are_seen(positions: Literal["rotary", "relative"]) -> None:
     torch.manual_seed(4)
-    block = Block(8, heads=2, positions=positions, memory_size=SOURCE).double()
+    block = TransformerBlock(8, heads=2, positions=positions, memory_size=SOURCE).double()
     source, x = memory([3, 4], 4), noise(2, 5, 8)
     (y, state), found = alignments(block, x, None, block.start(2, source, coverage=True))
     assert torch.equal(y, block(x, None, block.start(2, source, coverage=True))[0])

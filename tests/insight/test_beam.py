@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.record import Fate, Record
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.search_record import Fate, SearchRecord
 from seqloom.insight.beam import ENDS, WHY, Branch, Twig, beam_lines, draw_beam, grow, spell
 
 #          root
@@ -75,11 +75,11 @@ def test_there_is_a_reason_for_every_fate() -> None:
 
 
 @pytest.mark.parametrize(
-    "search", [Beam(size=4, best=2), Beam(size=4, best=2, threshold=1.0, per_node=2), Beam(size=1)]
+    "search", [Beam(size=4, nbest=2), Beam(size=4, nbest=2, threshold=1.0, per_node=2), Beam(size=1)]
 )
 def test_a_tree_holds_all_that_lived(search: Beam) -> None:
     table = torch.from_numpy(np.random.default_rng(5).normal(size=(6, 6))).log_softmax(dim=1)
-    record = Record()
+    record = SearchRecord()
     (found,) = search(
         lambda last, state: (table[last], state), torch.zeros(1, 1), torch.tensor([0]), 0, lengths=7, record=record
     )

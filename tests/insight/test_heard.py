@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.contracts.tiny import CASES, _transcribe, _transcribe_sound, build
 
-from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.explain import explain
 from seqloom.layers.ctc import ctc_loss
 from seqloom.model import Config, Model
@@ -17,13 +17,13 @@ def fresh(case: Any, folder: Path) -> Model:
     config = build(case, folder)
     task = config.task.fit(config.task.read(folder / case.file))
     torch.manual_seed(3)
-    module: Any = task.model()
+    module: Any = task.build_model()
     module.output.weight.data *= 6  # further from chance
     return Model(Config(task, config.train), module)
 
 
 def logits(model: Model, source: Any) -> torch.Tensor:
-    (example,) = model.task.ask([source])
+    (example,) = model.task.read_inputs([source])
     module: Any = model.module
     with torch.no_grad():
         found: torch.Tensor = module(*model.task.collate([example]).inputs)[0]
@@ -36,7 +36,7 @@ def test_the_beam_gives_the_best(tmp_path: Path) -> None:
     source = case.questions[0]
     found = explain(model, source, beam=True)
     frames = logits(model, source).log_softmax(dim=-1)
-    (wanted,) = PrefixBeam(size=64, best=5)(frames, torch.tensor([frames.shape[1]]))
+    (wanted,) = PrefixBeam(size=64, nbest=5)(frames, torch.tensor([frames.shape[1]]))
     assert [each.score for each in found.answer.best] == pytest.approx([each.score for each in wanted])
     assert found.remarks == ["the search of the model is best_path: the beam is one of 64"]
     assert len(explain(model, source).answer.best) == 1

@@ -8,32 +8,32 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.tokenizers import Encoding, Text
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.insight.spikes import Spikes, draw_spikes, listen, spike_lines, transcript_lines
-from seqloom.layers.spectrum import Spectrum
-from seqloom.models.columns import Look
-from seqloom.models.encoder import Front, Recurrence
-from seqloom.models.spoken import Transcribed
-from seqloom.models.transcriber import Reduction, Transcriber, build
+from seqloom.layers.audio.spectrum import Spectrum
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.transcription.line_images import LineImageConfig
+from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+from seqloom.models.transcription.transcripts import Transcription
 
 
 def model(symbols: int, *, size: int = 3, factor: int = 2, **listening: Any) -> Transcriber:
     torch.manual_seed(4)
-    made = build(
+    made = build_transcriber(
         size=size,
         symbols=symbols,
-        look=Look(),
-        front=Front(),
-        recurrence=Recurrence(cell="gru", hidden=5),
-        reduction=Reduction(factor=factor),
+        look=LineImageConfig(),
+        front=PrenetConfig(),
+        recurrence=RecurrenceConfig(cell="gru", hidden_size=5),
+        reduction=TimeReductionConfig(factor=factor),
         **listening,
     )
     made.output.weight.data *= 8
     return made.eval()
 
 
-def letters() -> Encoding:
-    return Text(unit="characters").fit(["ab c", "cab"])
+def letters() -> Tokenizer:
+    return TextConfig(unit="characters").fit(["ab c", "cab"])
 
 
 def test_probabilities_are_those_of_the_softmax() -> None:
@@ -106,12 +106,12 @@ def spikes(best: str, *, joined: int = 1, kind: str = "image", seconds: bool = F
     )
 
 
-def answer(found: Spikes, words: list[str] | None = None) -> Transcribed:
+def answer(found: Spikes, words: list[str] | None = None) -> Transcription:
     places = [place for place, symbol in enumerate(found.best) if symbol]
     times = [(place * found.unit, (place + 1) * found.unit) for place in places]
     spans = [times[min(number, len(times) - 1)] for number in range(len(words or []))]
     text = "".join(found.said)
-    return Transcribed(text, -1.0, -1.0, 0.0, found.said, times, words or [text], spans or times[:1], [], "", None)
+    return Transcription(text, -1.0, -1.0, 0.0, found.said, times, words or [text], spans or times[:1], [], "", None)
 
 
 def test_text_for_a_terminal() -> None:

@@ -14,7 +14,7 @@ from tests.kernels import test_gemm, test_program
 
 from seqloom import kernels
 from seqloom.kernels import gemm, machine, scan
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 
 @pytest.fixture(params=[(32, 16), (16, 16), (16, 32)], ids=["AVX2", "SSE", "NEON"])

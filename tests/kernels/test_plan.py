@@ -9,7 +9,7 @@ from torch import Tensor
 from seqloom.kernels.plan import Plan, plan
 from seqloom.kernels.scan import Fused
 from seqloom.kernels.trace import trace
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 H = 6
 

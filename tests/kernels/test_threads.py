@@ -12,7 +12,7 @@ from tests.contracts.registry import build, noise
 from torch import Tensor
 
 from seqloom.kernels import scan, threads
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 
 def made() -> Recurrent:

@@ -8,15 +8,15 @@ from tests.contracts.registry import masked, noise, shake
 from torch import Tensor
 
 from seqloom.cells import GRU, LSTM
-from seqloom.layers.attend import After, Before
-from seqloom.layers.attention import Attention
+from seqloom.layers.attention.attention import Attention
+from seqloom.layers.attention.decoder_attention import BahdanauAttention, LuongAttention
 from seqloom.layers.bridge import Bridged
 from seqloom.layers.build import recurrent
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
-from seqloom.layers.transformer import transformer
+from seqloom.layers.transformer.block import transformer
 
 MASK = masked([4, 2], 4)
 
@@ -111,8 +111,10 @@ def test_zero_begins_with_nothing_and_forward_is_the_layer_inside() -> None:
 
 def test_in_a_stack_only_recurrences_are_begun_anew() -> None:
     encoder = Stack([Convolution(4, 4), Recurrent(LSTM(4, 5)), Recurrent(LSTM(5, 5))])
-    before = Before(LSTM(3 + 5, 5), Attention(5, 5))
-    layer = Stack([before, Convolution(10, 4, window=2, causal=True), Recurrent(LSTM(4, 5)), After(Attention(5, 5), 6)])
+    before = BahdanauAttention(LSTM(3 + 5, 5), Attention(5, 5))
+    layer = Stack(
+        [before, Convolution(10, 4, window=2, causal=True), Recurrent(LSTM(4, 5)), LuongAttention(Attention(5, 5), 6)]
+    )
     _, memory, state = bridged(layer, encoder, "copy")
     plain = layer.start(2, memory)
     assert torch.equal(state[0].cell.memory, memory.state[1].memory)

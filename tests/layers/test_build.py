@@ -5,7 +5,7 @@ from torch import nn
 
 from seqloom import cells
 from seqloom.cells import GRU, LSTM, Cell, Elman, Peephole, RecurrentDropout, Zoneout
-from seqloom.layers import Bidirectional, Recurrent, Stack, Variational
+from seqloom.layers import Bidirectional, Recurrent, Stack, VariationalDropout
 from seqloom.layers.build import names, recurrent
 from seqloom.layers.connection import CONNECTIONS
 
@@ -69,7 +69,7 @@ def test_one_layer_may_have_a_connection() -> None:
 def test_the_kinds_of_dropout_are_where_they_belong() -> None:
     layer = recurrent("lstm", 3, 4, layers=2, dropout=0.1, variational=True, zoneout=0.2, recurrent_dropout=0.3)
     assert isinstance(layer, Stack)
-    assert isinstance(layer.dropout, Variational)
+    assert isinstance(layer.dropout, VariationalDropout)
     assert layer.dropout.rate == 0.1
     for part in layer.layers:
         zoneout = part.get_submodule("cell")

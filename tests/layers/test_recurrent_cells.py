@@ -9,7 +9,7 @@ from torch.nn.utils import prune
 
 from seqloom.cells import GRU, LSTM, Elman
 from seqloom.cells.cell import Cell
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 
 class Parts(Cell):

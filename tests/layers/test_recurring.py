@@ -16,14 +16,14 @@ from seqloom.cells.lstm import LSTM
 from seqloom.kernels import context, program
 from seqloom.layers import layer as layers
 from seqloom.layers import recurring
-from seqloom.layers.attend import After, Before, Looking, Source
-from seqloom.layers.attention import Attention
+from seqloom.layers.attention.attention import Attention
+from seqloom.layers.attention.decoder_attention import AttentionState, BahdanauAttention, LuongAttention, Source
+from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.bridge import Bridged
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
-from seqloom.layers.hard import Hard
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder, step
 from seqloom.state import Shared
@@ -39,7 +39,7 @@ def looking(*, score: str = "multiplicative", bridge: str = "linear", depth: int
     """Recurrences with attention after them, as translation has them."""
     width = WIDTH if score == "multiplicative" else MEMORY
     below = recurrent("lstm", 7, width, layers=depth)
-    stack = Stack([below, After(Attention(width, MEMORY, score=score), 9)])
+    stack = Stack([below, LuongAttention(Attention(width, MEMORY, score=score), 9)])
     return Bridged(stack, None, memory_size=MEMORY, kind=bridge)
 
 
@@ -156,7 +156,7 @@ def test_changes_of_the_decoder_are_noticed() -> None:
         same(made, one, other, steps=2)
 
 
-def strangers(seen: Looking) -> Iterator[Looking]:
+def strangers(seen: AttentionState) -> Iterator[AttentionState]:
     """States that would be read, or written to, beyond their ends."""
     (prepared, values, mask), rows = seen.source
     yield seen._replace(source=Shared(Source(prepared, values[:, :, :4].contiguous(), mask), rows))
@@ -201,9 +201,9 @@ def test_what_is_not_for_compiled_calls_goes_the_plain_way() -> None:
     [
         recurrent("lstm", WIDTH, WIDTH, reverse=True),
         recurrent("lstm", WIDTH, WIDTH, layers=2, connect="highway"),
-        Stack([recurrent("lstm", WIDTH, WIDTH), After(Attention(WIDTH, MEMORY, score="additive"), WIDTH)]),
-        Stack([recurrent("lstm", WIDTH, WIDTH), After(Hard(WIDTH, MEMORY), WIDTH)]),
-        Before(LSTM(WIDTH + MEMORY, WIDTH), Attention(WIDTH, MEMORY)),
+        Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(Attention(WIDTH, MEMORY, score="additive"), WIDTH)]),
+        Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(HardAttention(WIDTH, MEMORY), WIDTH)]),
+        BahdanauAttention(LSTM(WIDTH + MEMORY, WIDTH), Attention(WIDTH, MEMORY)),
     ],
     ids=["reverse", "highway", "additive", "hard", "before"],
 )

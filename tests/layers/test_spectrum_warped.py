@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from tests.contracts.registry import masked, noise
-from tests.layers.test_spectrum import OPTIONS, build, sound
+from tests.layers.audio.test_spectrum import OPTIONS, build, sound
 
-from seqloom.layers.spectrum import Spectrum
+from seqloom.layers.audio.spectrum import Spectrum
 
 
 def by_hand(hertz: float, warp: float, half: float) -> float:

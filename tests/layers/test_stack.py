@@ -6,7 +6,7 @@ from tests.contracts.registry import masked, noise, shake
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM
-from seqloom.layers import Bidirectional, Layer, Recurrent, Stack, Variational
+from seqloom.layers import Bidirectional, Layer, Recurrent, Stack, VariationalDropout
 
 
 def lstms(*sizes: int) -> list[Layer]:
@@ -77,7 +77,7 @@ def test_dropout_is_on_what_later_layers_read_and_not_on_what_skips_them() -> No
     torch.testing.assert_close(output(stack, x), third, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("dropout", [0.5, Variational(0.5)])
+@pytest.mark.parametrize("dropout", [0.5, VariationalDropout(0.5)])
 def test_dropout_acts_when_training_only(dropout: float | nn.Module) -> None:
     torch.manual_seed(0)
     stack = Stack(lstms(3, 4), dropout=dropout)

@@ -15,7 +15,7 @@ from seqloom.layers import layer as layers
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
-from seqloom.layers.transformer import transformer
+from seqloom.layers.transformer.block import transformer
 from seqloom.models.decoder import Decoder, step
 
 

@@ -4,7 +4,7 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.metrics.text import bleu, chrf, compare, distance
+from seqloom.metrics.text import bleu, chrf, edit_distance, edit_errors
 
 # The example of sacrebleu's README, with its two references.
 FOUND = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him."]
@@ -26,15 +26,15 @@ def table(found: str, wanted: str) -> int:
 
 @given(st.text("abc", max_size=9), st.text("abc", max_size=9))
 def test_the_distance_is_that_of_its_definition(found: str, wanted: str) -> None:
-    assert distance(found, wanted) == table(found, wanted)
-    assert distance(list(found), list(wanted)) == table(found, wanted)
+    assert edit_distance(found, wanted) == table(found, wanted)
+    assert edit_distance(list(found), list(wanted)) == table(found, wanted)
 
 
 def test_error_rates_of_phonemes() -> None:
     sources = ["TOMATO", "READ", "CAT"]
     found = [["T", "AH", "M", "EY", "T", "OW"], ["R", "AY", "D"], ["K", "AE", "T", "S"]]
     wanted = [["T", "AH", "M", "AA", "T", "OW"], ["R", "IY", "D"], ["K", "AE", "T"]]
-    errors = compare(sources, found, wanted)
+    errors = edit_errors(sources, found, wanted)
     assert errors.errors.tolist() == [1, 1, 1]
     assert errors.symbol_error_rate == pytest.approx(3 / 12)
     assert errors.sequence_error_rate == 1
@@ -45,7 +45,7 @@ def test_any_listed_answer_counts_and_each_source_once() -> None:
     sources = ["READ", "TOMATO", "READ", "TOMATO", "READ"]
     found = [["R", "EH", "D"], ["T"], ["R", "EH", "D"], ["T"], ["X"]]
     wanted = [["R", "IY", "D"], ["T", "AH", "M", "AA"], ["R", "EH", "D"], ["T", "AH"], ["R"]]
-    errors = compare(sources, found, wanted)
+    errors = edit_errors(sources, found, wanted)
     assert errors.errors.tolist() == [0, 1]
     assert errors.symbols.tolist() == [3, 2]  # of the nearest ones
     assert errors.exact_match == 0.5
@@ -54,9 +54,9 @@ def test_any_listed_answer_counts_and_each_source_once() -> None:
 
 
 def test_more_errors_than_symbols_and_nothing_at_all() -> None:
-    assert compare(["a"], ["xyz"], ["b"]).symbol_error_rate == 3
-    assert compare(["a"], ["x"], [""]).symbol_error_rate == 1  # as of one symbol
-    nothing = compare([], [], [])
+    assert edit_errors(["a"], ["xyz"], ["b"]).symbol_error_rate == 3
+    assert edit_errors(["a"], ["x"], [""]).symbol_error_rate == 1  # as of one symbol
+    nothing = edit_errors([], [], [])
     assert (nothing.symbol_error_rate, nothing.sequence_error_rate) == (0, 0)
     assert nothing.symbol_error_interval == (0, 1)
 
@@ -65,7 +65,7 @@ def test_the_interval_of_an_error_rate_holds_it() -> None:
     draw = np.random.default_rng(1)
     wanted = ["".join(draw.choice(list("ab"), size=8)) for _ in range(200)]
     found = [text[1:] if number % 3 else text for number, text in enumerate(wanted)]
-    errors = compare(range(200), found, wanted)
+    errors = edit_errors(range(200), found, wanted)
     low, high = errors.symbol_error_interval
     assert low < errors.symbol_error_rate < high
     # Two thirds of the texts have one error in 8 symbols: the deviation of their mean is √(2/9/200)/8.

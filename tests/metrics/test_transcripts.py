@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqloom.metrics.transcripts import Pair, Transcripts, align, printed, rate, report
+from seqloom.metrics.transcripts import AlignedPair, Transcripts, align, error_rate, printed, report
 
 WORDS = st.lists(st.sampled_from(["yes", "no", "one", "two", "x"]), max_size=7)
 
@@ -19,11 +19,11 @@ def test_rates_of_words_and_characters_equal_jiwer(pairs: list[tuple[list[str], 
     pairs = [(found, wanted or ["x"]) for found, wanted in pairs]  # jiwer refuses what is empty
     texts = [" ".join(found) for found, _ in pairs], [" ".join(wanted) for _, wanted in pairs]
     words, characters = jiwer.process_words(texts[1], texts[0]), jiwer.process_characters(texts[1], texts[0])
-    ours = rate([found for found, _ in pairs], [wanted for _, wanted in pairs])
+    ours = error_rate([found for found, _ in pairs], [wanted for _, wanted in pairs])
     assert ours.value == pytest.approx(words.wer, abs=1e-12)
     assert ours.errors.sum() == words.substitutions + words.insertions + words.deletions
     assert ours.insertions.sum() - ours.deletions.sum() == words.insertions - words.deletions
-    assert rate(*texts).value == pytest.approx(characters.cer, abs=1e-12)
+    assert error_rate(*texts).value == pytest.approx(characters.cer, abs=1e-12)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -32,11 +32,11 @@ def test_an_alignment_holds_both_sequences(found: list[str], wanted: list[str]) 
     pairs = align(found, wanted)
     assert [pair.wanted for pair in pairs if pair.wanted is not None] == wanted
     assert [pair.found for pair in pairs if pair.found is not None] == found
-    assert all(pair != Pair(None, None) for pair in pairs)
+    assert all(pair != AlignedPair(None, None) for pair in pairs)
 
 
 def test_counts_intervals_and_confusions() -> None:
-    found = rate([list("abd"), [], list("xabc")], [list("abc"), list("a"), list("abc")])
+    found = error_rate([list("abd"), [], list("xabc")], [list("abc"), list("a"), list("abc")])
     assert found.counts() == {"substitutions": 1, "insertions": 1, "deletions": 1, "symbols": 7}
     assert found.value == pytest.approx(3 / 7)
     assert found.exact_match == 0
@@ -46,7 +46,7 @@ def test_counts_intervals_and_confusions() -> None:
         {"wanted": "", "found": "x", "times": 1},
         {"wanted": "a", "found": "", "times": 1},
     ]
-    nothing = rate([], [])
+    nothing = error_rate([], [])
     assert nothing.value == 0
     assert np.array_equal(nothing.errors, [])
 
@@ -74,7 +74,7 @@ def test_the_loss_is_infinite_where_no_transcript_is_possible() -> None:
 
 def test_as_many_are_wanted() -> None:
     with pytest.raises(ValueError, match="there are 1 transcripts and 2 that were wanted"):
-        rate(["a"], ["a", "b"])
+        error_rate(["a"], ["a", "b"])
 
 
 def test_a_report_prints_the_worst_first() -> None:

@@ -7,19 +7,21 @@ from tests.contracts.registry import masked, noise, shake
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM
-from seqloom.layers import Bidirectional, Recurrent, Stack, Variational
+from seqloom.layers import Bidirectional, Recurrent, Stack, VariationalDropout
 from seqloom.layers.convolution import Convolution
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 
 
-def build(front: Front, recurrence: Recurrence, **options: Any) -> nn.Module:
-    layer = stack(front, recurrence, 3, **options)
+def build(front: PrenetConfig, recurrence: RecurrenceConfig, **options: Any) -> nn.Module:
+    layer = build_stack(front, recurrence, 3, **options)
     shake(layer)
     return layer.eval()
 
 
 def test_front_then_recurrence_is_one_after_the_other() -> None:
-    layer = build(Front(layers=2, size=6, window=3, activation="tanh"), Recurrence(cell="gru", hidden=4))
+    layer = build(
+        PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(cell="gru", hidden_size=4)
+    )
     x, mask = noise(2, 5, 3), masked([5, 2], 5)
     wanted = x
     assert isinstance(layer, Stack)
@@ -33,7 +35,9 @@ def test_front_then_recurrence_is_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_causal_where_asked(causal: bool) -> None:
-    layer = build(Front(layers=2, size=6, window=3, activation="tanh"), Recurrence(hidden=4), causal=causal)
+    layer = build(
+        PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(hidden_size=4), causal=causal
+    )
     x = noise(1, 7, 3).requires_grad_()
     outputs, _ = layer(x)
     (slope,) = torch.autograd.grad(outputs[0, 3].sum(), x)
@@ -43,21 +47,21 @@ def test_causal_where_asked(causal: bool) -> None:
 @pytest.mark.parametrize(
     ("front", "recurrence", "kind", "size"),
     [
-        (Front(), Recurrence(hidden=4), Recurrent, 4),
-        (Front(), Recurrence(hidden=4, bidirectional=True), Bidirectional, 8),
-        (Front(), Recurrence(hidden=4, layers=2), Stack, 4),
-        (Front(layers=1, size=6), Recurrence(layers=0), Convolution, 6),
-        (Front(), Recurrence(given=LSTM, hidden=5), Recurrent, 5),
+        (PrenetConfig(), RecurrenceConfig(hidden_size=4), Recurrent, 4),
+        (PrenetConfig(), RecurrenceConfig(hidden_size=4, bidirectional=True), Bidirectional, 8),
+        (PrenetConfig(), RecurrenceConfig(hidden_size=4, layers=2), Stack, 4),
+        (PrenetConfig(layers=1, size=6), RecurrenceConfig(layers=0), Convolution, 6),
+        (PrenetConfig(), RecurrenceConfig(given=LSTM, hidden_size=5), Recurrent, 5),
     ],
 )
-def test_what_is_asked_for_is_built(front: Front, recurrence: Recurrence, kind: type, size: int) -> None:
-    layer = stack(front, recurrence, 3)
+def test_what_is_asked_for_is_built(front: PrenetConfig, recurrence: RecurrenceConfig, kind: type, size: int) -> None:
+    layer = build_stack(front, recurrence, 3)
     assert type(layer) is kind
     assert layer.output_size == size
 
 
 def test_a_layer_of_the_user_s_own() -> None:
-    layer = build(Front(layers=1, size=6), Recurrence(given=lambda size: nn.Linear(size, 2)))
+    layer = build(PrenetConfig(layers=1, size=6), RecurrenceConfig(given=lambda size: nn.Linear(size, 2)))
     x = noise(2, 5, 3)
     assert isinstance(layer, Stack)
     linear: nn.Module = layer.layers[1].get_submodule("module")
@@ -65,12 +69,12 @@ def test_a_layer_of_the_user_s_own() -> None:
 
 
 def test_options_reach_the_layers() -> None:
-    recurrence = Recurrence(
-        cell="elman", hidden=4, layers=2, dropout=0.5, variational=True, options={"activation": "relu"}
+    recurrence = RecurrenceConfig(
+        cell="elman", hidden_size=4, layers=2, dropout=0.5, variational_dropout=True, options={"activation": "relu"}
     )
-    layer = stack(Front(), recurrence, 3)
+    layer = build_stack(PrenetConfig(), recurrence, 3)
     assert isinstance(layer, Stack)
-    assert isinstance(layer.dropout, Variational)
+    assert isinstance(layer.dropout, VariationalDropout)
     shake(layer)
     layer.eval()
     assert bool((layer(noise(2, 5, 3))[0] >= 0).all())
@@ -79,22 +83,26 @@ def test_options_reach_the_layers() -> None:
 @pytest.mark.parametrize(
     ("front", "recurrence", "message"),
     [
-        (Front(), Recurrence(layers=0), "there is nothing to train"),
-        (Front(), Recurrence(own="mine"), "a layer of your own, mine: give it again"),
-        (Front(), Recurrence(cell="elman", options={"activaton": "relu"}), "has no option 'activaton': did you mean"),
-        (Front(), Recurrence(options={"layers": 3}), "lstm has no option 'layers'"),
+        (PrenetConfig(), RecurrenceConfig(layers=0), "there is nothing to train"),
+        (PrenetConfig(), RecurrenceConfig(custom_layer="mine"), "a layer of your own, mine: give it again"),
+        (
+            PrenetConfig(),
+            RecurrenceConfig(cell="elman", options={"activaton": "relu"}),
+            "has no option 'activaton': did you mean",
+        ),
+        (PrenetConfig(), RecurrenceConfig(options={"layers": 3}), "lstm has no option 'layers'"),
     ],
 )
-def test_what_cannot_be_built_is_refused(front: Front, recurrence: Recurrence, message: str) -> None:
+def test_what_cannot_be_built_is_refused(front: PrenetConfig, recurrence: RecurrenceConfig, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        stack(front, recurrence, 3)
+        build_stack(front, recurrence, 3)
 
 
 def test_a_cell_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(ValidationError, match=r'did you mean "lstm"\? \(allowed: coupled, elman, gru, .*lstm, '):
-        Recurrence(cell="lstn")
+        RecurrenceConfig(cell="lstn")
     with pytest.raises(ValidationError, match=r"there is no such cell \(allowed: coupled, "):
-        Recurrence(cell="a:b")
+        RecurrenceConfig(cell="a:b")
 
 
 class Double(nn.Module):
@@ -103,7 +111,7 @@ class Double(nn.Module):
 
 
 def test_an_encoder_embeds_and_remembers() -> None:
-    layer = stack(Front(), Recurrence(hidden=4), 3).double()
+    layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=4), 3).double()
     encoder = Encoder(Double(), layer).eval()
     x, mask = noise(2, 5, 3), masked([5, 2], 5)
     memory = encoder(x, mask)
@@ -119,7 +127,12 @@ def test_an_encoder_embeds_and_remembers() -> None:
 @pytest.mark.parametrize("variational", [True, False])
 def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -> None:
     torch.manual_seed(0)
-    encoder = Encoder(nn.Identity(), stack(Front(), Recurrence(hidden=40), 3), dropout=0.5, variational=variational)
+    encoder = Encoder(
+        nn.Identity(),
+        build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=40), 3),
+        dropout=0.5,
+        variational=variational,
+    )
     shake(encoder, dtype=torch.float32)
     x, mask = noise(2, 5, 3, dtype=torch.float32), masked([5, 5], 5)
     dropped = encoder(x, mask).values
@@ -130,6 +143,6 @@ def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -
 
 def test_what_transformers_do_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match=r"zoneout is 0\.1, which is of recurrent layers"):
-        stack(Front(), Recurrence(cell="transformer", zoneout=0.1), 8)
-    mixed = stack(Front(), Recurrence(cell=("gru", "transformer"), hidden=8, zoneout=0.1), 8)
+        build_stack(PrenetConfig(), RecurrenceConfig(cell="transformer", zoneout=0.1), 8)
+    mixed = build_stack(PrenetConfig(), RecurrenceConfig(cell=("gru", "transformer"), hidden_size=8, zoneout=0.1), 8)
     assert mixed.output_size == 8

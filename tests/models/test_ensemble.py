@@ -8,17 +8,22 @@ from torch import Tensor, nn
 from seqloom import state as states
 from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder, step
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
-from seqloom.models.encoder_decoder import EncoderDecoder, Looks, decoding_layer
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
 from seqloom.models.ensemble import Ensemble
 
 SYMBOLS, SIZE = 7, 6
 
 
 def made(cell: str, seed: int) -> EncoderDecoder:
-    reading = stack(Front(), Recurrence(cell=cell, hidden=SIZE, options={}), SIZE)
-    layer = decoding_layer(
-        Recurrence(cell=cell, hidden=SIZE), Looks(), SIZE, encoder=reading, memory_size=SIZE, bridge="linear"
+    reading = build_stack(PrenetConfig(), RecurrenceConfig(cell=cell, hidden_size=SIZE, options={}), SIZE)
+    layer = build_decoder_layer(
+        RecurrenceConfig(cell=cell, hidden_size=SIZE),
+        AttentionConfig(),
+        SIZE,
+        encoder=reading,
+        memory_size=SIZE,
+        bridge="linear",
     )
     encoder = Encoder(Embedding(SYMBOLS, SIZE), reading)
     found = EncoderDecoder(encoder, Decoder(Embedding(SYMBOLS, SIZE), layer))

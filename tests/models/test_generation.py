@@ -7,22 +7,27 @@ import torch
 from torch import nn
 
 from seqloom.data.batch import Padded, pad
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.greedy import Greedy
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.models.decoder import Decoder, step
-from seqloom.models.encoder import Recurrence
-from seqloom.models.encoder_decoder import Looks, decoding_layer
-from seqloom.models.generation import before, forced, generate
+from seqloom.models.encoder import RecurrenceConfig
+from seqloom.models.encoder_decoder import AttentionConfig, build_decoder_layer
+from seqloom.models.generation import generate, shift_right, teacher_forced_scores
 
 SIZE, SYMBOLS, END = 6, 7, 2
 
 
 def decoder() -> Decoder:
     torch.manual_seed(1)
-    layer = decoding_layer(
-        Recurrence(cell="gru", hidden=5), Looks(), 4, encoder=None, memory_size=SIZE, bridge="linear"
+    layer = build_decoder_layer(
+        RecurrenceConfig(cell="gru", hidden_size=5),
+        AttentionConfig(),
+        4,
+        encoder=None,
+        memory_size=SIZE,
+        bridge="linear",
     )
     found = Decoder(Embedding(SYMBOLS, 4), layer)
     for parameter in found.parameters():
@@ -43,14 +48,14 @@ def row(of: Memory, index: int) -> Memory:
 
 def test_the_symbols_before() -> None:
     target = pad([[5, 3, END], [END]], dtype="int64")
-    assert before(target, END).tolist() == [[END, 5, 3], [END, END, 0]]
+    assert shift_right(target, END).tolist() == [[END, 5, 3], [END, END, 0]]
 
 
 @torch.no_grad()
 def test_forced_symbols_are_judged_as_step_by_step() -> None:
     model, source = decoder(), memory([4, 2])
     target: Padded = pad([[5, 3, END], [4, END]], dtype="int64")
-    found = forced(model, source, target, end=END)
+    found = teacher_forced_scores(model, source, target, end=END)
     for index, (values, right) in enumerate(found):
         symbols = target.values[index, : len(values)].tolist()
         state: Any = model.start(row(source, index), 1)
@@ -73,7 +78,7 @@ def test_each_row_has_its_own_length_and_symbols_that_are_never_said() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_padding_is_not_to_be_covered(weight: float) -> None:
-    model, search = decoder(), Beam(size=3, best=3, coverage=weight)
+    model, search = decoder(), Beam(size=3, nbest=3, coverage_penalty=weight)
     narrow = memory([3, 3])
     wide = Memory(nn.functional.pad(narrow.values, (0, 0, 0, 4)), nn.functional.pad(narrow.mask, (0, 4)), ())
     plain, padded = (generate(model, each, search, end=END, lengths=6) for each in (narrow, wide))

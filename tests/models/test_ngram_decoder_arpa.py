@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.formats import BadData
-from seqloom.models.ngram_decoder import NGramDecoder
+from seqloom.data.readers.text_files import BadData
+from seqloom.models.ngram.ngram_decoder import NGramDecoder
 
 SYMBOLS = ("<pad>", "<unk>", "</s>", "a", "b", " ")
 TEXTS = [[3, 5, 4], [4, 4, 3, 5, 5], [1], [], [3, 3, 4, 5], [3, 5, 4, 4]]

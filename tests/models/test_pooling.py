@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.contracts.registry import masked, noise, shake
 
 from seqloom.layers.layer import Memory
-from seqloom.models.pooling import POOLINGS, Attention, Ends, Pooling
+from seqloom.models.pooling import POOLINGS, AttentionPooling, EndsPooling, Pooling
 
 Array = NDArray[np.float64]
 EVERY = pytest.mark.parametrize("name", POOLINGS)
@@ -31,7 +31,7 @@ def memory(lengths: list[int], *, extra: int = 0, filling: float = float("nan"))
 
 
 def attend(row: Array, pooling: Pooling) -> Array:
-    assert isinstance(pooling, Attention)
+    assert isinstance(pooling, AttentionPooling)
     weight, bias, query = (parameter.detach().numpy() for parameter in pooling.parameters())
     scores = np.exp(np.tanh(row @ weight.T + bias) @ query[0])
     weights: Array = scores / scores.sum()
@@ -83,7 +83,7 @@ def test_gradients_are_right_by_finite_differences(name: str) -> None:
 
 @given(lengths=LENGTHS)
 def test_attention_tells_its_weights(lengths: list[int]) -> None:
-    pooling, source = Attention(4), memory(lengths)
+    pooling, source = AttentionPooling(4), memory(lengths)
     shake(pooling)
     weights = pooling.weights(source).detach()
     for row, length in enumerate(lengths):
@@ -95,4 +95,4 @@ def test_attention_tells_its_weights(lengths: list[int]) -> None:
 
 def test_ends_need_two_directions() -> None:
     with pytest.raises(ValueError, match="needs two directions of equal width, found a width of 5"):
-        Ends(5)
+        EndsPooling(5)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder
-from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
+from seqloom.models.scheduled_sampling import ScheduledSampling, TokenMixer
 
 
 def test_schedules_are_those_of_the_paper() -> None:
@@ -34,7 +34,7 @@ class Counting(nn.Module):
 
 @pytest.mark.parametrize("own", ["draw", "best"])
 def test_each_symbol_follows_the_mixed_ones_before(own: str) -> None:
-    mixer = Mixer(ScheduledSampling.model_validate({"schedule": "linear", "offset": 0.5, "own": own}))
+    mixer = TokenMixer(ScheduledSampling.model_validate({"schedule": "linear", "offset": 0.5, "own": own}))
     torch.manual_seed(1)
     tokens = torch.randint(2, 9, (200, 6))
     mixed = mixer(Counting(), torch.zeros(()), tokens)
@@ -47,7 +47,7 @@ def test_each_symbol_follows_the_mixed_ones_before(own: str) -> None:
 
 
 def test_symbols_that_are_never_drawn() -> None:
-    mixer = Mixer(ScheduledSampling(schedule="linear", offset=0.0))
+    mixer = TokenMixer(ScheduledSampling(schedule="linear", offset=0.0))
     torch.manual_seed(1)
     decoder = Decoder(Embedding(5, 4), recurrent("gru", 4, 4))
     mixed = mixer(decoder, decoder.start(None, 64), torch.full((64, 8), 4), never=(0, 1))
@@ -56,7 +56,7 @@ def test_symbols_that_are_never_drawn() -> None:
 
 
 def test_all_true_costs_nothing_and_draws_nothing() -> None:
-    mixer = Mixer(ScheduledSampling(schedule="linear", slope=0.25))
+    mixer = TokenMixer(ScheduledSampling(schedule="linear", slope=0.25))
     tokens = torch.ones(2, 3, dtype=torch.int64)
     before = torch.get_rng_state()
     assert mixer(nn.Identity(), None, tokens) is tokens

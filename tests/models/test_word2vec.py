@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.passages import passages
-from seqloom.data.words import Words, count
+from seqloom.data.text.passages import passages
+from seqloom.data.text.word_counts import WordIndex, count
 from seqloom.models import word2vec
 from seqloom.models.word2vec import OneHot, Word2Vec
 
@@ -19,7 +19,7 @@ def model(**fields: Any) -> Word2Vec:
     settings: dict[str, Any] = {"size": 8, "window": 2, "negative": 2, "mean": False, "sample": 0.0}
     torch.manual_seed(1)
     return Word2Vec(
-        Words("\n".join(found.words)),
+        WordIndex("\n".join(found.words)),
         found.counts,
         **settings | fields,
         examples=found.passages,

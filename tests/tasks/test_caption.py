@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from seqloom import workflow
 from seqloom.checkpoint import BadRun
 from seqloom.config import Document
-from seqloom.data.formats import BadData
-from seqloom.data.images import Picture
-from seqloom.data.shapes import draw, scenes
+from seqloom.data.builtin.shapes import draw, scenes
+from seqloom.data.readers.captioned_images import CaptionedImage
+from seqloom.data.readers.text_files import BadData
 from seqloom.insight import alignments
 from seqloom.model import Config, load
 from seqloom.models.decoder import step
@@ -47,19 +47,19 @@ def task(**fields: Any) -> Caption:
     return Caption.model_validate({"train": "train.tsv", **SMALL, **fields})
 
 
-def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[Picture]]:
+def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[CaptionedImage]]:
     fresh = task(**fields)
     pictures = list(fresh.read(given))
     fitted = fresh.fit(pictures)
     torch.manual_seed(2)
-    model: Any = fitted.model()
+    model: Any = fitted.build_model()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return fitted, model.eval(), pictures
 
 
 @torch.no_grad()
-def follow(fitted: Caption, model: Any, picture: Picture, caption: str) -> list[float]:
+def follow(fitted: Caption, model: Any, picture: CaptionedImage, caption: str) -> list[float]:
     """The log-probability of each symbol of a caption, one step after the other."""
     assert fitted.learned is not None
     state = model.start(*fitted.collate([picture]).inputs)
@@ -230,12 +230,12 @@ def test_capitals_count_unless_they_are_made_small() -> None:
 @pytest.mark.parametrize(("chosen", "higher"), [("bleu", True), ("exact_match", True), ("loss", False)])
 def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
     found = task(best_by=chosen)
-    assert (found.metric, found.higher_is_better) == (chosen, higher)
+    assert (found.main_metric, found.higher_is_better) == (chosen, higher)
 
 
 def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
     fitted, model, _ = fit()
-    asked = list(fitted.ask([image(1)]))
+    asked = list(fitted.read_inputs([image(1)]))
     with pytest.raises(BadData, match="input:1: there is no caption; training needs one for each image"):
         task().fit(asked)
     with pytest.raises(BadData, match="there are no examples"):
@@ -264,9 +264,19 @@ def configure(folder: Path, **changes: Any) -> Config:
         "".join(f"{name}#{index}\t{text}\n" for name, captions in names for index, text in enumerate(captions))
     )
     (folder / "list.txt").write_text("".join(f"{name}\n" for name, _ in names))
-    values = {"task.name": "caption", "task.train": f"{folder}/list.txt", "task.dev_share": 0.3, "task.size": 16}
-    values |= {"task.captions": f"{folder}/captions.txt", "task.images": f"{folder}/images", "train.batch": 4}
-    values |= {"task.sight.width": 4, "task.sight.layers": 2, "task.decoder.hidden": 8, "train.updates": 4}
+    values = {
+        "task.name": "caption",
+        "task.train": f"{folder}/list.txt",
+        "task.dev_fraction": 0.3,
+        "task.image_size": 16,
+    }
+    values |= {"task.captions": f"{folder}/captions.txt", "task.images": f"{folder}/images", "train.batch_size": 4}
+    values |= {
+        "task.image_encoder.channels": 4,
+        "task.image_encoder.layers": 2,
+        "task.decoder.hidden_size": 8,
+        "train.updates": 4,
+    }
     return Config.build(Document.empty([f"{name}={value}" for name, value in (values | changes).items()]))
 
 

@@ -13,9 +13,9 @@ from sklearn import metrics
 from tests.contracts.registry import shake
 
 from seqloom.data.batch import Batch
-from seqloom.data.formats import BadData
-from seqloom.data.labelled import Example
-from seqloom.models.classifier import Noise, Symbols
+from seqloom.data.readers.labelled import Example
+from seqloom.data.readers.text_files import BadData
+from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
 from seqloom.tasks.classify import Classified, Classify, Learned
 
@@ -94,7 +94,7 @@ def test_what_is_learnt_goes_through_json(data: list[Any]) -> None:
 )
 def test_class_weights_and_smoothing_in_the_loss(weights: Any, wanted: list[float]) -> None:
     found, examples = fitted(TEXTS, class_weights=weights, smoothing=0.2)
-    model = found.model().double().eval()
+    model = found.build_model().double().eval()
     shake(model)
     batch = found.collate(examples)
     scores = logits_of(model, batch).log_softmax(dim=1).detach().numpy()
@@ -112,7 +112,7 @@ def test_class_weights_and_smoothing_in_the_loss(weights: Any, wanted: list[floa
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_padding_and_batch_mates_are_invisible(data: list[Any], pooling: str) -> None:
     found, examples = fitted(data, pooling=pooling, class_weights="balanced")
-    model = found.model().eval()
+    model = found.build_model().eval()
     shake(model, dtype=torch.float32)
     whole = found.loss(model, found.collate(examples))
     slopes = torch.autograd.grad(whole.total, list(model.parameters()), allow_unused=True, materialize_grads=True)
@@ -138,7 +138,7 @@ def test_an_empty_text_gets_an_answer() -> None:
     found, _ = fitted(TEXTS)
     for pooling in POOLINGS:
         chosen = found.model_copy(update={"pooling": pooling})
-        model = chosen.model().eval()
+        model = chosen.build_model().eval()
         (answer,) = chosen.predict(model, chosen.collate(list(chosen.read([""])))).answers
         wanted = model.output.bias.double().softmax(dim=0).tolist()
         assert list(answer.probabilities.values()) == pytest.approx(wanted, abs=1e-6)
@@ -146,7 +146,7 @@ def test_an_empty_text_gets_an_answer() -> None:
 
 def test_answers_are_the_softmax(data: list[Any]) -> None:
     found, examples = fitted(data)
-    model = found.model().eval()
+    model = found.build_model().eval()
     batch = found.collate([dataclasses.replace(example, label=None) for example in examples])
     assert batch.target is None
     wanted = logits_of(model, batch).double().softmax(dim=1)
@@ -188,7 +188,7 @@ def test_a_label_unseen_in_training_is_wrong_and_has_no_loss() -> None:
     score = found.score(guesses, examples)
     assert (score["accuracy"], score["unseen"], score["loss"]) == (0.5, 1, pytest.approx(math.log(2)))
     assert score["confusion"]["labels"] == ["x", "y", "z", "new"]
-    model = found.model().eval()
+    model = found.build_model().eval()
     whole, alone = found.loss(model, found.collate(examples)), found.loss(model, found.collate(examples[:1]))
     assert whole.items == alone.items == 1
     torch.testing.assert_close(whole.total, alone.total)
@@ -197,8 +197,8 @@ def test_a_label_unseen_in_training_is_wrong_and_has_no_loss() -> None:
 def test_words_are_unknown_and_vectors_noisy_in_training_only() -> None:
     torch.manual_seed(0)
     found, _ = fitted(TEXTS, word_dropout=0.5)
-    symbols = found.model().get_submodule("encoder.embed")
-    assert isinstance(symbols, Symbols)
+    symbols = found.build_model().get_submodule("encoder.embed")
+    assert isinstance(symbols, TokenEmbedding)
     ids = torch.cat([torch.full((1, 1000), 2), torch.zeros(1, 1000, dtype=torch.long)], dim=1)
     unknown, known = symbols.embedding.weight[1], symbols.embedding.weight[2]
     vectors = symbols(ids)
@@ -208,7 +208,7 @@ def test_words_are_unknown_and_vectors_noisy_in_training_only() -> None:
     assert bool((vectors[0, :1000][~is_unknown] == known).all())
     assert torch.equal(vectors[0, 1000:], torch.zeros(1000, 5))
     assert torch.equal(symbols.eval()(ids)[0, :1000], known.expand(1000, 5))
-    noise, x = Noise(0.5), torch.zeros(1, 1000, 4)
+    noise, x = GaussianNoise(0.5), torch.zeros(1, 1000, 4)
     assert noise(x).std().item() == pytest.approx(0.5, rel=0.05)
     assert torch.equal(noise.eval()(x), x)
 
@@ -218,7 +218,7 @@ def test_it_learns_which_symbol_comes_first(pooling: str) -> None:
     torch.manual_seed(0)
     data = [(" ".join(RANDOM.choice(list("abcd"), size=RANDOM.integers(1, 7)).tolist()), "") for _ in range(64)]
     found, examples = fitted([(text, text[0]) for text, _ in data], pooling=pooling)
-    model, batch = found.model(), found.collate(examples)
+    model, batch = found.build_model(), found.collate(examples)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     for _ in range(60):
         loss = found.loss(model, batch)
@@ -256,7 +256,7 @@ def test_what_does_not_fit_the_model_is_named() -> None:
     with pytest.raises(BadData, match="input:1: there is no label to compare with"):
         texts.score([Classified("x", 1.0, {"x": 1.0})], list(texts.read(["a"])))
     with pytest.raises(ValueError, match="some examples of the batch have no label"):
-        texts.loss(texts.model(), texts.collate(list(texts.read(["a"]))))
+        texts.loss(texts.build_model(), texts.collate(list(texts.read(["a"]))))
     with pytest.raises(ValueError, match="call fit first"):
         task().collate([])
     with pytest.raises(ValidationError, match=r"needs encoder\.bidirectional = true"):

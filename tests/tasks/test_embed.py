@@ -9,10 +9,10 @@ import torch
 from tests.contracts.tiny import literal
 
 from seqloom import config, workflow
-from seqloom.data.analogies import lines
-from seqloom.data.formats import BadData, Place
-from seqloom.data.pretrained import read_vectors
-from seqloom.data.questions import Question
+from seqloom.data.builtin.analogies import lines
+from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.word_questions import Question
+from seqloom.data.readers.word_vectors import read_vectors
 from seqloom.interrupt import Interrupted
 from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
@@ -21,8 +21,14 @@ from seqloom.training.loop import Progress
 
 
 def build(train: Path, **values: Any) -> Config:
-    given = {"task.name": "embed", "task.train": str(train), "train.threads": 1, "train.epochs": 3, "train.rate": 0.05}
-    given |= {"task.minimum": 1, "task.size": 20, "train.schedule": "linear", "train.decay": 0.0}
+    given = {
+        "task.name": "embed",
+        "task.train": str(train),
+        "train.threads": 1,
+        "train.epochs": 3,
+        "train.learning_rate": 0.05,
+    }
+    given |= {"task.min_count": 1, "task.vector_size": 20, "train.schedule": "linear", "train.decay": 0.0}
     values = given | {name.replace("__", "."): value for name, value in values.items()}
     return Config.build(config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()]))
 
@@ -69,7 +75,7 @@ def test_questions_are_answered(model: Model) -> None:
 
 def test_similar_words(model: Model, tmp_path: Path) -> None:
     units = torch.nn.functional.normalize(model.module.get_parameter("vectors"), dim=1).numpy()
-    find = model.task.found.known.find  # type: ignore[attr-defined]
+    find = model.task.fitted.known.find  # type: ignore[attr-defined]
     pairs = [("king", "queen"), ("king", "soup"), ("paris", "france"), ("walk", "duke")]
     cosines = [float(units[find(one)] @ units[find(other)]) for one, other in pairs]
     texts = [f"{one}\t{other}\t{value:.9f}\n" for (one, other), value in zip(pairs, cosines, strict=True)]
@@ -85,7 +91,7 @@ def test_similar_words(model: Model, tmp_path: Path) -> None:
 def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
     task = model.task.model_copy(update={"restrict": 30})
     some = Model(Config(task, model.config.train), model.module)
-    known = model.task.found.known  # type: ignore[attr-defined]
+    known = model.task.fitted.known  # type: ignore[attr-defined]
     (answer,) = some.predict(["the"])
     assert set(answer.words) <= {known[number] for number in range(30)}
     (rare,) = some.predict([known[len(known) - 1]])
@@ -102,7 +108,7 @@ def test_a_score_and_its_sums_are_of_the_same_questions(model: Model) -> None:
     )
     for questions in ([analogy, pair], [analogy, plain, plain], [analogy, pair, pair]):
         found = answers(model.config, model.module, questions)
-        score, sums = model.task.score(found, questions), model.task.sums(found, questions)
+        score, sums = model.task.score(found, questions), model.task.metric_sums(found, questions)
         assert (sums is None) is (questions.count(pair) == 2)
         assert sums is None or sums.whole == score["score"] == score["accuracy"]
 
@@ -111,7 +117,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
     for name in ("v.txt", "v.vec", "v.bin"):
         model.export(tmp_path / name)
         words, vectors = read_vectors(tmp_path / name)
-        assert words == list(model.task.found.known)  # type: ignore[attr-defined]
+        assert words == list(model.task.fitted.known)  # type: ignore[attr-defined]
         np.testing.assert_array_equal(vectors, model.module.get_parameter("vectors").numpy())
     with pytest.raises(ValueError, match=r"word vectors, as \.txt, \.vec or \.bin"):
         model.export(tmp_path / "v.arpa")
@@ -119,7 +125,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
-    monkeypatch.setattr("seqloom.data.passages.SIZE", 1 << 14)
+    monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     settings = build(folder / "train.txt", train__epochs=2)
     whole = workflow.train(settings, output=tmp_path / "whole")
     wishes = iter([False] * 6)
@@ -135,7 +141,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
         workflow.train(settings, output=tmp_path / "left")
     monkeypatch.undo()
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
-    monkeypatch.setattr("seqloom.data.passages.SIZE", 1 << 14)
+    monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     seen: list[Progress] = []
     again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: seen.append(event)])
     assert seen[0].update == 8
@@ -150,7 +156,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
         ("", {}, "no word occurs; two are needed"),
         ("\n \n", {}, "no word occurs"),
         ("word word word\n", {}, "only one word occurs at least 1 times"),
-        ("one two three\n", {"task__minimum": 5}, r"no word occurs at least 5 times \(task.minimum\)"),
+        ("one two three\n", {"task__minimum": 5}, r"no word occurs at least 5 times \(task.min_count\)"),
         (": group\na b c d\n", {}, "train.txt:2: found a question with its answer; task.train wants a text"),
     ],
 )
@@ -176,7 +182,7 @@ def test_two_words_are_enough(tmp_path: Path) -> None:
 
 
 def test_a_million_words_take_little_room() -> None:
-    task = Embed(train="x", minimum=1).fit(Embed(train="x").read([" ".join(f"w{number}" for number in range(999))]))
-    assert task.found.counts == ((1, 999),)
-    assert task.found.frequencies.tolist() == [1] * 999
-    assert len(task.found.model_dump_json()) < 999 * 6 + 100
+    task = Embed(train="x", min_count=1).fit(Embed(train="x").read([" ".join(f"w{number}" for number in range(999))]))
+    assert task.fitted.counts == ((1, 999),)
+    assert task.fitted.frequencies.tolist() == [1] * 999
+    assert len(task.fitted.model_dump_json()) < 999 * 6 + 100

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch
-from seqloom.data.formats import BadData
-from seqloom.data.loading import Batches
-from seqloom.data.series import Window
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.series import Window
+from seqloom.data.readers.text_files import BadData
 from seqloom.tasks.forecast import Forecast, Forecasted, Learned
 
 SMALL = {"cell": "gru", "hidden": 6}
@@ -103,20 +103,20 @@ def test_the_gap_between_neighbours_in_one_file_is_the_horizon_but_one(tmp_path:
 
 @pytest.mark.parametrize("history", [1, 2, 4])
 def test_pieces_on_both_sides_of_the_gap_forecast_different_rows(tmp_path: Path, history: int) -> None:
-    chosen = task(output="synced", history=history)
+    chosen = task(output="every_step", history=history)
     examples = list(chosen.read(write(tmp_path, np.arange(30.0))))
     last, *between, first = examples[1 : 3 + chosen.gap]
     assert last.after(3, each=True).max() < first.after(3, each=True).min()
     assert not between or last.after(3, each=True).max() >= between[-1].after(3, each=True).min()
-    assert task(output="synced", history=0).gap == 0
+    assert task(output="every_step", history=0).gap == 0
 
 
-@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("output", ["last", "every_step"])
 def test_an_untrained_model_says_that_nothing_changes(tmp_path: Path, output: str) -> None:
     examples = list(task().read(write(tmp_path, wave())))
     fitted = task(output=output).fit(examples)
     examples = list(fitted.read(tmp_path / "x.csv"))
-    scores = fitted.score(answers(fitted, fitted.model().eval(), examples), examples)
+    scores = fitted.score(answers(fitted, fitted.build_model().eval(), examples), examples)
     assert scores["skill"] == pytest.approx(0, abs=1e-6)  # float32 in between
     assert scores["mse"] == pytest.approx(scores["last_mse"], rel=1e-5)
 
@@ -126,7 +126,7 @@ def test_training_beats_the_last_value(tmp_path: Path) -> None:
     path = write(tmp_path, wave(200, 1))
     fitted = task(history=12).fit(task(history=12).read(ranged(path, "[0:150]")))
     train, dev = (list(fitted.read(ranged(path, rows))) for rows in ("[0:150]", "[150:]"))
-    model = fitted.model()
+    model = fitted.build_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     batch = fitted.collate(train)
     for _ in range(60):
@@ -139,7 +139,7 @@ def test_training_beats_the_last_value(tmp_path: Path) -> None:
     assert scores["mse_scaled"] < 0.2 * scores["last_mse_scaled"]
 
 
-@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("output", ["last", "every_step"])
 @pytest.mark.parametrize("error", ["mse", "mae", "huber"])
 def test_the_loss_is_the_error_in_units_of_the_usual_change(tmp_path: Path, output: str, error: str) -> None:
     values = wave(12)
@@ -181,7 +181,7 @@ def test_values_and_changes_are_read_scaled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("inputs", "seen"), [("values", True), ("changes", False), ("both", True)])
 def test_who_reads_changes_alone_sees_no_level(inputs: str, seen: bool) -> None:
     fitted = task(inputs=inputs).fit(task().read([wave(30)]))
-    model = shaken(fitted.model())
+    model = shaken(fitted.build_model())
     low, high = (answers(fitted, model, list(fitted.read([wave(30) + level])))[3].values for level in (0, 3))
     assert np.allclose(np.array(high) - 3, low, atol=1e-4) != seen
 
@@ -226,7 +226,7 @@ def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
     third = scores["per_step"]["3"]
     assert third["mse_scaled"] == pytest.approx((((said - truth)[:, 2] / deviation) ** 2).mean())
     assert third["last_mse_scaled"] == pytest.approx((((last - truth)[:, 2] / deviation) ** 2).mean())
-    assert fitted.metric in scores
+    assert fitted.main_metric in scores
 
 
 @pytest.mark.parametrize(
@@ -241,10 +241,10 @@ def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
 )
 def test_rows_of_a_batch_and_padding_are_invisible(fields: dict[str, Any]) -> None:
     series = [wave(length, seed=length) for length in (9, 5, 14)]
-    synced = task(output="synced", history=0, **fields)
-    examples = list(synced.read(series))
-    fitted = synced.fit(examples)
-    model = shaken(fitted.model())
+    every_step = task(output="every_step", history=0, **fields)
+    examples = list(every_step.read(series))
+    fitted = every_step.fit(examples)
+    model = shaken(fitted.build_model())
     together, alone = answers(fitted, model, examples), answers(fitted, model, examples, rows=1)
     for left, right in zip(together, alone, strict=True):
         np.testing.assert_allclose(left.steps, right.steps, rtol=1e-5, atol=1e-5)  # float32
@@ -261,9 +261,9 @@ def _gradients(fitted: Forecast, model: nn.Module, batch: Batch) -> list[Tensor]
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_pieces_with_the_state_handed_on_are_the_whole(separate: bool) -> None:
-    whole = task(output="synced", history=0, separate=separate)
+    whole = task(output="every_step", history=0, separate=separate)
     fitted = whole.fit(whole.read([wave(21)]))
-    model = shaken(fitted.model())
+    model = shaken(fitted.build_model())
     (wanted,) = answers(fitted, model, list(fitted.read([wave(21)])))
     state, steps = None, []
     for window in fitted.model_copy(update={"history": 5}).read([wave(21)]):
@@ -275,11 +275,11 @@ def test_pieces_with_the_state_handed_on_are_the_whole(separate: bool) -> None:
 
 
 def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
-    pieced = task(output="synced", history=7)
+    pieced = task(output="every_step", history=7)
     examples = list(pieced.read([wave(40)]))
     fitted = pieced.fit(examples)
-    model = shaken(fitted.model())
-    batches = Batches(lambda: iter(examples), fitted.collate, rows=1, steps=10, shuffle=False)
+    model = shaken(fitted.build_model())
+    batches = BatchLoader(lambda: iter(examples), fitted.collate, rows=1, steps=10, shuffle=False)
     state, cut = None, []
     with torch.no_grad():
         for (batch,) in batches.epoch(0):
@@ -295,7 +295,7 @@ def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
 def test_separate_columns_are_forecast_from_themselves_alone() -> None:
     values = wave(30, 3)
     fitted = task(separate=True, target=("3", "1")).fit(task().read([values]))
-    model = shaken(fitted.model())
+    model = shaken(fitted.build_model())
     before = answers(fitted, model, list(fitted.read([values])))
     values[:, 1] *= -7
     assert answers(fitted, model, list(fitted.read([values]))) == before
@@ -310,16 +310,16 @@ def test_ahead_of_the_end_of_a_file(tmp_path: Path) -> None:
     fitted = task().fit(task().read(path)).model_copy(update={"ahead": True})
     (window,) = fitted.read(path)
     np.testing.assert_array_equal(window.read, wave()[-4:])
-    (answer,) = answers(fitted, fitted.model().eval(), [window])
+    (answer,) = answers(fitted, fitted.build_model().eval(), [window])
     np.testing.assert_allclose(answer.values, np.repeat(wave()[-1:], 3, axis=0), rtol=1e-6)
-    (same,) = answers(fitted, fitted.model().eval(), list(fitted.read([wave()])))
+    (same,) = answers(fitted, fitted.build_model().eval(), list(fitted.read([wave()])))
     assert same.values == answer.values
     with pytest.raises(BadData, match=r"x.csv:60: what comes next is not known; a score needs it"):
         fitted.score([answer], [window])
     with pytest.raises(BadData, match="training needs it"):
         fitted.fit([window])
     with pytest.raises(ValueError, match="the loss needs it"):
-        fitted.loss(fitted.model(), fitted.collate([window]))
+        fitted.loss(fitted.build_model(), fitted.collate([window]))
 
 
 def test_a_fitted_task_finds_its_columns_by_name() -> None:
@@ -332,13 +332,13 @@ def test_a_fitted_task_finds_its_columns_by_name() -> None:
         next(fitted.read([np.ones(9)]))
 
 
-@pytest.mark.parametrize("output", ["last", "synced"])
+@pytest.mark.parametrize("output", ["last", "every_step"])
 def test_binary_frames_have_a_likelihood(output: str) -> None:
     frames = (np.random.default_rng(0).random((12, 5)) < 0.3).astype(float)
     binary = task(kind="binary", output=output, horizon=1)
     examples = list(binary.read([frames]))
     fitted = binary.fit(examples)
-    model = shaken(fitted.model())
+    model = shaken(fitted.build_model())
     batch = fitted.collate(examples)
     logits = model(batch.inputs, None)[0][batch.target.mask].double().detach().numpy()[:, 0]
     truth = frames[4 if output == "last" else 1 :]
@@ -352,14 +352,14 @@ def test_binary_frames_have_a_likelihood(output: str) -> None:
     assert scores["frames"] == len(truth)
     right, counted = ((chance > 0.5) & (truth == 1)).sum(), ((chance > 0.5) | (truth == 1)).sum()
     assert scores["accuracy"] == pytest.approx(right / counted)
-    assert (fitted.metric, fitted.higher_is_better) == ("nll", False)
+    assert (fitted.main_metric, fitted.higher_is_better) == ("nll", False)
 
 
 def test_binary_frames_begin_with_how_often_each_key_is_on() -> None:
     frames = (np.random.default_rng(0).random((200, 5)) < [0.5, 0.1, 0.2, 0.0, 1.0]).astype(float)
     binary = task(kind="binary", horizon=1)
     fitted = binary.fit(binary.read([frames]))
-    model = fitted.model()
+    model = fitted.build_model()
     model.get_parameter("head.weight").data.zero_()
     (first, *_) = answers(fitted, model, list(fitted.read([frames])))
     np.testing.assert_allclose(first.values[0], frames.mean(axis=0).clip(1e-3, 1 - 1e-3), rtol=1e-5)
@@ -375,13 +375,13 @@ def test_columns_that_never_change_do_no_harm() -> None:
     values = np.concatenate([wave(20, 1), np.full((20, 1), 3.0)], axis=1)
     fitted = task().fit(task().read([values]))
     examples = list(fitted.read([values]))
-    model = shaken(fitted.model())
+    model = shaken(fitted.build_model())
     found = answers(fitted, model, examples)
     assert all(value == pytest.approx(3) for answer in found for _, value in answer.values)
     assert all(np.isfinite(value) for value in fitted.score(found, examples).values() if isinstance(value, float))
     still = [np.full((20, 1), 3.0)]
     fitted = task().fit(task().read(still))
-    scores = fitted.score(answers(fitted, fitted.model(), list(fitted.read(still))), list(fitted.read(still)))
+    scores = fitted.score(answers(fitted, fitted.build_model(), list(fitted.read(still))), list(fitted.read(still)))
     assert scores["mse"] == 0
     assert not {"mase", "skill", "correlation", "rse"} & scores.keys()
 
@@ -407,6 +407,6 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="there is no column 'oil' to forecast; found 1, 2"):
         task(target=("oil",)).fit(task().read([wave()]))
     with pytest.raises(ValueError, match="the task is not fitted"):
-        task().model()
+        task().build_model()
     with pytest.raises(BadData, match="rows 0 to 3 are too few: wanted 3 to forecast and one before"):
         list(task().read(write(tmp_path, np.arange(3.0))))

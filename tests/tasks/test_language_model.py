@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.data.formats import BadData
-from seqloom.data.loading import Batches
-from seqloom.decoding.sample import Sample
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.text_files import BadData
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Config, Model, assess
-from seqloom.models.kneser_ney import estimate
+from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.tasks.language_model import LanguageModel, Scored
 from seqloom.training.loop import Train, train
 
@@ -29,7 +29,7 @@ def task(lines: Sequence[str] = TEXT, **fields: Any) -> LanguageModel:
 
 def shaken(fitted: LanguageModel, *, seed: int = 1) -> Any:
     torch.manual_seed(seed)
-    module: Any = fitted.model()
+    module: Any = fitted.build_model()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
     if hasattr(module, "count"):
@@ -151,9 +151,9 @@ def test_training_learns_the_text(kind: str, steps: int) -> None:
     torch.manual_seed(1)
     fitted = task(**KINDS[kind])
     settings = Train.model_validate({"epochs": 12, "batch": 2, "steps": steps, "rate": 0.1, "threads": 1})
-    module = fitted.model()
+    module = fitted.build_model()
     before = assess(config(fitted), module, list(fitted.read(TEXT)))["perplexity"]
-    loaded = Batches(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
+    loaded = BatchLoader(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
     for _ in train(module, loaded, fitted.loss, settings):
         pass
     after = assess(config(fitted, steps=steps, batch=2), module, list(fitted.read(TEXT)))["perplexity"]
@@ -266,7 +266,7 @@ def test_no_text_and_no_fit_are_named() -> None:
 
 def test_a_language_model_must_not_look_ahead() -> None:
     with pytest.raises(ValueError, match="must not see what it predicts"):
-        task(decoder={"bidirectional": True}).model()
+        task(decoder={"bidirectional": True}).build_model()
 
 
 @pytest.mark.parametrize("order", [2, 4])  # kenlm wants two at least

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from seqloom import config, workflow
-from seqloom.data.formats import BadData
+from seqloom.data.readers.text_files import BadData
 from seqloom.model import Config, Model, load
 from seqloom.tasks.language_model import LanguageModel
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from seqloom import config
 from seqloom.config import Wrong
-from seqloom.decoding.sample import Sample
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Config, Model, assess
 from seqloom.tasks.language_model import LanguageModel, ScoredBothWays
 from seqloom.training.loop import Train
@@ -25,7 +25,7 @@ def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
     made = LanguageModel.model_validate(common | fields)
     fitted = made.fit(made.read(lines))
     torch.manual_seed(1)
-    module = fitted.model()
+    module = fitted.build_model()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
     return Model(Config(fitted, Train()), module)
@@ -99,10 +99,10 @@ def test_unknown_words_have_vectors_by_their_characters() -> None:
 
 
 def test_pieces_are_refused() -> None:
-    given = ["task.name=language_model", "task.train=t.txt", "task.direction=both", "train.steps=35"]
+    given = ["task.name=language_model", "task.train=t.txt", "task.direction=both", "train.bptt_steps=35"]
     with pytest.raises(Wrong, match=r"train\.steps is 35, wanted 0: .*cannot be carried on: whole lines"):
         Config.build(config.Document.empty(given))
-    Config.build(config.Document.empty([*given, "train.steps=0"]))
+    Config.build(config.Document.empty([*given, "train.bptt_steps=0"]))
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score
 
-from seqloom.data.formats import BadData, Place
-from seqloom.data.tagged import Sentence
-from seqloom.data.vectors import Vectors
+from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.vectors import Vectors
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
 from seqloom.tasks.tag import Learned, Tag, Tagged
@@ -81,7 +81,7 @@ def test_collated_words_labels_and_counts() -> None:
 @pytest.mark.parametrize("output", ["linear", "crf"])
 def test_batch_mates_are_invisible(output: str) -> None:
     found = fitted(output=output)
-    model: Any = found.model().double().eval()
+    model: Any = found.build_model().double().eval()
     whole = found.loss(model, found.collate(SPANS))
     alone = [found.loss(model, found.collate([example])) for example in SPANS]
     torch.testing.assert_close(whole.total, torch.stack([loss.total for loss in alone]).sum(), rtol=1e-12, atol=1e-12)
@@ -96,7 +96,7 @@ def test_batch_mates_are_invisible(output: str) -> None:
 
 def test_linear_loss_is_cross_entropy_with_smoothing() -> None:
     found = fitted(smoothing=0.2)
-    model: Any = found.model().double().eval()
+    model: Any = found.build_model().double().eval()
     batch = found.collate(SPANS)
     logs = model(batch.inputs)[0].detach().log_softmax(dim=2)
     total = 0.0
@@ -123,7 +123,7 @@ def test_unknown_words_are_learnt_by_their_endings(output: str, kind: str) -> No
 
     train, dev = examples_by_ending(draw(240)), examples_by_ending(draw(60))
     found = fitted(train, output=output, kind=kind, words={"size": 6, "unknown": 3.0})
-    model: Any = found.model()
+    model: Any = found.build_model()
     if kind == "hmm":
         model.count(train)
     else:
@@ -141,7 +141,7 @@ def test_unknown_words_are_learnt_by_their_endings(output: str, kind: str) -> No
 
 def test_scores() -> None:
     found = fitted()
-    assert found.metric == "span_f1"
+    assert found.main_metric == "span_f1"
     truth = [*SPANS, sentence("Zoe sang", "B-x O")]
     guesses = ["B-p O B-p O O B-l", "O O B-p", "B-l I-l", "", "B-p O"]
     answers = [
@@ -166,7 +166,7 @@ def test_scores() -> None:
 
 def test_labels_without_spans_are_judged_one_by_one() -> None:
     found = fitted([sentence("a b", "X Y")])
-    assert found.metric == "accuracy"
+    assert found.main_metric == "accuracy"
     scores = found.score([Tagged(["a", "b"], ["X", "X"], [1, 1])], [sentence("a b", "X Y")])
     assert scores["accuracy"] == 0.5
     assert scores["per_label"]["X"] == {"precision": 0.5, "recall": 1, "f1": 2 / 3, "support": 1}
@@ -175,7 +175,7 @@ def test_labels_without_spans_are_judged_one_by_one() -> None:
 @pytest.mark.parametrize("output", ["linear", "crf"])
 def test_a_sentence_with_an_unseen_label_is_judged_but_not_learnt_from(output: str) -> None:
     found = fitted(output=output)
-    model: Any = found.model().eval()
+    model: Any = found.build_model().eval()
     odd = sentence("Anna met", "B-q O")
     batch = found.collate([*SPANS, odd])
     wanted = found.loss(model, found.collate(SPANS))
@@ -235,7 +235,7 @@ def test_constraint_holds_where_the_training_data_keep_it() -> None:
     outputs = {
         (orderly, constrain): fitted(
             SPANS if orderly else [*SPANS, sentence("x y", "O I-p")], output="crf", constrain=constrain
-        ).model()
+        ).build_model()
         for orderly in (True, False)
         for constrain in ("never", "prediction", "always")
     }
@@ -248,7 +248,7 @@ def test_constraint_holds_where_the_training_data_keep_it() -> None:
 
 def test_rare_words_are_sometimes_unknown_in_training() -> None:
     found = fitted([sentence("a a a b", "X X X X")] * 10, words={"size": 6, "unknown": 10.0}, characters={"layers": 0})
-    embed: Any = found.model().get_submodule("encoder.embed")
+    embed: Any = found.build_model().get_submodule("encoder.embed")
     batch = found.collate([sentence("a b", "X X")] * 2000)
     assert torch.equal(embed.eval()(batch.inputs), embed.learnt(batch.inputs.words))
     unknown = (embed.train()(batch.inputs) == embed.learnt.weight[1]).all(dim=2).double().mean(dim=0)
@@ -266,7 +266,7 @@ def test_frames(tmp_path: Path) -> None:
     scale = np.std([1, 3, 5])
     torch.testing.assert_close(batch.inputs.values[0, :, 0], torch.tensor([-2 / scale, 0], dtype=torch.float32))
     assert not batch.inputs.values[..., 1].any()  # a channel that never changes
-    model: Any = found.model().eval()
+    model: Any = found.build_model().eval()
     first, second = found.predict(model, batch).answers
     assert (len(first.labels), len(second.labels), first.words) == (2, 1, [])
     assert found.score([first, second], examples)["elements"] == 3
@@ -277,12 +277,12 @@ def test_frames(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="found words"):
         found.collate(list(found.read(["a b"])))
     with pytest.raises(ValueError, match=r'task\.kind is "hmm"'):
-        task(kind="hmm").fit(examples).model()
+        task(kind="hmm").fit(examples).build_model()
 
 
 def test_one_direction_can_be_run_in_pieces() -> None:
     found = fitted(encoder={"hidden": 4, "bidirectional": False}, front={"layers": 1, "window": 3, "size": 4})
-    model: Any = found.model().double().eval()
+    model: Any = found.build_model().double().eval()
     batch = found.collate([SPANS[0]])
     whole = found.loss(model, batch)
     pieces = [
@@ -310,10 +310,10 @@ def test_files_are_read_by_their_names(tmp_path: Path) -> None:
 
 def test_hidden_markov_model_is_saved_as_tables() -> None:
     found = fitted(kind="hmm")
-    model: Any = found.model()
+    model: Any = found.build_model()
     assert isinstance(model, HMM)
     model.count(SPANS)
-    again: Any = found.model()
+    again: Any = found.build_model()
     again.load_state_dict(model.state_dict())
     batch = found.collate(SPANS)
     answers = found.predict(again, batch).answers

@@ -10,18 +10,18 @@ from seqloom.tasks.task import asking
     [
         ({}, []),
         ({"search": "beam size=5"}, ['task.search={ name = "beam" }', "task.search.size=5"]),
-        ({"allowed": 'a"b'}, ['task.allowed="a\\"b"']),
+        ({"allowed": 'a"b'}, ['task.constrain="a\\"b"']),
         ({"lexicon": "words.txt"}, ['task.lexicon="words.txt"', 'task.search.name="prefix_beam"']),
         (
             {"search": "prefix_beam", "language": "my lm.arpa weight=0.8  bonus=1 "},
             [
                 'task.search={ name = "prefix_beam" }',
-                'task.language.model="my lm.arpa"',
-                "task.language.weight=0.8",
-                "task.language.bonus=1",
+                'task.lm.model="my lm.arpa"',
+                "task.lm.weight=0.8",
+                "task.lm.word_score=1",
             ],
         ),
-        ({"language": "weight=2"}, ['task.search.name="prefix_beam"', "task.language.weight=2"]),
+        ({"language": "weight=2"}, ['task.search.name="prefix_beam"', "task.lm.weight=2"]),
     ],
 )
 def test_what_is_given_becomes_keys(given: dict[str, str], changes: list[str]) -> None:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from seqloom import check, terminal, workflow
-from seqloom.data.formats import BadData, resolve
-from seqloom.data.recordings import write_npz
+from seqloom.data.readers.recordings import write_npz
+from seqloom.data.readers.text_files import BadData, resolve
 from seqloom.layers.ctc import frames_needed
 from seqloom.model import Config, Model, load
-from seqloom.models.hearing import Change, Hearing
-from seqloom.models.transcriber import Reduction
-from seqloom.tasks.transcribe import Reading, Transcribe
+from seqloom.models.transcription.audio_features import AudioFeatures, AugmentConfig
+from seqloom.models.transcription.transcriber import TimeReductionConfig
+from seqloom.tasks.transcribe import BidirectionalEncoder, Transcribe
 
 LETTERS = "ab c"
 
@@ -66,7 +66,7 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_loss_is_torchs() -> None:
     torch.manual_seed(1)
     task = fitted(["ab c", "ca"], size=3, encoder={"hidden": 4})
-    model = task.model().eval()
+    model = task.build_model().eval()
     random = np.random.default_rng(1)
     texts = ["ab c", "c", "aa", "bb bb bb bb"]  # the last is longer than its frames allow
     examples = list(task.read([(random.normal(size=(9, 3)), text) for text in texts]))
@@ -87,14 +87,14 @@ def test_the_loss_is_torchs() -> None:
         answers = task.predict(model, batch).answers
     assert [each.loss for each in answers] == [pytest.approx(float(value), rel=1e-5) for value in wanted[:3]] + [None]
     scores = task.score(answers, examples)
-    assert scores["impossible"] == 0.25
+    assert scores["infeasible"] == 0.25
     assert scores["loss"] == pytest.approx(float(wanted[:3].sum()) / 10, rel=1e-5)
 
 
 def test_what_is_played_too_fast_does_not_count() -> None:
     task = fitted(["ab c"], size=3, encoder={"hidden": 4}, change={"speeds": (3.0,)})
     batch = task.collate(list(task.read([(np.ones((6, 3)), text) for text in ("ab c", "c")])))
-    model = task.model()
+    model = task.build_model()
     slow, fast = task.loss(model.eval(), batch), task.loss(model.train(), batch)  # of 6 frames 2 are left
     assert (batch.items, slow.items, fast.items) == (7, 7, 2)
     assert 0 < float(fast.total.detach()) < float(slow.total.detach())
@@ -135,16 +135,18 @@ def test_scores_equal_jiwer() -> None:
     assert scores["exact_match"] == pytest.approx(1 / 3)
     assert scores["cer_interval"][0] <= scores["cer"] <= scores["cer_interval"][1]
     assert "REF:  c_a_b" in scores["worst"][0]
-    assert task.metric == "cer"
+    assert task.main_metric == "cer"
     assert not task.higher_is_better
 
 
 def test_sounds_are_timed_in_seconds() -> None:
-    task = Transcribe(train="-", sound=Hearing(mels=5, rate=1000), reduction=Reduction(factor=3))
+    task = Transcribe(
+        train="-", audio=AudioFeatures(n_mels=5, sample_rate=1000), time_reduction=TimeReductionConfig(factor=3)
+    )
     task = task.fit(task.read([(np.random.default_rng(1).normal(size=600), "ab")]))
-    frames = task.sound.spectrum(1000).length(600)
+    frames = task.audio.spectrum(1000).length(600)
     assert task.collate(list(task.read([np.zeros(600)]))).inputs.values.shape == (1, 600)
-    model = task.model().eval()
+    model = task.build_model().eval()
     with torch.no_grad():
         (found,) = task.predict(model, task.collate(list(task.read([np.zeros(600)])))).answers
     assert all(0 <= start < end <= (frames + 2) * 0.01 + 1e-9 for start, end in found.times)
@@ -164,11 +166,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("piece", [7, 100, 1000])
 def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
     fields: dict[str, Any] = {"sound": {"mels": 6, "rate": 1000}} | SETTINGS[name]
-    task = Transcribe(train="-", encoder=Reading(hidden=5, layers=2, bidirectional=False), **fields)
+    task = Transcribe(train="-", encoder=BidirectionalEncoder(hidden_size=5, layers=2, bidirectional=False), **fields)
     random = np.random.default_rng(3)
     task = task.fit(task.read([(random.normal(size=700), "ab cab")]))
     torch.manual_seed(2)
-    model = task.model().double().eval()
+    model = task.build_model().double().eval()
     model.output.weight.data *= 20
     sound = random.normal(size=790).astype(np.float32)
     batch = task.collate(list(task.read([sound])))
@@ -196,15 +198,15 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
 def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
     task = fitted(["ab"], **fields)
     with pytest.raises(ValueError, match=f"{why}: such a model needs the whole"):
-        task.listen(task.model())
+        task.listen(task.build_model())
 
 
 def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
-    sound = Hearing(mels=5, rate=1000, decibels=60.0)
-    task = Transcribe(train="-", sound=sound, encoder=Reading(bidirectional=False))
+    sound = AudioFeatures(n_mels=5, sample_rate=1000, top_db=60.0)
+    task = Transcribe(train="-", audio=sound, encoder=BidirectionalEncoder(bidirectional=False))
     task = task.fit(task.read([(np.ones(600), "ab")]))
     with pytest.raises(ValueError, match=r"sound\.decibels is 60"):
-        task.listen(task.model())
+        task.listen(task.build_model())
 
 
 def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
     path.write_text("READ  R IY D\nREAD(2)  R EH D\nRED  R EH D\nZOO  Z UW\n")
     fields: dict[str, Any] = {"text": {"unit": "words"}, "spelling": "lexicon", "lexicon": str(path)}
     task = fitted(["READ RED"], **fields)
-    assert (task.metric, task.files) == ("per", ("-", str(path)))
+    assert (task.main_metric, task.files) == ("per", ("-", str(path)))
     found = answer(task, "R|IY|D|R|.|EH|D")
     assert found[0].text == "R IY D R EH D"
     examples = list(task.read([(np.zeros((40, 6)), "RED READ")]))
@@ -232,7 +234,7 @@ def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
     task = fitted(["READ RED"], **fields, search={"name": "prefix_beam"})
     (found,) = answer(task, "R|IY|D|.|R|EH|D|D")
     assert (found.text, found.symbols) == ("READ RED", ["R", "IY", "D", "R", "EH", "D"])
-    assert (task.metric, found.word_times) == ("wer", [(0, 3), (4, 8)])
+    assert (task.main_metric, found.word_times) == ("wer", [(0, 3), (4, 8)])
     scores = task.score([found], list(task.read([(np.zeros((40, 6)), "READ READ RED")])))
     assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
 
@@ -242,15 +244,15 @@ def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
     with terminal.Watch() as watch:
         run = workflow.train(settings, output=tmp_path / "run", listeners=[watch])
     assert capsys.readouterr().err.startswith("1 of 18 examples (5.56%) are impossible and left out")
-    assert json.loads(run.learned)["impossible"] == 1
+    assert json.loads(run.learned)["infeasible"] == 1
     assert "1 of 18 examples (5.56%) are impossible" in (tmp_path / "run" / "train.log").read_text()
     report = check.examine(settings)
-    assert {name: split.impossible for name, split in report.splits.items()} == {"train": 1, "dev": 1}
+    assert {name: split.infeasible for name, split in report.splits.items()} == {"train": 1, "dev": 1}
     (remark,) = [remark for remark in report.remarks if remark.startswith("train: 1 example (5.6%) impossible")]
     assert "t.jsonl:6: its" in remark
     assert report.problems == []
     assert report.splits["train"].sides["text"].lengths.maximum >= 3
-    assert run.load_best().facts["metrics"]["impossible"] == pytest.approx(1 / 11)
+    assert run.load_best().facts["metrics"]["infeasible"] == pytest.approx(1 / 11)
 
 
 @pytest.mark.parametrize(
@@ -267,13 +269,13 @@ def test_examples_that_are_played_too_fast_are_predicted(
     """Against the model itself: how many frames it makes of each recording at the fastest."""
     settings = config(tmp_path, name, reduction={"factor": factor}, change=change)
     task: Any = settings.task.fit(settings.task.read(Path(settings.task.train)))
-    fastest = Change(**{kind: (max(each),) for kind, each in change.items()})  # type: ignore[arg-type]
-    hear = task.model_copy(update={"change": fastest}).model().train()
+    fastest = AugmentConfig(**{kind: (max(each),) for kind, each in change.items()})  # type: ignore[arg-type]
+    hear = task.model_copy(update={"change": fastest}).build_model().train()
     wanted = []
     for example in task.read(Path(task.train)):
         batch = task.collate([example])
         _, mask, _ = hear(*batch.inputs)
-        if not task.impossible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
+        if not task.infeasible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
             wanted.append(example.place)
     report = check.examine(settings)
     (remark,) = [remark for remark in report.remarks if "played fast" in remark]
@@ -344,7 +346,7 @@ def test_other_tasks_do_not_listen(tmp_path: Path) -> None:
 
 
 def test_where_every_example_is_impossible_nothing_is_trained(tmp_path: Path) -> None:
-    task = Transcribe(train=str(tmp_path / "train.jsonl"), reduction=Reduction(factor=4))
+    task = Transcribe(train=str(tmp_path / "train.jsonl"), time_reduction=TimeReductionConfig(factor=4))
     examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
     with pytest.raises(BadData, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
         task.fit(examples)

@@ -11,7 +11,7 @@ from tests.contracts.tiny import CASES, WORDS, build
 
 from seqloom import workflow
 from seqloom.checkpoint import Snapshot
-from seqloom.data.formats import resolve
+from seqloom.data.readers.text_files import resolve
 from seqloom.model import Config, Model, load
 from seqloom.run import Run
 from seqloom.tasks.language_model import LanguageModel
@@ -38,7 +38,7 @@ def transcriber(folder: Path, **fields: Any) -> Path:
     assert task.learned
     run = Run.create(folder / "run", config=found.text(), learned=task.learned.model_dump_json(), environment={})
     torch.manual_seed(4)
-    module = task.model()
+    module = task.build_model()
     module.output.weight.data *= 8  # type: ignore[union-attr, operator]
     run.save("best", Snapshot(module.state_dict(), {}, {}))
     return run.path
@@ -48,7 +48,7 @@ def speaker(folder: Path, unit: str, **fields: Any) -> Path:
     """The run of a language model of the texts."""
     path = folder / "texts.txt"
     path.write_text(TEXTS)
-    task = LanguageModel(train=str(path), dev_share=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
+    task = LanguageModel(train=str(path), dev_fraction=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
     return workflow.train(Config(task, Train(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}").path
 
 

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from seqloom import workflow
 from seqloom.config import Document
-from seqloom.data.formats import BadData
-from seqloom.data.parallel import Pair
-from seqloom.data.vocabulary import END
+from seqloom.data.readers.parallel import Pair
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.text.vocabulary import END
 from seqloom.metrics.text import bleu
 from seqloom.model import Config
 from seqloom.models.decoder import step
@@ -36,7 +36,7 @@ def fit(**fields: Any) -> tuple[Translate, Any, list[Pair]]:
     pairs = list(fresh.read(PAIRS))
     fitted = fresh.fit(pairs)
     torch.manual_seed(2)
-    model: Any = fitted.model()
+    model: Any = fitted.build_model()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return fitted, model.eval(), pairs
@@ -182,7 +182,7 @@ def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
 )
 def test_what_chooses_the_best_model(fields: dict[str, Any], metric: str, higher: bool) -> None:
     chosen = task(**fields)
-    assert (chosen.metric, chosen.higher_is_better) == (metric, higher)
+    assert (chosen.main_metric, chosen.higher_is_better) == (metric, higher)
 
 
 def test_answers_may_be_as_long_as_the_training_data_need() -> None:
@@ -212,15 +212,20 @@ def test_scheduled_sampling_mixes_in_training_only() -> None:
 def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
     (tmp_path / "t.tsv").write_text("a\tb\nc\td\ne f\tg\nh\ti\n" * 3)
-    values = ["task.name=translate", f"task.train={tmp_path / 't.tsv'}", "task.dev_share=0.2", "train.accumulate=2"]
-    values += ["task.sampling.schedule=exponential", "train.updates=5", "train.batch=3", "task.encoder.hidden=4"]
-    run = workflow.train(Config.build(Document.empty([*values, "task.decoder.hidden=4"])), output=tmp_path / "run")
+    values = ["task.name=translate", f"task.train={tmp_path / 't.tsv'}", "task.dev_fraction=0.2", "train.accumulate=2"]
+    values += [
+        "task.scheduled_sampling.schedule=exponential",
+        "train.updates=5",
+        "train.batch_size=3",
+        "task.encoder.hidden_size=4",
+    ]
+    run = workflow.train(Config.build(Document.empty([*values, "task.decoder.hidden_size=4"])), output=tmp_path / "run")
     assert int(run.load("last").model["mixer.updates"]) == 5
 
 
 def test_what_lacks_its_target() -> None:
     fitted, model, _ = fit()
-    asked = list(fitted.ask(["a b"]))
+    asked = list(fitted.read_inputs(["a b"]))
     with pytest.raises(BadData, match="there is no target; training needs one"):
         task().fit(asked)
     with pytest.raises(BadData, match="there are no examples"):

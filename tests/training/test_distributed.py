@@ -63,7 +63,7 @@ def judge(team: Team, count: int) -> dict[str, Any]:
     task = LanguageModel.model_validate({"train": "x", "embedding": 4, "decoder": {"hidden": 5}})
     task = task.fit(task.read(["a b c d e"]))
     torch.manual_seed(0)
-    return assess(Config(task, Train(batch=8)), task.model(), list(task.read(lines)), team=team)
+    return assess(Config(task, Train(batch_size=8)), task.build_model(), list(task.read(lines)), team=team)
 
 
 def work(team: Team) -> dict[str, Any]:

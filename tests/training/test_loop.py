@@ -25,7 +25,7 @@ from tests.training.toy import (
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
 from seqloom.training.loop import PATIENCE, Diverged, Evaluation, Progress, train
 
 
@@ -373,7 +373,7 @@ def test_workers_change_nothing() -> None:
 
 
 def pieces(examples: Sequence[Sequences], *, rows: int, steps: int) -> list[Batch]:
-    loaded = Batches(lambda: iter(examples), collate, rows=rows, steps=steps)
+    loaded = BatchLoader(lambda: iter(examples), collate, rows=rows, steps=steps)
     return [part for (part,) in loaded.epoch(0)]
 
 

@@ -65,7 +65,7 @@ def test_step_is_that_of_zaremba() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_training_that_says_no_more_begins_with_the_whole_rate(name: str) -> None:
     chosen = Train()
-    shape = Shape(chosen.warmup, chosen.decay, chosen.decay_after, chosen.decay_wait)
+    shape = Shape(chosen.warmup, chosen.decay, chosen.decay_after_epochs, chosen.plateau_patience)
     assert factor(name, at(0), shape) == 1
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqloom.checkpoint import Snapshot
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
 from seqloom.layers.build import recurrent
 from seqloom.tasks.task import Loss
 from seqloom.training.distributed import Team
@@ -59,16 +59,16 @@ def loss(model: nn.Module, batch: Batch) -> Loss:
     return Loss(((found - batch.target)[batch.inputs.mask] ** 2).sum(), batch.items, state)
 
 
-def batches(examples: Sequence[Sequences], settings: Train, *, team: Team = Team()) -> Batches:  # noqa: B008
+def batches(examples: Sequence[Sequences], settings: Train, *, team: Team = Team()) -> BatchLoader:  # noqa: B008
     own = range(team.rank * settings.accumulate, (team.rank + 1) * settings.accumulate)
-    return Batches(
+    return BatchLoader(
         lambda: iter(examples),
         collate,
-        rows=settings.batch,
+        rows=settings.batch_size,
         tokens=settings.batch_tokens,
-        steps=settings.steps,
+        steps=settings.bptt_steps,
         seed=settings.seed,
-        pool=settings.pool,
+        pool=settings.shuffle_buffer,
         workers=settings.workers,
         parts=settings.accumulate * team.size,
         own=own,

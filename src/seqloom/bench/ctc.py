@@ -21,14 +21,14 @@ from seqloom.bench.emissions import BLANK, FLAT, PEAKY, SEPARATOR, Kind, Speaker
 from seqloom.bench.measure import Contestant, Result, compare_times, take_turns
 from seqloom.bench.peers_ctc import Found, Searcher
 from seqloom.bench.show import show
-from seqloom.decoding.frames import Guide
-from seqloom.decoding.language import NGramLanguage
-from seqloom.decoding.lexicon import Lexicon
-from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.decoding.frames.frame_search import Guide
+from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.lexicon import Lexicon
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.layers.ctc import ctc_loss
-from seqloom.models.arpa import write_arpa
-from seqloom.models.kneser_ney import estimate
-from seqloom.models.ngram import NGram
+from seqloom.models.ngram.arpa import write_arpa
+from seqloom.models.ngram.kneser_ney import estimate
+from seqloom.models.ngram.ngram import NGram
 
 LOSSES = ((300, 16, 29, 60), (1000, 16, 1000, 100))
 """Frames, rows, symbols, and symbols of the targets."""

@@ -21,8 +21,8 @@ from seqloom.bench.measure import Result, geometric_mean, take_turns
 from seqloom.bench.prepare import running_text, shared
 from seqloom.bench.process import child
 from seqloom.bench.show import show
-from seqloom.data.passages import passages
-from seqloom.data.words import Words
+from seqloom.data.text.passages import passages
+from seqloom.data.text.word_counts import WordIndex
 from seqloom.model import Config, assess
 from seqloom.models.word2vec import Word2Vec
 from seqloom.tasks.embed import Embed, Learned
@@ -83,21 +83,21 @@ def measure(*, quick: bool) -> Iterator[Result]:
 
 def fitted(text: Path, kind: str, *, minimum: int = MINIMUM) -> Embed:
     values: dict[str, Any] = {"train": str(text), "kind": kind, "minimum": minimum, "size": SIZE, "window": WINDOW}
-    task = Embed(**values, negative=NEGATIVE, sample=SAMPLE)
+    task = Embed(**values, negative=NEGATIVE, subsample=SAMPLE)
     return task.fit(task.read(text))
 
 
 def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> Word2Vec:
     """A model that went over the text so often, by lessons as any training of it."""
     torch.manual_seed(seed)
-    model: Any = task.model()
+    model: Any = task.build_model()
     _teach(model, text, epochs=epochs, seed=seed)
     found: Word2Vec = model
     return found
 
 
 def _teach(model: nn.Module, text: Path, *, epochs: int = 1, seed: int = 1) -> None:
-    settings = Train(epochs=epochs, rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
+    settings = Train(epochs=epochs, learning_rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
     for _ in teach(model, lambda: passages(text), settings):
         pass
 
@@ -119,7 +119,7 @@ def _go_over(model: Any, epochs: int, **given: Any) -> None:
 def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
     """Words in a second, once over the text; gensim in the better one of its two ways to read."""
     torch.set_num_threads(threads)
-    model, peer = fitted(text, kind).model(), _theirs(text, kind, threads)
+    model, peer = fitted(text, kind).build_model(), _theirs(text, kind, threads)
     words = int(peer.corpus_total_words)
     sentences = [line.split() for line in text.read_text().splitlines()]
     contestants: dict[str, Callable[[], object]] = {
@@ -147,7 +147,7 @@ def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
 
 def judge(task: Embed, model: Word2Vec) -> dict[str, float]:
     """What vectors know, from 0 to 1."""
-    config = Config(task, Train(batch=256))
+    config = Config(task, Train(batch_size=256))
     return {name: float(assess(config, model, list(task.read(shared(file))))["score"]) for name, file in TESTS.items()}
 
 
@@ -176,7 +176,7 @@ def _taken(task: Embed, peer: Any) -> tuple[Embed, Word2Vec]:
     learned = Learned(**task.learned.model_dump() | {"words": names})  # a copy would remember the order of ours
     task = task.model_copy(update={"learned": learned})
     model = Word2Vec(
-        Words(names),
+        WordIndex(names),
         np.ones(len(peer.wv), np.int64),
         size=SIZE,
         window=WINDOW,

@@ -8,12 +8,12 @@ import torch
 
 from seqloom import terminal
 from seqloom.bench import emissions
-from seqloom.decoding.frames import Guide
-from seqloom.decoding.language import NGramLanguage
-from seqloom.decoding.lexicon import Lexicon
-from seqloom.decoding.prefix_beam import PrefixBeam
-from seqloom.metrics.transcripts import rate
-from seqloom.models.kneser_ney import estimate
+from seqloom.decoding.frames.frame_search import Guide
+from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.lexicon import Lexicon
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.metrics.transcripts import error_rate
+from seqloom.models.ngram.kneser_ney import estimate
 
 LAGS = (0, 100, 50, 30, 20, 10)
 
@@ -43,7 +43,7 @@ def errors(
     found = []
     for lag in lags:
         best = [rows[0].words if rows else [] for rows in PrefixBeam(lag=lag)(heard, lengths, guide=guide)]
-        told = rate(*([[scene.words[word] for word in one] for one in each] for each in (best, said.words)))
+        told = error_rate(*([[scene.words[word] for word in one] for one in each] for each in (best, said.words)))
         found.append(float(told.errors.sum() / told.symbols.sum()))
     return found
 

@@ -6,27 +6,27 @@ import torch
 from torch import Tensor
 
 from seqloom.bench.peers import BEGIN, END, PAD, UNKNOWN, Pairs, Sizes
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.greedy import Greedy
-from seqloom.decoding.sample import Sample
-from seqloom.decoding.search import Search
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.sample import Sample
+from seqloom.decoding.tokens.search import Search
 from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder, step
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
-from seqloom.models.encoder_decoder import EncoderDecoder, Looks, decoding_layer
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
 
 
 class Ours:
     """An encoder and a decoder with one table of vectors."""
 
-    def __init__(self, recurrence: Recurrence, sizes: Sizes, *, dropout: float) -> None:
+    def __init__(self, recurrence: RecurrenceConfig, sizes: Sizes, *, dropout: float) -> None:
         self.smoothing = sizes.smoothing
         embed = Embedding(sizes.vocabulary, sizes.width, dropout=sizes.dropout)
         both = recurrence.model_copy(update={"bidirectional": True})
-        encoder = Encoder(embed, stack(Front(), both, sizes.width), dropout=dropout)
-        layer = decoding_layer(
+        encoder = Encoder(embed, build_stack(PrenetConfig(), both, sizes.width), dropout=dropout)
+        layer = build_decoder_layer(
             recurrence,
-            Looks(),
+            AttentionConfig(),
             sizes.width,
             encoder=encoder.layer,
             memory_size=encoder.size,
@@ -52,21 +52,25 @@ class Ours:
 
 def transformer(sizes: Sizes) -> Ours:
     options = {"heads": sizes.heads, "feed_forward": sizes.feed_forward}
-    blocks = Recurrence(
-        cell="transformer", hidden=sizes.width, layers=sizes.layers, dropout=sizes.dropout, options=options
+    blocks = RecurrenceConfig(
+        cell="transformer", hidden_size=sizes.width, layers=sizes.layers, dropout=sizes.dropout, options=options
     )
     return Ours(blocks, sizes, dropout=0.0)  # its blocks have their own
 
 
 def recurrent(sizes: Sizes) -> Ours:
-    return Ours(Recurrence(cell="lstm", hidden=sizes.width, dropout=sizes.dropout), sizes, dropout=sizes.dropout)
+    return Ours(
+        RecurrenceConfig(cell="lstm", hidden_size=sizes.width, dropout=sizes.dropout), sizes, dropout=sizes.dropout
+    )
 
 
 class LanguageModel:
     """Two layers of LSTM."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
-        layer = stack(Front(), Recurrence(cell="lstm", hidden=width, layers=2), width, causal=True)
+        layer = build_stack(
+            PrenetConfig(), RecurrenceConfig(cell="lstm", hidden_size=width, layers=2), width, causal=True
+        )
         self.model = Decoder(Embedding(vocabulary, width), layer).eval()
 
     @torch.inference_mode()

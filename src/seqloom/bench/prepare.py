@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.models.arpa import write_arpa
-from seqloom.models.kneser_ney import estimate
+from seqloom.models.ngram.arpa import write_arpa
+from seqloom.models.ngram.kneser_ney import estimate
 
 FOLDER = Path("benchmarks/data")
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
@@ -44,7 +44,7 @@ def music() -> None:
     """Polyphonic music: MATLAB's cells as our .npz files."""
     from scipy.io import loadmat
 
-    from seqloom.data.vectors import write_npz
+    from seqloom.data.readers.vectors import write_npz
 
     found = loadmat(shared("poly_music/JSB_Chorales.mat"))
     for split in ("train", "valid", "test"):

@@ -24,7 +24,7 @@ torch.set_num_threads(2)
 time, batch, input_size, hidden_size = map(int, sys.argv[2:])
 if sys.argv[1] == "ours":
     from seqloom.cells import LSTM
-    from seqloom.layers.recurrent import Recurrent
+    from seqloom.layers.recurrent.recurrent import Recurrent
     layer, shape = Recurrent(LSTM(input_size, hidden_size)), (batch, time)
 else:
     layer, shape = nn.LSTM(input_size, hidden_size), (time, batch)
@@ -45,7 +45,7 @@ x = torch.randn(8, 10, 32)
 nn.LSTM(32, 64)(x)[0].sum().backward()
 start = time.perf_counter()
 from seqloom import cells
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 Recurrent(getattr(cells, sys.argv[1])(32, 64))(x)[0].sum().backward()
 print(time.perf_counter() - start)
 """

@@ -14,7 +14,7 @@ from seqloom.bench.measure import Contestant, Result, Timing, compare_times, sum
 from seqloom.bench.show import show
 from seqloom.cells.cell import Cell, projection, recurrence
 from seqloom.kernels import gemm
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 Shape = tuple[int, int, int, int]
 """Time, batch, input size, hidden size."""

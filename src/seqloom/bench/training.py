@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from seqloom.bench.measure import Result, Timing, take_turns
 from seqloom.bench.show import show
-from seqloom.data.formats import Place
-from seqloom.data.loading import Batches
-from seqloom.data.tagged import Sentence
-from seqloom.models.characters import Characters
-from seqloom.models.encoder import Recurrence
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.text_files import Place
+from seqloom.models.character_encoder import CharacterConfig
+from seqloom.models.encoder import RecurrenceConfig
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.tasks.tag import BothWays, Tag, Words
+from seqloom.tasks.tag import BidirectionalEncoder, Tag, WordEmbeddingConfig
 from seqloom.tasks.task import Task
 from seqloom.training.loop import Train, train
 
@@ -66,28 +66,28 @@ def lines(count: int, length: int, *, words: int, seed: int = 1) -> list[str]:
     return [" ".join(chooser.choices(vocabulary, weights, k=length)) for _ in range(count)]
 
 
-def ours(task: Task, examples: list[Any], settings: Train) -> tuple[Iterator[Any], Iterator[None], Batches]:
+def ours(task: Task, examples: list[Any], settings: Train) -> tuple[Iterator[Any], Iterator[None], BatchLoader]:
     """Our training, update by update, and its bare bones: forward, backward, clipping and optimiser alone."""
-    batches = Batches(
-        lambda: iter(examples), task.collate, rows=settings.batch, steps=settings.steps, seed=settings.seed
+    batches = BatchLoader(
+        lambda: iter(examples), task.collate, rows=settings.batch_size, steps=settings.bptt_steps, seed=settings.seed
     )
     torch.manual_seed(1)
-    whole = train(task.model(), batches, task.loss, settings)
+    whole = train(task.build_model(), batches, task.loss, settings)
     return whole, bare(task, batches, settings), batches
 
 
-def bare(task: Task, batches: Batches, settings: Train) -> Iterator[None]:
+def bare(task: Task, batches: BatchLoader, settings: Train) -> Iterator[None]:
     torch.manual_seed(1)
-    model = task.model()
+    model = task.build_model()
     kind: Callable[..., torch.optim.Optimizer] = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
-    optimizer = kind(model.parameters(), lr=settings.rate, fused=True)
+    optimizer = kind(model.parameters(), lr=settings.learning_rate, fused=True)
     ready = [parts[0] for parts in batches.epoch(0)]
     state: Any = None
     while True:
         for batch in ready:
             found = task.loss(model, batch._replace(state=state))
             (found.total / found.items).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+            nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
             optimizer.step()
             optimizer.zero_grad()
             state = None
@@ -119,11 +119,11 @@ def rates(
 def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
     """PTB-medium (Zaremba et al. 2014): 2 × 650, batch 20, 35 steps, 10k words, dropout 0.5."""
     rows, steps, hidden = 20, 35, 650
-    recurrence = Recurrence(hidden=hidden, layers=2, dropout=0.5)
-    task = LanguageModel(train="", embedding=hidden, tied=False, input_dropout=0.5, decoder=recurrence)
+    recurrence = RecurrenceConfig(hidden_size=hidden, layers=2, dropout=0.5)
+    task = LanguageModel(train="", embedding_size=hidden, tie_embeddings=False, input_dropout=0.5, decoder=recurrence)
     examples = list(task.read(lines(rows * steps * 3, 20, words=WORDS)))
     task = task.fit(task.read([f"w{number}" for number in range(WORDS)]))
-    settings = Train(batch=rows, steps=steps, optimizer="sgd", rate=1.0, epochs=1000)
+    settings = Train(batch_size=rows, bptt_steps=steps, optimizer="sgd", learning_rate=1.0, epochs=1000)
     whole, bones, batches = ours(task, examples, settings)
     torch.manual_seed(1)
     symbols = len(task.symbols.vocabulary)
@@ -142,17 +142,17 @@ def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
     labels = [[f"L{int(word[1:]) % 17}" for word in sentence] for sentence in words]
     task = Tag(
         train="",
-        words=Words(size=100, unknown=0.0),
-        characters=Characters(layers=0),
+        words=WordEmbeddingConfig(embedding_size=100, unknown_dropout=0.0),
+        characters=CharacterConfig(layers=0),
         input_dropout=0.0,
-        encoder=BothWays(hidden=hidden, dropout=0.0),
+        encoder=BidirectionalEncoder(hidden_size=hidden, dropout=0.0),
     )
     examples = [
         Sentence(Place("random", number), tuple(sentence), tuple(found))
         for number, (sentence, found) in enumerate(zip(words, labels, strict=True))
     ]
     task = task.fit(examples)
-    whole, bones, batches = ours(task, examples, Train(batch=rows, epochs=100_000))
+    whole, bones, batches = ours(task, examples, Train(batch_size=rows, epochs=100_000))
     torch.manual_seed(1)
     peer = Program(WORDS + 2, 100, hidden, outputs=17, layers=1, both=True, dropout=0.0)
     ready = [(part.inputs.words, part.target) for (part,) in batches.epoch(0)]

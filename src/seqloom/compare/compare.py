@@ -91,7 +91,7 @@ def _keep(
     machine = environment()
     seeds = [config.train.seed for config in chosen[0].configs]
     threads = {variant.configs[0].train.threads or machine["threads"] for variant in chosen}
-    share = f"a share of {first.task.dev_share:g} of it" if first.task.dev_share else "no development data"
+    share = f"a share of {first.task.dev_fraction:g} of it" if first.task.dev_fraction else "no development data"
     dev = first.task.dev or share
     facts = [
         f"Task {first.name}, trained on {first.task.train}, compared on {dev}.",

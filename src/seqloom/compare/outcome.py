@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.model import opened
-from seqloom.models.encoder import GivenLayer
+from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 
 
@@ -15,11 +15,11 @@ def outcome(run: Run) -> dict[str, Any]:
     return metrics
 
 
-def describe(path: Path, *, layer: GivenLayer | None = None) -> dict[str, Any]:
+def describe(path: Path, *, layer: LayerFactory | None = None) -> dict[str, Any]:
     """What a run is and what it reached."""
     run = Run.open(path)
     config = opened(run, layer=layer)
-    module = config.task.model()
+    module = config.task.build_model()
     layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
     facts = run.load_best().facts
     return {

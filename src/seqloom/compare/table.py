@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from seqloom.metrics.interval import difference
+from seqloom.metrics.confidence import paired_difference
 
 Trial = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def _beside(first: Sequence[Trial], other: Sequence[Trial], *, is_first: bool) -
         return found | {"remark": remark}
     metric = first[0]["metric"]
     means = [fmean(trial["metrics"][metric] for trial in side) for side in pair]
-    low, high = difference(*([trial["samples"] for trial in side] for side in pair))
+    low, high = paired_difference(*([trial["samples"] for trial in side] for side in pair))
     apart = low > 0 or high < 0
     return found | {
         "difference": means[1] - means[0],

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from seqloom.compare.outcome import outcome
-from seqloom.metrics.interval import bootstrap
+from seqloom.metrics.confidence import bootstrap
 from seqloom.model import Config, Model, answers, load
 from seqloom.run import Run
 from seqloom.training.loop import Progress
@@ -63,7 +63,7 @@ def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) ->
     task = model.task
     return {
         "seed": config.train.seed,
-        "metric": task.metric,
+        "metric": task.main_metric,
         "higher_is_better": task.higher_is_better,
         "metrics": outcome(run),
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
@@ -96,7 +96,7 @@ def _ask(model: Model) -> dict[str, Any]:
     found = answers(config, model.module, dev)
     seconds = time.perf_counter() - started
     items = sum(task.collate(dev[start : start + COLLATED]).items for start in range(0, len(dev), COLLATED))
-    sums = task.sums(found, dev)
+    sums = task.metric_sums(found, dev)
     places = "\n".join(str(example.place) for example in dev)
     return {
         "examples": len(dev),

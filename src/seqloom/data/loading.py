@@ -23,7 +23,7 @@ JOINED_TOGETHER = 1000
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchLoader:
     """The batches of any epoch.
 
     Examples are read in pools; a pool is shuffled, sorted into buckets of similar length and cut into batches. With
@@ -160,7 +160,9 @@ class Batches:
 
 def _check_steps(tensor: Tensor, *, mask: Tensor) -> Tensor:
     if tensor.shape[:2] != mask.shape:
-        raise ValueError("train.steps is set, and the task has no answer for each step: sequences cannot be joined")
+        raise ValueError(
+            "train.bptt_steps is set, and the task has no answer for each step: sequences cannot be joined"
+        )
     return tensor
 
 

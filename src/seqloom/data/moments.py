@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 
-class Moments:
+class RunningMoments:
     """Of each number of a frame, over all frames so far (Chan et al. 1979)."""
 
     def __init__(self) -> None:

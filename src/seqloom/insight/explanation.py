@@ -20,9 +20,9 @@ from seqloom.insight.contexts import Pair, draw_contexts, levels, show_contexts
 from seqloom.insight.panels import draw_panels, panel_lines
 from seqloom.insight.shaded import draw_shaded, laid_out, shaded_lines
 from seqloom.insight.spikes import Spikes, draw_spikes, spike_lines, transcript_lines
-from seqloom.layers.mixture import Mixture
-from seqloom.layers.transformer import Block
-from seqloom.models.pooling import Attention as Pooling
+from seqloom.layers.scalar_mix import ScalarMix
+from seqloom.layers.transformer.block import TransformerBlock
+from seqloom.models.pooling import AttentionPooling as Pooling
 
 WIDTH = 100  # letters of a line where there is no terminal to ask
 MOST = 8  # heads side by side
@@ -122,7 +122,7 @@ def layers_of(module: nn.Module, found: Sequence[Alignment], *, own: bool) -> La
     chosen = []
     for each in found:
         parent, _, last = each.name.rpartition(".")
-        itself = isinstance(module.get_submodule(parent), Block) and last == "attention"
+        itself = isinstance(module.get_submodule(parent), TransformerBlock) and last == "attention"
         pooled = isinstance(module.get_submodule(each.name), Pooling)
         if itself is own and not pooled:
             chosen.append(each.weights[0].double())
@@ -151,7 +151,7 @@ def every(layers: Layers, rows: list[str], columns: list[str]) -> list[Look]:
 def shares_of(module: nn.Module) -> Shares | None:
     """How the layers of the language model in a module are mixed; None if there is none."""
     for part in module.modules():
-        if isinstance(part, Mixture):
+        if isinstance(part, ScalarMix):
             shares = part.shares.tolist()
             return Shares(levels(len(shares)), shares, float(part.scale))
     return None

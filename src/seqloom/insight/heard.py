@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.prefix_beam import PrefixBeam
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.spikes import listen
 
-INSTEAD = PrefixBeam(size=64, best=5)
+INSTEAD = PrefixBeam(size=64, nbest=5)
 """What finds other transcripts where the search of a model gives but one."""
 
 
@@ -19,7 +19,7 @@ def explain_transcript(task: Any, module: Any, example: Any, *, beam: bool) -> E
         remarks.append(f"the search of the model is {search.name}: the beam is one of {INSTEAD.size}")
         search = INSTEAD
     elif beam and search.best == 1:
-        search = search.model_copy(update={"best": INSTEAD.best})
+        search = search.model_copy(update={"best": INSTEAD.nbest})
         remarks.append(f"the search of the model gives one transcript: here the beam is asked for {search.best}")
     batch = task.collate([example])
     (answer,) = task.model_copy(update={"search": search}).predict(module, batch).answers
@@ -29,8 +29,8 @@ def explain_transcript(task: Any, module: Any, example: Any, *, beam: bool) -> E
         batch.inputs.mask,
         task.learned.text,
         said=answer.symbols,
-        joined=task.reduction.whole,
-        name="line.png" if task.look.layers else example.name,
+        joined=task.time_reduction.whole,
+        name="line.png" if task.image_encoder.layers else example.name,
     )
     if example.text is not None:
         known = "impossible" if answer.loss is None else f"log-probability {-answer.loss:.4f}"

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqloom.data.pixels import SUFFIXES as IMAGES
-from seqloom.data.tokenizers import Encoding
+from seqloom.data.readers.pixels import SUFFIXES as IMAGES
+from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.insight.alignment import SHADES, literal, visible
 from seqloom.insight.curves import BLACK, GREY, SLATE
 from seqloom.insight.shaded import BARS, laid_out
 from seqloom.insight.symbols import readable
 from seqloom.layers.embedding import PADDING as BLANK
-from seqloom.models.transcriber import Transcriber
+from seqloom.models.transcription.transcriber import Transcriber
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def listen(
     module: Transcriber,
     values: Tensor,  # (1, N) samples, or (1, T, D) frames
     mask: Tensor,  # (1, N) or (1, T)
-    encoding: Encoding,
+    encoding: Tokenizer,
     *,
     said: Sequence[str],  # the symbols of the answer
     joined: int,  # frames that become one

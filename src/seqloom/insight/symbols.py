@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from seqloom.data.tokenizers import Encoding
-from seqloom.data.vocabulary import END, UNKNOWN
-from seqloom.decoding.record import Record
+from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.text.vocabulary import END, UNKNOWN
+from seqloom.decoding.tokens.search_record import SearchRecord
 from seqloom.insight.beam import Branch
 
 
-def readable(encoding: Encoding, name: str, number: int) -> str:
+def readable(encoding: Tokenizer, name: str, number: int) -> str:
     """A symbol as it stands in a text; subwords have letters of their own for blanks and bytes."""
     if encoding.unit != "subwords" or name == END:
         return name
     return name.replace("▁", " ") if "▁" in name else encoding.decode([number]) or name
 
 
-def pieces(encoding: Encoding, text: str, remarks: list[str]) -> list[str]:
+def pieces(encoding: Tokenizer, text: str, remarks: list[str]) -> list[str]:
     """The symbols of a text as they are written; what the model does not know is remarked."""
     numbers, names = encoding.encode(text), encoding.tokens(text)
     unknown = encoding.vocabulary.index(UNKNOWN)
@@ -26,7 +26,7 @@ def pieces(encoding: Encoding, text: str, remarks: list[str]) -> list[str]:
 
 
 def steps(
-    encoding: Encoding,
+    encoding: Tokenizer,
     candidate: Any,  # with symbols and log_probabilities, one more of them where it has ended
 ) -> tuple[list[str], list[int]]:
     """What was said at each step, and what the decoder read before it: the end of what came before, then itself."""
@@ -38,7 +38,7 @@ def steps(
     return ([*said, END], fed) if ended else (said, fed[: len(said)])
 
 
-def branches(record: Record, encoding: Encoding) -> list[Branch]:
+def branches(record: SearchRecord, encoding: Tokenizer) -> list[Branch]:
     """What a search has noted of the first row."""
     found = []
     for number, parent, _, symbol, length, log_probability, score, fate in record.nodes(0):

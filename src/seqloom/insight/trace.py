@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.recurrent import Recurrent, steps
+from seqloom.layers.recurrent.recurrent import Recurrent, steps
 
 
 @dataclass(frozen=True)

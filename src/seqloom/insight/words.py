@@ -108,9 +108,9 @@ def draw_words(
 def explain_words(task: Any, module: Any, given: Sequence[Any], folder: Path, *, as_json: bool) -> None:
     """Print where the words of questions stand to each other, and draw it."""
     words = list(dict.fromkeys(word for question in given for word in question.words))
-    numbers = [task.found.known.find(word) for word in words]
+    numbers = [task.fitted.known.find(word) for word in words]
     if unknown := [word for word, number in zip(words, numbers, strict=True) if number < 0]:
-        near = task.found.known.nearest(unknown[0])
+        near = task.fitted.known.nearest(unknown[0])
         raise ValueError(f"the word {unknown[0]!r} has no vector" + (f"; did you mean {near!r}?" if near else ""))
     if len(words) < 2 or not hasattr(module, "vectors"):
         raise ValueError("two words or more, and vectors that were learnt, are wanted for a picture")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
+from seqloom.data.builtin import datasets
 from seqloom.explain import explain
 from seqloom.insight.panels import panel_lines
 from seqloom.insight.telling import picture
@@ -48,24 +48,24 @@ def _tell_captions(examples: Sequence[Mapping[str, Any]]) -> None:
 CAPTION = Demonstration(
     about="Images of two coloured shapes become sentences: a small convolutional network sees cells, a recurrent one "
     "looks at them and says word by word what is where. It is asked about pairs of shapes that it has never seen.",
-    build=builtin.shapes,
+    build=datasets.shapes,
     settings={
         **ONE_THREAD,
-        "task.size": 32,
-        "task.embedding": 32,
-        "task.tied": False,
-        "task.best_by": "exact_match",
-        "task.sight.layers": 3,
-        "task.sight.width": 32,
+        "task.image_size": 32,
+        "task.embedding_size": 32,
+        "task.tie_embeddings": False,
+        "task.metric": "exact_match",
+        "task.image_encoder.layers": 3,
+        "task.image_encoder.channels": 32,
         "task.decoder.cell": "gru",
-        "task.decoder.hidden": 64,
+        "task.decoder.hidden_size": 64,
         "task.attention.score": "additive",
         "train.epochs": 14,
-        "train.batch": 8,
-        "train.rate": 0.001,
-        "train.clip": 1.0,
+        "train.batch_size": 8,
+        "train.learning_rate": 0.001,
+        "train.clip_norm": 1.0,
     },
-    quick={"train.updates": 80, "train.rate": 0.004},
+    quick={"train.updates": 80, "train.learning_rate": 0.004},
     metric="exact_match",
     percent=True,
     baselines=_guess_captions,

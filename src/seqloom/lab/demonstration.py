@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqloom.data.builtin import Files
+from seqloom.data.builtin.datasets import Files
 from seqloom.model import Model
 
 ONE_THREAD = {"train.schedule": "cosine", "train.decay": 0.02, "train.threads": 1}

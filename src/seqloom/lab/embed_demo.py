@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
+from seqloom.data.builtin import datasets
 from seqloom.insight.words import draw_words, flatten
 from seqloom.lab.demonstration import Demonstration, Trained
 from seqloom.model import Config, assess
@@ -20,7 +20,7 @@ def _guess_words(trained: Trained) -> dict[str, float]:
     before = trained.model.config
     task = before.task.model_copy(update={"kind": "one_hot"})
     test = list(task.read(trained.files.test))
-    return {"one-hot vectors": float(assess(Config(task, before.train), task.model(), test)["accuracy"])}
+    return {"one-hot vectors": float(assess(Config(task, before.train), task.build_model(), test)["accuracy"])}
 
 
 def _show_words(trained: Trained) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def _show_words(trained: Trained) -> list[dict[str, Any]]:
     task: Any = trained.model.task
     module: Any = trained.model.module
     words = SHOWN.split()
-    vectors = module.vectors[[task.found.known.find(word) for word in words]].numpy()
+    vectors = module.vectors[[task.fitted.known.find(word) for word in words]].numpy()
     with suppress(ModuleNotFoundError):  # matplotlib
         draw_words(flatten(vectors), words, trained.path / "words.png")
     return [{"question": each, "answer": str(answer)} for each, answer in zip(trained.typed, answers, strict=True)]
@@ -43,14 +43,14 @@ def _tell_words(examples: Sequence[Mapping[str, Any]]) -> None:
 EMBED = Demonstration(
     about="Words become vectors: a model learns from some thousand sentences which words stand near each other. Then "
     "it is asked for analogies: who is to king as woman to man?",
-    build=builtin.analogies,
+    build=datasets.analogies,
     settings={
-        "task.size": 50,
+        "task.vector_size": 50,
         "task.window": 5,
         "task.neighbours": 4,
-        "task.sample": 0.003,
+        "task.subsample": 0.003,
         "train.epochs": 15,
-        "train.rate": 0.05,
+        "train.learning_rate": 0.05,
         "train.schedule": "linear",
         "train.decay": 0.0001,
         "train.threads": 1,

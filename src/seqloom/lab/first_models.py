@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
-from seqloom.decoding.sample import Sample
+from seqloom.data.builtin import datasets
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.lab.caption_demo import CAPTION
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 from seqloom.lab.embed_demo import EMBED
@@ -24,9 +24,9 @@ def _counted(trained: Trained, **changes: Any) -> float:
     task = before.task.model_copy(update={**changes, "learned": None})
     task = task.fit(task.read(files.train))
     config = Config(task, before.train.model_copy(update={"steps": 0}))
-    module: Any = task.model()
+    module: Any = task.build_model()
     module.count(task.read(files.train))
-    return float(assess(config, module, list(task.read(files.test)))[task.metric])
+    return float(assess(config, module, list(task.read(files.test)))[task.main_metric])
 
 
 def _guess_tags(trained: Trained) -> dict[str, float]:
@@ -169,18 +169,18 @@ DEMONSTRATIONS = {
     "tag": Demonstration(
         about="Each token of a line of Python gets its role: a model learns it from some modules of the standard "
         "library, and is asked about others.",
-        build=builtin.python_tags,
+        build=datasets.python_tags,
         settings={
             **ONE_THREAD,
             "task.input_dropout": 0.2,
-            "task.words.size": 64,
-            "task.encoder.hidden": 96,
+            "task.words.embedding_size": 64,
+            "task.encoder.hidden_size": 96,
             "task.encoder.dropout": 0.2,
             "train.epochs": 6,
-            "train.batch": 24,
-            "train.rate": 0.004,
+            "train.batch_size": 24,
+            "train.learning_rate": 0.004,
         },
-        quick={"train.updates": 40, "task.encoder.hidden": 32},
+        quick={"train.updates": 40, "task.encoder.hidden_size": 32},
         metric="accuracy",
         percent=True,
         baselines=_guess_tags,
@@ -191,20 +191,20 @@ DEMONSTRATIONS = {
     "classify": Demonstration(
         about="Pictures of handwritten digits, read row by row as a sequence of 8 vectors: a model learns to name "
         "them, and is asked about others.",
-        build=builtin.digits,
+        build=datasets.digits,
         settings={
             **ONE_THREAD,
             "task.encoder.cell": "gru",
-            "task.encoder.hidden": 128,
+            "task.encoder.hidden_size": 128,
             "task.encoder.bidirectional": True,
             "task.encoder.dropout": 0.5,
             "task.noise": 0.6,
             "task.pooling": "mean",
             "train.epochs": 40,
-            "train.batch": 16,
-            "train.rate": 0.004,
+            "train.batch_size": 16,
+            "train.learning_rate": 0.004,
         },
-        quick={"train.updates": 60, "task.encoder.hidden": 32},
+        quick={"train.updates": 60, "task.encoder.hidden_size": 32},
         metric="accuracy",
         percent=True,
         baselines=_guess_classes,
@@ -215,18 +215,18 @@ DEMONSTRATIONS = {
     "forecast": Demonstration(
         about="The yearly number of sunspots since 1700: a model learns from the years up to 1920 to forecast the next "
         "one from 11 years, and is asked about the years from 1967 on.",
-        build=builtin.sunspots,
+        build=datasets.sunspots,
         settings={
             **ONE_THREAD,
             "task.columns": ["sunspots"],
             "task.history": 11,
             "task.season": 11,
             "task.encoder.cell": "gru",
-            "task.encoder.hidden": 16,
+            "task.encoder.hidden_size": 16,
             "task.encoder.dropout": 0.2,
             "train.epochs": 30,
-            "train.batch": 16,
-            "train.rate": 0.01,
+            "train.batch_size": 16,
+            "train.learning_rate": 0.01,
         },
         quick={"train.updates": 60},
         metric="mse",
@@ -239,23 +239,23 @@ DEMONSTRATIONS = {
     "language_model": Demonstration(
         about="The manual of Python, character by character: a model learns which one comes next. Perplexity is among "
         "how many equally probable characters it has to guess, on average.",
-        build=builtin.prose,
+        build=datasets.prose,
         settings={
             **ONE_THREAD,
             "task.text.unit": "characters",
-            "task.embedding": 64,
+            "task.embedding_size": 64,
             "task.decoder.cell": "layer_norm_lstm",
-            "task.decoder.hidden": 256,
+            "task.decoder.hidden_size": 256,
             "task.decoder.dropout": 0.4,
             "train.epochs": 8,
-            "train.batch": 16,
-            "train.steps": 50,
+            "train.batch_size": 16,
+            "train.bptt_steps": 50,
             "train.optimizer": "adamw",
             "train.weight_decay": 0.3,
-            "train.rate": 0.01,
-            "train.clip": 1.0,
+            "train.learning_rate": 0.01,
+            "train.clip_norm": 1.0,
         },
-        quick={"train.updates": 30, "task.decoder.hidden": 64},
+        quick={"train.updates": 30, "task.decoder.hidden_size": 64},
         metric="perplexity",
         percent=False,
         baselines=_guess_letters,

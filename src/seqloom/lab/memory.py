@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqloom.cells import LSTM, Cell, Elman, Peephole
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 
 REMEMBERED = 0.9
 """The accuracy from which on we say that a network remembers."""

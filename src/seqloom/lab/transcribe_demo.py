@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom import terminal
-from seqloom.data import builtin
-from seqloom.data.recordings import Recording
+from seqloom.data.builtin import datasets
+from seqloom.data.readers.recordings import Recording
 from seqloom.explain import explain
 from seqloom.insight.spikes import spike_lines
 from seqloom.insight.telling import picture
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
-from seqloom.metrics.transcripts import rate
+from seqloom.metrics.transcripts import error_rate
 
 SHOWN = 8  # lines
 COLUMNS = 8  # of a digit, brought to one width
@@ -28,8 +28,8 @@ def _guess_lines(trained: Trained) -> dict[str, float]:
     wanted = [line.text or "" for line in test]
     usual = Counter(line.text or "" for line in train).most_common(1)[0][0]
     return {
-        f"always {usual!r}": rate([usual] * len(wanted), wanted).value,
-        "cut into equal parts, each the nearest mean digit": rate(_nearest(train, test), wanted).value,
+        f"always {usual!r}": error_rate([usual] * len(wanted), wanted).value,
+        "cut into equal parts, each the nearest mean digit": error_rate(_nearest(train, test), wanted).value,
     }
 
 
@@ -85,21 +85,26 @@ def _verdict(example: Mapping[str, Any]) -> str:
 TRANSCRIBE = Demonstration(
     about="Images of 3 to 8 handwritten digits are read column by column: nobody tells where a digit begins. The model "
     "learns it by CTC from some writers, and is asked about the lines of others.",
-    build=builtin.handwriting,
+    build=datasets.handwriting,
     settings={
         **ONE_THREAD,
-        "task.look.height": 12,
-        "task.look.layers": 2,
-        "task.look.width": 24,
+        "task.image_encoder.height": 12,
+        "task.image_encoder.layers": 2,
+        "task.image_encoder.channels": 24,
         "task.encoder.cell": "gru",
-        "task.encoder.hidden": 64,
+        "task.encoder.hidden_size": 64,
         "task.encoder.dropout": 0.4,
         "train.epochs": 7,
-        "train.batch": 16,
-        "train.rate": 0.004,
-        "train.clip": 1.0,
+        "train.batch_size": 16,
+        "train.learning_rate": 0.004,
+        "train.clip_norm": 1.0,
     },
-    quick={"train.updates": 150, "train.rate": 0.006, "task.look.width": 16, "task.encoder.dropout": 0.0},
+    quick={
+        "train.updates": 150,
+        "train.learning_rate": 0.006,
+        "task.image_encoder.channels": 16,
+        "task.encoder.dropout": 0.0,
+    },
     metric="cer",
     percent=True,
     baselines=_guess_lines,

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seqloom import terminal
-from seqloom.data import builtin
-from seqloom.data.dates import PIVOT
+from seqloom.data.builtin import datasets
+from seqloom.data.builtin.dates import PIVOT
 from seqloom.explain import explain
 from seqloom.insight.alignment import alignment_lines
 from seqloom.insight.telling import picture
@@ -54,23 +54,23 @@ CHARACTERS = {"task.source.unit": "characters", "task.target.unit": "characters"
 TRANSLATE = Demonstration(
     about="Dates as people write them in seven languages become dates of ISO 8601, character by character: a recurrent "
     "network with attention learns it from examples, and is asked about dates that it has never seen.",
-    build=builtin.dates,
+    build=datasets.dates,
     settings={
         **ONE_THREAD,
         **CHARACTERS,
-        "task.embedding": 32,
-        "task.tied": False,
+        "task.embedding_size": 32,
+        "task.tie_embeddings": False,
         "task.encoder.cell": "gru",
-        "task.encoder.hidden": 64,
+        "task.encoder.hidden_size": 64,
         "task.encoder.dropout": 0.15,  # without it, attention may settle early in the wrong place
         "task.decoder.cell": "gru",
-        "task.decoder.hidden": 128,
+        "task.decoder.hidden_size": 128,
         "task.decoder.dropout": 0.15,
         "train.epochs": 5,
-        "train.batch": 64,
-        "train.rate": 0.004,
+        "train.batch_size": 64,
+        "train.learning_rate": 0.004,
     },
-    quick={"train.updates": 80, "task.encoder.hidden": 32, "task.decoder.hidden": 64},
+    quick={"train.updates": 80, "task.encoder.hidden_size": 32, "task.decoder.hidden_size": 64},
     metric="exact_match",
     percent=True,
     baselines=_guess_dates,

@@ -1,10 +1,10 @@
 """Layers: sequence to sequence. The shortcut that builds them by name is in ``build``."""
 
-from seqloom.layers.bidirectional import Bidirectional
-from seqloom.layers.dropout import Variational
-from seqloom.layers.exchange import from_torch, to_torch
+from seqloom.layers.dropout import VariationalDropout
 from seqloom.layers.layer import Layer
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.bidirectional import Bidirectional
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
+from seqloom.layers.torch_conversion import from_torch, to_torch
 
-__all__ = ["Bidirectional", "Layer", "Recurrent", "Stack", "Variational", "from_torch", "to_torch"]
+__all__ = ["Bidirectional", "Layer", "Recurrent", "Stack", "VariationalDropout", "from_torch", "to_torch"]

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.attend import Before, mean
-from seqloom.layers.bidirectional import Bidirectional
+from seqloom.layers.attention.decoder_attention import BahdanauAttention, mean_memory
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.bidirectional import Bidirectional
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 
 KINDS = ("linear", "copy", "zero")
@@ -79,7 +79,7 @@ class Bridged(Layer):
         return [torch.cat(directions, dim=1) for directions in zip(*ended, strict=True)]
 
     def _mapped(self, index: int, ended: list[Any], memory: Memory) -> list[Tensor]:
-        read = torch.cat([field for state in ended for field in state], dim=1) if ended else mean(memory)
+        read = torch.cat([field for state in ended for field in state], dim=1) if ended else mean_memory(memory)
         output, *others = (linear(read) for linear in cast(nn.ModuleList, self.maps[index]))
         return [torch.tanh(output), *others]
 
@@ -101,12 +101,12 @@ def levels(layer: Layer, path: tuple[int, ...] = ()) -> list[Level]:
         ]
     if isinstance(layer, Bidirectional):
         return [[_place(layer.ahead, (*path, 0)), _place(layer.back, (*path, 1))]]
-    if isinstance(layer, Before):
+    if isinstance(layer, BahdanauAttention):
         return [[_place(layer, (*path, 0))]]
     return [[_place(layer, path)]] if isinstance(layer, Recurrent) else []
 
 
-def _place(layer: Recurrent | Before, path: tuple[int, ...]) -> Place:
+def _place(layer: Recurrent | BahdanauAttention, path: tuple[int, ...]) -> Place:
     start = layer.cell.start(1)
     return Place(path, {name: field.shape[1] for name, field in zip(start._fields, start, strict=True)})
 

@@ -14,10 +14,10 @@ from seqloom.cells.cell import Cell
 from seqloom.cells.recurrent_dropout import RecurrentDropout
 from seqloom.cells.wrapper import Wrapper
 from seqloom.cells.zoneout import Zoneout
-from seqloom.layers.bidirectional import Bidirectional
-from seqloom.layers.dropout import Dropout, Variational
+from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.bidirectional import Bidirectional
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 
 
@@ -64,7 +64,7 @@ def recurrent(
         return layer(input_size)
     width = 2 * hidden_size if bidirectional else hidden_size
     sizes = [input_size + index * width if connect == "dense" else width for index in range(1, layers)]
-    between: nn.Module = Variational(dropout) if variational else Dropout(dropout)
+    between: nn.Module = VariationalDropout(dropout) if variational else Dropout(dropout)
     return Stack([layer(size) for size in (input_size, *sizes)], connect=connect, dropout=between)
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Variational(nn.Module):
+class VariationalDropout(nn.Module):
     """Drops a feature of a whole sequence or none of it; what stays is scaled by 1 / (1 - rate). Eval mode: nothing."""
 
     def __init__(self, rate: float) -> None:

@@ -14,11 +14,11 @@ from seqloom.kernels.packed import Packed
 from seqloom.kernels.program import Program
 from seqloom.kernels.scan import Fused
 from seqloom.kernels.work import Work
-from seqloom.layers.attend import After, Looking
-from seqloom.layers.attention import Attention
+from seqloom.layers.attention.attention import Attention
+from seqloom.layers.attention.decoder_attention import AttentionState, LuongAttention
+from seqloom.layers.attention.scores import Dot, Multiplicative, Scaled
 from seqloom.layers.bridge import Bridged
-from seqloom.layers.recurrent import Recurrent
-from seqloom.layers.scores import Dot, Multiplicative, Scaled
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.script import ordinary, write_linear, write_output
 from seqloom.layers.stack import Stack
 
@@ -36,12 +36,14 @@ def fits(module: Any) -> bool:
     """Whether a step of the module is recurrences, at most an attention after them, and the softmax."""
     found = list(_flat(module.layer))
     *below, last = found
-    recurrences = below if type(last) is After else found
+    recurrences = below if type(last) is LuongAttention else found
     if not recurrences or not all(type(layer) is Recurrent and not layer.reverse for layer in recurrences):
         return False
-    if type(last) is After and (type(last.attention) is not Attention or type(last.attention.score) not in SCALES):
+    if type(last) is LuongAttention and (
+        type(last.attention) is not Attention or type(last.attention.score) not in SCALES
+    ):
         return False
-    linear = [last.output] if type(last) is After else []
+    linear = [last.output] if type(last) is LuongAttention else []
     stacks = [part for part in module.layer.modules() if type(part) is Stack]
     return ordinary(module, linear=linear, stacks=stacks) and all(
         _fused(layer, module.embed.weight) is not None for layer in recurrences
@@ -71,7 +73,7 @@ class Recurring:
         self.embed, self.layer = module.embed, module.layer
         self.copied: list[nn.Parameter] = []
         found = list(_flat(module.layer))
-        after = found.pop() if type(found[-1]) is After else None
+        after = found.pop() if type(found[-1]) is LuongAttention else None
         self._weight = module.embed.weight
         self._cells = {id(layer): _Cell(layer, self._weight, self.copied) for layer in found}
         self._symbols = module.output.out_features
@@ -107,7 +109,7 @@ class Recurring:
             return self._run(layer.layer, x, state)
         if type(layer) is Recurrent:
             return self._cells[id(layer)](x, state)
-        if type(layer) is After:
+        if type(layer) is LuongAttention:
             return _look(layer, x, state)
         if not isinstance(state, tuple) or len(state) != len(layer.layers):
             return None
@@ -121,18 +123,18 @@ class Recurring:
         return x, tuple(following)
 
 
-def _look(layer: Any, x: Tensor, state: Any) -> tuple[Tensor, Looking] | None:  # (B, V + D), state
+def _look(layer: Any, x: Tensor, state: Any) -> tuple[Tensor, AttentionState] | None:  # (B, V + D), state
     """The context and what looked, side by side."""
-    if not isinstance(state, Looking) or not _readable(state, x, width=layer.attention.key_size):
+    if not isinstance(state, AttentionState) or not _readable(state, x, width=layer.attention.key_size):
         return None
     (prepared, values, mask), rows = state.source
     scale = SCALES[type(layer.attention.score)](layer.attention)
     noted = state.coverage.clone(memory_format=torch.contiguous_format)
     seen = context(x, prepared, values, mask=mask, rows=rows, scale=scale, noted=noted)
-    return seen, Looking(state.source, state.step + 1, noted)
+    return seen, AttentionState(state.source, state.step + 1, noted)
 
 
-def _readable(state: Looking, x: Tensor, *, width: int) -> bool:
+def _readable(state: AttentionState, x: Tensor, *, width: int) -> bool:
     """Whether everything is as long and as wide as the kernel takes it to be, which is given addresses alone."""
     (prepared, values, mask), rows = state.source
     if not (fitting(prepared, x.dtype) and fitting(values, x.dtype)):

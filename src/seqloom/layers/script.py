@@ -11,12 +11,12 @@ from seqloom.kernels.operations import FINISHES, bits
 from seqloom.kernels.packed import REALS, Packed
 from seqloom.kernels.program import Place, Program
 from seqloom.layers.connection import Plain
-from seqloom.layers.dropout import Dropout, Variational
+from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.linear import Linear
-from seqloom.layers.positions import Positions, rotate
 from seqloom.layers.stack import Stack
-from seqloom.layers.transformer import Block, Norm
+from seqloom.layers.transformer.block import Norm, TransformerBlock
+from seqloom.layers.transformer.positions import Positions, rotate
 
 ACTIVATIONS: dict[type[nn.Module], tuple[str, str]] = {  # what follows a product, and the attribute with its parameter
     nn.ReLU: ("relu", ""),
@@ -36,11 +36,11 @@ SOURCE = (*STORE, "read", "noted")
 """What attention to a memory is given at every step."""
 
 ATTRIBUTES: dict[type[nn.Module], tuple[str, ...]] = {
-    Block: ("heads", "norm", "positions", "context", "causal", "memory_size"),
+    TransformerBlock: ("heads", "norm", "positions", "context", "causal", "memory_size"),
     Positions: ("kind",),
     nn.LayerNorm: ("eps",),
     Dropout: ("training",),
-    Variational: ("training",),
+    VariationalDropout: ("training",),
     nn.GELU: ("approximate",),
     **{kind: (attribute,) for kind, (_, attribute) in ACTIVATIONS.items() if attribute},
 }
@@ -54,7 +54,7 @@ def fits(module: Any) -> bool:
         return False
     linear = [stack.layers[0].project] if _moves(stack.layers[0].project) else []
     for layer in list(stack.layers)[1:]:
-        if type(layer) is Block:
+        if type(layer) is TransformerBlock:
             linear += [layer.project, layer.collect, *([layer.ask, layer.gather] if layer.memory_size else [])]
             linear += [layer.feed[0], layer.feed[-1]]
             # A block that sees itself alone counts positions from its last element on.
@@ -76,7 +76,7 @@ def ordinary(module: Any, *, linear: list[Any], stacks: list[Any]) -> bool:
         and all(type(part) in (Linear, nn.Linear) for part in [*linear, module.output])
         and (not _moves(module.bridge) or type(module.bridge) is nn.Linear)
         and all(type(part) is Plain for stack in stacks for part in stack.connections)
-        and all(type(part) in (Dropout, Variational) for part in drops)
+        and all(type(part) in (Dropout, VariationalDropout) for part in drops)
         and all(type(part) is nn.Parameter and part.device.type == "cpu" for part in parameters)
         and len({part.dtype for part in parameters}) == 1
         and parameters[0].dtype in REALS
@@ -125,7 +125,9 @@ class Script:
         stream, sums = program.place(size), program.place(size)
         normed, now = program.place(size, own=True), program.place(size, own=True)
         seen = program.place(size)
-        wide = max([3 * size, *(layer.feed[0].out_features for layer in self.layers if type(layer) is Block)])
+        wide = max(
+            [3 * size, *(layer.feed[0].out_features for layer in self.layers if type(layer) is TransformerBlock)]
+        )
         inner = program.place(wide)
         self._enter(self.layers[0], stream)
         current = stream

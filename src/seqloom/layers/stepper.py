@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from seqloom.kernels import attend, threads
 from seqloom.layers import recurring, script
-from seqloom.layers.cache import Cache
 from seqloom.layers.layer import untraced
-from seqloom.layers.positions import Positions
 from seqloom.layers.recurring import Recurring
 from seqloom.layers.script import ATTRIBUTES, Script
-from seqloom.layers.transformer import Block, Norm
+from seqloom.layers.transformer.block import Norm, TransformerBlock
+from seqloom.layers.transformer.cache import Cache
+from seqloom.layers.transformer.positions import Positions
 from seqloom.layers.unchanged import Unchanged, altered, hooked
 from seqloom.state import Shared
 
@@ -106,7 +106,7 @@ class _Blocks:
         call.given.update(tokens=tokens.data_ptr(), out=out.data_ptr())
         script.program.run(rows, call.given, scratch=call.scratch)
         for index, layer in enumerate(script.layers):
-            if type(layer) is Block and layer.context:
+            if type(layer) is TransformerBlock and layer.context:
                 block = following[index]
                 following[index] = block._replace(past=block.past.latest(layer.context - 1))
         return out, tuple(following)
@@ -140,15 +140,15 @@ class _Call:
             self.given |= {"places": self._address(table), "places at": self._address(state.position)}
         return Positions.State(state.position + 1)
 
-    def block(self, index: int, state: Any) -> Block.State | None:
+    def block(self, index: int, state: Any) -> TransformerBlock.State | None:
         layer: Any = self._script.layers[index]
-        if not isinstance(state, Block.State) or not isinstance(state.past, Cache):
+        if not isinstance(state, TransformerBlock.State) or not isinstance(state.past, Cache):
             return None
         past = self._past(index, layer, state.past)
         noted: Tensor | None = state.coverage
         if past is not None and layer.memory_size:
             noted = self._source(index, layer, state.memory, state.coverage)
-        return None if past is None or noted is None else Block.State(past, state.memory, noted)
+        return None if past is None or noted is None else TransformerBlock.State(past, state.memory, noted)
 
     def _past(self, index: int, layer: Any, past: Cache) -> Cache | None:
         """The cache with a slot for the new element."""

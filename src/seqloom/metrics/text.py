@@ -7,18 +7,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.metrics.interval import Sums, bootstrap_ratio, quantiles, resample, wilson
+from seqloom.metrics.confidence import MetricSums, bootstrap_ratio, quantiles, resample, wilson_interval
 
 Symbols = Sequence[Hashable]  # characters, words, phonemes
 
 
-class Corpus(NamedTuple):
+class CorpusScore(NamedTuple):
     """A score of sacrebleu, from 0 to 100."""
 
     score: float
     interval: tuple[float, float]  # of 95 %, over sentences drawn anew
     signature: str  # all that the score depends on: version, tokenizer, case
-    sums: Sums  # that it is a function of
+    sums: MetricSums  # that it is a function of
 
 
 def bleu(
@@ -29,7 +29,7 @@ def bleu(
     order: int = 4,  # n-grams of up to so many words
     lower: bool = False,  # capital letters are made small on both sides
     tokenize: Literal["13a", "intl", "char", "none"] = "13a",  # none: words stand between blanks already
-) -> Corpus:
+) -> CorpusScore:
     """Papineni et al. 2002 as Post 2018 wants it: on raw texts."""
     from sacrebleu.metrics.bleu import BLEU
 
@@ -40,7 +40,7 @@ def bleu(
     return _corpus(metric, found, [wanted, *others])
 
 
-def chrf(found: Sequence[str], wanted: Sequence[str], *, others: Sequence[Sequence[str]] = ()) -> Corpus:
+def chrf(found: Sequence[str], wanted: Sequence[str], *, others: Sequence[Sequence[str]] = ()) -> CorpusScore:
     """Popović 2015: F of character 6-grams, recall counting twice."""
     from sacrebleu.metrics.chrf import CHRF
 
@@ -62,18 +62,18 @@ class _Sums:
         return float(self._compute_score_from_stats(sums.astype(np.int64).tolist()).score)
 
 
-def _corpus(metric: Any, found: Sequence[str], references: Sequence[Sequence[str | None]]) -> Corpus:
+def _corpus(metric: Any, found: Sequence[str], references: Sequence[Sequence[str | None]]) -> CorpusScore:
     for wanted in references:
         _check(found, wanted)
     if not found:
         raise ValueError("there is nothing to compare: no text was found and none was wanted")
     statistics = metric.statistics(found, references)
     scores = [metric.compute(sums) for sums in resample(statistics)]
-    sums = Sums(statistics.astype(np.float64), metric.compute)
-    return Corpus(sums.whole, quantiles(scores), str(metric.get_signature()), sums)
+    sums = MetricSums(statistics.astype(np.float64), metric.compute)
+    return CorpusScore(sums.whole, quantiles(scores), str(metric.get_signature()), sums)
 
 
-def distance(found: Symbols, wanted: Symbols) -> int:
+def edit_distance(found: Symbols, wanted: Symbols) -> int:
     """The least number of symbols put in, left out and replaced (Levenshtein 1966)."""
     from rapidfuzz.distance import Levenshtein
 
@@ -81,7 +81,7 @@ def distance(found: Symbols, wanted: Symbols) -> int:
 
 
 @dataclass(frozen=True)
-class Errors:
+class EditErrors:
     """Answers beside what was wanted, each source counted once: (N,) for N different sources."""
 
     errors: NDArray[np.int64]  # the distance to the nearest answer that is listed
@@ -108,10 +108,10 @@ class Errors:
 
     @property
     def exact_match_interval(self) -> tuple[float, float]:
-        return wilson(int((~self.wrong).sum()), len(self.wrong))
+        return wilson_interval(int((~self.wrong).sum()), len(self.wrong))
 
 
-def compare(sources: Sequence[Hashable], found: Sequence[Symbols], wanted: Sequence[Symbols]) -> Errors:
+def edit_errors(sources: Sequence[Hashable], found: Sequence[Symbols], wanted: Sequence[Symbols]) -> EditErrors:
     """Errors of the answers; where a source occurs several times, any of its listed answers counts.
 
     What was found for its first occurrence is compared, and with the nearest of the listed answers: the first of them
@@ -125,11 +125,11 @@ def compare(sources: Sequence[Hashable], found: Sequence[Symbols], wanted: Seque
         answers.setdefault(source, answer)
         listed.setdefault(source, []).append(truth)
     nearest = [
-        min(((distance(answers[source], truth), len(truth)) for truth in truths), key=lambda pair: pair[0])
+        min(((edit_distance(answers[source], truth), len(truth)) for truth in truths), key=lambda pair: pair[0])
         for source, truths in listed.items()
     ]
     errors, symbols = np.array(nearest, dtype=np.int64).reshape(-1, 2).T
-    return Errors(errors, symbols, errors > 0)
+    return EditErrors(errors, symbols, errors > 0)
 
 
 def _check(found: Sequence[object], wanted: Sequence[object]) -> None:

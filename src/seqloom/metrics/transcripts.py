@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.metrics.interval import Sums, bootstrap_ratio, ratio, wilson
+from seqloom.metrics.confidence import MetricSums, bootstrap_ratio, ratio_of_sums, wilson_interval
 
 GAP = "*"
 """Stands where the other side has a symbol and this one has none."""
@@ -18,7 +18,7 @@ VISIBLE = {" ": "_", "\t": "_"}
 """Blanks among characters, as they are printed."""
 
 
-class Pair(NamedTuple):
+class AlignedPair(NamedTuple):
     """A wanted symbol beside the one that was found in its place; None where there is none."""
 
     wanted: str | None
@@ -32,11 +32,11 @@ class Pair(NamedTuple):
         return "D" if self.found is None else " " if self.wanted == self.found else "S"
 
 
-def align(found: Sequence[str], wanted: Sequence[str]) -> list[Pair]:
+def align(found: Sequence[str], wanted: Sequence[str]) -> list[AlignedPair]:
     """Both sequences side by side with the fewest errors (Levenshtein 1966)."""
     from rapidfuzz.distance import Levenshtein
 
-    pairs: list[Pair] = []
+    pairs: list[AlignedPair] = []
     for step in Levenshtein.opcodes(wanted, found):
         left: Sequence[str | None] = wanted[step.src_start : step.src_end]
         right: Sequence[str | None] = found[step.dest_start : step.dest_end]
@@ -44,12 +44,12 @@ def align(found: Sequence[str], wanted: Sequence[str]) -> list[Pair]:
             left = [None] * len(right)
         elif step.tag == "delete":
             right = [None] * len(left)
-        pairs += map(Pair, left, right)
+        pairs += map(AlignedPair, left, right)
     return pairs
 
 
 @dataclass(frozen=True)
-class Rate:
+class ErrorRate:
     """Errors for each symbol that was wanted; the arrays have one number for each transcript: (N,)."""
 
     substitutions: NDArray[np.int64]
@@ -78,7 +78,7 @@ class Rate:
 
     @property
     def exact_match_interval(self) -> tuple[float, float]:
-        return wilson(int((self.errors == 0).sum()), len(self.errors))
+        return wilson_interval(int((self.errors == 0).sum()), len(self.errors))
 
     def counts(self) -> dict[str, int]:
         names = ("substitutions", "insertions", "deletions", "symbols")
@@ -90,7 +90,7 @@ class Rate:
         return [{"wanted": left or "", "found": right or "", "times": times} for (left, right), times in found[:most]]
 
 
-def rate(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> Rate:
+def error_rate(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> ErrorRate:
     """The errors of transcripts, each cut into symbols: of characters the CER, of words the WER, of phones the PER."""
     if len(found) != len(wanted):
         raise ValueError(f"there are {len(found)} transcripts and {len(wanted)} that were wanted; as many are wanted")
@@ -102,7 +102,7 @@ def rate(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> Rat
         marks = Counter(pair.mark for pair in errors)
         rows.append((marks["S"], marks["I"], marks["D"], len(truth)))
     substitutions, insertions, deletions, symbols = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    return Rate(substitutions, insertions, deletions, symbols, dict(confused))
+    return ErrorRate(substitutions, insertions, deletions, symbols, dict(confused))
 
 
 def printed(found: Sequence[str], wanted: Sequence[str], *, name: str = "") -> str:
@@ -128,7 +128,7 @@ def report(
     worst: int = 10,  # transcripts whose errors are printed
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """The error rate of each unit, and what is behind it; matches and examples of errors are of the first unit."""
-    rates = {unit: rate(*both) for unit, both in pairs.items()}
+    rates = {unit: error_rate(*both) for unit, both in pairs.items()}
     details: dict[str, Any] = {}
     for unit, found in rates.items():
         details |= {f"{unit}_interval": list(found.interval), f"{unit}_errors": found.counts()}
@@ -161,11 +161,11 @@ class Transcripts:
         return [*map(cuts[unit], self.found)], [*map(cuts[unit], self.wanted)]
 
     @property
-    def surprise(self) -> Sums:
+    def surprise(self) -> MetricSums:
         """The loss for each symbol, the end among them, of those that are possible; infinite where none is."""
         lengths = [0 if loss is None else len(each) + 1 for loss, each in zip(self.losses, self.spelt, strict=True)]
-        rows = ratio([loss or 0.0 for loss in self.losses], lengths).rows
-        return Sums(rows, lambda sums: float(sums[0] / sums[1]) if sums[1] else math.inf)
+        rows = ratio_of_sums([loss or 0.0 for loss in self.losses], lengths).rows
+        return MetricSums(rows, lambda sums: float(sums[0] / sums[1]) if sums[1] else math.inf)
 
     def score(self, units: Sequence[str]) -> dict[str, Any]:
         """All metrics; the first unit is the one that counts."""
@@ -178,11 +178,11 @@ class Transcripts:
             "examples": len(self.names),
         }
 
-    def sums(self, metric: str, units: Sequence[str]) -> Sums:
+    def sums(self, metric: str, units: Sequence[str]) -> MetricSums:
         """What one of the metrics is made of, transcript by transcript."""
         if metric == "loss":
             return self.surprise
         if metric != "exact_match":
-            found = rate(*self.pairs(metric))
-            return ratio(found.errors, found.symbols)
-        return ratio(rate(*self.pairs(units[0])).errors == 0, [1] * len(self.names))
+            found = error_rate(*self.pairs(metric))
+            return ratio_of_sums(found.errors, found.symbols)
+        return ratio_of_sums(error_rate(*self.pairs(units[0])).errors == 0, [1] * len(self.names))

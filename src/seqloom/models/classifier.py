@@ -9,7 +9,7 @@ from seqloom.models.encoder import Encoder
 from seqloom.models.pooling import Pooling
 
 
-class Symbols(nn.Module):
+class TokenEmbedding(nn.Module):
     """Symbols as vectors; in training a share of them is unknown, so that the model learns what to make of that."""
 
     def __init__(self, embedding: Embedding, *, unknown: float = 0.0) -> None:
@@ -25,7 +25,7 @@ class Symbols(nn.Module):
         return vectors
 
 
-class Noise(nn.Module):
+class GaussianNoise(nn.Module):
     """Adds normal noise to vectors in training."""
 
     def __init__(self, deviation: float) -> None:

@@ -5,11 +5,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from seqloom.layers.dropout import Dropout, Variational
+from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.linear import Linear
-from seqloom.layers.softmax import cross_entropy, judge, log_probabilities
+from seqloom.layers.softmax_loss import cross_entropy, log_probabilities, score_tokens
 from seqloom.layers.stepper import Stepper
 
 
@@ -32,7 +32,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.embed = embed
         self.layer = layer
-        self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
+        self.dropout: nn.Module = VariationalDropout(dropout) if variational else Dropout(dropout)
         narrow = tied and layer.output_size != embed.embedding_dim
         self.bridge = nn.Linear(layer.output_size, embed.embedding_dim) if narrow else nn.Identity()
         size = embed.embedding_dim if tied else layer.output_size
@@ -91,7 +91,7 @@ class Decoder(nn.Module):
         target: Tensor,  # (N,)
     ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
         """The same, and whether each target is the most probable symbol."""
-        return judge(features, self.output.weight, self.output.bias, target)
+        return score_tokens(features, self.output.weight, self.output.bias, target)
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B,) → (B, V), state
         """One step as one program; None if this is not a step for one."""

@@ -13,20 +13,20 @@ from seqloom.cells.cell import Cell
 from seqloom.config import Part
 from seqloom.layers.build import find, names, recurrent
 from seqloom.layers.convolution import Convolution
-from seqloom.layers.dropout import Dropout, Variational
+from seqloom.layers.custom import CustomLayer
+from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer, Memory
-from seqloom.layers.own import Own
 from seqloom.layers.stack import Stack
-from seqloom.layers.transformer import Block, transformer
+from seqloom.layers.transformer.block import TransformerBlock, transformer
 
 TRANSFORMER = "transformer"
 """What stands in the place of a cell's name for layers of attention."""
 
-GivenLayer = type[Cell] | Callable[[int], nn.Module]
+LayerFactory = type[Cell] | Callable[[int], nn.Module]
 """A user's own: a cell class, or a function from the width of the input to a module (see ``Own``)."""
 
 
-class Front(Part):
+class PrenetConfig(Part):
     """Feed-forward or convolutional layers before the recurrence."""
 
     layers: int = Field(default=0, ge=0, description="How many; 0: the recurrence reads the input itself.")
@@ -39,7 +39,7 @@ class Front(Part):
     )
 
 
-class Recurrence(Part):
+class RecurrenceConfig(Part):
     """Recurrent layers by name."""
 
     cell: str | tuple[str, ...] = Field(
@@ -47,16 +47,18 @@ class Recurrence(Part):
         description="A file of cells/: elman, lstm, peephole, coupled, gru, layer_norm_lstm, … or transformer; "
         'or a list of them, one for each layer, such as ["lstm", "transformer"].',
     )
-    hidden: int = Field(default=128, ge=1, description="Width of each layer and direction.")
+    hidden_size: int = Field(default=128, ge=1, description="Width of each layer and direction.")
     layers: int = Field(
         default=1, ge=0, description="How many on top of each other; 0: none, the front is all there is."
     )
     bidirectional: bool = Field(
         default=False, description="Read in both directions; a transformer sees what comes before only, or everything."
     )
-    connect: Literal["plain", "residual", "highway", "dense"] = Field(default="plain", description="How layers meet.")
+    connection: Literal["plain", "residual", "highway", "dense"] = Field(
+        default="plain", description="How layers meet."
+    )
     dropout: float = Field(default=0.0, ge=0, lt=1, description="Between layers and on the output.")
-    variational: bool = Field(default=False, description="The same dropout mask at every step.")
+    variational_dropout: bool = Field(default=False, description="The same dropout mask at every step.")
     zoneout: float = Field(default=0.0, ge=0, lt=1, description="Share of the state that stays as it was.")
     recurrent_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
     options: dict[str, Any] = Field(
@@ -64,7 +66,7 @@ class Recurrence(Part):
         description='Of the cell, such as { activation = "relu" }; of a transformer heads, feed_forward, activation, '
         "norm, positions, distance, longest, context.",
     )
-    own: str = Field(
+    custom_layer: str = Field(
         default="", description="Name of a layer or cell of your own that is given with --layer; for information."
     )
     given: Any = Field(default=None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
@@ -99,36 +101,36 @@ class Recurrence(Part):
         return (self.cell,) * self.layers if isinstance(self.cell, str) else self.cell
 
 
-def stack(
-    front: Front,
-    recurrence: Recurrence,
+def build_stack(
+    front: PrenetConfig,
+    recurrence: RecurrenceConfig,
     input_size: int,
     *,
     causal: bool = False,  # an output must not see later input
     memory_size: int = 0,  # width of the memory that transformers look at
 ) -> Layer:
     """The front and the recurrent or attention layers as one layer."""
-    if recurrence.own and recurrence.given is None:
+    if recurrence.custom_layer and recurrence.given is None:
         raise ValueError(
-            f"this model was trained with a layer of your own, {recurrence.own}: give it again (--layer module:name)"
+            f"this model was trained with a layer of your own, {recurrence.custom_layer}: give it again (--layer module:name)"
         )
     layers: list[Layer] = []
     size = input_size
     for _ in range(front.layers):
         layers.append(Convolution(size, front.size, window=front.window, activation=front.activation, causal=causal))
         size = front.size
-    layers += runs(recurrence, size, memory_size=memory_size)
+    layers += group_layers(recurrence, size, memory_size=memory_size)
     if not layers:
         raise ValueError("layers is 0, and there is no front either: there is nothing to train")
-    between = Variational(recurrence.dropout) if recurrence.variational else Dropout(recurrence.dropout)
+    between = VariationalDropout(recurrence.dropout) if recurrence.variational_dropout else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
 
-def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Layer]:
+def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 0) -> list[Layer]:
     """The layers, those of one kind that follow each other as one."""
     given = recurrence.given
     if given is not None and recurrence.layers and not (isinstance(given, type) and issubclass(given, Cell)):
-        return [Own(given(size), size)]
+        return [CustomLayer(given(size), size)]
     makers: dict[str, Callable[..., Any]] = {
         name: transformer if name == TRANSFORMER else given or find(name) for name in dict.fromkeys(recurrence.kinds)
     }
@@ -139,7 +141,7 @@ def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Lay
             near = [f": did you mean {found!r}?" for found in get_close_matches(option, allowed, n=1)]
             raise ValueError(f"the cell {' and '.join(makers)} has no option {option!r}{''.join(near)}")
     if set(recurrence.kinds) == {TRANSFORMER}:
-        plain = Recurrence()
+        plain = RecurrenceConfig()
         for field in ("connect", "variational", "zoneout", "recurrent_dropout"):
             if (found := getattr(recurrence, field)) != getattr(plain, field):
                 raise ValueError(f"{field} is {found!r}, which is of recurrent layers: a transformer has none of it")
@@ -149,11 +151,11 @@ def runs(recurrence: Recurrence, size: int, *, memory_size: int = 0) -> list[Lay
         options["layers"] = len(list(group))
         if name == TRANSFORMER:
             options |= {"dropout": recurrence.dropout, "causal": not recurrence.bidirectional}
-            layers.append(transformer(size, recurrence.hidden, memory_size=memory_size, **options))
+            layers.append(transformer(size, recurrence.hidden_size, memory_size=memory_size, **options))
         else:
             common = ("bidirectional", "connect", "dropout", "variational", "zoneout", "recurrent_dropout")
             options |= {option: getattr(recurrence, option) for option in common}
-            layers.append(recurrent(makers[name], size, recurrence.hidden, **options))
+            layers.append(recurrent(makers[name], size, recurrence.hidden_size, **options))
         size = layers[-1].output_size
     return layers
 
@@ -162,7 +164,7 @@ def _options(name: str, make: Callable[..., Any]) -> set[str]:
     """What users may choose besides the sizes."""
     if name != TRANSFORMER:
         return set(list(inspect.signature(make).parameters)[2:])
-    own = {*inspect.signature(transformer).parameters, *inspect.signature(Block).parameters}
+    own = {*inspect.signature(transformer).parameters, *inspect.signature(TransformerBlock).parameters}
     return own - {"input_size", "size", "layers", "options", "dropout", "causal", "memory_size"}
 
 
@@ -173,7 +175,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.embed = embed  # the task's inputs → (B, T, layer.input_size)
         self.layer = layer
-        self.dropout: nn.Module = Variational(dropout) if variational else Dropout(dropout)
+        self.dropout: nn.Module = VariationalDropout(dropout) if variational else Dropout(dropout)
         self.size = layer.output_size
 
     def forward(

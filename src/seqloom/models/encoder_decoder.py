@@ -6,53 +6,53 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.config import Part
-from seqloom.layers.attend import After, Before, Fixed
-from seqloom.layers.attention import Attending, Attention
+from seqloom.layers.attention.attention import Attention, AttentionMechanism
+from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
+from seqloom.layers.attention.hard import HardAttention, estimator
+from seqloom.layers.attention.local import LocalAttention
 from seqloom.layers.bridge import Bridged, levels
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
-from seqloom.layers.hard import Hard, estimator
 from seqloom.layers.layer import Layer
-from seqloom.layers.local import Local
-from seqloom.layers.recurrent import Recurrent
+from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.models.decoder import Decoder
-from seqloom.models.encoder import TRANSFORMER, Front, Recurrence, runs, stack
-from seqloom.models.scheduled_sampling import Mixer, ScheduledSampling
+from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack, group_layers
+from seqloom.models.scheduled_sampling import ScheduledSampling, TokenMixer
 
 Bridge = Literal["linear", "copy", "zero"]
 
 
-class Looks(Part):
+class AttentionConfig(Part):
     """How a recurrent decoder looks at the source; transformers do so by themselves."""
 
-    place: Literal["after", "before", "none"] = Field(
+    style: Literal["after", "before", "none"] = Field(
         default="after", description="after the step (Luong), before it (Bahdanau; slower), or not at all (Sutskever)."
     )
     score: Literal["dot", "scaled", "multiplicative", "additive"] = Field(
         default="multiplicative", description="How well a state of the decoder fits an element of the source."
     )
-    kind: Literal["soft", "hard", "local"] = Field(
+    type: Literal["soft", "hard", "local"] = Field(
         default="soft", description="A mean of all elements, one that is drawn, or those of a window."
     )
     window: int = Field(default=5, ge=1, description="local: elements on each side of the middle.")
-    predicted: bool = Field(default=False, description="local: the middle is predicted, not the step's own number.")
+    predictive: bool = Field(default=False, description="local: the middle is predicted, not the step's own number.")
     context: Literal["none", "last", "ends", "mean"] = Field(
         default="none",
         description="The source as one vector beside every input: the encoder's last word, both its ends, or its mean.",
     )
 
-    def build(self, query_size: int, key_size: int) -> Attending:
-        if self.kind == "hard":
-            return Hard(query_size, key_size, score=self.score)
-        if self.kind == "local":
-            return Local(query_size, key_size, score=self.score, window=self.window, predicted=self.predicted)
+    def build(self, query_size: int, key_size: int) -> AttentionMechanism:
+        if self.type == "hard":
+            return HardAttention(query_size, key_size, score=self.score)
+        if self.type == "local":
+            return LocalAttention(query_size, key_size, score=self.score, window=self.window, predicted=self.predictive)
         return Attention(query_size, key_size, score=self.score)
 
 
-def decoding_layer(
-    recurrence: Recurrence,
-    looks: Looks,
+def build_decoder_layer(
+    recurrence: RecurrenceConfig,
+    looks: AttentionConfig,
     input_size: int,
     *,
     encoder: Layer | None,  # whose last state the decoder begins with; None: it has none
@@ -64,62 +64,64 @@ def decoding_layer(
         raise ValueError("decoder.bidirectional is true: a decoder must not see what it predicts")
     layers: list[Layer] = []
     if looks.context != "none":
-        layers.append(Fixed(input_size, memory_size, kind=looks.context))
+        layers.append(FixedContext(input_size, memory_size, kind=looks.context))
     size = layers[-1].output_size if layers else input_size
-    recurrent = not recurrence.own and TRANSFORMER not in recurrence.kinds
-    if recurrent and looks.place == "before":
+    recurrent = not recurrence.custom_layer and TRANSFORMER not in recurrence.kinds
+    if recurrent and looks.style == "before":
         layers += _looking_before(recurrence, looks, size, memory_size=memory_size)
     else:
-        layers.append(stack(Front(), recurrence, size, causal=True, memory_size=memory_size))
-    if looks.place == "after" and TRANSFORMER not in recurrence.kinds:
+        layers.append(build_stack(PrenetConfig(), recurrence, size, causal=True, memory_size=memory_size))
+    if looks.style == "after" and TRANSFORMER not in recurrence.kinds:
         size = layers[-1].output_size
-        layers.append(After(looks.build(size, memory_size), size))
+        layers.append(LuongAttention(looks.build(size, memory_size), size))
     whole = layers[0] if len(layers) == 1 else Stack(layers, dropout=Dropout(recurrence.dropout))
     if not levels(whole):
         return whole
     return Bridged(whole, encoder, memory_size=memory_size, kind=bridge)
 
 
-def _looking_before(recurrence: Recurrence, looks: Looks, size: int, *, memory_size: int) -> list[Layer]:
+def _looking_before(
+    recurrence: RecurrenceConfig, looks: AttentionConfig, size: int, *, memory_size: int
+) -> list[Layer]:
     """The first recurrent layer looks before each step; others stand on it as always."""
     kinds = recurrence.kinds
     if not kinds:
         raise ValueError('decoder.layers is 0, and attention.place is "before": before which step?')
-    (lowest,) = runs(
+    (lowest,) = group_layers(
         recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connect": "plain"}), size + memory_size
     )
     cell = cast(Recurrent, lowest).cell
-    first = Before(cell, looks.build(cell.hidden_size, memory_size))
+    first = BahdanauAttention(cell, looks.build(cell.hidden_size, memory_size))
     rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
-    return [first, *runs(rest, first.output_size)]
+    return [first, *group_layers(rest, first.output_size)]
 
 
-class Reads(Protocol):
+class InputEmbedding(Protocol):
     """A module that makes a memory of its inputs."""
 
     @property
     def size(self) -> int: ...  # the width of the memory's values
 
 
-def assemble(
-    encoder: Reads,
+def build_encoder_decoder(
+    encoder: InputEmbedding,
     embed: Embedding,
-    recurrence: Recurrence,
+    recurrence: RecurrenceConfig,
     *,
-    looks: Looks,
+    looks: AttentionConfig,
     reading: Layer | None,  # the encoder's layer; None: it has none
     bridge: Bridge,
     tied: bool,
     sampling: ScheduledSampling,
 ) -> "EncoderDecoder":
     """The encoder with a decoder of these settings."""
-    layer = decoding_layer(
+    layer = build_decoder_layer(
         recurrence, looks, embed.embedding_dim, encoder=reading, memory_size=encoder.size, bridge=bridge
     )
-    decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational)
+    decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational_dropout)
     model = EncoderDecoder(cast(nn.Module, encoder), decoder)
     if sampling.schedule != "none":
-        model.add_module("mixer", Mixer(sampling))
+        model.add_module("mixer", TokenMixer(sampling))
     return model
 
 
@@ -164,7 +166,7 @@ class EncoderDecoder(nn.Module):
     ):  # (), the sum of the targets' negative log-probabilities, and what stands for the choices of hard attention
         wanted = target[real]
         total = self.decoder.loss(features, wanted, smoothing=smoothing)
-        if self.training and any(isinstance(part, Hard) for part in self.decoder.modules()):
+        if self.training and any(isinstance(part, HardAttention) for part in self.decoder.modules()):
             losses = features.new_zeros(real.shape)
             losses[real] = -self.decoder.log_probabilities(features.detach(), wanted)
             total = total + estimator(self.decoder, losses, real)

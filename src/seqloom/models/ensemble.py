@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from seqloom.decoding.ensemble import ensemble
+from seqloom.decoding.tokens.ensemble import ensemble
 from seqloom.layers.layer import Memory
 from seqloom.models.decoder import step
 from seqloom.models.encoder_decoder import EncoderDecoder

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from seqloom.data.batch import Padded
 from seqloom.layers.layer import Memory
 from seqloom.models.encoder import Encoder
-from seqloom.models.pooling import Last
+from seqloom.models.pooling import LastPooling
 from seqloom.state import apply
 
 
 class Forecaster(nn.Module):
-    """ŷ_{t+1…t+horizon} = W h_t + b at every step t (``synced``), or at the last one alone.
+    """ŷ_{t+1…t+horizon} = W h_t + b at every step t (``every_step``), or at the last one alone.
 
     With ``reach`` it is the change from what was read at t: ŷ_{t+k} = x_t + reach_k ∘ (W_k h_t + b_k), which starts as
     the forecast that nothing changes. ``separate`` reads and forecasts each target alone, all with the same weights.
@@ -29,7 +29,7 @@ class Forecaster(nn.Module):
         horizon: int,
         *,
         targets: Sequence[int],  # which of the columns read are forecast
-        synced: bool = False,
+        every_step: bool = False,
         separate: bool = False,
         reach: Tensor | None = None,  # (horizon, targets)
         first: int = 0,  # of the features that the encoder reads
@@ -37,7 +37,7 @@ class Forecaster(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.head = nn.Linear(encoder.size, horizon if separate else horizon * len(targets))
-        self.last = None if synced else Last(encoder.size)
+        self.last = None if every_step else LastPooling(encoder.size)
         self.horizon = horizon
         self.separate = separate
         self.first = first

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from seqloom.data.batch import Padded
-from seqloom.data.tokenizers import Encoding
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.search import Hypothesis, Search
-from seqloom.decoding.tree import PrefixTree
+from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.search import Hypothesis, Search
+from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.embedding import PADDING, UNKNOWN
-from seqloom.layers.hard import Hard
 from seqloom.layers.layer import Memory, coverage
 from seqloom.models.decoder import Decoder, step
 from seqloom.state import apply, select
@@ -33,7 +33,7 @@ class Candidate:
     log_probabilities: list[float]  # of each symbol, and of the end where it ended
 
 
-def candidates(found: Sequence[Hypothesis], said: Encoding) -> list[Candidate]:
+def nbest_candidates(found: Sequence[Hypothesis], said: Tokenizer) -> list[Candidate]:
     """What a search has found, as texts."""
     if not found:
         raise ValueError(
@@ -65,7 +65,7 @@ def generate(
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
     follow = partial(step, decoder)
-    if not (isinstance(search, Beam) and search.coverage):
+    if not (isinstance(search, Beam) and search.coverage_penalty):
         begin = decoder.start(memory, len(mask))
         return search(follow, begin, start, end, lengths=lengths, never=never, tree=tree)
 
@@ -82,7 +82,7 @@ def generate(
     return search(beside, begin, start, end, lengths=lengths, never=never, tree=tree, coverage=covered)
 
 
-def before(target: Padded, end: int) -> Tensor:  # (B, T)
+def shift_right(target: Padded, end: int) -> Tensor:  # (B, T)
     """The symbol before each of the target's: the end of what came before, then the target itself."""
     return torch.cat([torch.full_like(target.values[:, :1], end), target.values[:, :-1]], dim=1)
 
@@ -96,13 +96,15 @@ def begin(
     """The state of the decoder before the first symbol of each of B sequences."""
     if rows is None:
         return decoder.start(memory, len(memory.mask))
-    if any(isinstance(part, Hard) for part in decoder.modules()):  # each of its samples belongs to one sequence
+    if any(
+        isinstance(part, HardAttention) for part in decoder.modules()
+    ):  # each of its samples belongs to one sequence
         memory = Memory(select(memory.values, rows), select(memory.mask, rows), select(memory.state, rows))
         return decoder.start(memory, len(rows))
     return select(decoder.start(memory, len(memory.mask)), rows)
 
 
-def teach(
+def teacher_forcing_loss(
     model: Any,  # an EncoderDecoder; with a Mixer, if there is scheduled sampling
     state: Any,  # of its decoder before the first symbol
     target: Padded,  # (B, T)
@@ -112,7 +114,7 @@ def teach(
 ) -> Tensor:  # ()
     """The loss of a decoder that is told the true symbols, or in scheduled sampling some of its own."""
     said, real = target
-    tokens = before(target, end)
+    tokens = shift_right(target, end)
     if model.training and hasattr(model, "mixer"):
         tokens = model.mixer(model.decoder, apply(Tensor.detach, state), tokens, never=NEVER)
     features, _ = model.decoder.features(tokens, state, mask=real)
@@ -120,7 +122,7 @@ def teach(
     return loss
 
 
-def forced(
+def teacher_forced_scores(
     decoder: Decoder,
     memory: Memory,
     target: Padded,
@@ -130,7 +132,7 @@ def forced(
 ) -> list[tuple[list[float], list[bool]]]:
     """Of each row, the log-probabilities of the true symbols, and whether they are the most probable ones."""
     said, real = target
-    features, _ = decoder.features(before(target, end), begin(decoder, memory, rows), mask=real)
+    features, _ = decoder.features(shift_right(target, end), begin(decoder, memory, rows), mask=real)
     values, right = decoder.judge(features[real], said[real])
     counts = real.sum(dim=1).tolist()
     return [

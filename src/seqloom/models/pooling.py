@@ -20,14 +20,14 @@ class Pooling(nn.Module, ABC):
         """One vector for each row."""
 
 
-class Last(Pooling):
+class LastPooling(Pooling):
     """What the encoder says at the last element."""
 
     def forward(self, memory: Memory) -> Tensor:
         return _at(memory, memory.mask.sum(dim=1) - 1)
 
 
-class Ends(Pooling):
+class EndsPooling(Pooling):
     """The forward direction at the last element and the backward one at the first: each has read the whole sequence."""
 
     def __init__(self, size: int) -> None:
@@ -41,7 +41,7 @@ class Ends(Pooling):
         return torch.cat([_at(memory, lengths - 1)[:, :half], _at(memory, lengths.clamp(max=1) - 1)[:, half:]], dim=1)
 
 
-class Mean(Pooling):
+class MeanPooling(Pooling):
     """The mean over the elements."""
 
     def forward(self, memory: Memory) -> Tensor:
@@ -49,7 +49,7 @@ class Mean(Pooling):
         return total / memory.mask.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-class Max(Pooling):
+class MaxPooling(Pooling):
     """The largest value of each feature over the elements."""
 
     def forward(self, memory: Memory) -> Tensor:
@@ -58,7 +58,7 @@ class Max(Pooling):
         return best.masked_fill(~memory.mask.any(dim=1, keepdim=True), 0)
 
 
-class Attention(Pooling):
+class AttentionPooling(Pooling):
     """Σ_t α_t h_t with α = softmax_t(v · tanh(W h_t + b)) (Yang et al. 2016)."""
 
     def __init__(self, size: int) -> None:
@@ -80,7 +80,13 @@ class Attention(Pooling):
         return torch.einsum("bt,btd->bd", self.weights(memory), values)
 
 
-POOLINGS: dict[str, type[Pooling]] = {"last": Last, "ends": Ends, "mean": Mean, "max": Max, "attention": Attention}
+POOLINGS: dict[str, type[Pooling]] = {
+    "last": LastPooling,
+    "ends": EndsPooling,
+    "mean": MeanPooling,
+    "max": MaxPooling,
+    "attention": AttentionPooling,
+}
 
 
 def _at(

@@ -24,7 +24,7 @@ class ScheduledSampling(Part):
     base: float = Field(0.9999, gt=0, lt=1, description="exponential: the share is multiplied by it at each update.")
     width: float = Field(1000.0, ge=1, description="inverse_sigmoid: updates until it begins to fall, about.")
     floor: float = Field(0.0, ge=0, le=1, description="It never falls below this share.")
-    own: Literal["draw", "best"] = Field(
+    feedback: Literal["draw", "best"] = Field(
         "draw", description="Its own symbol: drawn from its distribution, or the most probable one."
     )
 
@@ -41,7 +41,7 @@ class ScheduledSampling(Part):
         return min(max(found, self.floor), 1.0)
 
 
-class Mixer(nn.Module):
+class TokenMixer(nn.Module):
     """Mixes what a decoder reads; it counts the updates, so that a run that is resumed goes on as it would have."""
 
     updates: Tensor
@@ -74,7 +74,7 @@ class Mixer(nn.Module):
             logits, state = decoder(mixed[-1].unsqueeze(1), state)
             scores = logits[:, 0]
             scores[:, list(never)] = -torch.inf
-            said = scores.argmax(dim=-1) if self.settings.own == "best" else self._draw(scores)
+            said = scores.argmax(dim=-1) if self.settings.feedback == "best" else self._draw(scores)
             mixed.append(torch.where(truth[:, time], tokens[:, time], said))
         return torch.stack(mixed, dim=1)
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import UNKNOWN, Embedding
-from seqloom.models.characters import CharacterEncoder, Spelled
+from seqloom.models.character_encoder import CharacterEncoder, CharacterInput
 from seqloom.models.crf import CRF
 from seqloom.models.encoder import Encoder
 
@@ -39,7 +39,7 @@ class WordVectors(nn.Module):
         self.size = size + (characters.size if characters else 0)
         self.register_buffer("counts", counts.float(), persistent=False)
 
-    def forward(self, inputs: Spelled) -> Tensor:  # (B, T, size)
+    def forward(self, inputs: CharacterInput) -> Tensor:  # (B, T, size)
         words, vectors = inputs.words, []
         if self.learnt is not None:
             if self.training and self.unknown:

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqloom.data.passages import Passage
-from seqloom.data.pretrained import write_vectors
-from seqloom.data.words import Words
+from seqloom.data.readers.word_vectors import write_vectors
+from seqloom.data.text.passages import Passage
+from seqloom.data.text.word_counts import WordIndex
 
 BLOCK = 1 << 16  # words that questions are compared with at a time
 POWER = 0.75  # of a word's frequency, to draw what is not meant
@@ -86,7 +86,7 @@ class Word2Vec(Vectors):
 
     def __init__(
         self,
-        words: Words,
+        words: WordIndex,
         counts: NDArray[np.int64],
         *,
         size: int,

@@ -14,23 +14,31 @@ from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData, resolve
-from seqloom.data.images import Format, Picture, Reader
-from seqloom.data.pixels import Frame
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import END
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.greedy import Greedy
-from seqloom.decoding.sample import Sample
+from seqloom.data.readers.captioned_images import CaptionedImage, Format, Reader
+from seqloom.data.readers.pixels import Frame
+from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
-from seqloom.metrics.interval import Sums, ratio
-from seqloom.models.encoder import Recurrence
-from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
-from seqloom.models.generation import NEVER, Candidate, begin, candidates, forced, generate, teach
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.models.encoder import RecurrenceConfig
+from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
+from seqloom.models.generation import (
+    NEVER,
+    Candidate,
+    begin,
+    generate,
+    nbest_candidates,
+    teacher_forced_scores,
+    teacher_forcing_loss,
+)
+from seqloom.models.image_encoder import ImageEncoder, ImageEncoderConfig, VectorMemory
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.models.vision import Cells, Sight, Single
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 
@@ -64,7 +72,7 @@ class Captions(NamedTuple):
 class Learned(Part):
     """The symbols of the training captions, and the scale of what is seen."""
 
-    text: Encoding
+    text: Tokenizer
     mean: tuple[float, ...]  # of each colour, or of each number of a vector
     deviation: tuple[float, ...]
     vector: int  # how many numbers a vector has; 0: images are read
@@ -80,17 +88,17 @@ class Caption(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
-        "task.text.lower": True,
-        "task.text.minimum": 3,
-        "task.embedding": 256,
+        "task.text.lowercase": True,
+        "task.text.min_count": 3,
+        "task.embedding_size": 256,
         "task.input_dropout": 0.3,
-        "task.sight.depth": 2,
-        "task.sight.dropout": 0.3,
+        "task.image_encoder.depth": 2,
+        "task.image_encoder.dropout": 0.3,
         "task.decoder.cell": "gru",
-        "task.decoder.hidden": 256,
+        "task.decoder.hidden_size": 256,
         "task.decoder.dropout": 0.3,
-        "train.batch": 16,
-        "train.rate": 0.001,
+        "train.batch_size": 16,
+        "train.learning_rate": 0.001,
         "train.schedule": "plateau",
         "train.patience": 5,
     }
@@ -108,43 +116,47 @@ class Caption(Task):
         "",
         description="Folder or tar archive of the images, or .npz of vectors; empty: beside the file that names them.",
     )
-    size: int = Field(64, ge=4, description="Images are brought to so many pixels in height and width.")
-    frame: Frame = Field(
+    image_size: int = Field(64, ge=4, description="Images are brought to so many pixels in height and width.")
+    resize: Frame = Field(
         "crop", description="What is not square: crop takes its middle, pad all of it, with grey beside."
     )
-    text: Text = Field(default_factory=Text, description="Symbols that are said.")
-    sight: Sight = Field(default_factory=Sight, description="What looks at an image.")
-    pool: Literal["cells", "vector"] = Field(
+    text: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
+    image_encoder: ImageEncoderConfig = Field(default_factory=ImageEncoderConfig, description="What looks at an image.")
+    image_pooling: Literal["cells", "vector"] = Field(
         "cells", description="What the decoder sees of an image: all cells, or one vector, their mean."
     )
-    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tied: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
+    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tie_embeddings: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    decoder: Recurrence = Field(default_factory=Recurrence, description="What says the caption.")
-    attention: Looks = Field(default_factory=Looks, description="How the decoder looks at the cells.")
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="What says the caption.")
+    attention: AttentionConfig = Field(
+        default_factory=AttentionConfig, description="How the decoder looks at the cells."
+    )
     bridge: Bridge = Field("linear", description="How the decoder begins: with the mean of the cells, or zero.")
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
-    sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
     search: Greedy | Beam | Sample = Field(
         default_factory=Greedy, discriminator="name", description="How a caption is found."
     )
-    longest: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
-    best_by: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
+    max_length: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
+    metric: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.sight.side(self.size) < 2:
-            raise ValueError(f"sight.layers is {self.sight.layers}, which leaves one cell of {self.size} pixels")
+        if self.image_encoder.side(self.image_size) < 2:
+            raise ValueError(
+                f"sight.layers is {self.image_encoder.layers}, which leaves one cell of {self.image_size} pixels"
+            )
         return self
 
     @property
-    def metric(self) -> str:
-        return self.best_by
+    def main_metric(self) -> str:
+        return self.metric
 
     @property
     def higher_is_better(self) -> bool:
-        return self.best_by != "loss"
+        return self.metric != "loss"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -154,17 +166,17 @@ class Caption(Task):
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the cells that attention looks at: cell n is in row n // columns."""
-        if self._fitted().vector or self.pool == "vector":
+        if self._fitted().vector or self.image_pooling == "vector":
             return 1, 1
-        side = self.sight.side(self.size)
+        side = self.image_encoder.side(self.image_size)
         return side, side
 
-    def read(self, source: Path | Sequence[Any]) -> Iterator[Picture]:
+    def read(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
         """Of Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of that and a caption or several."""
         return self._reader().read(source)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Picture]:
-        return self._reader().ask(source)
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
+        return self._reader().read_inputs(source)
 
     def _reader(self) -> Reader:
         names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
@@ -172,7 +184,7 @@ class Caption(Task):
         given = {name: getattr(self, name) for name in (*names, "size", "frame")}
         return Reader(**given, measure=measure)
 
-    def fit(self, examples: Iterable[Picture]) -> Self:
+    def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []
         sums = squares = np.zeros(0)
         count = 0
@@ -207,9 +219,9 @@ class Caption(Task):
             raise ValueError("the task has learnt nothing yet: call fit first")
         return self.learned
 
-    def collate(self, examples: Sequence[Picture]) -> Batch:
+    def collate(self, examples: Sequence[CaptionedImage]) -> Batch:
         learned = self._fitted()
-        wanted = (learned.vector,) if learned.vector else (self.size, self.size, 3)
+        wanted = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
         for example in examples:
             if example.image.shape != wanted:
                 raise BadData(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
@@ -225,23 +237,23 @@ class Caption(Task):
         target = Captions(*said, torch.tensor([row for row, _ in told]))
         return Batch(inputs, target, int(said.mask.sum()), examples=tuple(examples))
 
-    def model(self) -> EncoderDecoder:
+    def build_model(self) -> EncoderDecoder:
         learned = self._fitted()
-        seen: Single | Cells
+        seen: VectorMemory | ImageEncoder
         if learned.vector:
-            seen = Single(learned.vector, self.decoder.hidden, dropout=self.sight.dropout)
+            seen = VectorMemory(learned.vector, self.decoder.hidden_size, dropout=self.image_encoder.dropout)
         else:
-            seen = Cells(self.sight, self.size, together=self.pool == "vector")
-        embed = Embedding(len(learned.text.vocabulary), self.embedding, dropout=self.input_dropout)
-        return assemble(
+            seen = ImageEncoder(self.image_encoder, self.image_size, together=self.image_pooling == "vector")
+        embed = Embedding(len(learned.text.vocabulary), self.embedding_size, dropout=self.input_dropout)
+        return build_encoder_decoder(
             seen,
             embed,
             self.decoder,
             looks=self.attention,
             reading=None,
             bridge=self.bridge,
-            tied=self.tied,
-            sampling=self.sampling,
+            tied=self.tie_embeddings,
+            sampling=self.scheduled_sampling,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -251,31 +263,33 @@ class Caption(Task):
         said, real, rows = batch.target
         end = self._fitted().text.vocabulary.index(END)
         state = begin(model.decoder, model.encoder(*batch.inputs), rows)
-        return Loss(teach(model, state, Padded(said, real), end=end, smoothing=self.smoothing), batch.items)
+        return Loss(
+            teacher_forcing_loss(model, state, Padded(said, real), end=end, smoothing=self.label_smoothing), batch.items
+        )
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         learned = self._fitted()
         end = learned.text.vocabulary.index(END)
         memory: Memory = model.encoder(*batch.inputs)
-        longest = self.longest or learned.longest
+        longest = self.max_length or learned.longest
         found = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, never=NEVER)
         targets: list[list[list[float]]] = [[] for _ in found]
         right: list[list[list[bool]]] = [[] for _ in found]
         if batch.target is not None:
             said, real, rows = batch.target
-            told = forced(model.decoder, memory, Padded(said, real), end=end, rows=rows)
+            told = teacher_forced_scores(model.decoder, memory, Padded(said, real), end=end, rows=rows)
             for row, (values, hits) in zip(rows.tolist(), told, strict=True):
                 targets[row].append(values)
                 right[row].append(hits)
         answers = []
         for row, hypotheses in enumerate(found):
-            best = candidates(hypotheses, learned.text)
+            best = nbest_candidates(hypotheses, learned.text)
             first = best[0]
             fields = (first.text, first.score, first.symbols, first.log_probabilities, best)
             answers.append(Captioned(*fields, batch.examples[row].name, targets[row], right[row]))
         return Predictions(answers)
 
-    def score(self, predictions: Sequence[Captioned], examples: Sequence[Picture]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> dict[str, Any]:
         """One answer for each image, compared with all of its captions."""
         wanted = self._wanted(examples)
         found = [answer.text for answer in predictions]
@@ -298,32 +312,34 @@ class Caption(Task):
             "captions": sum(map(len, wanted)),
         }
 
-    def sums(self, predictions: Sequence[Captioned], examples: Sequence[Picture]) -> Sums:
+    def metric_sums(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> MetricSums:
         found, wanted = [answer.text for answer in predictions], self._wanted(examples)
-        if self.best_by == "loss":
+        if self.metric == "loss":
             values = [[value for each in answer.targets for value in each] for answer in predictions]
-            return ratio([-math.fsum(each) for each in values], [len(each) for each in values])
-        if self.best_by == "exact_match":
-            return ratio(~self._errors(found, wanted).wrong, [1] * len(examples))
-        return _bleu(found, wanted, order=1 if self.best_by == "bleu_1" else 4).sums
+            return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
+        if self.metric == "exact_match":
+            return ratio_of_sums(~self._errors(found, wanted).wrong, [1] * len(examples))
+        return _bleu(found, wanted, order=1 if self.metric == "bleu_1" else 4).sums
 
-    def _wanted(self, examples: Sequence[Picture]) -> list[list[str]]:
+    def _wanted(self, examples: Sequence[CaptionedImage]) -> list[list[str]]:
         wanted = []
         for example in examples:
             if not example.captions:
                 raise BadData(example.place, "there is no caption to compare with")
-            wanted.append([text.lower() for text in example.captions] if self.text.lower else list(example.captions))
+            wanted.append(
+                [text.lower() for text in example.captions] if self.text.lowercase else list(example.captions)
+            )
         return wanted
 
-    def _errors(self, found: Sequence[str], wanted: Sequence[Sequence[str]]) -> metrics.Errors:
+    def _errors(self, found: Sequence[str], wanted: Sequence[Sequence[str]]) -> metrics.EditErrors:
         cut: Callable[[str], Any] = list if self.text.unit == "characters" else str.split
         pairs = [(row, caption) for row, captions in enumerate(wanted) for caption in captions]
-        return metrics.compare(
+        return metrics.edit_errors(
             [row for row, _ in pairs], [cut(found[row]) for row, _ in pairs], [cut(caption) for _, caption in pairs]
         )
 
 
-def _bleu(found: Sequence[str], wanted: Sequence[Sequence[str]], *, order: int = 4) -> metrics.Corpus:
+def _bleu(found: Sequence[str], wanted: Sequence[Sequence[str]], *, order: int = 4) -> metrics.CorpusScore:
     first, *others = ([*each] for each in zip_longest(*wanted))
     return metrics.bleu(found, first, others=others, order=order)
 

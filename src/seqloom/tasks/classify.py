@@ -16,21 +16,21 @@ from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData
-from seqloom.data.labelled import Example, Format, Reader
-from seqloom.data.moments import Moments
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vectors import Missing
-from seqloom.data.vocabulary import Labels
+from seqloom.data.moments import RunningMoments
+from seqloom.data.readers.labelled import Example, Format, Reader
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.vectors import Missing
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import Labels
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
-from seqloom.metrics.interval import Sums, ratio, wilson
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import Matches, accuracy, confusion, macro_f1, report
-from seqloom.models.classifier import Classifier, Noise, Symbols
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
-from seqloom.models.joined import Joint
+from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.pooling import POOLINGS
-from seqloom.models.transfer import Taken, Vectors
+from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 UNSEEN = -1
@@ -42,8 +42,8 @@ class Learned(Part):
 
     labels: Labels
     weights: tuple[float, ...]  # of the labels, in the loss
-    text: Encoding | None = None  # of texts
-    vectors: Taken | None = None
+    text: Tokenizer | None = None  # of texts
+    vectors: PretrainedInputs | None = None
     means: tuple[float, ...] = ()  # of vectors, for each channel
     deviations: tuple[float, ...] = ()
 
@@ -88,17 +88,17 @@ class Classify(Task):
     missing: Missing = Field(
         default="error", description="A value that is missing is an error, or held: as the one before."
     )
-    text: Text = Field(default_factory=Text, description="Symbols of texts.")
-    embedding: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
-    vectors: Vectors = Field(
-        default_factory=Vectors, description="Vectors from elsewhere, beside those of the symbols."
+    text: TextConfig = Field(default_factory=TextConfig, description="Symbols of texts.")
+    embedding_size: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
+    pretrained: PretrainedConfig = Field(
+        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the symbols."
     )
     word_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of symbols that are unknown in training.")
     input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the vectors that are read.")
-    scale: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
+    normalize: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
     noise: float = Field(default=0.0, ge=0, description="Deviation of the noise on channels in training.")
-    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
-    encoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
     pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
         default="max",
         description="How the vectors of all elements become one; ends: both last states of two directions.",
@@ -106,7 +106,7 @@ class Classify(Task):
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
         default="none", description="Weights in the loss: balanced (as much for each label), or { label = weight, … }."
     )
-    smoothing: float = Field(
+    label_smoothing: float = Field(
         default=0.0, ge=0, lt=1, description="Label smoothing: probability spread over all labels."
     )
 
@@ -115,12 +115,16 @@ class Classify(Task):
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         recurrence = self.encoder
-        if self.pooling == "ends" and not recurrence.bidirectional and not (recurrence.own or recurrence.given):
+        if (
+            self.pooling == "ends"
+            and not recurrence.bidirectional
+            and not (recurrence.custom_layer or recurrence.given)
+        ):
             raise ValueError('pooling is "ends": that needs encoder.bidirectional = true; "last" takes the end of one')
         return self
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "accuracy"
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
@@ -148,15 +152,15 @@ class Classify(Task):
             raise BadData(self.train, "there are no examples to learn from")
         rest = chain([first], checked)
         if isinstance(first.content, str):
-            language = self.vectors.language(self.text.unit)
-            text = self.vectors.fit(self.text, (str(example.content) for example in rest), language)
+            language = self.pretrained.language(self.text.unit)
+            text = self.pretrained.fit(self.text, (str(example.content) for example in rest), language)
             parts: dict[str, Any] = {"text": text}
-            parts["vectors"] = self.vectors.take(text.vocabulary.symbols, language)
+            parts["vectors"] = self.pretrained.take(text.vocabulary.symbols, language)
         else:
-            if self.vectors:
-                raise BadData(first.place, "found vectors; task.vectors is for texts")
+            if self.pretrained:
+                raise BadData(first.place, "found vectors; task.pretrained is for texts")
             means, deviations = _moments(rest)
-            if not self.scale:
+            if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
             parts = {"means": means, "deviations": deviations}
         labels = Labels.of(counts)
@@ -183,7 +187,7 @@ class Classify(Task):
         inputs = pad([self._elements(example, learned) for example in examples])
         if learned.vectors is not None and learned.text is not None:
             given = learned.vectors.collate([learned.text.written(str(example.content)) for example in examples])
-            inputs = Padded(cast(Any, Joint(inputs.values, given, inputs.mask)), inputs.mask)
+            inputs = Padded(cast(Any, CombinedInput(inputs.values, given, inputs.mask)), inputs.mask)
         numbers = [
             learned.labels.numbers.get(example.label, UNSEEN) for example in examples if example.label is not None
         ]
@@ -203,18 +207,18 @@ class Classify(Task):
         scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
         return scaled.astype(np.float32)
 
-    def model(self) -> Classifier:
+    def build_model(self) -> Classifier:
         learned = self._fitted()
         embed: nn.Module
         if learned.text is not None:
-            size = self.embedding
+            size = self.embedding_size
             embedding = Embedding(len(learned.text.vocabulary), size, dropout=self.input_dropout)
-            own = None if self.vectors.alone else Symbols(embedding, unknown=self.word_dropout)
-            embed, size = self.vectors.join(learned.vectors, own, size=size)
+            own = None if self.pretrained.replace_own else TokenEmbedding(embedding, unknown=self.word_dropout)
+            embed, size = self.pretrained.join(learned.vectors, own, size=size)
         else:
             size = len(learned.means)
-            embed = nn.Sequential(Noise(self.noise), Dropout(self.input_dropout))
-        encoder = Encoder(embed, stack(self.front, self.encoder, size))
+            embed = nn.Sequential(GaussianNoise(self.noise), Dropout(self.input_dropout))
+        encoder = Encoder(embed, build_stack(self.prenet, self.encoder, size))
         pooling = POOLINGS[self.pooling](encoder.size)
         return Classifier(encoder, pooling, labels=len(learned.labels), dropout=self.encoder.dropout)
 
@@ -224,8 +228,8 @@ class Classify(Task):
         scores: Tensor = model(*batch.inputs).log_softmax(dim=1)
         seen = batch.target != UNSEEN
         target = batch.target.clamp(min=0)
-        losses = -(1 - self.smoothing) * scores.gather(1, target.unsqueeze(1)).squeeze(1)
-        losses = losses - self.smoothing * scores.mean(dim=1)
+        losses = -(1 - self.label_smoothing) * scores.gather(1, target.unsqueeze(1)).squeeze(1)
+        losses = losses - self.label_smoothing * scores.mean(dim=1)
         weights = scores.new_tensor(self._fitted().weights)[target] * seen
         return Loss((weights * losses).sum(), batch.items)
 
@@ -259,16 +263,16 @@ class Classify(Task):
             "accuracy": accuracy(truth, found),
             "macro_f1": macro_f1(truth, found),
             "loss": sum(losses) / max(len(losses), 1),
-            "accuracy_interval": list(wilson(right, len(truth))),
+            "accuracy_interval": list(wilson_interval(right, len(truth))),
             "examples": len(truth),
             "unseen": len(truth) - len(losses),
             "per_label": report(names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))),
             "confusion": {"labels": names, "counts": table.tolist()},
         }
 
-    def sums(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> Sums:
+    def metric_sums(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> MetricSums:
         pairs = zip(predictions, examples, strict=True)
-        return ratio([answer.label == example.label for answer, example in pairs], [1] * len(examples))
+        return ratio_of_sums([answer.label == example.label for answer, example in pairs], [1] * len(examples))
 
 
 def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Example]:
@@ -285,7 +289,7 @@ def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Exam
 
 def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation of each channel."""
-    moments = Moments()
+    moments = RunningMoments()
     for example in examples:
         values = np.asarray(example.content)
         if moments.size and values.shape[1] != moments.size:

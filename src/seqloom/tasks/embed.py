@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData
-from seqloom.data.passages import Passage, passages
-from seqloom.data.questions import Question, asked, kind_of, labelled
-from seqloom.data.words import Phrases, Words, count
-from seqloom.metrics.interval import Sums, ratio, wilson
-from seqloom.metrics.similarity import spearman
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.word_questions import Question, asked, kind_of, labelled
+from seqloom.data.text.passages import Passage, passages
+from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
+from seqloom.metrics.rank_correlation import spearman
 from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 FIRST = 2  # number of the first word in a batch: 0 is padding, 1 a word that is not known
 
 
-class Asked(NamedTuple):
+class QueryInputs(NamedTuple):
     """Questions side by side."""
 
     words: Tensor  # (B, T), numbers from FIRST on
@@ -58,7 +58,7 @@ class Answer:
         return "  ".join(f"{word} {score:.4f}" for word, score in zip(self.words, self.scores, strict=True))
 
 
-class Joined(Part):
+class PhrasesConfig(Part):
     """Words that stand side by side more often than by chance become one, such as new_york (Mikolov et al. 2013)."""
 
     threshold: float = Field(0.0, ge=0, description="Of (n - discount) × words / (n1 × n2), such as 100; 0: none do.")
@@ -75,8 +75,8 @@ class Learned(Part):
     length: int  # words of the text, about
 
     @cached_property
-    def known(self) -> Words:
-        return Words(self.words, pairs=self.pairs)
+    def known(self) -> WordIndex:
+        return WordIndex(self.words, pairs=self.pairs)
 
     @cached_property
     def frequencies(self) -> NDArray[np.int64]:
@@ -89,37 +89,37 @@ class Embed(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.txt",
         "train.epochs": 5,
-        "train.rate": 0.025,
+        "train.learning_rate": 0.025,
         "train.schedule": "linear",
         "train.decay": 0.0001,
     }
 
     name: Literal["embed"] = "embed"
     dev: str = Field("", description="File of analogies or of similar words to choose the best model by; empty: none.")
-    dev_share: float = Field(0.0, ge=0, le=0, description="Nothing is held out.")
-    kind: Literal["skipgram", "cbow", "one_hot"] = Field(
+    dev_fraction: float = Field(0.0, ge=0, le=0, description="Nothing is held out.")
+    model: Literal["skipgram", "cbow", "one_hot"] = Field(
         "skipgram",
         description="skipgram: from each word of the window; cbow: from their mean; one_hot: none is alike.",
     )
     encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
-    lower: bool = Field(default=False, description="Whether capital letters are made small.")
-    minimum: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
-    most: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
-    phrases: Joined = Field(default_factory=Joined, description="Pairs of words that become one.")
-    size: int = Field(100, ge=1, description="Of a vector.")
+    lowercase: bool = Field(default=False, description="Whether capital letters are made small.")
+    min_count: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
+    max_words: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
+    phrases: PhrasesConfig = Field(default_factory=PhrasesConfig, description="Pairs of words that become one.")
+    vector_size: int = Field(100, ge=1, description="Of a vector.")
     window: int = Field(5, ge=1, description="Words before and behind that are looked at, at most; drawn for each.")
     negative: int = Field(5, ge=0, description="Words that are not meant, drawn for each; 0: hierarchical softmax.")
-    sample: float = Field(1e-3, ge=0, description="Share of the text from which on a word is passed over; 0: never.")
+    subsample: float = Field(1e-3, ge=0, description="Share of the text from which on a word is passed over; 0: never.")
     neighbours: int = Field(10, ge=1, description="Words that answer a question.")
-    restrict: int = Field(0, ge=0, description="Ask and answer with so many of the most frequent words; 0: all.")
+    top_words: int = Field(0, ge=0, description="Ask and answer with so many of the most frequent words; 0: all.")
     learned: Learned | None = Field(None, exclude=True)
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "score"
 
     @property
-    def found(self) -> Learned:
+    def fitted(self) -> Learned:
         if self.learned is None:
             raise ValueError("the task has not seen its training data: call fit first")
         return self.learned
@@ -127,7 +127,7 @@ class Embed(Task):
     @property
     def among(self) -> int:
         """How many words may be asked for, and answer."""
-        return min(self.restrict or len(self.found.known), len(self.found.known))
+        return min(self.top_words or len(self.fitted.known), len(self.fitted.known))
 
     def restricted(self, words: int) -> Self:
         """The same, where only so many of the most frequent words are asked for and answer."""
@@ -135,24 +135,24 @@ class Embed(Task):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
         if kind_of(source, encoding=self.encoding) == "text":
-            return passages(source, encoding=self.encoding, lower=self.lower)
+            return passages(source, encoding=self.encoding, lower=self.lowercase)
         return labelled(source, encoding=self.encoding)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Question]:
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Question]:
         return asked(source, encoding=self.encoding)
 
     def fit(self, examples: Iterable[Any]) -> Self:
-        phrases = Phrases(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
+        phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
         found = count(
             map(self._text, examples),
-            minimum=self.minimum,
-            size=self.most,
+            minimum=self.min_count,
+            size=self.max_words,
             threads=torch.get_num_threads(),
             phrases=phrases,
         )
         if len(found.words) < 2:
             several = "only one word" if found.words else "no word"
-            rarer = f" at least {self.minimum} times (task.minimum)" if found.length else ""
+            rarer = f" at least {self.min_count} times (task.min_count)" if found.length else ""
             raise BadData(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
         values, starts = np.unique(-found.counts, return_index=True)
         runs = np.diff([*starts.tolist(), len(found.counts)])
@@ -171,7 +171,7 @@ class Embed(Task):
         return example
 
     def collate(self, examples: Sequence[Any]) -> Batch:
-        known = self.found.known
+        known = self.fitted.known
         rows = [
             [known.find(word) + FIRST for word in example.words]
             if isinstance(example, Question)
@@ -185,20 +185,20 @@ class Embed(Task):
                 for example, row in zip(examples, rows, strict=True)
             ]
         )
-        return Batch(Asked(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
+        return Batch(QueryInputs(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
 
-    def model(self) -> nn.Module:
-        found = self.found
-        if self.kind == "one_hot":
+    def build_model(self) -> nn.Module:
+        found = self.fitted
+        if self.model == "one_hot":
             return OneHot(len(found.known))
         return Word2Vec(
             found.known,
             found.frequencies,
-            size=self.size,
+            size=self.vector_size,
             window=self.window,
             negative=self.negative,
-            mean=self.kind == "cbow",
-            sample=self.sample,
+            mean=self.model == "cbow",
+            sample=self.subsample,
             examples=found.passages,
             length=found.length,
         )
@@ -231,11 +231,11 @@ class Embed(Task):
                     word for word, is_known in zip(question.words, known[row].tolist(), strict=False) if not is_known
                 ]
                 similar = [] if question.truth or question.human is not None else unknown
-                spelt = [self.found.known.nearest(word) for word in similar] or [""] * len(unknown)
+                spelt = [self.fitted.known.nearest(word) for word in similar] or [""] * len(unknown)
                 answers.append(Answer(question.kind, unknown=unknown, similar=spelt))
             elif row in places:
                 place = places[row]
-                names = [self.found.known[number] for number in nearest[place].tolist()]
+                names = [self.fitted.known[number] for number in nearest[place].tolist()]
                 kept = [(name, value) for name, value in zip(names, best[place].tolist(), strict=True) if value > -2]
                 answers.append(Answer(question.kind, [name for name, _ in kept], [value for _, value in kept]))
             else:
@@ -246,7 +246,7 @@ class Embed(Task):
         return Predictions(answers)
 
     def score(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> dict[str, Any]:
-        known = self.found.known
+        known = self.fitted.known
         groups: dict[str, list[bool]] = defaultdict(list)
         people: list[float] = []
         said: list[float] = []
@@ -264,7 +264,7 @@ class Embed(Task):
         accuracy, correlation = right / max(total, 1), spearman(people, said)
         found: dict[str, Any] = {"score": accuracy if _mostly_analogies(examples) else correlation}
         if asked:
-            found |= {"accuracy": accuracy, "accuracy_interval": list(wilson(right, total))}
+            found |= {"accuracy": accuracy, "accuracy_interval": list(wilson_interval(right, total))}
             found |= {"questions": asked, "answerable": total}
         if pairs:
             found |= {"spearman": correlation, "pairs": pairs, "known pairs": len(people)}
@@ -272,17 +272,17 @@ class Embed(Task):
             found[name or "without a group"] = sum(rights) / len(rights)
         return found
 
-    def sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> Sums | None:
+    def metric_sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> MetricSums | None:
         """Right answers among the analogies that can be answered; a correlation is no function of sums."""
         if not _mostly_analogies(examples):
             return None
-        known = self.found.known
+        known = self.fitted.known
         rows = []
         for answer, question in zip(predictions, examples, strict=True):
             wanted = known.find(question.truth) if question.truth and not answer.unknown else -1
             counted = 0 <= wanted < self.among
             rows.append((counted and answer.words[:1] == [known[wanted]], counted))
-        return ratio(*zip(*rows, strict=True))
+        return ratio_of_sums(*zip(*rows, strict=True))
 
 
 def _mostly_analogies(examples: Sequence[Question]) -> bool:

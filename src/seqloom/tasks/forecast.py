@@ -13,11 +13,22 @@ from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, pad
-from seqloom.data.formats import BadData, Source
-from seqloom.data.series import Numbers, Series, Window, changes, ending, pieces, sequences, split_range, table, windows
-from seqloom.metrics import numbers
-from seqloom.metrics.interval import Sums, mean_of
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.data.readers.series import (
+    Numbers,
+    Series,
+    Window,
+    changes,
+    ending,
+    pieces,
+    sequences,
+    split_range,
+    table,
+    windows,
+)
+from seqloom.data.readers.text_files import BadData, Source
+from seqloom.metrics import regression
+from seqloom.metrics.confidence import MetricSums, mean_of_sums
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task
 
@@ -50,7 +61,7 @@ class Forecasted:
 
     columns: list[str]
     values: list[list[float]]  # (horizon, targets)
-    steps: list[list[list[float]]]  # (T, horizon, targets), what was forecast at each row; empty but for synced
+    steps: list[list[list[float]]]  # (T, horizon, targets), what was forecast at each row; empty but for every_step
     truth: list[list[list[float]]]  # as the steps, what came; empty where that is not known
 
     def __str__(self) -> str:
@@ -70,28 +81,30 @@ class Forecast(Task):
         "shares or numbers, are the part to forecast: x.csv[0:0.6], x.csv[8640:11520], x.csv[-100:]. What is read to "
         "forecast them may lie before. $NAME is replaced by the environment variable."
     )
-    kind: Literal["numbers", "binary"] = Field("numbers", description="Or frames of zeros and ones, such as keys.")
-    output: Literal["last", "synced"] = Field(
-        "last", description="last: forecast once, after `history` steps. synced: after every step."
+    data_type: Literal["numbers", "binary"] = Field("numbers", description="Or frames of zeros and ones, such as keys.")
+    output: Literal["last", "every_step"] = Field(
+        "last", description="last: forecast once, after `history` steps. every_step: after every step."
     )
-    history: int = Field(64, ge=0, description="Steps that are read; 0: whole series (synced only).")
+    history: int = Field(64, ge=0, description="Steps that are read; 0: whole series (every_step only).")
     horizon: int = Field(1, ge=1, description="Steps that are forecast.")
     columns: tuple[str, ...] = Field((), description="Columns to read; without a header 1, 2, …; empty: all.")
     target: tuple[str, ...] = Field((), description="Columns to forecast; empty: all that are read.")
     date: str = Field("", description="Column that is no value; empty: the first, where it is not a number.")
     separator: str = Field(",", min_length=1, max_length=1, description="Between the columns of a CSV file.")
-    fill: bool = Field(default=False, description="Missing values are as the ones before; otherwise they are errors.")
+    fill_missing: bool = Field(
+        default=False, description="Missing values are as the ones before; otherwise they are errors."
+    )
     season: int = Field(0, ge=0, description="Steps after which the series repeats itself, for the baseline; 0: none.")
     inputs: Literal["values", "changes", "both"] = Field("both", description="What of numbers is read.")
     relative: bool = Field(
         default=True, description="Forecast the change from the last value: training starts as good as that baseline."
     )
-    separate: bool = Field(
+    channel_independent: bool = Field(
         default=False, description="Each column is forecast from itself alone, all by one model; otherwise from all."
     )
-    error: Literal["mse", "mae", "huber"] = Field("mse", description="What training makes small, of numbers.")
-    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
-    encoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
+    loss_function: Literal["mse", "mae", "huber"] = Field("mse", description="What training makes small, of numbers.")
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
     ahead: bool = Field(default=False, exclude=True, repr=False)
     """Only the end of each series is read: what follows is not known."""
 
@@ -108,8 +121,8 @@ class Forecast(Task):
         return self
 
     @property
-    def metric(self) -> str:
-        return "nll" if self.kind == "binary" else "mse_scaled"
+    def main_metric(self) -> str:
+        return "nll" if self.data_type == "binary" else "mse_scaled"
 
     @property
     def gap(self) -> int:
@@ -120,17 +133,17 @@ class Forecast(Task):
 
     def read(self, source: Source) -> Iterator[Window]:
         for series in self._series(source):
-            if self.kind == "binary" and not np.isin(series.values, (0, 1)).all():
+            if self.data_type == "binary" and not np.isin(series.values, (0, 1)).all():
                 row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
                 raise BadData(series.at(row), 'kind = "binary" wants zeros and ones, found another number')
             if self.ahead:
                 yield ending(series, self.history)
-            elif self.output == "synced":
+            elif self.output == "every_step":
                 yield from pieces(series, self.history, horizon=self.horizon)
             else:
                 yield from windows(series, self.history, horizon=self.horizon)
 
-    def ask(self, source: Source) -> Iterator[Window]:
+    def read_inputs(self, source: Source) -> Iterator[Window]:
         """The end of each series: what is wanted is what comes next."""
         return self.model_copy(update={"ahead": True}).read(source)
 
@@ -141,9 +154,9 @@ class Forecast(Task):
         else:
             many = not all(isinstance(line, str) for line in source)
         if many:
-            yield from sequences(source, columns=columns, fill=self.fill)
+            yield from sequences(source, columns=columns, fill=self.fill_missing)
         else:
-            yield table(source, separator=self.separator, columns=columns, date=self.date, fill=self.fill)
+            yield table(source, separator=self.separator, columns=columns, date=self.date, fill=self.fill_missing)
 
     def fit(self, examples: Iterable[Window]) -> Self:
         spans: dict[int, tuple[Series, int, int]] = {}
@@ -186,25 +199,25 @@ class Forecast(Task):
 
     def collate(self, examples: Sequence[Window]) -> Batch:
         learned = self._fitted
-        synced = self.output == "synced"
+        every_step = self.output == "every_step"
         inputs = pad([self._features(window) for window in examples], dtype=np.float32)
-        mask = inputs.mask if synced else torch.ones(len(examples), 1, dtype=torch.bool)
+        mask = inputs.mask if every_step else torch.ones(len(examples), 1, dtype=torch.bool)
         target = None
         if all(window.known for window in examples):
             targets = self._targets(learned.columns)
-            future = [self._scale(window.after(self.horizon, each=synced))[..., targets] for window in examples]
+            future = [self._scale(window.after(self.horizon, each=every_step))[..., targets] for window in examples]
             target = Future(pad(future, dtype=np.float32).values, mask)
         return Batch(inputs, target, int(mask.sum()))
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); zeros and ones stay what they are
-        if self.kind == "binary":
+        if self.data_type == "binary":
             return values
         scaled: Numbers = (values - np.array(self._fitted.means)) / np.array(self._fitted.deviations)
         return scaled
 
     def _restore(self, scaled: Tensor) -> Numbers:  # (..., targets), in the units of the data
         values: Numbers = scaled.double().cpu().numpy()
-        if self.kind == "binary":
+        if self.data_type == "binary":
             return values
         targets = self._targets(self._fitted.columns)
         values *= np.array(self._fitted.deviations)[targets]
@@ -213,31 +226,33 @@ class Forecast(Task):
 
     def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
         """The scaled columns, and their changes from row to row."""
-        if self.kind == "binary" or self.inputs == "values":
+        if self.data_type == "binary" or self.inputs == "values":
             return self._scale(window.read)[:, None]
         before = max(window.begin - 1, 0)
         levels = self._scale(window.series.values[before : window.end])
         moves = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self._fitted.moves)
         return np.stack([levels, moves], axis=1)[window.begin - before :]
 
-    def model(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         learned = self._fitted
-        relative = self.kind == "numbers" and self.relative
-        features = 2 if self.kind == "numbers" and self.inputs == "both" else 1
-        size = features * (1 if self.separate else len(learned.columns))
-        layer = stack(self.front, self.encoder, size, causal=True)
-        encoder = Encoder(nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational)
+        relative = self.data_type == "numbers" and self.relative
+        features = 2 if self.data_type == "numbers" and self.inputs == "both" else 1
+        size = features * (1 if self.channel_independent else len(learned.columns))
+        layer = build_stack(self.prenet, self.encoder, size, causal=True)
+        encoder = Encoder(
+            nn.Identity(), layer, dropout=self.encoder.dropout, variational=self.encoder.variational_dropout
+        )
         targets = self._targets(learned.columns)
         model = Forecaster(
             encoder,
             self.horizon,
             targets=targets,
-            synced=self.output == "synced",
-            separate=self.separate,
+            every_step=self.output == "every_step",
+            separate=self.channel_independent,
             reach=torch.tensor(learned.reach) if relative else None,
-            first=1 if self.kind == "numbers" and self.inputs == "changes" else 0,
+            first=1 if self.data_type == "numbers" and self.inputs == "changes" else 0,
         )
-        if self.kind == "binary" and not self.separate:
+        if self.data_type == "binary" and not self.channel_independent:
             # To begin with how often each key is on reaches the same likelihood in fewer updates.
             odds = torch.tensor(learned.means)[targets].clamp(RAREST, 1 - RAREST).logit()
             model.head.bias.data = odds.repeat(self.horizon)
@@ -248,17 +263,17 @@ class Forecast(Task):
             raise ValueError("what comes next is not known; the loss needs it")
         forecast, state = model(batch.inputs, batch.state)
         found, wanted = forecast[batch.target.mask], batch.target.values[batch.target.mask]  # (N, horizon, targets)
-        if self.kind == "binary":
+        if self.data_type == "binary":
             each = nn.functional.binary_cross_entropy_with_logits(found, wanted, reduction="none").sum(dim=-1)
         else:
             # One is the error of saying that nothing changes, on the training data: the rate need not know the scale.
             unit = math.sqrt(np.square(self._fitted.reach).mean()) or 1.0
-            each = ERRORS[self.error](found / unit, wanted / unit, reduction="none")
+            each = ERRORS[self.loss_function](found / unit, wanted / unit, reduction="none")
         return Loss(each.flatten(1).mean(dim=1).sum(), len(found), state)
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         forecast, state = model(batch.inputs, batch.state)
-        values = self._restore(forecast.double().sigmoid() if self.kind == "binary" else forecast)
+        values = self._restore(forecast.double().sigmoid() if self.data_type == "binary" else forecast)
         columns = self._fitted.columns
         names = [columns[target] for target in self._targets(columns)]
         if self.output == "last":
@@ -278,7 +293,7 @@ class Forecast(Task):
             raise BadData(unknown.place, "what comes next is not known; a score needs it")
         targets = self._targets(self._fitted.columns)
         shape = -1, self.horizon, len(targets)
-        if self.output == "synced":
+        if self.output == "every_step":
             # Sequences may have been joined and cut: all answers together are one example after the other again.
             ends = np.cumsum([len(window) for window in examples])[:-1]
             sides = [answer.truth for answer in predictions], [answer.steps for answer in predictions]
@@ -289,19 +304,19 @@ class Forecast(Task):
             for window, answer in zip(examples, predictions, strict=True)
         ]
 
-    def sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> Sums:
+    def metric_sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> MetricSums:
         pairs = self._pairs(predictions, examples)
-        if self.kind == "binary":
-            return mean_of([numbers.log_losses(*pair) for pair in pairs])
+        if self.data_type == "binary":
+            return mean_of_sums([regression.log_losses(*pair) for pair in pairs])
         scale = np.array(self._fitted.deviations)[self._targets(self._fitted.columns)]
-        return mean_of([((found - truth) / scale) ** 2 for truth, found in pairs])
+        return mean_of_sums([((found - truth) / scale) ** 2 for truth, found in pairs])
 
     def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
         truth, found = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
-        if self.kind == "binary":
+        if self.data_type == "binary":
             return {
-                "nll": numbers.frame_nll(truth, found),
-                "accuracy": numbers.frame_accuracy(truth, found),
+                "nll": regression.frame_nll(truth, found),
+                "accuracy": regression.frame_accuracy(truth, found),
                 "frames": len(truth) * self.horizon,
             }
         scores = self._compare(truth, found, examples)
@@ -312,11 +327,11 @@ class Forecast(Task):
         learned = self._fitted
         targets = self._targets(learned.columns)
         scale = np.array(learned.deviations)[targets]
-        synced = self.output == "synced"
+        every_step = self.output == "every_step"
 
         def missed(season: int) -> Numbers:  # by the baseline, in the order of the examples
             steps = [
-                window.season(self.horizon, season, each=synced) - window.after(self.horizon, each=synced)
+                window.season(self.horizon, season, each=every_step) - window.after(self.horizon, each=every_step)
                 for window in examples
             ]
             return np.concatenate(steps)[..., targets]
@@ -329,11 +344,11 @@ class Forecast(Task):
         own, still = scaled(found - truth), scaled(last)
         scores = {
             "mse_scaled": float(own.mean()),
-            "mse": numbers.mse(truth, found),
-            "mae": numbers.mae(truth, found),
-            "mase": numbers.mase(truth, found, learned.naive),
-            "rse": numbers.rse(truth, found),
-            "correlation": numbers.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
+            "mse": regression.mse(truth, found),
+            "mae": regression.mae(truth, found),
+            "mase": regression.mase(truth, found, learned.naive),
+            "rse": regression.rse(truth, found),
+            "correlation": regression.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
             "skill": float(1 - own.mean() / still.mean()) if still.mean() else float("nan"),
             "skill_worst": float((1 - own / still).min()) if still.all() else float("nan"),  # of the steps ahead
             "last_mse": float((last**2).mean()),
@@ -346,4 +361,4 @@ class Forecast(Task):
                 "seasonal_mse_scaled": float(scaled(seasonal).mean()),
             }
         steps = {"mse_scaled": own, "last_mse_scaled": still}
-        return scores | {"windows": len(truth), "per_step": numbers.by_step(truth, found, steps)}
+        return scores | {"windows": len(truth), "per_step": regression.by_step(truth, found, steps)}

@@ -14,18 +14,18 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData, Place, lines, resolve
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
+from seqloom.data.readers.text_files import BadData, Place, lines, resolve
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
 from seqloom.layers.embedding import Embedding
-from seqloom.layers.sampled import sampled_cross_entropy
-from seqloom.metrics.interval import Sums
-from seqloom.models.arpa import Layout, characters, read_words
-from seqloom.models.characters import Characters, Spelled
-from seqloom.models.contextual import Anatomy, BothWays, Knowledge
+from seqloom.layers.sampled_softmax import sampled_cross_entropy
+from seqloom.metrics.confidence import MetricSums
+from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import Decoder
-from seqloom.models.encoder import TRANSFORMER, Front, Recurrence, stack
-from seqloom.models.ngram_decoder import NGramDecoder
+from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.ngram.arpa import Layout, characters, read_words
+from seqloom.models.ngram.ngram_decoder import NGramDecoder
+from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMVocabulary
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 CONTEXT = 128
@@ -75,7 +75,7 @@ class Represented:
         return "".join(f"{word} {' '.join(f'{value:.6g}' for value in layers[-1])}\n" for word, layers in rows)
 
 
-class Learned(Knowledge):
+class Learned(BiLMVocabulary):
     """The symbols of the training text."""
 
 
@@ -86,27 +86,27 @@ class LanguageModel(Task):
     sequential: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.txt",
-        "task.text.minimum": 2,
+        "task.text.min_count": 2,
         "task.dev": "valid.txt",
-        "task.embedding": 256,
+        "task.embedding_size": 256,
         "task.input_dropout": 0.2,
-        "task.decoder.hidden": 256,
+        "task.decoder.hidden_size": 256,
         "task.decoder.dropout": 0.3,
-        "train.steps": 35,
-        "train.batch": 20,
-        "train.rate": 0.002,
+        "train.bptt_steps": 35,
+        "train.batch_size": 20,
+        "train.learning_rate": 0.002,
         "train.schedule": "plateau",
         "train.patience": 5,
     }
 
     name: Literal["language_model"] = "language_model"
-    kind: Literal["recurrent", "window", "ngram"] = Field(
+    model: Literal["recurrent", "window", "ngram"] = Field(
         "recurrent",
         description="recurrent; window: a feed-forward network over the last words; ngram: counts of words.",
     )
     direction: Literal["forward", "both"] = Field(
         "forward",
-        description="both: each symbol also from those behind it; its layers serve other tasks (task.vectors).",
+        description="both: each symbol also from those behind it; its layers serve other tasks (task.pretrained).",
     )
     encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
     arpa: str = Field(
@@ -114,20 +114,20 @@ class LanguageModel(Task):
         description="ngram: an ARPA file whose model is taken as it is; there is nothing to count, nor need of train.",
     )
     order: int = Field(5, ge=1, description="window, ngram: words that a probability is about, the next one included.")
-    text: Text = Field(default_factory=Text, description="Symbols.")
-    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tied: bool = Field(default=True, description="The vectors of the input are also those of the output.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Symbols.")
+    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tie_embeddings: bool = Field(default=True, description="The vectors of the input are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    samples: int = Field(
+    sampled_softmax: int = Field(
         0, ge=0, description="Symbols that the softmax of the training is over, besides those of the batch; 0: all."
     )
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
-    characters: Characters = Field(
-        default_factory=partial(Characters, layers=0),
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    characters: CharacterConfig = Field(
+        default_factory=partial(CharacterConfig, layers=0),
         description="both: a recurrence over the characters of each word makes its vector.",
     )
-    front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
-    decoder: Recurrence = Field(default_factory=Recurrence, description="The recurrence.")
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="before")
@@ -139,12 +139,12 @@ class LanguageModel(Task):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.arpa and self.kind != "ngram":
-            raise ValueError(f'arpa is a model of kind "ngram", and kind is "{self.kind}"')
+        if self.arpa and self.model != "ngram":
+            raise ValueError(f'arpa is a model of kind "ngram", and kind is "{self.model}"')
         if self.arpa and self.text.unit == "subwords":
             raise ValueError('an ARPA file does not tell how words are cut: text.unit must be "words" or "characters"')
-        if self.direction == "both" and self.kind != "recurrent":
-            raise ValueError(f'direction is "both", and kind is "{self.kind}": that looks back only')
+        if self.direction == "both" and self.model != "recurrent":
+            raise ValueError(f'direction is "both", and kind is "{self.model}": that looks back only')
         if self.characters.layers and (self.direction != "both" or self.text.unit != "words"):
             found = f'direction is "{self.direction}" and text.unit "{self.text.unit}"'
             raise ValueError(
@@ -153,13 +153,13 @@ class LanguageModel(Task):
         return self
 
     @property
-    def uncut(self) -> str:
+    def no_bptt_reason(self) -> str:
         if self.direction == "forward":
             return ""
         return 'task.direction is "both", and what is read from the end cannot be carried on: whole lines are needed'
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "perplexity"
 
     @property
@@ -169,7 +169,7 @@ class LanguageModel(Task):
         return self.learned
 
     @property
-    def symbols(self) -> Encoding:
+    def symbols(self) -> Tokenizer:
         return self.known.text
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Line]:
@@ -187,7 +187,7 @@ class LanguageModel(Task):
         characters = None if letters is None else ranked(letters, size=1 << 15, minimum=1, specials=(END,))
         return self.model_copy(update={"learned": Learned(text=encoding, characters=characters)})
 
-    def _foreign(self, path: Path) -> Encoding:
+    def _foreign(self, path: Path) -> Tokenizer:
         """The words of an ARPA file as symbols."""
         found = list(Layout.of(read_words(path)).names[3:])
         if self.text.unit == "characters":
@@ -197,7 +197,7 @@ class LanguageModel(Task):
         if PAD in found:
             raise BadData(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
         vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *found))
-        return Encoding(unit=self.text.unit, lower=self.text.lower, vocabulary=vocabulary, specials=(END,))
+        return Tokenizer(unit=self.text.unit, lowercase=self.text.lowercase, vocabulary=vocabulary, specials=(END,))
 
     def collate(self, examples: Sequence[Line]) -> Batch:
         end = [self.symbols.vocabulary.index(END)]
@@ -210,46 +210,52 @@ class LanguageModel(Task):
         spelled = torch.from_numpy(self.known.spelled(words))
         characters = spelled.new_zeros(*inputs.mask.shape, spelled.shape[1])
         characters[inputs.mask] = spelled
-        read = Spelled(inputs.values, characters, inputs.mask)
+        read = CharacterInput(inputs.values, characters, inputs.mask)
         return Batch(read, target, int(inputs.mask.sum()), examples=tuple(examples))
 
-    def model(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         vocabulary = self.symbols.vocabulary
         if self.direction == "both":
-            return Anatomy(**{name: getattr(self, name) for name in Anatomy.model_fields}).model(self.known)
-        if self.kind == "ngram":
+            return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).model(self.known)
+        if self.model == "ngram":
             end = vocabulary.index(END)
             return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=end, arpa=self.arpa)
         if self.decoder.bidirectional:
             raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
-        front, recurrence = self.front, self.decoder
+        front, recurrence = self.prenet, self.decoder
         if TRANSFORMER in recurrence.kinds:
             recurrence = recurrence.model_copy(update={"options": {"context": CONTEXT, **recurrence.options}})
-        if self.kind == "window":
-            front = Front(
-                layers=recurrence.layers, size=recurrence.hidden, window=max(self.order - 1, 1), activation="tanh"
+        if self.model == "window":
+            front = PrenetConfig(
+                layers=recurrence.layers, size=recurrence.hidden_size, window=max(self.order - 1, 1), activation="tanh"
             )
             recurrence = recurrence.model_copy(update={"layers": 0})
-        layer = stack(front, recurrence, self.embedding, causal=True)
-        embed = Embedding(len(vocabulary), self.embedding, dropout=self.input_dropout)
-        return Decoder(embed, layer, tied=self.tied, dropout=recurrence.dropout, variational=recurrence.variational)
+        layer = build_stack(front, recurrence, self.embedding_size, causal=True)
+        embed = Embedding(len(vocabulary), self.embedding_size, dropout=self.input_dropout)
+        return Decoder(
+            embed,
+            layer,
+            tied=self.tie_embeddings,
+            dropout=recurrence.dropout,
+            variational=recurrence.variational_dropout,
+        )
 
     def _encode(self, example: Line) -> list[int]:
         return self.symbols.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         state = None
-        if isinstance(model, BothWays):
+        if isinstance(model, BiLM):
             features, target = model.features(batch.inputs)
         else:
             features, target, state = _features(model, batch)
-        if self.samples and model.training:
+        if self.sampled_softmax and model.training:
             weight, bias = model.output.weight, model.output.bias
             total = sampled_cross_entropy(
-                features, weight, bias, target, samples=self.samples, smoothing=self.smoothing
+                features, weight, bias, target, samples=self.sampled_softmax, smoothing=self.label_smoothing
             )
         else:
-            total = model.loss(features, target, smoothing=self.smoothing)
+            total = model.loss(features, target, smoothing=self.label_smoothing)
         return Loss(total, batch.items, state)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
@@ -257,7 +263,7 @@ class LanguageModel(Task):
         if isinstance(model, NGramDecoder):
             rows = model.log_probabilities(batch.target, inputs.mask)
             return Predictions([_scored(row) for row in rows])
-        if isinstance(model, BothWays):
+        if isinstance(model, BiLM):
             lengths = inputs.mask.sum(dim=1).tolist()
             ahead, back = (found.split(lengths) for found in model.log_probabilities(batch.inputs))
             return Predictions([_scored_both(*map(Tensor.tolist, rows)) for rows in zip(ahead, back, strict=True)])
@@ -267,7 +273,7 @@ class LanguageModel(Task):
 
     def represent(self, model: Any, batch: Batch) -> list[Represented]:
         """The vectors of all words of each row."""
-        if not isinstance(model, BothWays):
+        if not isinstance(model, BiLM):
             raise TypeError('a language model in one direction has no vectors of words; wanted task.direction = "both"')
         levels = model.reader.levels(batch.inputs)
         found = []
@@ -296,7 +302,7 @@ class LanguageModel(Task):
             "unknown": sum(self.symbols.encode(example.text).count(unknown) for example in examples),
         }
 
-    def sums(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> Sums:
+    def metric_sums(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> MetricSums:
         """The surprise and the number of the symbols of each line, also where lines were joined."""
         values = [np.array(answer.log_probabilities) for answer in predictions]
         for row, answer in enumerate(predictions):
@@ -304,7 +310,7 @@ class LanguageModel(Task):
                 values[row] = (values[row] + answer.backward) / 2
         lengths = np.array([len(self.symbols.encode(example.text)) + 1 for example in examples])
         surprise = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
-        return Sums(np.stack([surprise, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
+        return MetricSums(np.stack([surprise, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
 
 
 def _exponential(total: float, symbols: float) -> float:

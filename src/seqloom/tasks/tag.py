@@ -13,37 +13,39 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from seqloom.config import Part
-from seqloom.data import tagged
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData
-from seqloom.data.tagged import Column, Example, Scale, Sentence
-from seqloom.data.vocabulary import Labels, Vocabulary, count, ranked
-from seqloom.metrics.interval import Sums, bootstrap_f1, ratio, wilson
+from seqloom.data.readers import tagged
+from seqloom.data.readers.tagged import Column, Example, Scale, Sentence
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.text.vocabulary import Labels, Vocabulary, count, ranked
+from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
-from seqloom.models.characters import LONGEST, CharacterEncoder, Characters, Spelled, spell
+from seqloom.models.character_encoder import LONGEST, CharacterConfig, CharacterEncoder, CharacterInput, to_characters
 from seqloom.models.crf import CRF, allow_spans, fits
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
-from seqloom.models.joined import Joint
+from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
-from seqloom.models.transfer import Taken, Vectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 NO_LABEL = -1
 
 
-class Words(Part):
+class WordEmbeddingConfig(Part):
     """Vectors of words."""
 
-    size: int = Field(100, ge=1, description="Size of a word's vector.")
-    lower: bool = Field(default=True, description="Capitals are small letters here; characters are read as they are.")
-    minimum: int = Field(1, ge=1, description="Words that occur less often are unknown.")
-    unknown: float = Field(
+    embedding_size: int = Field(100, ge=1, description="Size of a word's vector.")
+    lowercase: bool = Field(
+        default=True, description="Capitals are small letters here; characters are read as they are."
+    )
+    min_count: int = Field(1, ge=1, description="Words that occur less often are unknown.")
+    unknown_dropout: float = Field(
         0.25, ge=0, description="a: in training, a word that occurs n times is unknown with probability a / (a + n)."
     )
 
 
-class BothWays(Recurrence):
+class BidirectionalEncoder(RecurrenceConfig):
     """Recurrent layers, as a rule from both ends: a label may depend on what follows."""
 
     bidirectional: bool = Field(default=True, description="Read in both directions.")
@@ -62,7 +64,7 @@ class Learned(Part):
     size: int  # of a word's vector, or of a frame
     mean: tuple[float, ...] = ()  # of the frames
     deviation: tuple[float, ...] = ()
-    vectors: Taken | None = None
+    vectors: PretrainedInputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,57 +90,61 @@ class Tag(Task):
         "auto", description="Of the files; auto: .conllu, .csv and .npz (vectors) by their names, others conll."
     )
     encoding: TextEncoding = Field("utf-8", description="Of texts, such as utf-8, latin-1, cp1252.")
-    column: Column | None = Field(
+    label_column: Column | None = Field(
         None, description="Of the label: number (-1: last) or name (upos); default last, upos."
     )
     word_column: Column | None = Field(None, description="Of the word: number from 0, or name; default first, form.")
     parallel: tuple[str, str] | None = Field(
         None, description='Labels in a file of their own: ["seq.in", "seq.out"] is what differs in the two names.'
     )
-    kind: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
-    words: Words = Field(default_factory=Words, description="Vectors of words.")
-    characters: Characters = Field(default_factory=Characters, description="Recurrence over each word's characters.")
-    vectors: Vectors = Field(default_factory=Vectors, description="Vectors from elsewhere, beside those of the words.")
+    model: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
+    words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Vectors of words.")
+    characters: CharacterConfig = Field(
+        default_factory=CharacterConfig, description="Recurrence over each word's characters."
+    )
+    pretrained: PretrainedConfig = Field(
+        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the words."
+    )
     input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads of its own.")
-    front: Front = Field(default_factory=Front, description="Feed-forward layers before the recurrence.")
-    encoder: BothWays = Field(default_factory=BothWays, description="The recurrence.")
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="The recurrence.")
     output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
-    constrain: Literal["never", "prediction", "always"] = Field(
+    crf_constraints: Literal["never", "prediction", "always"] = Field(
         "prediction", description="crf: when spans (B-x, I-x) have to be well formed; always: in training, too."
     )
-    smoothing: float = Field(0.0, ge=0, lt=1, description="linear: label smoothing.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="linear: label smoothing.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.kind == "hmm" and self.vectors:
+        if self.model == "hmm" and self.pretrained:
             raise ValueError('kind is "hmm", which counts words, and vectors are given: leave one of them out')
         return self
 
     @property
-    def uncut(self) -> str:
-        return "task.vectors.run reads whole sentences, from both ends" if self.vectors.run else ""
+    def no_bptt_reason(self) -> str:
+        return "task.pretrained.run reads whole sentences, from both ends" if self.pretrained.run else ""
 
     @property
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         return "span_f1" if self.learned is not None and self._spans else "accuracy"
 
     @property
-    def found(self) -> Learned:
+    def fitted(self) -> Learned:
         if self.learned is None:
             raise ValueError("the task has not seen its training data: call fit first")
         return self.learned
 
     @property
     def _spans(self) -> bool:
-        return tagged.are_spans(self.found.labels.names)
+        return tagged.are_spans(self.fitted.labels.names)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
         return tagged.Reader(
             format=self.format,
             encoding=self.encoding,
             words=self.word_column,
-            labels=self.column,
+            labels=self.label_column,
             parallel=self.parallel,
             frames=self.learned is not None and self.learned.words is None,
         ).read(source)
@@ -166,8 +172,8 @@ class Tag(Task):
             "labels": labels,
             "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
         }
-        if not words and self.vectors:
-            raise BadData(self.train, "found vectors; task.vectors is for words")
+        if not words and self.pretrained:
+            raise BadData(self.train, "found vectors; task.pretrained is for words")
         if not words:
             learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
         else:
@@ -180,23 +186,23 @@ class Tag(Task):
         for word, times in spelled.items():
             words[self._key(word)] += times
             characters.update(dict.fromkeys(word, times))
-        vocabulary = ranked(words, size=0, minimum=self.words.minimum, specials=())
+        vocabulary = ranked(words, size=0, minimum=self.words.min_count, specials=())
         rare = (ending for word, times in spelled.items() if times <= RARE for ending in endings(word))
         return Learned(
             **common,
             words=vocabulary,
             counts=tuple(words[symbol] for symbol in vocabulary.symbols),
             characters=ranked(characters, size=1 << 15, minimum=1, specials=()),
-            endings=count(rare, minimum=2) if self.kind == "hmm" else None,
-            size=self.words.size,
-            vectors=self.vectors.take(spelled, self.vectors.language("words")),
+            endings=count(rare, minimum=2) if self.model == "hmm" else None,
+            size=self.words.embedding_size,
+            vectors=self.pretrained.take(spelled, self.pretrained.language("words")),
         )
 
     def _key(self, word: str) -> str:
-        return word.lower() if self.words.lower and self.kind == "recurrent" else word
+        return word.lower() if self.words.lowercase and self.model == "recurrent" else word
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        learned = self.found
+        learned = self.fitted
         inputs = self._words(examples) if learned.words is not None else self._frames(examples)
         target, items = None, 0
         if all(example.labels is not None for example in examples):
@@ -208,8 +214,8 @@ class Tag(Task):
             items = int((target >= 0).sum())
         return Batch(inputs, target, items, examples=tuple(examples))
 
-    def _words(self, examples: Sequence[Example]) -> Spelled | Clues | Joint:
-        learned = self.found
+    def _words(self, examples: Sequence[Example]) -> CharacterInput | Clues | CombinedInput:
+        learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
             raise BadData(examples[0].place, "found vectors; this model reads words")
@@ -225,14 +231,14 @@ class Tag(Task):
             return Clues(words, found, mask)
         characters = torch.zeros(*words.shape, LONGEST if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
-            characters[mask] = torch.from_numpy(spell(flat, learned.characters.symbols))
-        own = Spelled(words, characters, mask)
+            characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.symbols))
+        own = CharacterInput(words, characters, mask)
         if learned.vectors is None:
             return own
-        return Joint(own, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
+        return CombinedInput(own, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
 
     def _frames(self, examples: Sequence[Example]) -> Padded:
-        learned = self.found
+        learned = self.fitted
         rows = []
         for example in examples:
             if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
@@ -241,42 +247,42 @@ class Tag(Task):
             rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
         return pad(rows, dtype=np.float32)
 
-    def model(self) -> nn.Module:
-        learned, labels = self.found, len(self.found.labels)
-        if self.kind == "hmm":
+    def build_model(self) -> nn.Module:
+        learned, labels = self.fitted, len(self.fitted.labels)
+        if self.model == "hmm":
             if learned.words is None or learned.endings is None:
-                raise ValueError('task.kind is "hmm": it counts words, and these are vectors')
+                raise ValueError('task.model is "hmm": it counts words, and these are vectors')
             shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.symbols]
             return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
         embed, size = self._embed()
-        layer = stack(self.front, self.encoder, size, causal=not self.encoder.bidirectional)
-        dropout, variational = self.encoder.dropout, self.encoder.variational
+        layer = build_stack(self.prenet, self.encoder, size, causal=not self.encoder.bidirectional)
+        dropout, variational = self.encoder.dropout, self.encoder.variational_dropout
         return Tagger(Encoder(embed, layer, dropout=dropout, variational=variational), labels, self._output())
 
     def _embed(self) -> tuple[nn.Module, int]:
         """What makes vectors of the input, and their size."""
-        learned = self.found
+        learned = self.fitted
         if learned.words is None:
             return FrameVectors(learned.size, dropout=self.input_dropout), learned.size
         spelled = self.characters.layers and learned.characters is not None
         own = WordVectors(
             torch.tensor(learned.counts),
-            0 if self.vectors.alone else learned.size,
+            0 if self.pretrained.replace_own else learned.size,
             characters=CharacterEncoder(len(learned.characters or ()), self.characters) if spelled else None,
-            unknown=self.words.unknown,
+            unknown=self.words.unknown_dropout,
             dropout=self.input_dropout,
         )
-        return self.vectors.join(learned.vectors, own if own.size else None, size=own.size)
+        return self.pretrained.join(learned.vectors, own if own.size else None, size=own.size)
 
     def _output(self) -> CRF | Independent:
-        names = self.found.labels.names
+        names = self.fitted.labels.names
         if self.output == "linear":
-            return Independent(smoothing=self.smoothing)
-        if self.constrain == "never" or not self._spans:
+            return Independent(smoothing=self.label_smoothing)
+        if self.crf_constraints == "never" or not self._spans:
             return CRF(len(names))
         allowed = allow_spans(names)
-        orderly = fits(allowed, names, self.found.pairs)
-        return CRF(len(names), allowed=allowed if orderly else None, strict=self.constrain == "always")
+        orderly = fits(allowed, names, self.fitted.pairs)
+        return CRF(len(names), allowed=allowed if orderly else None, strict=self.crf_constraints == "always")
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         emissions, state = model(batch.inputs, batch.state)
@@ -291,7 +297,7 @@ class Tag(Task):
         emissions, state = model(batch.inputs, batch.state)
         best = model.decode(emissions, mask)
         probabilities = model.marginals(emissions, mask).gather(2, best.unsqueeze(2)).squeeze(2)
-        names = self.found.labels.names
+        names = self.fitted.labels.names
         rows = zip(mask.sum(dim=1).tolist(), best.tolist(), probabilities.tolist(), strict=True)
         answers = [([names[label] for label in row[:length]], some[:length]) for length, row, some in rows]
         words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
@@ -304,12 +310,12 @@ class Tag(Task):
             if example.labels is None:
                 raise BadData(example.place, "there are no labels to compare with")
             if len(answer.labels) != len(example.labels):
-                raise ValueError("the sequences were joined: tagging needs train.steps = 0")
+                raise ValueError("the sequences were joined: tagging needs train.bptt_steps = 0")
         wanted = [label for example in examples for label in example.labels or ()]
         found = [label for answer in predictions for label in answer.labels]
         right = sum(left == label for left, label in zip(wanted, found, strict=True))
         numbers: dict[str, Any] = {"accuracy": accuracy(wanted, found)}
-        details: dict[str, Any] = {"accuracy_interval": list(wilson(right, len(wanted)))}
+        details: dict[str, Any] = {"accuracy_interval": list(wilson_interval(right, len(wanted)))}
         if self._spans:
             spans = compare_spans(
                 [example.labels or () for example in examples], [answer.labels for answer in predictions]
@@ -319,20 +325,20 @@ class Tag(Task):
         else:
             details["per_label"] = per_label(wanted, found)
         numbers |= self._by_knowledge(wanted, found, examples)
-        unseen = sum(label not in self.found.labels for label in wanted)
+        unseen = sum(label not in self.fitted.labels for label in wanted)
         return {**numbers, "elements": len(wanted), "unseen_labels": unseen, **details}
 
-    def sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> Sums:
+    def metric_sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> MetricSums:
         wanted, found = [each.labels or () for each in examples], [each.labels for each in predictions]
         if self._spans:
             counts = np.stack(compare_spans(wanted, found).sentences, axis=1)
-            return Sums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
+            return MetricSums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
         right = [sum(map(str.__eq__, *pair)) for pair in zip(wanted, found, strict=True)]
-        return ratio(right, [len(labels) for labels in wanted])
+        return ratio_of_sums(right, [len(labels) for labels in wanted])
 
     def _by_knowledge(self, wanted: list[str], found: list[str], examples: Sequence[Example]) -> dict[str, float]:
         """Accuracy of words that occur in the training data, and of the others."""
-        learned = self.found
+        learned = self.fitted
         if learned.words is None:
             return {}
         seen = {symbol for symbol, times in zip(learned.words.symbols, learned.counts, strict=True) if times}

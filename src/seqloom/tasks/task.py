@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch
-from seqloom.data.formats import encoding_problem
-from seqloom.metrics.interval import Sums
+from seqloom.data.readers.text_files import encoding_problem
+from seqloom.metrics.confidence import MetricSums
 
 
 def _readable(encoding: str) -> str:
@@ -53,7 +53,7 @@ class Task(Part, ABC):
     name: str = ""
     train: str = Field(description="File to learn from; $NAME is replaced by the environment variable.")
     dev: str = Field("", description="File to choose the best model by; empty: a share of the training file.")
-    dev_share: float = Field(
+    dev_fraction: float = Field(
         0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file."
     )
 
@@ -62,7 +62,7 @@ class Task(Part, ABC):
 
     @property
     @abstractmethod
-    def metric(self) -> str:
+    def main_metric(self) -> str:
         """The name in ``score`` by which the best model is chosen."""
 
     @property
@@ -81,8 +81,8 @@ class Task(Part, ABC):
         return 0
 
     @property
-    def uncut(self) -> str:
-        """Why its sequences cannot be cut into pieces that are carried on (train.steps); empty: they can."""
+    def no_bptt_reason(self) -> str:
+        """Why its sequences cannot be cut into pieces that are carried on (train.bptt_steps); empty: they can."""
         return ""
 
     @property
@@ -94,7 +94,7 @@ class Task(Part, ABC):
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples of a file (``-`` is standard input) or of Python values, one by one."""
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Any]:
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """The examples to be answered; labels are not needed."""
         return self.read(source)
 
@@ -102,11 +102,11 @@ class Task(Part, ABC):
     def fit(self, examples: Iterable[Any]) -> Self:
         """The same task with what is learnt from the training examples before any gradient: vocabularies, scales."""
 
-    def impossible(self, example: Any) -> str:  # noqa: ARG002  of the tasks that know such
+    def infeasible(self, example: Any) -> str:  # noqa: ARG002  of the tasks that know such
         """Why a fitted task can learn nothing from an example, which training leaves out; empty: it can."""
         return ""
 
-    def hurried(self, example: Any) -> str:  # noqa: ARG002  likewise
+    def infeasible_when_augmented(self, example: Any) -> str:  # noqa: ARG002  likewise
         """Why nothing is learnt from an example, though it can be, when training plays it too fast; empty: it is."""
         return ""
 
@@ -115,7 +115,7 @@ class Task(Part, ABC):
         """Examples as tensors. Each tensor is (B, T, ...), so that sequences can be joined and cut along time."""
 
     @abstractmethod
-    def model(self) -> nn.Module:
+    def build_model(self) -> nn.Module:
         """A fresh model of the fitted task."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Task(Part, ABC):
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""
 
-    def sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> Sums | None:  # noqa: ARG002  as above
+    def metric_sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002  as above
         """What ``metric`` is made of, example by example, so that models can be compared on them; None: no sums."""
         return None
 
@@ -155,5 +155,5 @@ def asking(
     file = language.strip()
     weights: list[str] = []
     while found := re.search(r"(?:^|\s+)(\w+=\S+)$", file):  # names may have blanks
-        file, weights = file[: found.start()], [f"task.language.{found[1]}", *weights]
-    return changes + ([f"task.language.model={json.dumps(file)}"] if file else []) + weights
+        file, weights = file[: found.start()], [f"task.lm.{found[1]}", *weights]
+    return changes + ([f"task.lm.model={json.dumps(file)}"] if file else []) + weights

@@ -13,27 +13,34 @@ from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, pad
-from seqloom.data.dictionary import first_spellings
-from seqloom.data.formats import BadData, resolve
-from seqloom.data.recordings import Format, Reader, Recording
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import UNKNOWN
-from seqloom.decoding.best_path import BestPath
-from seqloom.decoding.frames import Guide, Transcript, check_lag
-from seqloom.decoding.prefix_beam import PrefixBeam
-from seqloom.layers.augment import FINEST
+from seqloom.data.readers.pronunciations import first_spellings
+from seqloom.data.readers.recordings import Format, Reader, Recording
+from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import UNKNOWN
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.layers.audio.augment import FINEST
+from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
 from seqloom.layers.embedding import PADDING as BLANK
-from seqloom.layers.spectrum import Spectrum
 from seqloom.metrics import transcripts as metrics
-from seqloom.metrics.interval import Sums
-from seqloom.models.columns import Look
-from seqloom.models.encoder import Front, Recurrence
-from seqloom.models.guide import Fluency, guide
-from seqloom.models.hearing import Change, Ear, Heard, Hearing, Scale, listening
-from seqloom.models.listening import Listening, refuse
-from seqloom.models.spoken import Growing, Transcribed, transcribed
-from seqloom.models.transcriber import Reduction, Transcriber, build
+from seqloom.metrics.confidence import MetricSums
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.transcription.audio_features import (
+    AudioFeatures,
+    AudioStatistics,
+    AugmentConfig,
+    Scale,
+    StatisticsCollector,
+    build_feature_extractor,
+)
+from seqloom.models.transcription.line_images import LineImageConfig
+from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
+from seqloom.models.transcription.streaming import StreamingSession, refuse
+from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcript
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
@@ -42,13 +49,13 @@ Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 class Learned(Part):
     """What the training recordings hold."""
 
-    text: Encoding
-    heard: Heard
+    text: Tokenizer
+    heard: AudioStatistics
     examples: int  # of the training data
-    impossible: int  # of them: their frames are too few for their transcripts
+    infeasible: int  # of them: their frames are too few for their transcripts
 
 
-class Reading(Recurrence):
+class BidirectionalEncoder(RecurrenceConfig):
     """Recurrent layers, as a rule from both ends; from one end they hear a recording while it is made."""
 
     bidirectional: bool = Field(default=True, description="Read in both directions.")
@@ -60,17 +67,17 @@ class Transcribe(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
-        "task.scale": "utterance",
-        "task.reduction.factor": 3,
-        "task.encoder.hidden": 192,
+        "task.normalize": "utterance",
+        "task.time_reduction.factor": 3,
+        "task.encoder.hidden_size": 192,
         "task.encoder.layers": 3,
         "task.encoder.dropout": 0.2,
-        "task.change.bands": 2,
-        "task.change.stretches": 2,
-        "train.batch": 16,
-        "train.rate": 0.002,
+        "task.augment.freq_masks": 2,
+        "task.augment.time_masks": 2,
+        "train.batch_size": 16,
+        "train.learning_rate": 0.002,
         "train.schedule": "plateau",
-        "train.clip": 1.0,
+        "train.clip_norm": 1.0,
         "train.epochs": 60,
         "train.patience": 8,
     }
@@ -88,31 +95,39 @@ class Transcribe(Task):
     )
     text_column: int | str = Field("", description='The same for the text; empty: 1, "text".')
     folder: str = Field("", description="Folder or tar archive of the files; empty: beside the list that names them.")
-    text: Text = Field(default_factory=lambda: Text(unit="characters"), description="Symbols that are said.")
+    text: TextConfig = Field(
+        default_factory=lambda: TextConfig(unit="characters"), description="Symbols that are said."
+    )
     spelling: Literal["text", "phones", "lexicon"] = Field(
         "text",
         description="What texts hold: text; phones (symbols between blanks, whose errors are the PER); lexicon: words, "
         "and their symbols are those of their first spelling in the lexicon.",
     )
-    sound: Hearing = Field(default_factory=Hearing, description="How sound becomes frames.")
-    scale: Scale = Field(
+    audio: AudioFeatures = Field(default_factory=AudioFeatures, description="How sound becomes frames.")
+    normalize: Scale = Field(
         "global",
         description="Numbers of a frame get mean 0 and deviation 1: global by the training data, utterance by the "
         "recording itself, streaming by what was heard of it; none: as they are.",
     )
-    change: Change = Field(default_factory=Change, description="Of recordings, in training only.")
-    look: Look = Field(default_factory=Look, description="Of images: convolutions over their columns.")
-    front: Front = Field(default_factory=Front, description="Layers before the recurrence.")
-    reduction: Reduction = Field(default_factory=Reduction, description="Several frames become one.")
-    encoder: Reading = Field(default_factory=Reading, description="What reads the frames.")
+    augment: AugmentConfig = Field(default_factory=AugmentConfig, description="Of recordings, in training only.")
+    image_encoder: LineImageConfig = Field(
+        default_factory=LineImageConfig, description="Of images: convolutions over their columns."
+    )
+    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    time_reduction: TimeReductionConfig = Field(
+        default_factory=TimeReductionConfig, description="Several frames become one."
+    )
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the frames.")
     search: BestPath | PrefixBeam = Field(
         default_factory=BestPath, discriminator="name", description="How a transcript is found."
     )
     lexicon: str = Field(
         "", description="File of the only words that there are: WORD  S P E L L on each line, or a word on each."
     )
-    language: Fluency = Field(default_factory=Fluency, description="What makes a text probable; of prefix_beam.")
-    best_by: Score = Field("auto", description="Score of dev by which the best model is chosen; auto: cer, wer or per.")
+    lm: LanguageModelConfig = Field(
+        default_factory=LanguageModelConfig, description="What makes a text probable; of prefix_beam."
+    )
+    metric: Score = Field("auto", description="Score of dev by which the best model is chosen; auto: cer, wer or per.")
     learned: Learned | None = Field(None, exclude=True)
     opener: Any = Field(None, exclude=True, repr=False)  # from the folder of a run to a Speaker
 
@@ -122,11 +137,11 @@ class Transcribe(Task):
             raise ValueError(f'spelling is "{self.spelling}": its symbols stand between blanks, text.unit = "words"')
         if self.spelling == "lexicon" and not self.lexicon:
             raise ValueError('spelling is "lexicon", and there is none: task.lexicon names its file')
-        if isinstance(self.search, BestPath) and (self.language.model or (self.lexicon and self.spelling != "lexicon")):
-            unused = "language model" if self.language.model else "lexicon"
+        if isinstance(self.search, BestPath) and (self.lm.model or (self.lexicon and self.spelling != "lexicon")):
+            unused = "language model" if self.lm.model else "lexicon"
             raise ValueError(f'search is "best_path", which has no room for a {unused}: "prefix_beam" has')
-        if self.best_by not in ("auto", "exact_match", "loss", *self._units):
-            raise ValueError(f'best_by is "{self.best_by}"; of these symbols there is {", ".join(self._units)}')
+        if self.metric not in ("auto", "exact_match", "loss", *self._units):
+            raise ValueError(f'best_by is "{self.metric}"; of these symbols there is {", ".join(self._units)}')
         return self
 
     @property
@@ -139,12 +154,12 @@ class Transcribe(Task):
         return {"characters": ("cer", "wer"), "words": ("wer",), "subwords": ("wer", "cer")}[self.text.unit]
 
     @property
-    def metric(self) -> str:
-        return self._units[0] if self.best_by == "auto" else self.best_by
+    def main_metric(self) -> str:
+        return self._units[0] if self.metric == "auto" else self.metric
 
     @property
     def higher_is_better(self) -> bool:
-        return self.metric == "exact_match"
+        return self.main_metric == "exact_match"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -155,28 +170,28 @@ class Transcribe(Task):
     @property
     def remarks(self) -> tuple[str, ...]:
         learned = self._fitted()
-        share = f"{learned.impossible} of {learned.examples} examples ({learned.impossible / learned.examples:.2%})"
+        share = f"{learned.infeasible} of {learned.examples} examples ({learned.infeasible / learned.examples:.2%})"
         return (f"{share} are impossible and left out: their frames are too few for their symbols",)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Of Python values: names of files, arrays (T, D) or (N,), or tuples of that and a text."""
         return self._reader().read(source)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
-        return self._reader().ask(source)
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
+        return self._reader().read_inputs(source)
 
     def _reader(self) -> Reader:
         names = ("format", "encoding", "separator", "file_column", "text_column")
         return Reader(
             **{name: getattr(self, name) for name in names},
             files=self.folder,
-            rate=self.learned.heard.rate if self.learned else self.sound.rate,
-            coefficients=self.sound.coefficients,
-            height=self.look.height,
+            rate=self.learned.heard.rate if self.learned else self.audio.sample_rate,
+            coefficients=self.audio.n_mfcc,
+            height=self.image_encoder.height,
         )
 
     def fit(self, examples: Iterable[Recording]) -> Self:
-        ear, texts, lengths = Ear(self.sound, self.scale), [], []
+        ear, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
         for example in examples:
             if example.text is None:
                 raise BadData(example.place, "there is no text; training needs one for each recording")
@@ -186,14 +201,14 @@ class Transcribe(Task):
             lengths.append(len(example))
         if not texts:
             raise BadData(self.train, "there are no examples to learn from")
-        learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), impossible=0)
+        learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), infeasible=0)
         doubt = self.model_copy(update={"learned": learned}).doubt
         symbols = map(learned.text.encode, texts)
         doubts = [doubt(length, target) for length, target in zip(lengths, symbols, strict=True)]
         impossible = sum(map(bool, doubts))
         if impossible == len(texts):
             raise BadData(self.train, f"nothing can be learnt from any of the {impossible} examples: {doubts[0]}")
-        return self.model_copy(update={"learned": learned.model_copy(update={"impossible": impossible})})
+        return self.model_copy(update={"learned": learned.model_copy(update={"infeasible": impossible})})
 
     def _fitted(self) -> Learned:
         if self.learned is None:
@@ -217,18 +232,18 @@ class Transcribe(Task):
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         return first_spellings(resolve(self.lexicon), encoding=self.encoding)
 
-    def impossible(self, example: Recording) -> str:
+    def infeasible(self, example: Recording) -> str:
         return "" if example.text is None else self.doubt(len(example), self._target(example))
 
     def _target(self, example: Recording) -> list[int]:
         return self._fitted().text.encode(self._spelt(example))
 
-    def hurried(self, example: Recording) -> str:
+    def infeasible_when_augmented(self, example: Recording) -> str:
         speed, tempo = (
             Fraction(max(each, default=1.0)).limit_denominator(FINEST)
-            for each in (self.change.speeds, self.change.tempos)
+            for each in (self.augment.speed_perturb, self.augment.tempo_perturb)
         )
-        if example.text is None or speed == tempo == 1 or self.impossible(example):
+        if example.text is None or speed == tempo == 1 or self.infeasible(example):
             return ""
         why = self.doubt(math.ceil(len(example) / speed), self._target(example), tempo=tempo)
         rates = [f"the {name} {float(rate):g}" for name, rate in (("speed", speed), ("tempo", tempo)) if rate != 1]
@@ -237,13 +252,13 @@ class Transcribe(Task):
     def doubt(self, length: int, target: Sequence[int], *, tempo: Fraction | int = 1) -> str:
         """Why a recording of that length is too short for its symbols; empty: it is not."""
         heard = self._spectrum.length(length) if self._spectrum else length
-        frames, needed = self.reduction.frames(math.ceil(heard / tempo)), frames_needed(target)
+        frames, needed = self.time_reduction.frames(math.ceil(heard / tempo)), frames_needed(target)
         return f"its {len(target)} symbols need {needed} frames, and there are {frames}" if needed > frames else ""
 
     @cached_property
     def _spectrum(self) -> Spectrum | None:
         rate = self._fitted().heard.rate
-        return self.sound.spectrum(rate) if rate else None
+        return self.audio.spectrum(rate) if rate else None
 
     def collate(self, examples: Sequence[Recording]) -> Batch:
         learned, spectrum = self._fitted(), self._spectrum
@@ -259,16 +274,16 @@ class Transcribe(Task):
         ]
         return Batch(inputs, pad(targets, dtype=np.int64), sum(items), examples=tuple(examples))
 
-    def model(self) -> Transcriber:
+    def build_model(self) -> Transcriber:
         learned = self._fitted()
-        return build(
+        return build_transcriber(
             size=learned.heard.size,
             symbols=len(learned.text.vocabulary),
-            look=self.look,
-            front=self.front,
+            look=self.image_encoder,
+            front=self.prenet,
             recurrence=self.encoder,
-            reduction=self.reduction,
-            **listening(self.sound, self.change, self.scale, learned.heard),
+            reduction=self.time_reduction,
+            **build_feature_extractor(self.audio, self.augment, self.normalize, learned.heard),
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -296,13 +311,13 @@ class Transcribe(Task):
         rows = zip(found, batch.examples, losses, strict=True)
         return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
 
-    def _answer(self, found: list[Transcript], name: str = "", loss: float | None = None) -> Transcribed:
-        return transcribed(found, self._fitted().text, self._guide.lexicon, unit=self._unit, name=name, loss=loss)
+    def _answer(self, found: list[Transcript], name: str = "", loss: float | None = None) -> Transcription:
+        return to_transcript(found, self._fitted().text, self._guide.lexicon, unit=self._unit, name=name, loss=loss)
 
     @cached_property
     def _unit(self) -> float:
         """What a frame of the search is long, in seconds of sound, otherwise in frames as they were given."""
-        return self.reduction.whole * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
+        return self.time_reduction.whole * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
 
     @cached_property
     def _guide(self) -> Guide:
@@ -310,38 +325,38 @@ class Transcribe(Task):
         if isinstance(self.search, BestPath):
             return Guide()
         given = {"file_encoding": self.encoding, "opener": self.opener}
-        return guide(self._fitted().text, self.lexicon, self.language, **given) or Guide()
+        return build_guide(self._fitted().text, self.lexicon, self.lm, **given) or Guide()
 
-    def listen(self, model: Any, *, lag: float = 0.0) -> Listening[Transcribed]:
+    def listen(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
         """Hear one recording while it is made; a ``lag`` of the search itself goes before this one."""
         heard, text = self._fitted().heard, self._fitted().text
         refuse(
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
-            (self.scale == "utterance", 'scale is "utterance"'),
-            (heard.rate and self.sound.decibels, f"sound.decibels is {self.sound.decibels}"),
-            (self.look.layers > 0, f"look.layers is {self.look.layers}"),
+            (self.normalize == "utterance", 'scale is "utterance"'),
+            (heard.rate and self.audio.top_db, f"sound.decibels is {self.audio.top_db}"),
+            (self.image_encoder.layers > 0, f"look.layers is {self.image_encoder.layers}"),
         )
         check_lag(lag)
         wait, width = math.ceil(lag / self._unit), 0 if heard.rate else heard.size
         stream = self.search.stream(symbols=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=wait)
-        grow = Growing(text, self._guide.lexicon, unit=self._unit)
-        return Listening(model, stream, self._answer, grow=grow, width=width, rate=heard.rate)
+        grow = IncrementalTranscript(text, self._guide.lexicon, unit=self._unit)
+        return StreamingSession(model, stream, self._answer, grow=grow, width=width, rate=heard.rate)
 
-    def score(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> dict[str, Any]:
         """Error rates over all symbols; the loss is of the possible transcripts alone."""
         return self._beside(predictions, examples).score(self._units)
 
-    def sums(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> Sums:
-        return self._beside(predictions, examples).sums(self.metric, self._units)
+    def metric_sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
+        return self._beside(predictions, examples).sums(self.main_metric, self._units)
 
-    def _beside(self, predictions: Sequence[Transcribed], examples: Sequence[Recording]) -> metrics.Transcripts:
+    def _beside(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
                 raise BadData(example.place, "there is no text to compare with")
         return metrics.Transcripts(
             names=[example.name or str(example.place) for example in examples],
             found=[answer.text for answer in predictions],
-            wanted=[(each.text or "").lower() if self.text.lower else each.text or "" for each in examples],
+            wanted=[(each.text or "").lower() if self.text.lowercase else each.text or "" for each in examples],
             symbols=[answer.symbols for answer in predictions],
             spelt=[self._fitted().text.tokens(self._spelt(example)) for example in examples],
             losses=[answer.loss for answer in predictions],

@@ -13,25 +13,32 @@ from torch import Tensor
 
 from seqloom.config import Part
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.formats import BadData, lines, resolve
-from seqloom.data.parallel import Format, Pair, Reader
-from seqloom.data.tokenizers import Encoding, Text
-from seqloom.data.vocabulary import END
-from seqloom.decoding.beam import Beam
-from seqloom.decoding.greedy import Greedy
-from seqloom.decoding.sample import Sample
-from seqloom.decoding.tree import PrefixTree
+from seqloom.data.readers.parallel import Format, Pair, Reader
+from seqloom.data.readers.text_files import BadData, lines, resolve
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import END
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
-from seqloom.metrics.interval import Sums, ratio
-from seqloom.models.classifier import Symbols
-from seqloom.models.encoder import Encoder, Front, Recurrence, stack
-from seqloom.models.encoder_decoder import Bridge, EncoderDecoder, Looks, assemble
-from seqloom.models.generation import NEVER, Candidate, candidates, forced, generate, teach
-from seqloom.models.joined import Joint
+from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.models.classifier import TokenEmbedding
+from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
+from seqloom.models.generation import (
+    NEVER,
+    Candidate,
+    generate,
+    nbest_candidates,
+    teacher_forced_scores,
+    teacher_forcing_loss,
+)
+from seqloom.models.pretrained.combined import CombinedInput
+from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.models.transfer import Taken, Vectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 MARGIN = 1.5  # times as long as 99.9 % of the training data need
@@ -56,19 +63,19 @@ class Translated:
 class Learned(Part):
     """The symbols of the training texts."""
 
-    source: Encoding
-    target: Encoding | None  # None: those of the source
-    vectors: Taken | None = None  # of the source
+    source: Tokenizer
+    target: Tokenizer | None  # None: those of the source
+    vectors: PretrainedInputs | None = None  # of the source
     ratio: float  # symbols of a target for each of its source: more have but one in a thousand
 
 
-class Reading(Recurrence):
+class BidirectionalEncoder(RecurrenceConfig):
     """Recurrent layers, as a rule from both ends; of a transformer: it sees all of the source."""
 
     bidirectional: bool = Field(default=True, description="Read in both directions.")
 
 
-class Longest(Part):
+class MaxLength(Part):
     """How long an answer may be: factor × symbols of the source + offset."""
 
     factor: float = Field(0.0, ge=0, description="0: 1.5 times what the training data need.")
@@ -84,17 +91,17 @@ class Translate(Task):
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
-        "task.embedding": 256,
-        "task.source.minimum": 2,
-        "task.target.minimum": 2,
+        "task.embedding_size": 256,
+        "task.source.min_count": 2,
+        "task.target.min_count": 2,
         "task.input_dropout": 0.2,
-        "task.encoder.hidden": 256,
+        "task.encoder.hidden_size": 256,
         "task.encoder.dropout": 0.2,
-        "task.decoder.hidden": 256,
+        "task.decoder.hidden_size": 256,
         "task.decoder.dropout": 0.2,
-        "task.smoothing": 0.1,
-        "train.batch": 64,
-        "train.rate": 0.001,
+        "task.label_smoothing": 0.1,
+        "train.batch_size": 64,
+        "train.learning_rate": 0.001,
         "train.schedule": "plateau",
         "train.patience": 5,
     }
@@ -111,60 +118,68 @@ class Translate(Task):
         "", description='Number from 0, or name in the header or JSON object; empty: 0, "source".'
     )
     target_column: int | str = Field("", description='The same for the target; empty: 1, "target".')
-    source: Text = Field(default_factory=Text, description="Symbols that are read.")
-    target: Text = Field(default_factory=Text, description="Symbols that are said.")
-    shared: bool = Field(default=False, description="Both sides have the symbols of task.source, and one vector each.")
-    reverse: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
-    embedding: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tied: bool = Field(default=True, description="The vectors of the target's symbols are also those of the output.")
-    vectors: Vectors = Field(
-        default_factory=Vectors, description="Vectors from elsewhere, beside those of the source's symbols."
+    source: TextConfig = Field(default_factory=TextConfig, description="Symbols that are read.")
+    target: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
+    shared_vocab: bool = Field(
+        default=False, description="Both sides have the symbols of task.source, and one vector each."
+    )
+    reverse_source: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
+    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
+    tie_embeddings: bool = Field(
+        default=True, description="The vectors of the target's symbols are also those of the output."
+    )
+    pretrained: PretrainedConfig = Field(
+        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the source's symbols."
     )
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of the source that is unknown in training.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    front: Front = Field(default_factory=Front, description="Layers before the recurrence of the encoder.")
-    encoder: Reading = Field(default_factory=Reading, description="What reads the source.")
-    decoder: Recurrence = Field(default_factory=Recurrence, description="What says the target.")
-    attention: Looks = Field(default_factory=Looks, description="How the decoder looks at the source.")
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Layers before the recurrence of the encoder."
+    )
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the source.")
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="What says the target.")
+    attention: AttentionConfig = Field(
+        default_factory=AttentionConfig, description="How the decoder looks at the source."
+    )
     bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
-    smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
-    sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
     search: Greedy | Beam | Sample = Field(
         default_factory=Greedy, discriminator="name", description="How a translation is found."
     )
-    longest: Longest = Field(default_factory=Longest, description="Of an answer.")
-    allowed: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
-    best_by: Score = Field(
+    max_length: MaxLength = Field(default_factory=MaxLength, description="Of an answer.")
+    constrain: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
+    metric: Score = Field(
         "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."
     )
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.shared and self.target not in (self.source, Text()):
+        if self.shared_vocab and self.target not in (self.source, TextConfig()):
             raise ValueError("shared is true, and task.target differs from task.source, whose symbols both would have")
         return self
 
     @property
-    def metric(self) -> str:
-        if self.best_by != "auto":
-            return self.best_by
+    def main_metric(self) -> str:
+        if self.metric != "auto":
+            return self.metric
         return "exact_match" if self._said.unit == "characters" else "bleu"
 
     @property
     def higher_is_better(self) -> bool:
-        return self.metric not in ("symbol_error_rate", "loss")
+        return self.main_metric not in ("symbol_error_rate", "loss")
 
     @property
-    def _said(self) -> Text:
-        return self.source if self.shared else self.target
+    def _said(self) -> TextConfig:
+        return self.source if self.shared_vocab else self.target
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
         """Of Python values: sources, or tuples of a source and its target."""
         return self._reader().read(source)
 
-    def ask(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
-        return self._reader().ask(source)
+    def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
+        return self._reader().read_inputs(source)
 
     def _reader(self) -> Reader:
         names = ("format", "encoding", "separator", "source_column", "target_column")
@@ -184,16 +199,16 @@ class Translate(Task):
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
             raise BadData(self.train, "there are no examples to learn from")
-        language = self.vectors.language(self.source.unit)
-        texts = [*sources, *targets] if self.shared else sources
-        source = self.vectors.fit(self.source, texts, language, specials=(END,))
-        target = None if self.shared else self.target.fit(targets, specials=(END,))
+        language = self.pretrained.language(self.source.unit)
+        texts = [*sources, *targets] if self.shared_vocab else sources
+        source = self.pretrained.fit(self.source, texts, language, specials=(END,))
+        target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
-        taken = self.vectors.take(source.vocabulary.symbols, language)
+        taken = self.pretrained.take(source.vocabulary.symbols, language)
         learned = Learned(source=source, target=target, vectors=taken, ratio=ratio)
         return self.model_copy(update={"learned": learned})
 
-    def _fitted(self) -> tuple[Encoding, Encoding]:
+    def _fitted(self) -> tuple[Tokenizer, Tokenizer]:
         """The symbols of both sides."""
         if self.learned is None:
             raise ValueError("the task has learnt nothing yet: call fit first")
@@ -203,42 +218,44 @@ class Translate(Task):
         read, said = self._fitted()
         end = said.vocabulary.index(END)
         sources = [read.encode(example.source) for example in examples]
-        inputs = pad([np.array([*(text[::-1] if self.reverse else text), end]) for text in sources])
+        inputs = pad([np.array([*(text[::-1] if self.reverse_source else text), end]) for text in sources])
         if self.learned is not None and self.learned.vectors is not None:
             rows = [read.written(example.source) for example in examples]
-            given = self.learned.vectors.collate(rows, end=True, reverse=self.reverse)
-            inputs = Padded(cast(Any, Joint(inputs.values, given, inputs.mask)), inputs.mask)
+            given = self.learned.vectors.collate(rows, end=True, reverse=self.reverse_source)
+            inputs = Padded(cast(Any, CombinedInput(inputs.values, given, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):
             return Batch(inputs, None, 0)
         target = pad([np.array([*said.encode(example.target or ""), end]) for example in examples])
         return Batch(inputs, target, int(target.mask.sum()))
 
-    def model(self) -> EncoderDecoder:
+    def build_model(self) -> EncoderDecoder:
         read, said = self._fitted()
-        embed = Embedding(len(read.vocabulary), self.embedding, dropout=self.input_dropout)
-        own = None if self.vectors.alone else Symbols(embed, unknown=self.word_dropout)
+        embed = Embedding(len(read.vocabulary), self.embedding_size, dropout=self.input_dropout)
+        own = None if self.pretrained.replace_own else TokenEmbedding(embed, unknown=self.word_dropout)
         taken = None if self.learned is None else self.learned.vectors
-        joined, size = self.vectors.join(taken, own, size=self.embedding)
-        reading = stack(self.front, self.encoder, size)
+        joined, size = self.pretrained.join(taken, own, size=self.embedding_size)
+        reading = build_stack(self.prenet, self.encoder, size)
         encoder = Encoder(joined, reading, dropout=self.encoder.dropout)
-        if not self.shared:
-            embed = Embedding(len(said.vocabulary), self.embedding, dropout=self.input_dropout)
-        return assemble(
+        if not self.shared_vocab:
+            embed = Embedding(len(said.vocabulary), self.embedding_size, dropout=self.input_dropout)
+        return build_encoder_decoder(
             encoder,
             embed,
             self.decoder,
             looks=self.attention,
             reading=reading,
             bridge=self.bridge,
-            tied=self.tied,
-            sampling=self.sampling,
+            tied=self.tie_embeddings,
+            sampling=self.scheduled_sampling,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         if batch.target is None:
             raise ValueError("some examples of the batch have no target: there is no loss")
         end = self._fitted()[1].vocabulary.index(END)
-        total = teach(model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.smoothing)
+        total = teacher_forcing_loss(
+            model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.label_smoothing
+        )
         return Loss(total, batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
@@ -247,15 +264,15 @@ class Translate(Task):
         end = said.vocabulary.index(END)
         lengths: Tensor | int = self._limits(batch.inputs.lengths)
         tree = None
-        if self.allowed:
+        if self.constrain:
             tree, lengths = self._tree
         found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER, tree=tree)
         told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
         if batch.target is not None:
-            told = forced(model.decoder, memory, batch.target, end=end)
+            told = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
         answers = []
         for hypotheses, (target, right) in zip(found, told, strict=True):
-            best = candidates(hypotheses, said)
+            best = nbest_candidates(hypotheses, said)
             first = best[0]
             answers.append(
                 Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, right)
@@ -265,7 +282,7 @@ class Translate(Task):
     @cached_property
     def _tree(self) -> tuple[PrefixTree, int]:
         """The answers that are allowed, and the length of the longest with its end."""
-        said, path = self._fitted()[1], resolve(self.allowed)
+        said, path = self._fitted()[1], resolve(self.constrain)
         found = [said.encode(text) for _, text in lines(path, encoding=self.encoding)]
         known = [symbols for symbols in found if UNKNOWN not in symbols]
         if not known:
@@ -274,8 +291,8 @@ class Translate(Task):
 
     def _limits(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
         """How long the answers may be; the end of a source does not count."""
-        factor = self.longest.factor or MARGIN * (self.learned.ratio if self.learned else 1.0)
-        return ((lengths - 1) * factor).ceil().long() + self.longest.offset
+        factor = self.max_length.factor or MARGIN * (self.learned.ratio if self.learned else 1.0)
+        return ((lengths - 1) * factor).ceil().long() + self.max_length.offset
 
     def score(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> dict[str, Any]:
         """A source that occurs several times is scored once, and any of its targets counts; not so by BLEU and chrF."""
@@ -284,7 +301,7 @@ class Translate(Task):
         errors = self._errors(found, examples)
         scores: dict[str, Any] = {}
         details: dict[str, Any] = {}
-        if self._said.unit != "characters" or self.best_by in ("bleu", "bleu_lower", "chrf"):
+        if self._said.unit != "characters" or self.metric in ("bleu", "bleu_lower", "chrf"):
             for name, corpus in (
                 ("bleu", metrics.bleu(found, wanted)),
                 ("bleu_lower", metrics.bleu(found, wanted, lower=True)),
@@ -292,7 +309,7 @@ class Translate(Task):
             ):
                 scores[name] = corpus.score
                 details |= {f"{name}_interval": list(corpus.interval), f"{name}_signature": corpus.signature}
-        free = metrics.compare(
+        free = metrics.edit_errors(
             range(len(wanted)), [answer.symbols for answer in predictions], [said.tokens(text) for text in wanted]
         )
         values = [value for answer in predictions for value in answer.target]
@@ -312,33 +329,37 @@ class Translate(Task):
             "sources": len(errors.errors),
         }
 
-    def sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> Sums:
+    def metric_sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> MetricSums:
         """Of exact matches and errors, the examples are the different sources."""
         found, wanted = [answer.text for answer in predictions], self._wanted(examples)
-        if self.metric == "chrf":
+        if self.main_metric == "chrf":
             return metrics.chrf(found, wanted).sums
-        if self.metric.startswith("bleu"):
-            return metrics.bleu(found, wanted, lower=self.metric == "bleu_lower").sums
-        if self.metric == "loss":
+        if self.main_metric.startswith("bleu"):
+            return metrics.bleu(found, wanted, lower=self.main_metric == "bleu_lower").sums
+        if self.main_metric == "loss":
             values = [answer.target for answer in predictions]
-            return ratio([-math.fsum(each) for each in values], [len(each) for each in values])
+            return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
         errors = self._errors(found, examples)
-        matches = self.metric == "exact_match"
-        return ratio(~errors.wrong, np.ones(len(errors.wrong))) if matches else ratio(errors.errors, errors.symbols)
+        matches = self.main_metric == "exact_match"
+        return (
+            ratio_of_sums(~errors.wrong, np.ones(len(errors.wrong)))
+            if matches
+            else ratio_of_sums(errors.errors, errors.symbols)
+        )
 
     def _wanted(self, examples: Sequence[Pair]) -> list[str]:
         wanted = []
         for example in examples:
             if example.target is None:
                 raise BadData(example.place, "there is no target to compare with")
-            wanted.append(example.target.lower() if self._said.lower else example.target)
+            wanted.append(example.target.lower() if self._said.lowercase else example.target)
         return wanted
 
-    def _errors(self, found: Sequence[str], examples: Sequence[Pair]) -> metrics.Errors:
+    def _errors(self, found: Sequence[str], examples: Sequence[Pair]) -> metrics.EditErrors:
         cut: Callable[[str], Any] = list if self._said.unit == "characters" else str.split
         sources = [example.source for example in examples]
-        return metrics.compare(sources, [*map(cut, found)], [*map(cut, self._wanted(examples))])
+        return metrics.edit_errors(sources, [*map(cut, found)], [*map(cut, self._wanted(examples))])
 
 
-def _measure(text: Text) -> Callable[[str], int]:
+def _measure(text: TextConfig) -> Callable[[str], int]:
     return len if text.unit == "characters" else lambda given: len(given.split())

@@ -72,7 +72,9 @@ class Study:
     ) -> None:
         self.model, self.settings, self.evaluate, self.spent = model, settings, evaluate, spent
         self.counts = hasattr(model, "count")
-        self.shape = schedules.Shape(settings.warmup, settings.decay, settings.decay_after, settings.decay_wait)
+        self.shape = schedules.Shape(
+            settings.warmup, settings.decay, settings.decay_after_epochs, settings.plateau_patience
+        )
         self.each = 1 if self.counts else max(math.ceil(model.examples / model.lesson), 1)
         self.position = Position()
         self.done = 0  # length of what was seen in this pass
@@ -124,7 +126,7 @@ class Study:
         """The learning rate after so much more was seen."""
         passes = self.passes(ahead)
         moment = schedules.Moment(passes * self.each, self.total(), passes, self.position.scores)
-        return self.settings.rate * schedules.factor(self.settings.schedule, moment, self.shape)
+        return self.settings.learning_rate * schedules.factor(self.settings.schedule, moment, self.shape)
 
     def learn(self, examples: Any, *, final: bool) -> Progress:
         """One lesson."""

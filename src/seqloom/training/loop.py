@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqloom.checkpoint import Snapshot
 from seqloom.config import Part
 from seqloom.data.batch import Batch
-from seqloom.data.loading import Batches
+from seqloom.data.loading import BatchLoader
 from seqloom.state import apply
 from seqloom.training import optimizers, schedules, snapshots
 from seqloom.training.distributed import ALONE, Team
@@ -31,35 +31,39 @@ class Train(Part):
         0, ge=0, description="End after so many items, as the loss counts them, whatever the epochs; 0: no limit."
     )
     minutes: float = Field(0.0, ge=0, description="End after so many minutes; 0: no limit.")
-    batch: int = Field(32, ge=1, description="Sequences that one update sees.")
+    batch_size: int = Field(32, ge=1, description="Sequences that one update sees.")
     batch_tokens: int = Field(0, ge=0, description="Elements that one update sees, with padding; 0: count sequences.")
-    steps: int = Field(
+    bptt_steps: int = Field(
         0,
         ge=0,
         description="Truncated back-propagation: steps in a piece, the state is carried on; 0: whole sequences.",
     )
     accumulate: int = Field(1, ge=1, description="Parts in which a batch is computed, to save memory; same gradient.")
     optimizer: optimizers.Name = Field("adam", description="The update rule.")
-    rate: float = Field(1e-3, gt=0, description="Highest learning rate.")
+    learning_rate: float = Field(1e-3, gt=0, description="Highest learning rate.")
     schedule: Literal["constant", "cosine", "linear", "inverse_root", "step", "plateau"] = Field(
         "constant", description="How the rate changes."
     )
     warmup: int = Field(0, ge=0, description="Updates over which the rate rises from zero.")
     decay: float = Field(0.5, ge=0, le=1, description="step, plateau: factor of the rate; cosine, linear: last share.")
-    decay_after: float = Field(1, ge=0, description="step: epochs before the first decay.")
-    decay_wait: int = Field(1, ge=1, description="plateau: evaluations without a better score before a decay.")
+    decay_after_epochs: float = Field(1, ge=0, description="step: epochs before the first decay.")
+    plateau_patience: int = Field(1, ge=1, description="plateau: evaluations without a better score before a decay.")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of sgd.")
     weight_decay: float = Field(0.0, ge=0, description="Pull of the weights towards zero; biases are spared.")
-    clip: float = Field(5.0, ge=0, description="Largest norm of the gradient; 0: no limit.")
+    clip_norm: float = Field(5.0, ge=0, description="Largest norm of the gradient; 0: no limit.")
     evaluate_every: int = Field(0, ge=0, description="Updates between evaluations; 0: one after each epoch.")
     patience: int = Field(0, ge=0, description="Stop after so many evaluations without a better score; 0: never.")
-    average: int = Field(1, ge=1, description="Evaluate and keep the mean weights of the last so many evaluations.")
-    save_minutes: float = Field(5.0, gt=0, description="Minutes between two checkpoints within an epoch.")
+    average_checkpoints: int = Field(
+        1, ge=1, description="Evaluate and keep the mean weights of the last so many evaluations."
+    )
+    save_every_minutes: float = Field(5.0, gt=0, description="Minutes between two checkpoints within an epoch.")
     log_every: int = Field(50, ge=1, description="Updates between two entries of the log.")
     seed: int = Field(1, ge=0, description="Of all random numbers: the same seed, the same model.")
     workers: int = Field(0, ge=0, description="Threads that prepare batches ahead.")
     threads: int = Field(0, ge=0, description="Threads that compute; 0: as many as there are cores.")
-    pool: int = Field(1_000_000, ge=1, description="Examples in memory at once; more are streamed from the file.")
+    shuffle_buffer: int = Field(
+        1_000_000, ge=1, description="Examples in memory at once; more are streamed from the file."
+    )
     device: str = Field("cpu", description="Where to compute, such as cpu or cuda.")
 
     @model_validator(mode="after")
@@ -106,7 +110,7 @@ class Diverged(RuntimeError):
     def __init__(self, update: int, batch: Any) -> None:
         super().__init__(
             f"the gradient was not finite at {PATIENCE} updates in a row, the last of them {update}: "
-            "lower train.rate or train.clip, or look at the batch"
+            "lower train.learning_rate or train.clip_norm, or look at the batch"
         )
         self.batch = batch
 
@@ -136,7 +140,7 @@ class Progress:
 
 def train(
     model: nn.Module,
-    batches: Batches,
+    batches: BatchLoader,
     loss: Callable[[nn.Module, Any], Counted],
     settings: Train,
     *,
@@ -168,7 +172,7 @@ class Training:
     def __init__(
         self,
         model: nn.Module,
-        batches: Batches,
+        batches: BatchLoader,
         loss: Callable[[nn.Module, Any], Counted],
         settings: Train,
         *,
@@ -181,11 +185,13 @@ class Training:
         self.optimizer = optimizers.build(
             settings.optimizer,
             model,
-            rate=settings.rate,
+            rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             momentum=settings.momentum,
         )
-        self.shape = schedules.Shape(settings.warmup, settings.decay, settings.decay_after, settings.decay_wait)
+        self.shape = schedules.Shape(
+            settings.warmup, settings.decay, settings.decay_after_epochs, settings.plateau_patience
+        )
         self.updates = _updates(batches, settings)
         self.position, self.past = Position(), Past()
         self.spent = self._spent()
@@ -214,7 +220,7 @@ class Training:
     def rate(self) -> float:
         """The learning rate of the update that comes next."""
         moment = schedules.Moment(self.position.update, self.total() or 0, self.epoch, self.position.scores)
-        return self.settings.rate * schedules.factor(self.settings.schedule, moment, self.shape)
+        return self.settings.learning_rate * schedules.factor(self.settings.schedule, moment, self.shape)
 
     def update(self, parts: list[Batch], *, final: bool) -> Progress:
         """One step of the optimiser with the gradient of all parts, or none if that is not finite."""
@@ -228,9 +234,9 @@ class Training:
         self.team.add(gradients)
         norm = optimizers.norm(gradients) / max(items, 1)
         finite = math.isfinite(norm) and math.isfinite(summed)
-        clipped = finite and bool(settings.clip) and norm > settings.clip
+        clipped = finite and bool(settings.clip_norm) and norm > settings.clip_norm
         if finite and items:
-            torch._foreach_mul_(gradients, (settings.clip / norm if clipped else 1.0) / items)
+            torch._foreach_mul_(gradients, (settings.clip_norm / norm if clipped else 1.0) / items)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             self.optimizer.step()
@@ -260,15 +266,15 @@ class Training:
             found.total.backward()
             summed += float(found.total.detach())
             items += found.items
-            if found.state is not None and self.settings.steps:
+            if found.state is not None and self.settings.bptt_steps:
                 carried.append(apply(Tensor.detach, found.state))
         return *self.team.total(summed, items), tuple(carried)  # type: ignore[return-value]
 
     def assess(self) -> Progress:
         """Evaluate the model, or the mean of its last weights; it and the random numbers stay as they are."""
         assert self.evaluate is not None  # noqa: S101  otherwise nothing is pending
-        if self.settings.average > 1:
-            kept = (*self.past.weights, snapshots.copy(self.model))[-self.settings.average :]
+        if self.settings.average_checkpoints > 1:
+            kept = (*self.past.weights, snapshots.copy(self.model))[-self.settings.average_checkpoints :]
             self.past = self.past._replace(weights=kept)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             if self.past.weights:
@@ -318,7 +324,7 @@ class Training:
         return snapshots.mean(self.past.weights) if self.past.weights else snapshots.copy(self.model)
 
 
-def _updates(batches: Batches, settings: Train) -> int | None:
+def _updates(batches: BatchLoader, settings: Train) -> int | None:
     """How many updates there will be by the epochs, or as was said, where that can be known before."""
     if settings.updates or settings.tokens or not settings.epochs:
         return settings.updates or None
@@ -328,7 +334,7 @@ def _updates(batches: Batches, settings: Train) -> int | None:
     if settings.schedule in schedules.NEED_THE_END and not settings.minutes:
         raise ValueError(
             f'train.schedule is "{settings.schedule}", which needs to know the last update, and the data are streamed '
-            "from a file (train.pool): set train.updates, train.tokens or train.minutes"
+            "from a file (train.shuffle_buffer): set train.updates, train.tokens or train.minutes"
         )
     return None
 

@@ -1,0 +1,1 @@
+"""Data sets that need no file: generated, or taken from the Python installation."""

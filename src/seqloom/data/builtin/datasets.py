@@ -1,0 +1,249 @@
+"""Data for a machine without any file: each function writes ordinary files into a folder and returns their paths."""
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.data.builtin import analogies as relations
+from seqloom.data.builtin import digit_lines
+from seqloom.data.builtin import shapes as scenes
+from seqloom.data.builtin.dates import pairs
+from seqloom.data.builtin.manual_prose import paragraphs
+from seqloom.data.builtin.python_code import spread, statements, tagged
+
+
+class Files(NamedTuple):
+    """The three files of a data set."""
+
+    train: Path
+    dev: Path
+    test: Path
+
+
+def write(folder: Path, ending: str, *, train: Iterable[str], dev: Iterable[str], test: Iterable[str]) -> Files:
+    """Three files of lines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = Files(*(folder / f"{name}.{ending}" for name in Files._fields))
+    for path, lines in zip(files, (train, dev, test), strict=True):
+        write_lines(path, lines)
+    return files
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+
+
+def prose(folder: Path) -> Files:
+    """Lines of English for language models: the paragraphs of Python's own manual; whole topics are held out."""
+    from pydoc_data.topics import topics
+
+    order = sorted(topics, key=lambda name: zlib.crc32(name.encode()))
+    lines = list(
+        dict.fromkeys(line for topic in order for line in paragraphs(topics[topic]))
+    )  # topics quote each other
+    eighth = len(lines) // 8
+    return write(folder, "txt", train=lines[: -2 * eighth], dev=lines[-2 * eighth : -eighth], test=lines[-eighth:])
+
+
+TRAIN_MODULES = """argparse ast bdb calendar cmd code collections colorsys configparser contextlib copy csv dataclasses
+difflib enum filecmp fileinput fnmatch fractions getopt gettext glob gzip heapq imaplib inspect ipaddress
+mailbox mimetypes optparse pdb plistlib pprint queue random sched shlex shutil socketserver statistics string
+tarfile threading trace uuid weakref"""
+DEV_MODULES = "functools netrc platform tempfile timeit"
+TEST_MODULES = "bisect hmac poplib selectors textwrap zipapp"
+
+
+def python_tags(folder: Path) -> Files:
+    """CoNLL for tagging: lines of Python's standard library, each token with its role; modules are held out."""
+    train, dev, test = (
+        [tagged(line) for module in modules.split() for line in spread(list(statements(module)), 110)]
+        for modules in (TRAIN_MODULES, DEV_MODULES, TEST_MODULES)
+    )
+    return write(folder, "conll", train=train, dev=dev, test=test)
+
+
+def digits(folder: Path) -> Files:
+    """Vectors for classification: scikit-learn's 8 × 8 images of digits, read row by row; the last are held out."""
+    images, classes = digit_lines.singles()
+    lines = [series_line(image, str(name)) for image, name in zip(images, classes, strict=True)]
+    head = series_head("digits", dimensions=8, length=8, names=[str(name) for name in range(10)])
+    return write(folder, "ts", train=head + lines[:1197], dev=head + lines[1197:1397], test=head + lines[1397:])
+
+
+def series_head(name: str, *, dimensions: int, length: int, names: Sequence[str]) -> list[str]:
+    return [
+        f"@problemName {name}",
+        "@timestamps false",
+        "@missing false",
+        "@univariate false",
+        f"@dimensions {dimensions}",
+        "@equalLength true",
+        f"@seriesLength {length}",
+        f"@classLabel true {' '.join(names)}",
+        "@data",
+    ]
+
+
+def series_line(values: np.ndarray, name: str) -> str:  # (T, D)
+    return ":".join([",".join(f"{value:g}" for value in dimension) for dimension in values.T] + [name])
+
+
+SUNSPOTS = """
+5 11 16 23 36 58 29 20 10 8 3 0 0 2 11 27 47 63 60 39 28 26 22 11 21 40 78 122 103 73 47 35 11 5 16 34 70 81 111 101
+73 40 20 16 5 11 22 40 60 80.9 83.4 47.7 47.8 30.7 12.2 9.6 10.2 32.4 47.6 54 62.9 85.9 61.2 45.1 36.4 20.9 11.4 37.8
+69.8 106.1 100.8 81.6 66.5 34.8 30.6 7 19.8 92.5 154.4 125.9 84.8 68.1 38.5 22.8 10.2 24.1 82.9 132 130.9 118.1 89.9
+66.6 60 46.9 41 21.3 16 6.4 4.1 6.8 14.5 34 45 43.1 47.5 42.2 28.1 10.1 8.1 2.5 0 1.4 5 12.2 13.9 35.4 45.8 41.1 30.1
+23.9 15.6 6.6 4 1.8 8.5 16.6 36.3 49.6 64.2 67 70.9 47.8 27.5 8.5 13.2 56.9 121.5 138.3 103.2 85.7 64.6 36.7 24.2 10.7
+15 40.1 61.5 98.5 124.7 96.3 66.6 64.5 54.1 39 20.6 6.7 4.3 22.7 54.8 93.8 95.8 77.2 59.1 44 47 30.5 16.3 7.3 37.6 74
+139 111.2 101.6 66.2 44.7 17 11.3 12.4 3.4 6 32.3 54.3 59.7 63.7 63.5 52.2 25.4 13.1 6.8 6.3 7.1 35.6 73 85.1 78 64
+41.8 26.2 26.7 12.1 9.5 2.7 5 24.4 42 63.5 53.8 62 48.5 43.9 18.6 5.7 3.6 1.4 9.6 47.4 57.1 103.9 80.6 63.6 37.6 26.1
+14.2 5.8 16.7 44.3 63.9 69 77.8 64.9 35.7 21.2 11.1 5.7 8.7 36.1 79.7 114.4 109.6 88.8 67.8 47.5 30.6 16.3 9.6 33.2
+92.6 151.6 136.3 134.7 83.9 69.4 31.5 13.9 4.4 38 141.7 190.2 184.8 159 112.3 53.9 37.6 27.9 10.2 15.1 47 93.8 105.9
+105.5 104.5 66.6 68.9 38 34.5 15.5 12.6 27.5 92.5 155.4 154.6 140.4 115.9 66.6 45.9 17.9 13.4 29.4 100.2 157.6 142.6
+145.7 94.3 54.6 29.9 17.5 8.6 21.5 64.3 93.3 119.6 111 104 63.7 40.4 29.8 15.2 7.5 2.9
+"""
+
+
+def sunspots(folder: Path) -> Files:
+    """A series for forecasting: the yearly number of sunspots to 1920, to 1955 and to 2008; sunspots.csv holds all."""
+    rows = [f"{year},{value}" for year, value in enumerate(SUNSPOTS.split(), start=1700)]
+    head = ["year,sunspots"]
+    files = write(folder, "csv", train=head + rows[:221], dev=head + rows[221:256], test=head + rows[256:])
+    write_lines(folder / "sunspots.csv", head + rows)
+    return files
+
+
+SIZES = (2000, 200, 500)  # sequences of the generated data sets, the test set being the last
+
+
+def copy(folder: Path, *, delay: int = 20, seed: int = 1) -> Files:
+    """CoNLL for tagging: five letters, a delay, and after ``:`` the letters again (Hochreiter & Schmidhuber 1997)."""
+    random = np.random.default_rng(seed)
+
+    def block() -> str:
+        letters = ["abcdefgh"[number] for number in random.integers(8, size=5)]
+        read = [*letters, *"-" * delay, ":", *"-" * 4]
+        said = [*"-" * (5 + delay), *letters]
+        return "".join(f"{left}\t{right}\n" for left, right in zip(read, said, strict=True))
+
+    train, dev, test = ([block() for _ in range(size)] for size in SIZES)
+    return write(folder, "conll", train=train, dev=dev, test=test)
+
+
+def adding(folder: Path, *, length: int = 30, seed: int = 1) -> Files:
+    """Vectors for classification: do two marked numbers add up to more than 1 (Hochreiter & Schmidhuber 1997)."""
+    random = np.random.default_rng(seed)
+    head = series_head("adding", dimensions=2, length=length, names=["less", "more"])
+
+    def line() -> str:
+        numbers = random.integers(1, 1000, size=length) / 1000
+        marks = np.zeros(length)
+        marks[random.integers(length // 2)] = marks[length // 2 + random.integers(length - length // 2)] = 1
+        return series_line(np.stack([numbers, marks], axis=1), "more" if (numbers * marks).sum() > 1 else "less")
+
+    train, dev, test = ([*head, *(line() for _ in range(size))] for size in SIZES)
+    return write(folder, "ts", train=train, dev=dev, test=test)
+
+
+def parentheses(folder: Path, *, pairs: int = 15, seed: int = 1) -> Files:
+    """Labelled lines for classification: brackets of two kinds, balanced or with two of them swapped."""
+    random = np.random.default_rng(seed)
+
+    def line(number: int) -> str:
+        text = nested(random, int(random.integers(1, pairs + 1)))
+        if number % 2:
+            return f"balanced {' '.join(text)}"
+        while balanced(text):
+            one, other = random.integers(len(text), size=2)
+            text[one], text[other] = text[other], text[one]
+        return f"unbalanced {' '.join(text)}"
+
+    train, dev, test = ([line(number) for number in range(size)] for size in SIZES)
+    return write(folder, "txt", train=train, dev=dev, test=test)
+
+
+def nested(random: np.random.Generator, pairs: int) -> list[str]:
+    """A balanced sequence of so many pairs."""
+    text: list[str] = []
+    waiting: list[str] = []
+    opened = 0
+    while len(text) < 2 * pairs:
+        if opened < pairs and (not waiting or random.random() < 0.5):
+            kind = "()[]"[2 * int(random.integers(2)) :][:2]
+            text.append(kind[0])
+            waiting.append(kind[1])
+            opened += 1
+        else:
+            text.append(waiting.pop())
+    return text
+
+
+def balanced(text: Sequence[str]) -> bool:
+    waiting: list[str] = []
+    for bracket in text:
+        if bracket in "([":
+            waiting.append({"(": ")", "[": "]"}[bracket])
+        elif not waiting or waiting.pop() != bracket:
+            return False
+    return not waiting
+
+
+def dates(folder: Path, *, seed: int = 1) -> Files:
+    """Columns for translation: dates as people write them in seven languages, and in ISO 8601; dates are held out."""
+    train, dev, test = (
+        [f"{written}\t{iso}" for written, iso in pairs(size, name, seed=seed)]
+        for name, size in (("train", 12000), ("dev", 500), ("test", 1000))
+    )
+    return write(folder, "tsv", train=train, dev=dev, test=test)
+
+
+def shapes(folder: Path, *, seed: int = 1) -> Files:
+    """Images to caption: two coloured shapes, and what may be said of them; pairs of shapes are held out."""
+    sizes = {"train": 1500, "dev": 150, "test": 300}
+    return write(folder, "tsv", **{name: scenes.lines(folder, size, name, seed=seed) for name, size in sizes.items()})
+
+
+def handwriting(folder: Path, *, seed: int = 1) -> Files:
+    """Images to transcribe: lines of 3 to 8 handwritten digits; the writers of the last digits are held out."""
+    sizes = {"train": 3000, "dev": 200, "test": 500}
+    return write(
+        folder, "tsv", **{name: digit_lines.lines(folder, size, name, seed=seed) for name, size in sizes.items()}
+    )
+
+
+def analogies(folder: Path, *, seed: int = 1) -> Files:
+    """Text for word vectors: sentences in which king is to queen as man to woman; questions are held out."""
+    return write(folder, "txt", **{name: relations.lines(name, seed=seed) for name in Files._fields})
+
+
+BUILDERS: dict[str, Callable[[Path], Files]] = {
+    build.__name__: build
+    for build in (
+        prose,
+        python_tags,
+        digits,
+        sunspots,
+        copy,
+        adding,
+        parentheses,
+        dates,
+        shapes,
+        handwriting,
+        analogies,
+    )
+}
+"""Every data set by its name."""
+
+
+def build(name: str, folder: Path) -> Files:
+    """Write the data set of that name; existing files are not touched."""
+    if name not in BUILDERS:
+        near = "".join(f"did you mean {found!r}? " for found in get_close_matches(name, BUILDERS, n=1))
+        raise ValueError(f"there is no data set {name!r}: {near}Wanted one of {', '.join(BUILDERS)}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder}: is there already and not empty; choose another folder")
+    return BUILDERS[name](folder)

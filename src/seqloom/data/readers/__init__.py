@@ -1,0 +1,1 @@
+"""Files to examples, one file format family per module."""

@@ -1,0 +1,99 @@
+"""Files of features: frames of numbers as NumPy, HTK or Sphinx write them."""
+
+import io
+import struct
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.readers.file_lists import BadContent
+from seqloom.data.readers.npz import read_array, read_arrays
+from seqloom.data.readers.text_files import BadData
+
+Frames = NDArray[np.float32]
+
+ARRAYS = (".npy", ".npz")
+CEPSTRA = (".mfc", ".mfcc", ".htk", ".fea", ".feat", ".fbk", ".plp")
+SUFFIXES = ARRAYS + CEPSTRA
+NAMES = ("values", "x", "frames", "features", "arr_0")
+"""What the frames may be called in a .npz file of one sequence."""
+
+COMPRESSED, CHECKED = 0o2000, 0o10000  # bits of the kind of an HTK file
+WAVEFORM = 0
+
+
+def decode(
+    stream: IO[bytes],
+    name: str,
+    *,
+    size: int = 13,  # numbers in a frame of a Sphinx file, which does not tell
+) -> Frames:  # (T, D)
+    """The frames of a file, by its name and its content; a BadContent where there are none."""
+    data = stream.read()
+    if Path(name).suffix.lower() in ARRAYS:
+        return checked(_arrays(data, name))
+    if (found := _sphinx(data, size)) is None and (found := _htk(data)) is None:
+        raise BadContent(f"is no feature file of Sphinx or HTK, or damaged: its {len(data)} bytes are not what it says")
+    return checked(found)
+
+
+def checked(values: NDArray[np.generic]) -> Frames:  # (T,) or (T, D)
+    """Numbers as frames, if all are finite."""
+    if values.dtype.kind not in "fiub" or values.ndim not in (1, 2) or (values.ndim == 2 and not values.shape[1]):
+        raise BadContent(f"is {values.dtype} {values.shape}; numbers (frames, numbers in a frame) are wanted")
+    with np.errstate(over="ignore"):
+        frames = values.reshape(len(values), -1).astype(np.float32) if len(values) else values.astype(np.float32)
+    if not np.isfinite(frames).all():
+        row, column = np.argwhere(~np.isfinite(frames))[0].tolist()
+        raise BadContent(f"has {frames[row, column]} as number {column + 1} of frame {row + 1}; a number is wanted")
+    if not len(frames):
+        raise BadContent("has no frames")
+    return frames
+
+
+def _arrays(data: bytes, name: str) -> NDArray[np.generic]:
+    try:
+        if data.startswith(b"\x93NUMPY"):
+            return read_array(name, io.BytesIO(data), len(data))
+        arrays = read_arrays(io.BytesIO(data), NAMES, name=name)
+    except BadData as error:
+        raise BadContent(f"cannot be read: {error.message}") from None
+    if not arrays:
+        raise BadContent(f"has no array called {', '.join(NAMES[:-1])} or {NAMES[-1]}")
+    return next(iter(arrays.values()))
+
+
+def _sphinx(data: bytes, size: int) -> Frames | None:
+    """A count of numbers (int32), and the numbers (float32), both in either order of bytes."""
+    for order in ">", "<":
+        if len(data) >= 4 and 4 + 4 * struct.unpack_from(f"{order}i", data)[0] == len(data):
+            values = np.frombuffer(data, dtype=f"{order}f4", offset=4)
+            if len(values) % size:
+                raise BadContent(f"has {len(values)} numbers, which are no frames of {size}: coefficients is not right")
+            return values.reshape(-1, size).astype(np.float32)
+    return None
+
+
+def _htk(data: bytes) -> Frames | None:
+    """A header of 12 bytes (frames, period, bytes in a frame, kind), and the frames: float32, or packed as int16."""
+    if len(data) < 12:
+        return None
+    count, _, width, kind = struct.unpack_from(">iihH", data)
+    if kind & CHECKED:
+        data = data[:-2]
+    if count < 0 or width <= 0 or len(data) != 12 + count * width or kind & 0o77 == WAVEFORM:
+        return None
+    if kind & COMPRESSED:
+        size = width // 2
+        if width % 2 or count < 4:
+            return None
+        scale, shift = np.frombuffer(data, dtype=">f4", offset=12, count=2 * size).reshape(2, size).astype(np.float32)
+        packed = np.frombuffer(data, dtype=">i2", offset=12 + 8 * size).reshape(-1, size)
+        with np.errstate(all="ignore"):
+            found: Frames = (packed + shift) / scale
+            return found
+    if width % 4:
+        return None
+    return np.frombuffer(data, dtype=">f4", offset=12).reshape(count, width // 4).astype(np.float32)

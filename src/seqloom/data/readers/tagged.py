@@ -1,0 +1,223 @@
+"""Sequences with a label for each element: words from CoNLL, CoNLL-U, parallel files or plain lines."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.readers.conll import Block, conll, conllu
+from seqloom.data.readers.text_files import BadData, Place, Source, lines, parallel
+from seqloom.data.readers.vectors import Vectors, frames, npz
+
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+Column = int | str
+"""A column by its number from 0 (from the end if negative), or by its name in CoNLL-U."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Words, and their labels where they are known."""
+
+    place: Place  # of the first word
+    words: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    lines: Sequence[int] = ()  # of the words, where each has its own
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def at(self, word: int) -> Place:
+        return self.place._replace(line=self.lines[word]) if self.lines else self.place
+
+
+Example = Sentence | Vectors
+
+
+class Scale:
+    """Mean and standard deviation of the vectors' parts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = np.zeros(0)
+        self.squares = np.zeros(0)
+
+    def add(self, example: Vectors) -> None:
+        values = example.values.astype(np.float64)
+        if not self.count:
+            self.sum = self.squares = np.zeros(values.shape[1])
+        if values.shape[1] != len(self.sum):
+            raise BadData(example.place, f"found vectors of {values.shape[1]} numbers; the first has {len(self.sum)}")
+        self.count += len(values)
+        self.sum = self.sum + values.sum(axis=0)
+        self.squares = self.squares + np.square(values).sum(axis=0)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        return tuple((self.sum / max(self.count, 1)).tolist())
+
+    @property
+    def deviation(self) -> tuple[float, ...]:
+        """1 where all values are the same."""
+        mean = np.array(self.mean)
+        spread = np.sqrt(np.maximum(self.squares / max(self.count, 1) - mean**2, 0))
+        return tuple(np.where(spread > 1e-6 * (1 + np.abs(mean)), spread, 1.0).tolist())
+
+
+Format = Literal["auto", "conll", "conllu", "lines", "vectors"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How files become examples; tasks/tag.py tells what the options mean to a user."""
+
+    format: Format = "auto"
+    encoding: str = "utf-8"
+    words: Column | None = None
+    labels: Column | None = None
+    parallel: tuple[str, str] | None = None  # in files whose format is not said
+    frames: bool = False  # vectors are wanted where the name of a file does not tell
+
+    def read(self, source: Source) -> Iterator[Example]:
+        if not isinstance(source, Path):
+            return read_items(source)
+        if self.parallel is not None and self.format == "auto" and source != Path("-"):
+            return read_parallel(source, self.parallel, encoding=self.encoding)
+        kind = guess(source, frames=self.frames) if self.format == "auto" else self.format
+        if kind == "vectors":
+            return read_frames(source, labels=self.labels)
+        if kind == "lines":
+            return read_lines(source, encoding=self.encoding)
+        columns = read_conllu if kind == "conllu" else read_conll
+        return columns(source, words=self.words, labels=self.labels, encoding=self.encoding)
+
+
+def guess(path: Path, *, frames: bool) -> Format:
+    """The kind of a file by its name; ``frames``: vectors are wanted where the name does not tell."""
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    names: dict[str, Format] = {".conllu": "conllu", ".csv": "vectors", ".npz": "vectors"}
+    return names.get(ending, "vectors" if frames else "lines" if path == Path("-") else "conll")
+
+
+def read_conll(
+    source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
+) -> Iterator[Sentence]:
+    """Rows of columns, the word first and the label last if not said; rows of one column are words without labels."""
+    for block in conll(source, encoding=encoding):
+        width = len(block.rows[0])
+        first = _column(block.place, 0 if words is None else words, width, names=())
+        second = None if width == 1 else _column(block.place, -1 if labels is None else labels, width, names=())
+        yield _sentence(block, first, second)
+
+
+def read_conllu(
+    source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
+) -> Iterator[Sentence]:
+    """Universal Dependencies; ``_`` in the column of labels all along: there are none."""
+    for block in conllu(source, encoding=encoding):
+        first = _column(block.place, "form" if words is None else words, len(CONLLU), names=CONLLU)
+        second = _column(block.place, "upos" if labels is None else labels, len(CONLLU), names=CONLLU)
+        known = any(row[second] != "_" for row in block.rows)
+        yield _sentence(block, first, second if known else None)
+
+
+def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-8") -> Iterator[Sentence]:
+    """Words and labels in two files, line by line; the second file may be missing.
+
+    The files' names are equal but for a part, of which the last occurrence counts: ``("seq.in", "seq.out")``.
+    """
+    before, part, after = str(source).rpartition(names[0])
+    if not part:
+        raise BadData(str(source), f"{names[0]!r} (task.parallel) does not occur in the name of the file")
+    labels = Path(before + names[1] + after)
+    if not labels.exists():
+        yield from read_lines(source, encoding=encoding)
+        return
+    for place, text, tags in parallel(source, labels, encoding=encoding):
+        words, found = tuple(text.split()), tuple(tags.split())
+        if len(words) != len(found):
+            raise BadData(place, f"found {len(words)} words, and {labels} has {len(found)} labels in this line")
+        yield Sentence(place, words, found)
+
+
+def read_lines(source: Source, *, encoding: str = "utf-8") -> Iterator[Sentence]:
+    """Words separated by blanks, without labels."""
+    for place, text in lines(source, encoding=encoding):
+        yield Sentence(place, tuple(text.split()))
+
+
+def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vectors]:
+    """Vectors with a label each: rows of a CSV file, sequences separated by blank lines; or a .npz file."""
+    if source.name.lower().endswith(".npz"):
+        yield from npz(source)
+        return
+    if isinstance(labels, str):
+        raise BadData(str(source), f"there is no column {labels!r}; a number is wanted")
+    yield from frames(source, label=-1 if labels is None else labels)
+
+
+def read_items(items: Sequence[Any]) -> Iterator[Example]:
+    """Python values: lines of text, lists of words, arrays (T, D), and what was read before."""
+    if isinstance(items, str):
+        raise BadData("input", "found one text; a list of texts is wanted")
+    for number, item in enumerate(items, start=1):
+        place = Place("input", number)
+        if isinstance(item, Sentence | Vectors):
+            yield item
+        elif isinstance(item, str):
+            yield Sentence(place, tuple(item.split()))
+        elif isinstance(item, list | tuple) and all(isinstance(word, str) for word in item):
+            yield Sentence(place, tuple(item))
+        else:
+            yield Vectors(place, _array(place, item))
+
+
+def _array(place: Place, item: Any) -> NDArray[np.float32]:
+    try:
+        values = np.asarray(item, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise BadData(place, f"found {type(item).__name__}; a text, a list of words or numbers (T, D) wanted") from None
+    if values.ndim != 2 or not np.isfinite(values).all():
+        raise BadData(place, f"found an array {values.shape}; finite numbers (T, D) are wanted")
+    return values
+
+
+def _column(place: Place, column: Column, width: int, *, names: Sequence[str]) -> int:
+    if isinstance(column, str):
+        if column.lower() not in names:
+            wanted = f"one of {', '.join(names)}" if names else "a number, since only CoNLL-U has names of columns"
+            raise BadData(place, f"there is no column {column!r}; {wanted}")
+        return names.index(column.lower())
+    if not -width <= column < width:
+        raise BadData(place, f"found {width} columns; there is no column {column} (the first is 0, the last -1)")
+    return column % width
+
+
+def _sentence(block: Block, words: int, labels: int | None) -> Sentence:
+    numbers = [block.at(row).line for row in range(len(block.rows))]
+    first = numbers[0]
+    steady = numbers == list(range(first, first + len(numbers)))
+    return Sentence(
+        block.place,
+        tuple(row[words] for row in block.rows),
+        None if labels is None else tuple(row[labels] for row in block.rows),
+        range(first, first + len(numbers)) if steady else tuple(numbers),
+    )
+
+
+def are_spans(labels: Iterable[str]) -> bool:
+    """Whether labels are B-x, I-x, E-x, S-x, and O or not."""
+    names = set(labels) - {"O"}
+    return bool(names) and all(name[:2] in ("B-", "I-", "E-", "S-") and len(name) > 2 for name in names)
+
+
+def oddities(sentences: Iterable[Sentence]) -> Iterator[tuple[Place, str]]:
+    """Each label that should continue a span of its type and follows none, with its place."""
+    for sentence in sentences:
+        for word, (before, label) in enumerate(pairwise(("O", *(sentence.labels or ())))):
+            if label[:2] in ("I-", "E-") and not (before[:2] in ("B-", "I-") and before[2:] == label[2:]):
+                follows = f"follows {before}" if word else "is the first label"
+                yield sentence.at(word), f"{label} {follows}: there is no span of that type that it could continue"

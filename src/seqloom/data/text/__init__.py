@@ -1,0 +1,1 @@
+"""Text to token numbers: tokenizers, vocabularies, word counts."""

@@ -1,0 +1,1 @@
+"""Search over CTC frames: best path, prefix beam, lexicon."""

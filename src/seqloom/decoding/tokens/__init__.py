@@ -1,0 +1,1 @@
+"""Search over tokens: greedy, sampling, beam."""

@@ -1,0 +1,1 @@
+"""Attention for recurrent decoders: scores, soft, hard and local attention."""

@@ -1,0 +1,1 @@
+"""Waveforms to features, and their augmentation."""

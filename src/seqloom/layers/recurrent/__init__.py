@@ -1,0 +1,1 @@
+"""Recurrent layers: a cell run over time, in one or both directions."""

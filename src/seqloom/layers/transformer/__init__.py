@@ -1,0 +1,1 @@
+"""Transformer blocks: multi-head attention, positions, key-value cache."""

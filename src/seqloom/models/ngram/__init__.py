@@ -1,0 +1,1 @@
+"""n-gram language models: estimation, look-up, ARPA files."""

@@ -1,0 +1,268 @@
+"""n-gram models as ARPA text, the format that SRILM, KenLM and speech recognisers share."""
+
+import gzip
+import math
+import re
+from array import array
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, NamedTuple, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.readers.text_files import BadData, Place, lines
+from seqloom.models.ngram.ngram import NOTHING, Integers, NGram, Stored, look_up
+
+START, END = "<s>", "</s>"
+LOG_10 = math.log(10)
+ZERO = -99.0
+"""The logarithm of zero, by custom of the format."""
+BLANK = re.compile("[ \t\n\r\0]")
+SPELT = {" ": "<space>", "\t": "<tab>", "\r": "<return>"}
+"""Characters that may be symbols of a model, but no words of the format."""
+UNKNOWNS = ("<unk>", "<UNK>")
+SLICE = 1 << 16  # n-grams that are turned into text at once
+
+
+def write_arpa(
+    model: NGram,
+    symbols: Sequence[str],  # (V,); those of start and end are written as <s> and </s>
+    path: Path,
+) -> None:
+    """Write a model; nine digits, so that reading it gives the same model."""
+    names = spell(symbols)
+    if len(names) != model.vocabulary:
+        raise ValueError(f"found {len(names)} symbols, wanted {model.vocabulary}, one for each of the model's")
+    names[model.start], names[model.end] = START, END
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if not name or BLANK.search(name):
+            raise ValueError(f"symbol {index} is {name!r}: ARPA wants no blanks, give another name such as '<space>'")
+        if seen.setdefault(name, index) != index:
+            raise ValueError(f"symbols {seen[name]} and {index} are both {name!r}, wanted different ones")
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else nullcontext(file)
+            with packed as stream:
+                write(model, names, cast(IO[bytes], stream))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def spell(symbols: Iterable[str]) -> list[str]:
+    """Symbols as words of the format."""
+    return [SPELT.get(symbol, symbol) for symbol in symbols]
+
+
+def characters(names: Iterable[str]) -> list[str]:
+    """Words of the format as the characters that they stand for."""
+    meant = {name: character for character, name in SPELT.items()}
+    return [meant.get(name, name) for name in names]
+
+
+def write(model: NGram, names: Sequence[str], stream: IO[bytes]) -> None:
+    table = np.array(names, dtype=object)
+    file = TextIOWrapper(stream, encoding="utf-8", newline="\n")
+    file.write("\\data\\\n")
+    for order, values in enumerate(model.log_probabilities, start=1):
+        file.write(f"ngram {order}={len(values)}\n")
+    for order, values in enumerate(model.log_probabilities, start=1):
+        file.write(f"\n\\{order}-grams:\n")
+        for first in range(0, len(values), SLICE):
+            rows = np.arange(first, min(first + SLICE, len(values)))
+            columns = [numbers(values[rows])]
+            columns.append([" ".join(row) for row in table[words(model, rows, order=order)]])
+            if order < model.order:
+                columns.append(numbers(model.log_backoffs[order - 1][rows]))
+            file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
+    file.write("\n\\end\\\n")
+    file.detach()
+
+
+def words(model: NGram, rows: Integers, *, order: int) -> Integers:  # (N,) → (N, order)
+    """The words of n-grams."""
+    columns = []
+    for keys in reversed(model.keys[: order - 1]):
+        rows, word = np.divmod(keys[rows], model.vocabulary)
+        columns.append(word)
+    return np.stack([rows, *reversed(columns)], axis=1)
+
+
+def numbers(values: Stored) -> list[str]:
+    """Natural logarithms as text to base 10."""
+    return [f"{max(value, ZERO):.9g}" for value in (values.astype(np.float64) / LOG_10).tolist()]
+
+
+def natural(values: "array[float]") -> Stored:
+    """Logarithms to base 10 as natural ones."""
+    with np.errstate(over="ignore"):
+        return (np.array(values) * LOG_10).astype(np.float32)
+
+
+class Section(NamedTuple):
+    """The n-grams of one order as they stand in the file."""
+
+    words: Integers  # (N, order)
+    probabilities: Stored  # (N,)
+    backoffs: Stored  # (N,)
+    lines: Integers  # (N,)
+
+    def select(self, rows: Integers) -> Self:
+        return type(self)(self.words[rows], self.probabilities[rows], self.backoffs[rows], self.lines[rows])
+
+
+def read_arpa(path: Path) -> tuple[NGram, tuple[str, ...]]:
+    """A model and its words, in the order of the file; without <unk> where the file has none."""
+    return Reader(path).read()
+
+
+def read_words(path: Path) -> tuple[str, ...]:
+    """The words of a model alone, in the order of the file."""
+    reader = Reader(path)
+    reader.begin()
+    return tuple(reader.index)
+
+
+class Layout(NamedTuple):
+    """The words of a file as we number them: the start, the unknown word, the end, then the others in their order."""
+
+    names: tuple[str, ...]
+    numbers: Integers  # (words,), the number of each
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Self:
+        unknown = next((name for name in UNKNOWNS if name in words), UNKNOWNS[0])
+        first = (START, unknown, END)
+        names = (*first, *(word for word in words if word not in first))
+        index = {name: number for number, name in enumerate(names)}
+        return cls((START, UNKNOWNS[0], *names[2:]), np.array([index[word] for word in words]))
+
+    def arrange(self, model: NGram) -> NGram:
+        """The model with our numbers; where the unknown word has no probability, the smallest that can be written."""
+        found = model.renumber(self.numbers, vocabulary=len(self.names))
+        single = found.log_probabilities[0]
+        single[1] = max(single[1], ZERO * LOG_10)
+        return found
+
+
+class Reader:
+    """Walks through a file, and knows the words met."""
+
+    def __init__(self, path: Path) -> None:
+        self.place = Place(str(path), 1)
+        self.lines = lines(path)
+        self.line = ""
+        self.index: dict[str, int] = {}
+
+    def begin(self) -> tuple[list[int], Section]:
+        """Read up to the single words; how many n-grams of each order there will be."""
+        self._step()
+        self._expect("\\data\\")
+        sizes = self._sizes()
+        first = self._section(1, sizes[0])
+        absent = [name for name in (START, END) if name not in self.index]
+        if absent:
+            raise BadData(self.place, f"the 1-grams lack {' and '.join(absent)}")
+        first.probabilities[self.index[START]] = -np.inf  # a custom value; never predicted
+        return sizes, first
+
+    def read(self) -> tuple[NGram, tuple[str, ...]]:
+        sizes, first = self.begin()
+        sections = [first]
+        keys: list[Integers] = []
+        for order, size in enumerate(sizes[1:], start=2):
+            section = self._section(order, size)
+            key = self._keys(section, keys)
+            position = np.argsort(key, kind="stable")
+            keys.append(key[position])
+            sections.append(section.select(position))
+            twice = np.append(False, keys[-1][1:] == keys[-1][:-1])
+            self._refuse(sections[-1], twice, "this n-gram stands here a second time")
+        self._expect("\\end\\")
+        model = NGram(
+            len(self.index),
+            self.index[START],
+            self.index[END],
+            keys=tuple(keys),
+            log_probabilities=tuple(section.probabilities for section in sections),
+            log_backoffs=tuple(section.backoffs for section in sections[:-1]),
+        )
+        return model, tuple(self.index)
+
+    def _step(self) -> None:
+        """Go to the next line that is not blank; it is empty after the last."""
+        for place, line in self.lines:
+            if line.strip():
+                self.place, self.line = place, line
+                return
+        self.line = ""
+
+    def _expect(self, title: str) -> None:
+        if self.line.strip() != title:
+            found = repr(self.line[:80]) if self.line else "the end of the file"
+            raise BadData(self.place, f"found {found}; {title} is wanted")
+        self._step()
+
+    def _sizes(self) -> list[int]:
+        sizes: list[int] = []
+        while match := re.fullmatch(r"\s*ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,18})\s*", self.line):
+            if int(match[1]) != len(sizes) + 1:
+                raise BadData(self.place, f"found the size of order {match[1]}; that of {len(sizes) + 1} is wanted")
+            sizes.append(int(match[2]))
+            self._step()
+        if not sizes:
+            raise BadData(self.place, f"found {self.line[:80]!r}; the number of n-grams, 'ngram 1=…', is wanted")
+        return sizes
+
+    def _section(self, order: int, size: int) -> Section:
+        """The n-grams of one order; those of order 1 make the vocabulary."""
+        title = self.place
+        self._expect(f"\\{order}-grams:")
+        index = self.index
+        found, probabilities, backoffs, places = array("q"), array("d"), array("d"), array("q")
+        while self.line and not self.line.startswith("\\"):
+            parts = [part for part in self.line.replace("\t", " ").split(" ") if part]
+            if not order < len(parts) < order + 3:
+                raise BadData(
+                    self.place, f"found {len(parts)} fields; a probability, {order} words and a back-off are wanted"
+                )
+            if order == 1 and index.setdefault(parts[1], len(index)) != len(places):
+                raise BadData(self.place, f"the word {parts[1]!r} stands here a second time")
+            try:
+                probabilities.append(float(parts[0]))
+                backoffs.append(float(parts[-1]) if len(parts) == order + 2 else 0.0)
+                found.extend([index[word] for word in parts[1 : order + 1]])
+            except ValueError as error:
+                raise BadData(self.place, f"{error}; a logarithm is wanted") from None
+            except KeyError as error:
+                raise BadData(self.place, f"the word {error} is not among the 1-grams") from None
+            places.append(self.place.line)
+            self._step()
+        if len(places) != size:
+            raise BadData(title, f"found {len(places)} {order}-grams; {size} were announced")
+        section = Section(
+            np.array(found).reshape(size, order), natural(probabilities), natural(backoffs), np.array(places)
+        )
+        self._refuse(section, ~(section.probabilities <= 0), "the probability is not a logarithm up to 0")
+        self._refuse(section, ~np.isfinite(section.backoffs), "the back-off is not a finite logarithm")
+        section.probabilities[np.array(probabilities) <= ZERO] = -np.inf
+        return section
+
+    def _keys(self, section: Section, keys: Sequence[Integers]) -> Integers:
+        """The keys of n-grams, in the order of the file."""
+        columns: list[Integers] = list(section.words.T)
+        rows = columns[0]
+        for known, word in zip(keys, columns[1:-1], strict=True):
+            rows = look_up(known, rows, words=word, vocabulary=len(self.index))
+        self._refuse(section, rows == NOTHING, "the n-gram without its last word is not in the file")
+        return rows * len(self.index) + columns[-1]
+
+    def _refuse(self, section: Section, wrong: NDArray[np.bool_], message: str) -> None:
+        (rows,) = np.nonzero(wrong)
+        if rows.size:
+            raise BadData(self.place._replace(line=int(section.lines[rows].min())), message)

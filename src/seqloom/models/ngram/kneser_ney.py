@@ -1,0 +1,118 @@
+"""Interpolated modified Kneser-Ney estimation (Chen and Goodman 1998; Heafield et al. 2013), without pruning."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seqloom.models.ngram.ngram import Floats, Integers, NGram, Stored, flatten
+
+FALLBACK = (0.5, 1.0, 1.5)
+"""The discounts of counts 1, 2 and more where the data are too few, or too regular, to tell."""
+
+
+class Counts(NamedTuple):
+    """The n-grams of one order: rows sorted by key."""
+
+    keys: Integers
+    suffixes: Integers  # row of the n-gram without its first word in the order below
+    adjusted: Integers  # how often; below the highest order, after how many different words
+
+
+def estimate(
+    sentences: Iterable[Sequence[int]],
+    *,
+    order: int,
+    start: int,  # a symbol of its own, in no sentence, that stands before each
+    end: int,  # likewise, after each
+    vocabulary: int,  # how many symbols there are, start and end included
+) -> NGram:
+    """The n-gram model of sentences of symbols.
+
+    With a(·) the adjusted count, D its discount and v the context u without its first word:
+    p(w | u) = (a(uw) - D(a(uw))) / Σ a(u·) + γ(u) p(w | v),  γ(u) = Σ D(a(u·)) / Σ a(u·).
+    Single words are interpolated with the uniform distribution over all symbols but ``start``, so words that were never
+    seen share what is left.
+    """
+    if order < 1:
+        raise ValueError(f"order is {order}, wanted at least 1")
+    text, depth = flatten(sentences, start=start, end=end, vocabulary=vocabulary)
+    if not text.size:
+        raise ValueError("there are no sentences, wanted at least one")
+    counted = count(text, depth, order=order, start=start, vocabulary=vocabulary)
+    probabilities: list[Stored] = []
+    backoffs: list[Stored] = []
+    fallbacks = []
+    found = np.full(vocabulary, 1 / (vocabulary - 1))  # p(w | v) of every n-gram of the order below
+    found[start] = 0
+    contexts = 1  # of words alone: the empty one
+    for number, (keys, suffixes, adjusted) in enumerate(counted, start=1):
+        discounts = estimate_discounts(adjusted)
+        if discounts is None:
+            discounts = np.array([0, *FALLBACK])
+            fallbacks.append(number)
+        discounted = discounts[np.minimum(adjusted, 3)]
+        context = keys // vocabulary
+        total = np.bincount(context, weights=adjusted, minlength=contexts)
+        gamma = np.ones(contexts)  # of what ends a sentence: nothing follows it
+        np.divide(np.bincount(context, weights=discounted, minlength=contexts), total, out=gamma, where=total > 0)
+        found = (adjusted - discounted) / total[context] + gamma[context] * found[suffixes]
+        probabilities.append(logarithm(found))
+        if number > 1:
+            backoffs.append(logarithm(gamma))
+        contexts = keys.size
+    return NGram(
+        vocabulary,
+        start,
+        end,
+        keys=tuple(each.keys for each in counted[1:]),
+        log_probabilities=tuple(probabilities),
+        log_backoffs=tuple(backoffs),
+        fallbacks=tuple(fallbacks),
+    )
+
+
+def count(
+    text: Integers,  # (T,)
+    depth: Integers,  # (T,), how many words of its sentence stand before a word
+    *,
+    order: int,
+    start: int,
+    vocabulary: int,
+) -> list[Counts]:
+    """The n-grams of each order; those that begin a sentence keep their own count, since no word stands before them."""
+    rows = text  # of the n-gram that ends at each position
+    keys = suffixes = np.arange(vocabulary)
+    raw = np.bincount(text, minlength=vocabulary)
+    raw[start] = 0  # given, never predicted
+    begins = keys == start
+    found = []
+    for number in range(2, order + 1):
+        at = np.flatnonzero(depth >= number - 1)
+        longer, inverse, times = np.unique(
+            rows[at - 1] * vocabulary + text[at], return_inverse=True, return_counts=True
+        )
+        shorter = np.empty(longer.size, dtype=np.int64)
+        shorter[inverse] = rows[at]
+        found.append(Counts(keys, suffixes, np.where(begins, raw, np.bincount(shorter, minlength=keys.size))))
+        rows = np.empty_like(text)
+        rows[at] = inverse
+        keys, suffixes, raw = longer, shorter, times
+        begins = np.zeros(longer.size, dtype=np.bool_)
+        begins[inverse[depth[at] == number - 1]] = True
+    return [*found, Counts(keys, suffixes, raw)]
+
+
+def estimate_discounts(counts: Integers) -> Floats | None:  # (4,): of counts 0, 1, 2, and more
+    """Chen and Goodman's equation 26; None where it is undefined or discounts nothing."""
+    n = np.bincount(np.minimum(counts, 5), minlength=6)
+    if not n[1:4].all():
+        return None
+    j = np.arange(1, 4)
+    discounts = j - (j + 1) * n[1] / (n[1] + 2 * n[2]) * n[2:5] / n[1:4]
+    return np.concatenate([[0.0], discounts]) if (discounts > 0).all() else None
+
+
+def logarithm(probabilities: Floats) -> Stored:
+    with np.errstate(divide="ignore"):
+        return np.minimum(np.log(probabilities), 0).astype(np.float32)

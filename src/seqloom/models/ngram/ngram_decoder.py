@@ -1,0 +1,87 @@
+"""An n-gram model in the place of a decoder: counted, not trained."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.layers.embedding import PADDING
+from seqloom.models.ngram.arpa import Layout, read_arpa, spell, write_arpa
+from seqloom.models.ngram.kneser_ney import estimate
+from seqloom.models.ngram.ngram import NGram
+
+
+class NGramDecoder(nn.Module):
+    """The language model of word counts, with the interface of ``Decoder``; it has no parameters and no gradient."""
+
+    class State(NamedTuple):
+        words: Tensor  # (B, order - 1), the last ones; -1 before the first
+
+    def __init__(
+        self,
+        encode: Callable[[Any], Sequence[int]],  # an example's symbols
+        symbols: Sequence[str],  # by number; 0, the padding, stands for the start of a text
+        *,
+        order: int,
+        end: int,
+        arpa: str = "",  # file of a model to take as it is
+    ) -> None:
+        super().__init__()
+        self.encode, self.symbols, self.order, self.end, self.arpa = encode, symbols, order, end, arpa
+        self.ngram: NGram | None = None
+
+    @property
+    def counted(self) -> NGram:
+        if self.ngram is None:
+            raise ValueError("the n-gram model has counted nothing yet")
+        return self.ngram
+
+    def count(self, examples: Iterable[Any]) -> None:
+        """Learn from all examples in one pass, or take the model of the ARPA file."""
+        if self.arpa:
+            self.ngram = self._read(resolve(self.arpa))
+            return
+        texts = (self.encode(example) for example in examples)
+        self.ngram = estimate(texts, order=self.order, start=PADDING, end=self.end, vocabulary=len(self.symbols))
+
+    def _read(self, path: Path) -> NGram:
+        model, words = read_arpa(path)
+        layout = Layout.of(words)
+        if list(layout.names[1:]) != spell(self.symbols[1:]):
+            raise BadData(str(path), "its words are no longer those that the task has learnt")
+        return layout.arrange(model)
+
+    def write(self, path: Path) -> None:
+        """The model as an ARPA file."""
+        write_arpa(self.counted, self.symbols, path)
+
+    def log_probabilities(self, target: Tensor, mask: Tensor) -> list[list[float]]:  # (B, T) → B lists
+        """Of each symbol of each row; a row is a text and ends with the end symbol."""
+        rows = [row[real].tolist()[:-1] for row, real in zip(target, mask, strict=True)]
+        return [found.tolist() for found in self.counted.score(rows)]
+
+    def start(self, memory: None, batch: int) -> State:  # noqa: ARG002  there is none without an encoder
+        return self.State(torch.from_numpy(self.counted.start_state(batch)))
+
+    def forward(
+        self,
+        tokens: Tensor,  # (B, T)
+        state: State,
+        *,
+        mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature
+    ) -> tuple[Tensor, State]:  # log-probabilities (B, T, V), state
+        words, found = state.words.numpy(), []
+        for step in tokens.T:
+            words = self.counted.advance(words, step.numpy())
+            found.append(torch.from_numpy(self.counted.next(words)))
+        return torch.stack(found, dim=1), self.State(torch.from_numpy(words))
+
+    def state_dict(self, **options: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002
+        """The tables, whose sizes are known only once everything is counted."""
+        return self.ngram.tensors() if self.ngram else {}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], **options: Any) -> None:  # type: ignore[override]  # noqa: ARG002
+        self.ngram = NGram.from_tensors(state_dict)

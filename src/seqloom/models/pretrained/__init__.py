@@ -1,0 +1,1 @@
+"""Pretrained word vectors and language models as inputs of other tasks."""

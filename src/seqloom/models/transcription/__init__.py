@@ -1,0 +1,1 @@
+"""CTC transcription: audio or image features, the model, streaming, transcripts."""

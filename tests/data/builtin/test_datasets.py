@@ -1,0 +1,153 @@
+import builtins
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqloom.data.builtin.datasets import (
+    BUILDERS,
+    adding,
+    build,
+    copy,
+    digits,
+    parentheses,
+    prose,
+    python_tags,
+    sunspots,
+)
+from seqloom.data.readers.conll import Block, conll
+from seqloom.data.readers.series import table
+from seqloom.data.readers.text_files import delimited, labelled, lines
+from seqloom.data.readers.vectors import ts
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_same_files_each_time(tmp_path: Path, name: str) -> None:
+    first, second = (BUILDERS[name](tmp_path / folder / name) for folder in ("a", "b"))
+    assert [path.stem for path in first] == ["train", "dev", "test"]
+    contents = [path.read_bytes() for path in first]
+    assert contents == [path.read_bytes() for path in second]
+    assert len(contents[0]) > max(len(contents[1]), len(contents[2]))
+
+
+def test_prose_is_sentences_and_none_is_in_two_files(tmp_path: Path) -> None:
+    parts = [[line for _, line in lines(path)] for path in prose(tmp_path)]
+    everything = [line for part in parts for line in part]
+    assert len(everything) == len(set(everything)) > 500
+    assert sum(map(len, everything)) > 100_000
+    assert all(re.match("[A-Z]", line) and "  " not in line.replace(".  ", ". ") for line in everything)
+    assert any("truth value testing" in line.lower() for line in everything)
+
+
+def rows(blocks: list[Block]) -> list[tuple[str, str]]:
+    return [(token, label) for block in blocks for token, label in block.rows]
+
+
+@pytest.fixture(scope="module")
+def tags(tmp_path_factory: pytest.TempPathFactory) -> list[list[Block]]:
+    return [list(conll(path)) for path in python_tags(tmp_path_factory.mktemp("tags"))]
+
+
+def test_python_tags_are_those_of_the_language(tags: list[list[Block]]) -> None:
+    train, dev, test = tags
+    assert 3000 < len(train) < 6000
+    assert min(len(dev), len(test)) > 200
+    counts = Counter(label for _, label in rows(train))
+    assert len(counts) == 18
+    assert max(len(block.rows) for block in train) <= 60
+    for token, label in rows(train):
+        assert not re.search(r"\s", token)
+        assert (label == "COMMENT") == token.startswith("#")
+        if label == "BUILTIN":
+            assert hasattr(builtins, token)
+        if label == "NUMBER":
+            assert re.match(r"[0-9.]", token)
+    for block in train:
+        for (before, _), (token, label) in zip(block.rows, block.rows[1:], strict=False):
+            assert before != "def" or label == "FUNCTION", block
+            assert before != "class" or label == "CLASS"
+            assert before != "." or label in ("METHOD", "ATTRIBUTE", "MODULE", "KEYWORD", "OPERATOR"), (before, token)
+
+
+def test_the_label_of_a_name_depends_on_the_line(tags: list[list[Block]]) -> None:
+    found: dict[str, set[str]] = {}
+    for token, label in rows(tags[0]):
+        found.setdefault(token, set()).add(label)
+    assert {"TARGET", "NAME", "PARAMETER", "ATTRIBUTE"} <= found["name"]
+    assert sum(len(labels) > 1 for labels in found.values()) > 200
+
+
+def test_digits_are_images_read_row_by_row(tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    images, classes = load_digits(return_X_y=True)
+    found = [item for path in digits(tmp_path) for item in ts(path)]
+    np.testing.assert_array_equal([item.values for item in found], images.reshape(-1, 8, 8))
+    assert [item.label for item in found] == [str(name) for name in classes]
+
+
+def test_sunspots_are_the_known_ones(tmp_path: Path) -> None:
+    parts = [list(delimited(path, header=True)) for path in sunspots(tmp_path)]
+    assert [part[0][1] for part in parts] == [["year", "sunspots"]] * 3
+    years = {int(year): float(value) for part in parts for _, (year, value) in part[1:]}
+    assert list(years) == list(range(1700, 2009))
+    whole = table(tmp_path / "sunspots.csv", columns=["sunspots"])
+    assert whole.values[:, 0].tolist() == list(years.values())
+    assert max(years, key=years.__getitem__) == 1957
+    assert {year: years[year] for year in (1700, 1749, 1816, 1957, 2008)} == {
+        1700: 5,
+        1749: 80.9,
+        1816: 45.8,
+        1957: 190.2,
+        2008: 2.9,
+    }
+    assert sum(years.values()) == pytest.approx(49.752 * 309, abs=0.2)  # the mean as statsmodels has it
+
+
+def test_copy_asks_for_the_letters_after_the_delay(tmp_path: Path) -> None:
+    train, dev, test = (list(conll(path)) for path in copy(tmp_path, delay=7))
+    assert (len(train), len(dev), len(test)) == (2000, 200, 500)
+    for block in train:
+        read, said = ("".join(column) for column in zip(*block.rows, strict=True))
+        assert re.fullmatch(r"[a-h]{5}-{7}:-{4}", read)
+        assert said == "-" * 12 + read[:5]
+    assert len({str(block.rows) for block in train + test}) > 2400
+
+
+def test_adding_is_about_the_marked_numbers(tmp_path: Path) -> None:
+    found = list(ts(adding(tmp_path, length=12).train))
+    assert len(found) == 2000
+    for item in found:
+        values = item.values.astype(float).round(3)
+        assert values.shape == (12, 2)
+        assert values[:6, 1].sum() == values[6:, 1].sum() == 1
+        assert item.label == ("more" if values[:, 0] @ values[:, 1] > 1 else "less")
+    assert 0.45 < np.mean([item.label == "more" for item in found]) < 0.55
+
+
+def test_parentheses_are_balanced_or_not(tmp_path: Path) -> None:
+    found = list(labelled(parentheses(tmp_path).train))
+    assert Counter(label for _, label, _ in found) == {"balanced": 1000, "unbalanced": 1000}
+    for _, label, text in found:
+        rest = text.replace(" ", "")
+        counts = Counter(rest)
+        assert counts["("] == counts[")"]
+        assert counts["["] == counts["]"]
+        while (shorter := rest.replace("()", "").replace("[]", "")) != rest:
+            rest = shorter
+        assert (label == "balanced") == (not rest)
+
+
+def test_other_seeds_other_data(tmp_path: Path) -> None:
+    assert copy(tmp_path / "a", seed=2).train.read_bytes() != copy(tmp_path / "b", seed=3).train.read_bytes()
+
+
+def test_a_data_set_by_its_name_goes_into_an_empty_folder(tmp_path: Path) -> None:
+    files = build("copy", tmp_path / "new")
+    assert [path.read_bytes() for path in files] == [path.read_bytes() for path in copy(tmp_path / "other")]
+    with pytest.raises(ValueError, match="new: is there already and not empty"):
+        build("copy", tmp_path / "new")
+    with pytest.raises(ValueError, match="there is no data set 'digit': did you mean 'digits'"):
+        build("digit", tmp_path / "third")

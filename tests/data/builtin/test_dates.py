@@ -1,0 +1,81 @@
+import re
+from datetime import date
+from itertools import pairwise
+
+import pytest
+
+from seqloom.data.builtin.dates import LANGUAGES, ordinal, pairs
+
+
+def read(text: str) -> date:
+    """What a date means, by rules of another kind: a name tells the month, and the numbers are looked at one by one."""
+    text = re.sub(r"(?<=\d)(st|nd|rd|th|er|º)\b|(?<=\d)º", "", text.lower())
+    for language in LANGUAGES.values():
+        for weekday in language.weekdays:
+            text = re.sub(rf"\b{weekday.lower()}\b", "", text)
+    numbers = re.findall(r"\d+", text)
+    names = {
+        name.lower().rstrip("."): number
+        for language in LANGUAGES.values()
+        for names in (language.months, language.short)
+        for number, name in enumerate(names, start=1)
+    }
+    words = [word for word in re.findall(r"[^\W\d]+", text) if word in names]
+    if len(numbers) == 3:
+        first, month, last = numbers
+        day, year = (last, first) if len(first) == 4 else (first, last)
+        return date(full(year), int(month), int(day))
+    day, year = numbers
+    return date(full(year), names[words[-1]], int(day))  # an abbreviated weekday stands before the month
+
+
+def full(year: str) -> int:
+    return int(year) if len(year) == 4 else int(year) + (1900 if int(year) >= 69 else 2000)
+
+
+def test_every_date_means_what_it_is_paired_with() -> None:
+    found = list(pairs(3000, "train", seed=5))
+    assert [read(text).isoformat() for text, _ in found] == [iso for _, iso in found]
+
+
+def test_ways_to_write_the_same_day() -> None:
+    day = date(2021, 3, 1)
+    written = {
+        name: [language.write(pattern, day) for pattern in language.patterns] for name, language in LANGUAGES.items()
+    }
+    assert written["English"][3] == "March 1st, 2021"
+    assert "Monday the 1st of March 2021" in written["English"]
+    assert "1st Mar '21" in written["English"]
+    assert "Montag, den 1. März 2021" in written["German"]
+    assert "le lundi 1er mars 2021" in written["French"]
+    assert "lunes, 1 de marzo de 2021" in written["Spanish"]
+    assert "lunedì 1º marzo 2021" in written["Italian"]
+    assert "maandag 1 maart 2021" in written["Dutch"]
+    assert "segunda-feira, 1 de março de 2021" in written["Portuguese"]
+
+
+def test_no_name_means_two_months() -> None:
+    meanings: dict[str, set[int]] = {}
+    for language in LANGUAGES.values():
+        assert (len(language.months), len(language.short), len(language.weekdays)) == (12, 12, 7)
+        for names in (language.months, language.short):
+            for number, name in enumerate(names):
+                meanings.setdefault(name.lower().rstrip("."), set()).add(number)
+    assert all(len(numbers) == 1 for numbers in meanings.values())
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"), [(1, "st"), (2, "nd"), (3, "rd"), (4, "th"), (11, "th"), (13, "th"), (22, "nd"), (31, "st")]
+)
+def test_ordinals(number: int, wanted: str) -> None:
+    assert ordinal(number) == wanted
+
+
+def test_the_same_seed_gives_the_same_and_no_date_is_in_two_parts() -> None:
+    train, dev, test = (list(pairs(400, name, seed=1)) for name in ("train", "dev", "test"))
+    assert train == list(pairs(400, "train", seed=1))
+    assert train != list(pairs(400, "train", seed=2))
+    for one, other in pairwise([train, dev, test, train]):
+        assert not {iso for _, iso in one} & {iso for _, iso in other}
+        assert not {text for text, _ in one} & {text for text, _ in other}
+    assert all(len({text for text, _ in part}) == 400 for part in (train, dev, test))

@@ -1,0 +1,52 @@
+"""Lines of digits: what is written is what can be seen, and no image is in two parts."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from seqloom.data.builtin.datasets import handwriting
+from seqloom.data.builtin.digit_lines import GAP, HEIGHT, SHARES, draw, singles
+
+
+def _read(pixels: np.ndarray, images: np.ndarray, names: np.ndarray) -> str | None:
+    """The digits of a line, found by laying every image of a part over it from the left."""
+    found, at = "", 0
+    while at + 8 <= pixels.shape[1]:
+        window = pixels[:, at : at + 8]
+        for above in range(HEIGHT - 7):
+            piece = window[above : above + 8]
+            same = (images == piece).all(axis=(1, 2))
+            if same.any() and not window[:above].any() and not window[above + 8 :].any():
+                found, at = found + str(names[same.argmax()]), at + 8
+                break
+        else:
+            at += 1
+    return found
+
+
+@pytest.mark.parametrize("part", SHARES)
+def test_a_line_shows_the_digits_that_it_is_said_to(part: str) -> None:
+    images, names = singles()
+    own = slice(*(round(share * len(images)) for share in SHARES[part]))
+    scaled = (images * (255 / 16)).astype(np.uint8)
+    for line in draw(10, part, seed=3):
+        assert _read(line.pixels, scaled[own], names[own]) == line.text
+        assert 3 <= len(line.text) <= 8
+        assert 8 * len(line.text) <= line.pixels.shape[1] <= (8 + GAP) * len(line.text)
+
+
+def test_no_digit_is_in_two_parts() -> None:
+    assert all(last == first for (_, last), (first, _) in pairwise(SHARES.values()))
+
+
+def test_files(tmp_path: Path) -> None:
+    files = handwriting(tmp_path)
+    rows = [row.split("\t") for row in files.test.read_text().splitlines()]
+    assert len(rows) == 500
+    for (name, text), line in zip(rows[:20], draw(20, "test", seed=1), strict=True):
+        assert text == line.text
+        assert (np.array(Image.open(tmp_path / name)) == line.pixels).all()
+    assert files.train.read_text().split("\t", maxsplit=1)[0] == "lines/train-0000.png"

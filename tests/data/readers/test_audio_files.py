@@ -1,0 +1,216 @@
+import builtins
+import io
+import struct
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from seqloom.data.readers.audio_files import Sound, pcm, read_sound, resample
+from seqloom.data.readers.text_files import BadData
+
+soundfile = pytest.importorskip("soundfile")
+RAMP = np.arange(-500, 500, dtype=np.int16)
+
+
+def wav(
+    data: bytes, *, size: int | None = None, rate: int = 8000, bits: int = 16, channels: int = 1, kind: int = 1
+) -> bytes:
+    """A WAV file, written by hand; ``size`` is what its header says."""
+    frame = channels * bits // 8
+    form = struct.pack("<IHHIIHH", 16, kind, channels, rate & 0xFFFFFFFF, rate * frame & 0xFFFFFFFF, frame, bits)
+    body = b"WAVEfmt " + form + b"data" + struct.pack("<I", len(data) if size is None else size) + data
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def sphere(data: bytes, *, count: int) -> bytes:
+    fields = f"sample_count -i {count}\nsample_rate -i 16000\nsample_n_bytes -i 2\nsample_byte_format -s2 01\n"
+    more = "channel_count -i 1\nsample_coding -s3 pcm\nend_head\n"
+    return f"NIST_1A\n   1024\n{fields}{more}".ljust(1024).encode() + data
+
+
+def written(samples: NDArray[Any], kind: str, subtype: str | None = None, rate: int = 16000) -> bytes:
+    stream = io.BytesIO()
+    soundfile.write(stream, samples, rate, format=kind, subtype=subtype)
+    return stream.getvalue()
+
+
+def read(data: bytes) -> Sound:
+    return read_sound(io.BytesIO(data), name="a.wav")
+
+
+def wrong(data: bytes) -> str:
+    with pytest.raises(BadData) as error:
+        read(data)
+    return str(error.value)
+
+
+def test_samples_are_what_was_written() -> None:
+    found = read(wav(RAMP.tobytes(), rate=11025))
+    assert found.rate == 11025
+    assert found.samples.dtype == np.float32
+    np.testing.assert_array_equal(found.samples, RAMP / np.float32(32768))
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "data", "wanted"),
+    [
+        (8, 1, bytes([0, 128, 255]), [-1, 0, 127 / 128]),
+        (24, 1, b"\0\0\x80\0\0\x40\xff\xff\x7f", [-1, 0.5, 1 - 2**-23]),
+        (32, 1, np.array([-(2**31), 2**30], "<i4").tobytes(), [-1, 0.5]),
+        (32, 3, np.array([0.25, -1.5], "<f4").tobytes(), [0.25, -1.5]),
+        (64, 3, np.array([0.25, -1.5], "<f8").tobytes(), [0.25, -1.5]),
+    ],
+)
+def test_widths_of_samples(bits: int, kind: int, data: bytes, wanted: list[float]) -> None:
+    np.testing.assert_allclose(read(wav(data, bits=bits, kind=kind)).samples, wanted, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("channels", [2, 8])
+def test_several_channels_become_their_mean(channels: int) -> None:
+    samples = np.arange(100 * channels, dtype=np.int16).reshape(100, channels)
+    found = read(wav(samples.tobytes(), channels=channels)).samples
+    np.testing.assert_allclose(found, samples.mean(axis=1) / 32768, rtol=0, atol=1e-7)
+
+
+def test_flac_ogg_and_sphere() -> None:
+    np.testing.assert_array_equal(read(written(RAMP, "FLAC")).samples, RAMP / np.float32(32768))
+    assert len(read(written(RAMP, "OGG")).samples) == 1000
+    found = read(sphere(RAMP.tobytes(), count=1000))
+    assert found.rate == 16000
+    np.testing.assert_array_equal(found.samples, RAMP / np.float32(32768))
+
+
+def test_more_samples_than_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqloom.data.readers.audio_files.BLOCK", 64)
+    np.testing.assert_array_equal(read(wav(RAMP.tobytes())).samples, RAMP / np.float32(32768))
+
+
+def test_a_file_and_one_in_an_archive(tmp_path: Path) -> None:
+    data = wav(RAMP.tobytes())
+    (tmp_path / "a.wav").write_bytes(data)
+    assert len(read_sound(tmp_path / "a.wav").samples) == 1000
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
+        entry = tarfile.TarInfo("b/a.wav")
+        entry.size = len(data)
+        archive.addfile(entry, io.BytesIO(data))
+    assert len(read_sound(tmp_path / "all.tar.gz" / "b" / "a.wav").samples) == 1000
+    with pytest.raises(BadData, match=r"aa\.wav: there is no such file; did you mean .*a\.wav\?"):
+        read_sound(tmp_path / "aa.wav")
+    (tmp_path / "empty.wav").touch()
+    with pytest.raises(BadData, match=r"empty\.wav: is empty"):
+        read_sound(tmp_path / "empty.wav")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b"some text", "is no WAV, FLAC, Ogg or SPHERE file: it begins with b'some tex'"),
+        (wav(b""), "has no samples"),
+        (wav(RAMP.tobytes(), size=0), "has no samples"),
+        (wav(RAMP.tobytes(), size=4000), "says that it has 2000 samples, and has 1000: it is cut off"),
+        (wav(RAMP.tobytes())[:-500], "says that it has 1000 samples, and has 750: it is cut off"),
+        (wav(RAMP.tobytes(), channels=8)[:-500], "says that it has 125 samples, and has 93: it is cut off"),
+        (sphere(RAMP.tobytes(), count=5000), "says that it has 5000 samples, and has 1000: it is cut off"),
+        (
+            wav(np.array([1, np.nan, np.inf], "<f4").tobytes(), bits=32, kind=3),
+            "has nan as sample 2; a number is wanted",
+        ),
+        (wav(np.array([-np.inf], "<f4").tobytes(), bits=32, kind=3), "has -inf as sample 1; a number is wanted"),
+        (wav(RAMP.tobytes(), rate=7), "says that it has 7 samples in a second; 1000 to 1000000 are wanted"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_sound_is_named(data: bytes, message: str) -> None:
+    assert wrong(data) == f"a.wav: {message}"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        wav(RAMP.tobytes(), rate=0),
+        wav(RAMP.tobytes(), channels=0),
+        wav(RAMP.tobytes())[:30],
+        written(RAMP, "FLAC")[:60],
+    ],
+)
+def test_damaged_headers_are_named(data: bytes) -> None:
+    assert wrong(data).startswith("a.wav: is damaged, or of a kind that is not read (")
+
+
+def test_one_sample_is_sound_and_a_pipe_s_header_is_no_lie() -> None:
+    assert len(read(wav(RAMP[:1].tobytes())).samples) == 1
+    assert len(read(wav(RAMP.tobytes(), size=0xFFFFFFFF)).samples) == 1000
+
+
+def test_damaged_files_give_sound_or_are_named() -> None:
+    random = np.random.default_rng(0)
+    samples = (random.standard_normal(400) * 5000).astype(np.int16)
+    whole = [wav(samples.tobytes()), written(samples, "FLAC"), sphere(samples.tobytes(), count=400)]
+    whole.append(written(samples, "OGG"))
+    for data in whole:
+        for _ in range(150):
+            changed = bytearray(data)
+            for place in random.integers(0, min(len(data), 1 << int(random.integers(5, 12))), size=3):
+                changed[place] = random.integers(256)
+            cut = int(random.integers(len(data))) if random.random() < 0.5 else len(data)
+            try:
+                found = read(bytes(changed[:cut]))
+            except BadData as error:
+                assert str(error).startswith("a.wav: ")  # noqa: PT017  either way is right
+            else:
+                assert np.isfinite(found.samples).all()
+
+
+@given(cuts=st.lists(st.integers(0, 200), max_size=6).map(sorted), size=st.integers(1, 40))
+def test_raw_samples_come_in_pieces(cuts: list[int], size: int) -> None:
+    data = RAMP[:100].tobytes()
+    parts = [data[start:stop] for start, stop in zip([0, *cuts], [*cuts, 200], strict=True) if start < stop]
+
+    class Pipe(io.RawIOBase):
+        """Gives what has come, as a pipe does."""
+
+        def read1(self, count: int) -> bytes:
+            found = parts.pop(0) if parts else b""
+            if len(found) > count:
+                parts.insert(0, found[count:])
+            return found[:count]
+
+    pieces = list(pcm(Pipe(), size=size))  # type: ignore[arg-type]
+    assert all(len(piece) <= size + 1 for piece in pieces)
+    np.testing.assert_array_equal(np.concatenate(pieces), RAMP[:100] / np.float32(32768))
+
+
+def test_half_of_a_sample_is_named() -> None:
+    with pytest.raises(BadData, match="standard input: ends in the middle of a sample; samples of 16 bits are wanted"):
+        list(pcm(io.BytesIO(b"abc")))
+    assert list(pcm(io.BytesIO())) == []
+
+
+def test_another_rate() -> None:
+    samples = np.sin(np.arange(800) / 20).astype(np.float32)
+    assert resample(samples, 8000, 8000) is samples
+    found = resample(samples, 8000, 16000)
+    assert found.dtype == np.float32
+    assert len(found) == 1600
+    signal = pytest.importorskip("scipy.signal")
+    np.testing.assert_allclose(found, signal.resample_poly(samples.astype(np.float64), 2, 1), rtol=0, atol=1e-6)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "soundfile":
+            raise ModuleNotFoundError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ModuleNotFoundError, match=r"soundfile, which is missing: pip install 'seqloom\[audio\]'"):
+        read(wav(RAMP.tobytes()))

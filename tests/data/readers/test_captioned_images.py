@@ -1,0 +1,218 @@
+import gzip
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from seqloom.data.readers.captioned_images import CaptionedImage, Reader
+from seqloom.data.readers.text_files import BadData
+
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
+
+
+def read(source: Any, **options: Any) -> list[CaptionedImage]:
+    return list(Reader(**{"size": 4, "measure": lambda text: len(text.split()), **options}).read(source))
+
+
+def told(pictures: list[CaptionedImage]) -> list[tuple[str, tuple[str, ...], str]]:
+    """The name, the captions, and which colour is seen."""
+    seen = {colour: name for name, colour in COLOURS.items()}
+    return [(each.name, each.captions, seen[tuple(each.image[0, 0].tolist())]) for each in pictures]
+
+
+def wrong(source: Any, **options: Any) -> str:
+    with pytest.raises(BadData) as error:
+        read(source, **options)
+    return str(error.value)
+
+
+def png(colour: str) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (6, 5), COLOURS[colour]).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def paint(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in COLOURS:
+        (folder / f"{name}.png").write_bytes(png(name))
+    return folder
+
+
+def pack(path: Path, start: str = "", **more: bytes) -> Path:
+    """A tar archive of the images, in another order than that of any list."""
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, data in {**{name: png(name) for name in ("blue", "red", "green")}, **more}.items():
+            entry = tarfile.TarInfo(f"{start}{name}.png")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def test_lines_of_one_image_are_its_captions_wherever_they_stand(tmp_path: Path) -> None:
+    paint(tmp_path)
+    file = tmp_path / "train.tsv"
+    file.write_text("red.png\ta red wall\nblue.png\tthe sea\nred.png\tblood\n")
+    found = read(file)
+    assert told(found) == [("red.png", ("a red wall", "blood"), "red"), ("blue.png", ("the sea",), "blue")]
+    assert [(each.place, len(each)) for each in found] == [((str(file), 1), 4), ((str(file), 2), 2)]
+    assert found[0].image.dtype == np.uint8
+    assert found[0].image.shape == (4, 4, 3)
+
+
+def test_other_columns_and_json(tmp_path: Path) -> None:
+    paint(tmp_path / "images")
+    table = tmp_path / "captions.csv"
+    table.write_text('caption,file\n"red, all red",red.png\nsky,blue.png\n')
+    wanted = [("red.png", ("red, all red",), "red"), ("blue.png", ("sky",), "blue")]
+    options = {"image_column": "file", "caption_column": "caption", "images": str(tmp_path / "images")}
+    assert told(read(table, **options)) == wanted
+    lines = tmp_path / "captions.jsonl"
+    objects = [
+        {"image": "images/red.png", "caption": ["a", "b"]},
+        {"image": "images/blue.png", "caption": "c"},
+        {"image": "images/red.png", "caption": "d"},
+    ]
+    lines.write_text("".join(json.dumps(each) + "\n" for each in objects))
+    assert told(read(lines)) == [
+        ("images/red.png", ("a", "b", "d"), "red"),
+        ("images/blue.png", ("c",), "blue"),
+    ]
+
+
+def test_a_list_of_names_with_the_captions_in_another_file(tmp_path: Path) -> None:
+    """As the Flickr8k corpus has it: numbered captions, a list for each split, all packed."""
+    captions = tmp_path / "tokens.txt.gz"
+    rows = ["red.png#0\ta red wall .", "red.png#1\tred", "green.png#0\tgrass", "blue.png#0\tsea", "blue.png#1\tsky"]
+    captions.write_bytes(gzip.compress("\n".join(rows).encode()))
+    names = tmp_path / "train.txt"
+    names.write_text("red.png\ngreen.png\n")
+    archive = pack(tmp_path / "images.tar.gz")
+    options = {"captions": str(captions), "images": str(archive)}
+    assert told(read(names, **options)) == [
+        ("red.png", ("a red wall .", "red"), "red"),
+        ("green.png", ("grass",), "green"),
+    ]
+    names.write_text("red.png\nyellow.png\n")
+    assert wrong(names, captions=str(captions), images=str(pack(tmp_path / "more.tar", yellow=png("red")))) == (
+        f"{names}:2: yellow.png has no caption in {captions}"
+    )
+    asked = Reader(captions=str(captions), images=str(archive), size=4).read_inputs(names)
+    assert next(asked).captions == ()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [  # nothing is unpacked to the disk
+        *("images.tar.gz", "more.tar", "tokens.txt.gz", "train.txt"),
+    ]
+
+
+def test_a_folder_in_an_archive(tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    file.write_text("green.png\tgrass\n")
+    archive = pack(tmp_path / "all.tar", start="./a/b/")
+    assert told(read(file, images=str(archive / "a" / "b"))) == [("green.png", ("grass",), "green")]
+    assert wrong(file, images=str(archive)) == (
+        f"{file}:1: the image green.png in {archive} is not there; did you mean 'a/b/green.png'?"
+    )
+
+
+def test_an_image_beside_the_file_comes_first(tmp_path: Path) -> None:
+    paint(tmp_path)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "red.png").write_bytes(png("blue"))
+    (tmp_path / "kept" / "other.png").write_bytes(png("green"))
+    file = tmp_path / "train.tsv"
+    file.write_text(f"red.png\tx\nother.png\ty\n{tmp_path / 'green.png'}\tz\n")
+    assert [colour for _, _, colour in told(read(file, images=str(tmp_path / "kept")))] == ["red", "green", "green"]
+
+
+def test_a_folder_of_images(tmp_path: Path) -> None:
+    folder = paint(tmp_path / "images")
+    (folder / "notes.txt").write_text("not an image")
+    (folder / "UPPER.PNG").write_bytes(png("red"))
+    names = [picture.name for picture in Reader(size=4).read_inputs(folder)]
+    assert names == ["UPPER.PNG", "blue.png", "green.png", "red.png"]
+    captions = tmp_path / "captions.tsv"
+    captions.write_text("".join(f"{name}\ta caption\n" for name in names))
+    assert [picture.captions for picture in read(folder, captions=str(captions))] == [("a caption",)] * 4
+    (tmp_path / "empty").mkdir()
+    assert wrong(tmp_path / "empty") == f"{tmp_path / 'empty'}: there is no PNG or JPEG image in the folder"
+
+
+def test_standard_input_names_images_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(paint(tmp_path))
+
+    class Typed(io.BytesIO):
+        buffer = property(lambda self: self)
+
+    monkeypatch.setattr("sys.stdin", Typed(b"red.png\n\nblue.png\n"))
+    pictures = Reader(size=4).read_inputs(Path("-"))
+    assert [(each.name, each.place.line) for each in pictures] == [("red.png", 1), ("blue.png", 3)]
+    monkeypatch.setattr("sys.stdin", Typed(b"red.png\ta\nred.png\tb\n"))
+    assert [each.captions for each in read(Path("-"))] == [("a", "b")]
+
+
+def test_vectors(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text('{"vector": [1, 2.5], "caption": "x"}\n{"vector": [1, 2.5], "caption": ["y", "z"]}\n')
+    first, second = read(file)  # the same numbers, and yet two examples
+    assert (first.image.tolist(), first.captions, second.captions) == ([1, 2.5], ("x",), ("y", "z"))
+    table = tmp_path / "vectors.npz"
+    np.savez(table, names=np.array(["a", "b"]), vectors=np.array([[1, 2, 3], [4, 5, 6]]))
+    names = tmp_path / "names.tsv"
+    names.write_text("b\tlater\na\tfirst\n")
+    assert [each.image.tolist() for each in read(names, images=str(table))] == [[4, 5, 6], [1, 2, 3]]
+    names.write_text("b\tx\nbb\ty\n")
+    assert wrong(names, images=str(table)) == f"{names}:2: there is no vector 'bb' in {table}; did you mean 'b'?"
+    np.savez(table, names=np.array(["a", "b"]), vectors=np.zeros(3))
+    assert "found names (2,) and vectors float64 (3,); (N,) and numbers (N, D) are wanted" in wrong(
+        names, images=str(table)
+    )
+    np.savez(table, x=np.zeros((2, 3)))
+    assert wrong(names, images=str(table)) == f"{table}: found the arrays none; names and vectors are wanted"
+
+
+def test_python_values(tmp_path: Path) -> None:
+    paint(tmp_path)
+    pixels = np.full((9, 7, 3), COLOURS["green"], np.uint8)
+    found = read([str(tmp_path / "red.png"), (tmp_path / "blue.png", "sea"), (pixels, ["a", "b"])])
+    assert [(each[1], each[2]) for each in told(found)] == [((), "red"), (("sea",), "blue"), (("a", "b"), "green")]
+    (vector,) = read([([0.5, 1.0], "x")])
+    assert vector.image.tolist() == [0.5, 1]
+    assert wrong("red.png") == "input: found one text; a list of paths or arrays is wanted"
+    assert wrong([np.zeros((3, 3, 3))]).startswith("input:1: the image is float64 (3, 3, 3); uint8")
+    assert wrong([([1, float("nan")], "x")]).startswith("input:1: ")
+    assert wrong([([1.0], [3])]) == "input:1: found int as a caption; a text is wanted"
+
+
+def test_what_is_wrong_is_named_with_file_and_line(tmp_path: Path) -> None:
+    paint(tmp_path)
+    file = tmp_path / "train.tsv"
+    file.write_text("red.png\tx\nreed.png\ty\n")
+    assert wrong(file) == f"{file}:2: there is no image 'reed.png' in {tmp_path}; did you mean 'red.png'?"
+    noise = io.BytesIO()
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, size=(50, 50, 3), dtype=np.uint8)).save(noise, "PNG")
+    (tmp_path / "reed.png").write_bytes(noise.getvalue()[:1000])
+    assert wrong(file).startswith(f"{file}:2: the image {tmp_path / 'reed.png'} is damaged (")
+    archive = pack(tmp_path / "images.tar.gz", bad=b"no image")
+    file.write_text("green.png\tx\nbad.png\ty\n")
+    assert wrong(file, images=str(archive)) == (f"{file}:2: the image bad.png in {archive} is no PNG or JPEG image")
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(archive.read_bytes()[:200])
+    (tmp_path / "green.png").unlink()
+    assert wrong(file, images=str(cut)).startswith(f"{cut}: is no tar archive, or damaged (")
+    assert "there is no such file" in wrong(file, images=str(tmp_path / "nowhere"))
+    lines = tmp_path / "train.jsonl"
+    for text, why in (
+        ('{"caption": "x"}', "found NoneType as 'image'; the name of an image, or a 'vector', is wanted"),
+        ('{"image": 3}', "found int as 'image'"),
+        ('{"image": "red.png", "caption": [1]}', "found [1] as 'caption'; a text, or a list of texts, is wanted"),
+        ('{"vector": ["a"], "caption": "x"}', "found list as a vector; a list of numbers is wanted"),
+        ('{"vector": [[1]], "caption": "x"}', "found numbers (1, 1) as a vector"),
+        ('{"vector": [], "caption": "x"}', "found numbers (0,) as a vector"),
+    ):
+        lines.write_text(text + "\n")
+        assert wrong(lines).startswith(f"{lines}:1: {why}")

@@ -1,0 +1,132 @@
+import io
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from seqloom.data.readers.feature_files import decode
+from seqloom.data.readers.file_lists import BadContent
+
+FRAMES = np.random.default_rng(0).standard_normal((7, 13)).astype(np.float32)
+MISSING = FRAMES.copy()
+MISSING[2, 3] = np.nan
+
+
+def sphinx(frames: NDArray[Any], order: str = ">", count: int | None = None) -> bytes:
+    values = frames.astype(f"{order}f4").tobytes()
+    return struct.pack(f"{order}i", frames.size if count is None else count) + values
+
+
+def htk(frames: NDArray[Any], kind: int = 6) -> bytes:
+    return struct.pack(">iihH", len(frames), 100_000, 4 * frames.shape[1], kind) + frames.astype(">f4").tobytes()
+
+
+def packed(frames: NDArray[Any]) -> bytes:
+    """As HTK packs: x = (X + B) / A, with A and B before the frames and counted as four of them."""
+    high, low = frames.max(axis=0), frames.min(axis=0)
+    scale = 2 * 32767 / (high - low)
+    shift = (high + low) * 32767 / (high - low)
+    body: bytes = scale.astype(">f4").tobytes() + shift.astype(">f4").tobytes()
+    body += np.rint(scale * frames - shift).astype(">i2").tobytes()
+    header: bytes = struct.pack(">iihH", len(frames) + 4, 100_000, 2 * frames.shape[1], 6 | 0o2000 | 0o10000)
+    return header + body + b"\0\0"
+
+
+def saved(**arrays: Any) -> bytes:
+    stream = io.BytesIO()
+    if list(arrays) == ["npy"]:
+        np.save(stream, arrays["npy"])
+    else:
+        np.savez_compressed(stream, **arrays)
+    return stream.getvalue()
+
+
+def wrong(data: bytes, name: str, **options: Any) -> str:
+    with pytest.raises(BadContent) as error:
+        decode(io.BytesIO(data), name, **options)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.mfc", sphinx(FRAMES)),
+        ("a.mfc", sphinx(FRAMES, "<")),
+        ("a.mfc", htk(FRAMES)),
+        ("a.htk", htk(FRAMES)),
+        ("a.htk", struct.pack(">iihH", 7, 100_000, 52, 6 | 0o10000) + FRAMES.astype(">f4").tobytes() + b"ab"),
+        ("a.npy", saved(npy=FRAMES)),
+        ("a.npy", saved(npy=np.asfortranarray(FRAMES.astype(np.float64)))),
+        ("a.npz", saved(values=FRAMES)),
+        ("a.npz", saved(frames=FRAMES)),
+        ("A.NPZ", saved(arr_0=FRAMES, other=FRAMES + 1)),
+    ],
+)
+def test_frames_are_what_was_written(name: str, data: bytes) -> None:
+    found = decode(io.BytesIO(data), name)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, FRAMES)
+
+
+def test_packed_frames() -> None:
+    found = decode(io.BytesIO(packed(FRAMES)), "a.mfc")
+    np.testing.assert_allclose(found, FRAMES, rtol=0, atol=1e-4)  # 16 bits of a range of about 5
+
+
+def test_other_sizes() -> None:
+    np.testing.assert_array_equal(decode(io.BytesIO(sphinx(FRAMES)), "a.mfc", size=7), FRAMES.reshape(13, 7))
+    np.testing.assert_array_equal(decode(io.BytesIO(saved(npy=np.arange(5))), "a.npy"), np.arange(5.0).reshape(5, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.mfc", b"", "is no feature file of Sphinx or HTK, or damaged: its 0 bytes are not what it says"),
+        ("a.mfc", sphinx(FRAMES)[:-1], "is no feature file of Sphinx or HTK, or damaged: its 367 bytes"),
+        ("a.mfc", sphinx(FRAMES, count=90), "is no feature file of Sphinx or HTK, or damaged: its 368 bytes"),
+        ("a.mfc", sphinx(FRAMES[:, :12]), "has 84 numbers, which are no frames of 13: coefficients is not right"),
+        ("a.mfc", sphinx(FRAMES[:0]), "has no frames"),
+        ("a.mfc", sphinx(MISSING), "has nan as number 4 of frame 3"),
+        ("a.htk", htk(FRAMES, kind=0), "is no feature file of Sphinx or HTK, or damaged"),
+        (
+            "a.npy",
+            saved(npy=np.zeros((2, 3, 4))),
+            "is float64 (2, 3, 4); numbers (frames, numbers in a frame) are wanted",
+        ),
+        ("a.npy", saved(npy=np.zeros((2, 0))), "is float64 (2, 0); numbers (frames, numbers in a frame) are wanted"),
+        ("a.npy", saved(npy=np.zeros((0, 2))), "has no frames"),
+        ("a.npy", saved(npy=np.array(["a"])), "is <U1 (1,); numbers (frames, numbers in a frame) are wanted"),
+        ("a.npy", saved(npy=np.array([[1e300]])), "has inf as number 1 of frame 1; a number is wanted"),
+        ("a.npy", saved(npy=FRAMES)[:-4], "cannot be read: says that it is float32 (7, 13), and has 360 bytes"),
+        ("a.npz", saved(other=FRAMES), "has no array called values, x, frames, features or arr_0"),
+        ("a.npz", b"PK", "cannot be read: not a .npz file, or damaged"),
+    ],
+)
+def test_bad_files_are_named(name: str, data: bytes, message: str) -> None:
+    assert wrong(data, name).startswith(message)
+
+
+def test_objects_are_refused() -> None:
+    stream = io.BytesIO()
+    np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
+    assert "object" in wrong(stream.getvalue(), "a.npy")
+
+
+def test_damaged_files_give_frames_or_are_named() -> None:
+    random = np.random.default_rng(0)
+    files = {"a.mfc": sphinx(FRAMES), "b.mfc": htk(FRAMES), "c.mfc": packed(FRAMES)}
+    files |= {"a.npy": saved(npy=FRAMES), "a.npz": saved(values=FRAMES)}
+    for name, data in files.items():
+        for _ in range(200):
+            changed = bytearray(data)
+            for place in random.integers(0, min(len(data), 1 << int(random.integers(3, 9))), size=2):
+                changed[place] = random.integers(256)
+            cut = int(random.integers(len(data))) if random.random() < 0.3 else len(data)
+            try:
+                found = decode(io.BytesIO(bytes(changed[:cut])), name)
+            except BadContent:
+                continue
+            assert np.isfinite(found).all()
+            assert found.ndim == 2

@@ -1,0 +1,104 @@
+import io
+import tarfile
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from seqloom.data.readers.file_lists import BadContent, Packed, bare, listed, load
+from seqloom.data.readers.text_files import BadData, Place
+
+FILES = {"a/one.x": b"1", "a/two.y": b"2", "./b/three.x": b"3", "a/bad.x": b"bad"}
+
+
+def decode(stream: IO[bytes], name: str) -> int:
+    data = stream.read()
+    if data == b"bad":
+        raise BadContent(f"is bad in {name}")
+    return int(data)
+
+
+def pack(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+        folder = tarfile.TarInfo("a/folder.x")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+    return path
+
+
+def wanted(*names: str) -> list[tuple[Place, str]]:
+    return [(Place("list", line), name) for line, name in enumerate(names, start=1)]
+
+
+def test_only_what_is_still_wanted_is_kept(tmp_path: Path) -> None:
+    packed = Packed(pack(tmp_path / "all.tar.gz", FILES), decode, suffixes=(".x", ".y"))
+    packed.wanted.update({"a/one": 2, "a/two.y": 1, "b/three.x": 1})
+    assert not packed.kept
+    assert packed.take("a/two.y") == 2
+    assert packed.kept == {"a/one": 1}
+    assert [packed.take("a/one"), packed.take("a/one")] == [1, 1]
+    assert not packed.kept
+    assert "b/three.x" not in packed.names  # the archive is read no further than it has to be
+    assert packed.take("b/three.x") == 3
+    packed.close()
+
+
+def test_files_beside_the_list_come_before_those_elsewhere(tmp_path: Path) -> None:
+    archive = pack(tmp_path / "all.tar.gz", FILES)
+    folder = tmp_path / "list"
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "one.x").write_bytes(b"7")
+    names = wanted("a/two", "a/one.x", "b/three", "a/one")
+    options = {"folder": folder, "suffixes": (".x", ".y")}
+    assert list(load(names, decode, files=str(archive), **options)) == [2, 7, 3, 7]  # type: ignore[arg-type]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "two.y").write_bytes(b"8")
+    found = load(wanted("two", "a/one"), decode, files=str(tmp_path / "other"), **options)  # type: ignore[arg-type]
+    assert list(found) == [8, 7]
+
+
+def test_names_that_go_through_archives(tmp_path: Path) -> None:
+    for name in ("p", "q"):
+        pack(tmp_path / f"{name}.tar.gz", FILES)
+    names = wanted("p.tar.gz/a/two.y", "q.tar.gz/b/three.x", "p.tar.gz/a/one.x")
+    assert list(load(names, decode, folder=tmp_path)) == [2, 3, 1]
+
+
+def test_what_is_wrong_is_named_by_the_line_of_the_list(tmp_path: Path) -> None:
+    archive = pack(tmp_path / "all.tar.gz", FILES)
+    found = load(wanted("one.x", "bad.x"), decode, folder=tmp_path, files=str(archive / "a"), noun="number")
+    assert next(found) == 1
+    with pytest.raises(BadData) as error:
+        next(found)
+    assert str(error.value) == f"list:2: the number bad.x in {archive / 'a'} is bad in a/bad.x"
+    for name, message in (("on.x", "did you mean 'a/one.x'?"), ("folder.x", "did you mean 'a/folder.x'?")):
+        with pytest.raises(BadData) as error:
+            list(load(wanted(name), decode, folder=tmp_path, files=str(archive / "a")))
+        assert str(error.value) == f"list:1: the file {name} in {archive / 'a'} is not there; {message}"
+    with pytest.raises(BadData, match=r"list:1: there is no file 'x\.y' in "):
+        list(load(wanted("x.y"), decode, folder=tmp_path))
+    (tmp_path / "bad.x").write_bytes(b"bad")
+    with pytest.raises(BadData, match=r"list:1: the file .* is bad in bad\.x"):
+        list(load(wanted("bad.x"), decode, folder=tmp_path))
+
+
+def test_what_a_folder_holds(tmp_path: Path) -> None:
+    texts = {"a/one.txt": b"first\nsecond ", "a/b/two.txt": b"", "a/alone.txt": "ü".encode()}
+    archive = pack(tmp_path / "all.tar.gz", FILES | texts | {"a/b/two.x": b"4"})
+    wanted_names, wanted_texts = ["b/two.x", "bad.x", "one.x"], {"one": "first second", "b/two": "", "alone": "ü"}
+    assert listed(archive / "a", (".x",), beside=".txt", encoding="utf-8") == (wanted_names, wanted_texts)
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "out", filter="data")
+    assert listed(tmp_path / "out" / "a", (".x",), beside=".txt", encoding="utf-8") == (wanted_names, wanted_texts)
+    with pytest.raises(BadData, match="there is no such file"):
+        listed(tmp_path / "nothing", (".x",), beside=".txt", encoding="utf-8")
+
+
+def test_names_without_their_suffix() -> None:
+    assert bare("a.b/c.X", (".x",)) == "a.b/c"
+    assert bare("a.b/c", (".b/c",)) == "a.b/c"
+    assert bare("a.x/c.y", (".x",)) == "a.x/c.y"

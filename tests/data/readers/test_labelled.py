@@ -1,0 +1,182 @@
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqloom.data.readers.labelled import Reader, detect
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.vectors import write_npz
+
+Rows = list[tuple[Any, str | None, int]]
+
+
+def read(source: Any, **options: Any) -> Rows:
+    found = Reader(**options).read(source)
+    return [
+        (
+            example.content if isinstance(example.content, str) else example.content.tolist(),
+            example.label,
+            example.place.line,
+        )
+        for example in found
+    ]
+
+
+def written(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+TEXTS: Rows = [("good film", "pos", 1), ("bad , bad", "neg", 2)]
+LATER: Rows = [(text, label, line + 1) for text, label, line in TEXTS]  # below a header
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "options", "wanted"),
+    [
+        ("x.txt", ["pos good film", "neg bad , bad"], {}, TEXTS),
+        ("x.txt", ["__label__pos good film", "__label__neg bad , bad"], {}, TEXTS),
+        ("x.train", ["pos:very good film", "neg:little bad , bad"], {"label_separator": ":"}, TEXTS),
+        ("x.tsv", ["pos\tgood film", "neg\tbad , bad"], {}, TEXTS),
+        ("x.tsv", ["good film\t7\tpos", "bad , bad\t8\tneg"], {"label_column": -1, "text_column": 0}, TEXTS),
+        ("x.tsv", ["t\ty", "good film\tpos", "bad , bad\tneg"], {"label_column": "y", "text_column": "t"}, LATER),
+        ("x.csv", ["pos,good film", 'neg,"bad , bad"'], {}, TEXTS),
+        ("x.data", ["pos,A1,   good film", "neg,A2,  bad"], {"format": "columns", "separator": ",", "text_column": 2},
+         [TEXTS[0], ("bad", "neg", 2)]),
+        ("x.jsonl", [json.dumps({"text": text, "label": label}) for text, label, _ in TEXTS], {}, TEXTS),
+        ("x.txt", ['{"t": "good film", "y": 1}', '{"t": "b"}'], {"text_column": "t", "label_column": "y"},
+         [("good film", "1", 1), ("b", None, 2)]),
+        ("x.tra", ["1,2,3,4,a", "5,6,b"], {"channels": 2}, [([[1, 2], [3, 4]], "a", 1), ([[5, 6]], "b", 2)]),
+        ("x.csv", ["label,t0,t1", "a,1,2"], {"label_column": 0}, [([[1], [2]], "a", 2)]),
+        ("x.ts", ["@classLabel true a b", "@data", "1,2:3,4:b"], {}, [([[1, 3], [2, 4]], "b", 3)]),
+    ],
+)  # fmt: skip
+def test_files_by_their_names_and_first_lines(
+    tmp_path: Path, name: str, lines: list[str], options: Any, wanted: Rows
+) -> None:
+    assert read(written(tmp_path, name, *lines), **options) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("x.txt", ["pos caf\xe9", "neg b\xf6se"]),
+        ("x.tsv", ["pos\tcaf\xe9", "neg\tb\xf6se"]),
+        ("x.csv", ['pos,"caf\xe9"', "neg,b\xf6se"]),
+        ("x.jsonl", ['{"label": "pos", "text": "caf\xe9"}', '{"label": "neg", "text": "b\xf6se"}']),
+    ],
+)
+def test_texts_in_other_encodings(tmp_path: Path, name: str, lines: list[str]) -> None:
+    path = tmp_path / name
+    path.write_bytes("\n".join(lines).encode("latin-1"))
+    for known in (None, {"pos", "neg"}):
+        assert read(path, encoding="latin-1", known=known) == [("café", "pos", 1), ("böse", "neg", 2)]
+    with pytest.raises(BadData, match=f'{name}:1: found byte 0xe9 .* task.encoding = "latin-1"'):
+        read(path)
+
+
+def test_a_folder_has_a_file_for_each_label(tmp_path: Path) -> None:
+    written(tmp_path, "names/Czech.txt", "Abl", "", "Adsit")
+    written(tmp_path, "names/Greek.txt", "Adamidis")
+    written(tmp_path, "names/README.md", "Names.")
+    assert read(tmp_path / "names") == [("Abl", "Czech", 1), ("Adsit", "Czech", 3), ("Adamidis", "Greek", 1)]
+    assert read(tmp_path / "names" / "Greek.txt", format="folder", known={}) == [("Adamidis", None, 1)]
+
+
+def test_an_archive_of_arrays(tmp_path: Path) -> None:
+    write_npz(tmp_path / "x.npz", [[[1.0, 2.0]], [[3.0, 4.0]]], ["a", "b"])
+    assert read(tmp_path / "x.npz") == [([[1, 2]], "a", 1), ([[3, 4]], "b", 2)]
+
+
+def test_python_values() -> None:
+    found = read(["a text", ("another", "pos"), np.ones((2, 1)), ([1, 2], "neg")])
+    assert found == [("a text", None, 1), ("another", "pos", 2), ([[1], [1]], None, 3), ([[1], [2]], "neg", 4)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        (["pos good", "neg bad", "other odd"], [("good", "pos"), ("bad", "neg"), ("odd", "other")]),
+        (["a good one", "pos or neg", "nothing"], [("a good one", None), ("pos or neg", None), ("nothing", None)]),
+        (["__label__x one"], [("one", "x")]),
+    ],
+)
+def test_after_training_lines_may_lack_labels(tmp_path: Path, lines: list[str], wanted: list[Any]) -> None:
+    found = read(written(tmp_path, "x.txt", *lines), known={"pos", "neg"})
+    assert [row[:2] for row in found] == wanted
+
+
+def test_after_training_columns_may_lack_labels(tmp_path: Path) -> None:
+    assert read(written(tmp_path, "x.tsv", "good film"), known={"pos"}) == [("good film", None, 1)]
+    path = written(tmp_path, "y.tsv", "text\tnumber", "good film\t7")
+    options: Any = {"label_column": "label", "text_column": "text"}
+    assert read(path, known={"pos"}, **options) == [("good film", None, 2)]
+    with pytest.raises(BadData, match="there is no column 'label'; the header has text, number"):
+        read(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "options", "message"),
+    [
+        ("x.txt", ["pos good", "neg"], {}, r"x\.txt:2: found only 'neg'"),
+        ("x.tsv", ["a\tb", "a\tc"], {"text_column": 4}, r"x\.tsv:1: found 2 columns; there is no column 4"),
+        ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: found NoneType as 'text'"),
+        ("x.jsonl", ['{"text": "a", "label": [1]}'], {}, r"x\.jsonl:1: found list as 'label'"),
+        ("x.csv", ["1,2,3,4"], {"label_column": "y", "format": "numbers"}, r"x\.csv: label_column is 'y'"),
+        ("d/x.md", ["1"], {"folder": True}, r"d: there is no \.txt file in the folder"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, name: str, lines: list[str], options: Any, message: str) -> None:
+    path = written(tmp_path, name, *lines)
+    with pytest.raises(BadData, match=message):
+        read(path.parent if options.pop("folder", False) else path, **options)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (object(), "input:1: found object; a text or numbers"),
+        (("a", 3), "input:1: found int as the label"),
+        (np.zeros((1, 2, 3)), r"input:1: found numbers \(1, 2, 3\)"),
+        (np.array([[np.nan]]), "input:1: element 1 of channel 1 is missing"),
+    ],
+)
+def test_python_values_that_are_no_sequences_are_refused(value: Any, message: str) -> None:
+    with pytest.raises(BadData, match=message):
+        read([value])
+    with pytest.raises(BadData, match="a list of texts is wanted"):
+        read("a text")
+
+
+@pytest.mark.parametrize(
+    ("numeric", "wanted"), [(True, [([[1, 2], [3, 4]], None, 1)]), (False, [("1,2,3,4", None, 1)])]
+)
+def test_standard_input_has_no_labels(monkeypatch: pytest.MonkeyPatch, numeric: bool, wanted: Rows) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"1,2,3,4\n"))))
+    assert read(Path("-"), numeric=numeric, channels=2, known={"a"}) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "wanted"),
+    [
+        ("columns", "7\ta", "a"),
+        ("jsonl", '{"text": "a"}', "a"),
+        ("lines", "x a", "x a"),
+        ("numbers", "1,2", [[1], [2]]),
+    ],
+)
+def test_standard_input_in_a_format(monkeypatch: pytest.MonkeyPatch, kind: str, line: str, wanted: Any) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(line.encode()))))
+    assert [content for content, _, _ in read(Path("-"), format=kind, known={"x"})] == [wanted]
+
+
+def test_an_empty_file_has_no_examples(tmp_path: Path) -> None:
+    path = written(tmp_path, "x.txt")
+    assert detect(path) == "lines"
+    assert read(path) == read(path, known={"a"}) == []

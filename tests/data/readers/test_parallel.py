@@ -1,0 +1,144 @@
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from seqloom.data.readers.parallel import Pair, Reader
+from seqloom.data.readers.text_files import BadData, fingerprint, resolve
+
+
+def pairs(source: Path | list[object], **options: object) -> list[tuple[str, str | None]]:
+    return [(pair.source, pair.target) for pair in Reader(**options).read(source)]  # type: ignore[arg-type]
+
+
+def wrong(source: Path | list[object], **options: object) -> str:
+    with pytest.raises(BadData) as error:
+        pairs(source, **options)
+    return str(error.value)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "pairs.txt"
+
+
+def test_columns(file: Path) -> None:
+    file.write_text("go .\tva .\tfrom a book\n\nstop .\tarrête .\n")
+    assert pairs(file) == [("go .", "va ."), ("stop .", "arrête .")]
+    assert pairs(file, source_column=1, target_column=0) == [("va .", "go ."), ("arrête .", "stop .")]
+    assert wrong(file, target_column=2) == f"{file}:3: found 2 columns; there is no column 2 (the first is 0)"
+    found = list(Reader(source_length=len, target_length=lambda text: len(text.split())).read(file))
+    assert found[0] == Pair((str(file), 1), "go .", "va .", (4, 2))  # type: ignore[arg-type]
+    assert [len(pair) for pair in found] == [4, 6]
+
+
+def test_another_separator_and_a_dictionary_of_sounds(file: Path) -> None:
+    file.write_text("ABATE  AH B EY T\nABBA  AE B AH\n")
+    assert pairs(file, separator="  ") == [("ABATE", "AH B EY T"), ("ABBA", "AE B AH")]
+    file.write_text("a b ||| c\n")
+    assert pairs(file, separator="|||") == [("a b", "c")]
+    assert pairs(file) == [("a b ||| c", None)]  # nothing tells that it is more than a text
+
+
+def test_names_of_columns(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text('id,en,de\n1,"yes, please","ja, bitte"\n')
+    assert pairs(file, source_column="en", target_column="de") == [("yes, please", "ja, bitte")]
+    assert pairs(file, source_column="en", target_column="fr") == [("yes, please", None)]
+    assert "there is no column 'fr'" in wrong(file, source_column="fr", target_column="de")
+
+
+def test_two_files_side_by_side(tmp_path: Path) -> None:
+    (tmp_path / "train.en").write_text("one\ntwo\n")
+    with gzip.open(tmp_path / "train.de", "wt") as stream:
+        stream.write("eins\n zwei \n")
+    path = resolve(str(tmp_path / "train.{en,de}"))
+    assert pairs(path) == [("one", "eins"), ("two", "zwei")]
+    assert pairs(tmp_path / "train.en") == [("one", None), ("two", None)]
+    before = fingerprint(str(path))
+    (tmp_path / "train.en").write_text("one\ntwo\nthree\n")
+    assert wrong(path) == (
+        f"{tmp_path}/train.en:3: is alone: {tmp_path}/train.en has 3 lines, {tmp_path}/train.de 2; wanted as many"
+    )
+    assert fingerprint(str(path)) != before
+    assert 'format is "jsonl"; two files are "lines"' in wrong(path, format="jsonl")
+    with pytest.raises(BadData, match=r"train\.fr: there is no such file; did you mean .*train"):
+        resolve(str(tmp_path / "train.{en,fr}"))
+
+
+def test_json(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(
+        '{"source": "read", "target": ["R IY D", "R EH D"]}\n{"source": "a", "target": "AH"}\n{"source": "b"}\n'
+    )
+    assert pairs(file) == [("read", "R IY D"), ("read", "R EH D"), ("a", "AH"), ("b", None)]
+    file.write_text('{"en": "a", "de": 3}\n')
+    assert wrong(file) == f"{file}:1: found NoneType as 'source'; a text is wanted (source_column names it)"
+    assert "found int as 'de'; a text, or a list of texts" in wrong(file, source_column="en", target_column="de")
+
+
+def test_scan(file: Path) -> None:
+    file.write_text("IN: jump twice OUT: I_JUMP I_JUMP\nIN: look OUT:I_LOOK\nIN: run\n")
+    assert pairs(file) == [("jump twice", "I_JUMP I_JUMP"), ("look", "I_LOOK"), ("run", None)]
+    file.write_text("IN: jump OUT: I_JUMP\nrun I_RUN\n")
+    assert wrong(file) == f"{file}:2: found 'run I_RUN'; IN: source OUT: target is wanted"
+
+
+def test_a_file_in_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "train.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in (("train/ady.tsv", "абэ\taːbɜ\n"), ("train/arm.tsv.gz", "")):
+            data = text.encode() or gzip.compress("բառ\tb ɑ r\n".encode())
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    inside = resolve(str(path / "train" / "ady.tsv"))
+    assert pairs(inside) == [("абэ", "aːbɜ")]
+    assert next(Reader().read(inside)).place == (str(inside), 1)
+    assert pairs(path / "train" / "arm.tsv.gz") == [("բառ", "b ɑ r")]
+    assert wrong(path / "train" / "adi.tsv") == (
+        f"{path}/train/adi.tsv: there is no such file in the archive; did you mean {path}/train/ady.tsv?"
+    )
+    assert fingerprint(str(inside)) == fingerprint(str(path))
+    path.write_bytes(path.read_bytes()[:60])
+    assert f"{path}: is no tar archive, or damaged" in wrong(inside)
+    (tmp_path / "plain").write_text("a\tb\n")
+    assert f"{tmp_path}/plain: is no tar archive, or damaged" in wrong(tmp_path / "plain" / "x.tsv")
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(text: str) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    given("one, two\nthree\tdrei\n")
+    assert [pair.source for pair in Reader(separator=",").read_inputs(Path("-"))] == ["one, two", "three\tdrei"]
+    given("one, two\tzwei\nthree\n")
+    assert pairs(Path("-")) == [("one, two", "zwei"), ("three", None)]
+    given('{"source": "x"}\n')
+    assert [pair.source for pair in Reader(format="jsonl").read_inputs(Path("-"))] == ["x"]
+
+
+def test_lists() -> None:
+    assert pairs(["a b", ("c", "d")]) == [("a b", None), ("c", "d")]
+    assert wrong([3]) == "input:1: found int; a text, or a tuple of two, is wanted"
+    assert wrong(["a", ("b", 3)]) == "input:2: found int; a text, or a tuple of two, is wanted"
+    assert "NUL" in wrong(["a\0"])
+    with pytest.raises(BadData, match="found one text"):
+        list(Reader().read("a text"))
+
+
+def test_bytes_that_are_no_text(file: Path) -> None:
+    file.write_bytes(b"a\tb\n\xff\tb\n")
+    assert wrong(file).startswith(f"{file}:2: found byte 0xff at byte 1")
+    assert pairs(file, encoding="latin-1")[1] == ("ÿ", "b")
+
+
+def test_an_object_is_asked_once_whatever_its_targets(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"source": "a", "target": ["x", "y"]}\n{"source": "b", "target": []}\n{"source": "c"}\n')
+    assert [pair.source for pair in Reader().read_inputs(path)] == ["a", "b", "c"]
+    assert [(pair.source, pair.target) for pair in Reader().read(path)] == [
+        *[("a", "x"), ("a", "y"), ("b", None), ("c", None)]
+    ]

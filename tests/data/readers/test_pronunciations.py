@@ -1,0 +1,39 @@
+"""Dictionaries of the field, and lists of words."""
+
+from pathlib import Path
+
+import pytest
+
+from seqloom.data.readers.pronunciations import first_spellings, read_pronunciations
+from seqloom.data.readers.text_files import BadData
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "words.dict"
+    path.write_text(text)
+    return path
+
+
+def test_pronunciations_with_variants_and_comments(tmp_path: Path) -> None:
+    path = write(tmp_path, ";;; a comment\nREAD  R IY D\nREAD(2)\tR EH D # past\n\nA(1) EY\n")
+    found = [(entry.place.line, entry.word, entry.spelling) for entry in read_pronunciations(path)]
+    assert found == [(2, "READ", ("R", "IY", "D")), (3, "READ", ("R", "EH", "D")), (5, "A", ("EY",))]
+    assert first_spellings(path) == {"READ": ("R", "IY", "D"), "A": ("EY",)}
+
+
+def test_a_list_of_words(tmp_path: Path) -> None:
+    path = write(tmp_path, "yes\nno\nf(2)\n")
+    assert [(entry.word, entry.spelling) for entry in read_pronunciations(path)] == [
+        ("yes", ()),
+        ("no", ()),
+        ("f(2)", ()),
+    ]
+    with pytest.raises(BadData, match=r"words.dict:1: found 'yes' alone"):
+        first_spellings(path)
+
+
+def test_one_or_the_other(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"words.dict:2: found 'no' without a spelling; the words before have one"):
+        list(read_pronunciations(write(tmp_path, "yes Y EH S\nno\n")))
+    with pytest.raises(BadData, match=r"words.dict:2: found 'no' with a spelling; the words before have none"):
+        list(read_pronunciations(write(tmp_path, "yes\nno N OW\n")))

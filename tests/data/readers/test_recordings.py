@@ -1,0 +1,360 @@
+import io
+import json
+import struct
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.data.readers.test_audio_files import wav
+
+from seqloom.data.readers.audio_files import Sound
+from seqloom.data.readers.recordings import Reader, Recording, write_npz
+from seqloom.data.readers.text_files import BadData
+
+TONES = {"low": 100, "middle": 200, "high": 300}  # the value of all its samples
+
+
+def tone(name: str, length: int = 50) -> bytes:
+    return wav(np.full(length, TONES[name], dtype=np.int16).tobytes())
+
+
+def cepstra(name: str, frames: int = 4) -> bytes:
+    return struct.pack(">i", 13 * frames) + np.full(13 * frames, TONES[name], dtype=">f4").tobytes()
+
+
+def play(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True, parents=True)
+    for name in TONES:
+        (folder / f"{name}.wav").write_bytes(tone(name))
+    return folder
+
+
+def pack(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def read(source: Any, **options: Any) -> list[Recording]:
+    return list(Reader(**options).read(source))
+
+
+def told(found: list[Recording]) -> list[tuple[str, str | None]]:
+    """Which tone is heard, and the text."""
+    names = {value: name for name, value in TONES.items()}
+    return [(names[round(float(each.values.flat[0]) * (32768 if each.rate else 1))], each.text) for each in found]
+
+
+def wrong(source: Any, **options: Any) -> str:
+    with pytest.raises(BadData) as error:
+        read(source, **options)
+    return str(error.value)
+
+
+def test_a_table_of_files_and_texts(tmp_path: Path) -> None:
+    play(tmp_path)
+    table = tmp_path / "train.tsv"
+    table.write_text("low.wav\tda da\nhigh.wav\t\nlow.wav\tagain\n")
+    found = read(table)
+    assert told(found) == [("low", "da da"), ("high", ""), ("low", "again")]
+    assert [(each.place, each.rate, len(each)) for each in found] == [((str(table), n), 8000, 50) for n in (1, 2, 3)]
+    assert found[0].values.shape == (50,)
+    assert found[0].values.dtype == np.float32
+    table.write_text("low.wav\nhigh.wav\n")
+    assert told(read(table)) == [("low", None), ("high", None)]
+
+
+def test_other_columns_and_json(tmp_path: Path) -> None:
+    play(tmp_path / "sounds")
+    table = tmp_path / "train.csv"
+    table.write_text('text,path\n"da, da",low.wav\nta,high.wav\n')
+    options = {"file_column": "path", "text_column": "text", "files": str(tmp_path / "sounds")}
+    assert told(read(table, **options)) == [("low", "da, da"), ("high", "ta")]
+    lines = tmp_path / "train.jsonl"
+    objects = [
+        {"file": "sounds/low.wav", "text": "a"},
+        {"audio": "sounds/high.wav"},
+        {"strokes": [[1, 2, 0], [3, 4, 1]], "text": " b "},
+    ]
+    lines.write_text("".join(json.dumps(each) + "\n" for each in objects))
+    found = read(lines)
+    assert told(found[:2]) == [("low", "a"), ("high", None)]
+    np.testing.assert_array_equal(found[2].values, np.array([[1, 2, 0], [3, 4, 1]], np.float32))
+    assert (found[2].rate, found[2].text, found[2].name) == (0, "b", "")
+
+
+def test_the_layout_of_sphinx(tmp_path: Path) -> None:
+    (tmp_path / "train.fileids").write_text("all/a/low-a\nall/b/high-b\n")
+    list_ = tmp_path / "train.transcription"
+    list_.write_text("YES NO (low-a)\n\n<s> NO (REALLY) </s> (high-b)\n")
+    files = {"all/b/high-b.mfc": cepstra("high"), "all/c/other.mfc": b"", "all/a/low-a.mfc": cepstra("low")}
+    archive = pack(tmp_path / "features.tar.gz", files)
+    found = read(list_, files=str(archive))
+    assert told(found) == [("low", "YES NO"), ("high", "NO (REALLY)")]
+    assert [each.place.line for each in found] == [1, 3]
+    assert found[0].values.shape == (4, 13)
+    assert found[0].rate == 0
+    assert told(read(list_, files=str(archive), format="sphinx")) == told(found)
+    assert wrong(list_, files=str(archive), coefficients=12) == (
+        f"{list_}:1: the file all/a/low-a in {archive} has 52 numbers, which are no frames of 12:"
+        " coefficients is not right"
+    )
+    assert wrong(list_, files=str(archive / "all")).startswith(
+        f"{list_}:1: the file all/a/low-a in {archive / 'all'} is not there; did you mean 'all/a/low-a.mfc'?"
+    )
+    list_.write_text("YES low-a\n")
+    assert wrong(list_) == f"{list_}:1: found 'YES low-a'; a text and the name of its file in brackets are wanted"
+
+
+def test_sphinx_files_by_their_names_alone(tmp_path: Path) -> None:
+    play(tmp_path / "sounds")
+    list_ = tmp_path / "texts"
+    list_.write_text("a b (low)\nc (high)\n")
+    assert told(read(list_, files=str(tmp_path / "sounds"))) == [("low", "a b"), ("high", "c")]
+    assert wrong(list_) == f"{list_}:1: there is no file 'low' in {tmp_path}"
+
+
+def test_a_folder_with_the_texts_beside(tmp_path: Path) -> None:
+    folder = play(tmp_path / "all")
+    play(folder / "more")
+    (folder / "low.txt").write_text("da\n da \n")
+    (folder / "more" / "high.txt").write_text("")
+    wanted = [("high", None), ("low", "da da"), ("middle", None), ("high", ""), ("low", None), ("middle", None)]
+    assert told(read(folder)) == wanted
+    files = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.*"))}
+    archive = pack(tmp_path / "all.tar.gz", files)
+    assert told(read(archive)) == wanted
+    assert [each.name for each in read(archive)][1] == "all/low.wav"
+    assert [each.name for each in read(archive / "all" / "more")] == ["high.wav", "low.wav", "middle.wav"]
+    (tmp_path / "empty").mkdir()
+    assert wrong(tmp_path / "empty").startswith(
+        f"{tmp_path / 'empty'}: there is no file in the folder that ends in .wav"
+    )
+    (folder / "low.txt").write_bytes(b"d\xff")
+    assert wrong(folder).startswith(f"{folder / 'low.txt'}:1: found byte 0xff at byte 2 of the line")
+
+
+def test_an_archive_is_read_once_in_whatever_order_its_files_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archives = [pack(tmp_path / f"{n}.tar.gz", {f"a/{name}.wav": tone(name, 50 + n) for name in TONES}) for n in (1, 2)]
+    names = [f"{archive.name}/a/{name}.wav" for name in reversed(TONES) for archive in archives]
+    (tmp_path / "train.tsv").write_text("".join(f"{name}\tx\n" for name in (*names, *names)))
+    opened: list[str] = []
+    real: Callable[..., Any] = tarfile.open
+
+    def noted(path: Any, *rest: Any, **more: Any) -> Any:
+        opened.append(str(path))
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(tarfile, "open", noted)
+    found = read(tmp_path / "train.tsv")
+    assert [name for name, _ in told(found)] == 2 * ["high", "high", "middle", "middle", "low", "low"]
+    assert [len(each) for each in found] == [51, 52] * 6
+    assert sorted(opened) == sorted(map(str, archives))
+    opened.clear()
+    assert len(read([tmp_path / name for name in names])) == 6
+    assert len(opened) == 2
+
+
+def test_recordings_come_one_by_one(tmp_path: Path) -> None:
+    archive = pack(tmp_path / "a.tar", {"low.wav": tone("low"), "high.wav": b"no sound"})
+    (tmp_path / "train.tsv").write_text("low.wav\tx\nhigh.wav\ty\n")
+    found = Reader(files=str(archive)).read(tmp_path / "train.tsv")
+    assert next(found).text == "x"
+    with pytest.raises(BadData, match=r"train\.tsv:2: the file high\.wav in .* is no WAV, FLAC, Ogg or SPHERE file"):
+        next(found)
+
+
+def test_one_file(tmp_path: Path) -> None:
+    play(tmp_path)
+    (tmp_path / "low.mfc").write_bytes(cepstra("low"))
+    np.save(tmp_path / "middle.npy", np.full((3, 2), 200))
+    for name in ("low.wav", "low.mfc", "middle.npy"):
+        (found,) = Reader().read_inputs(tmp_path / name)
+        assert told([found]) == [(name.partition(".")[0], None)]
+    archive = pack(tmp_path / "a.tar.gz", {"x/high.wav": tone("high")})
+    assert told(read(archive / "x" / "high.wav")) == [("high", None)]
+    assert wrong(tmp_path / "lo.wav") == (
+        f"{tmp_path / 'lo.wav'}:1: there is no file 'lo.wav' in {tmp_path}; did you mean 'low.wav'?"
+    )
+    assert told(read(tmp_path / "high.wav", format="jsonl")) == [("high", None)]  # a recording is no list of them
+
+
+def test_lines_of_writing(tmp_path: Path) -> None:
+    pixels = np.full((8, 20), 255, dtype=np.uint8)
+    pixels[:, 5:10] = 0
+    Image.fromarray(pixels).save(tmp_path / "line.png")
+    (found,) = read(tmp_path / "line.png", height=8)
+    assert (found.values.shape, found.rate) == ((20, 8), 0)
+    np.testing.assert_array_equal(found.values, pixels.T / np.float32(255))
+    (taller,) = read(tmp_path / "line.png", height=16)
+    assert taller.values.shape == (40, 16)
+    (given,) = read([(pixels, "1")], height=8)
+    np.testing.assert_array_equal(given.values, found.values)
+    assert given.text == "1"
+    (tmp_path / "line.png").write_bytes(b"\x89PNG")
+    assert wrong(tmp_path / "line.png").endswith("line.png is no PNG or JPEG image")
+
+
+def test_many_in_one_file(tmp_path: Path) -> None:
+    file = tmp_path / "all.npz"
+    frames = [np.full((2, 3), 100.0), np.full((1, 3), 300.0)]
+    write_npz(file, frames, ["a", "b "])
+    found = read(file)
+    assert told(found) == [("low", "a"), ("high", "b")]
+    assert [(each.place.line, each.values.shape, each.rate) for each in found] == [(1, (2, 3), 0), (2, (1, 3), 0)]
+    write_npz(file, [np.full(40, 100 / 32768), np.full(30, 300 / 32768)], rate=8000)
+    assert told(read(file)) == [("low", None), ("high", None)]
+    assert [(each.rate, len(each)) for each in read(file, rate=16000)] == [(16000, 80), (16000, 60)]
+    np.savez(file, values=frames[0])
+    assert told(read(file)) == [("low", None)]
+    with pytest.raises(ValueError, match="there are 1 texts for 2 sequences"):
+        write_npz(file, frames, ["a"])
+    with pytest.raises(ValueError, match=r"found sequences \(2, 3\) and rate 8000"):
+        write_npz(file, frames, rate=8000)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"lengths": [2, 2]}, r"lengths int64 \(2,\) are not those of values \(3, 2\)"),
+        ({"lengths": [4, -1]}, r"lengths int64 \(2,\) are not those of values \(3, 2\)"),
+        ({"lengths": [1, 2], "texts": ["a"]}, r"texts are <U1 \(1,\); a string for each of 2 is wanted"),
+        ({"lengths": [1, 2], "texts": [1, 2]}, r"texts are int64 \(2,\); a string for each of 2 is wanted"),
+        ({"lengths": [1, 2], "rate": 8000}, r"values are \(3, 2\), and rate is 8000"),
+        ({"lengths": [3], "values": np.ones(3), "rate": -8}, "all.npz: says that it has -8 samples in a second"),
+        ({"lengths": [3, 0]}, r"all.npz:2: the recording has no frames"),
+        (
+            {"lengths": [1, 2], "values": np.full((3, 2), np.nan)},
+            "all.npz:1: the recording has nan as number 1 of frame 1",
+        ),
+    ],
+)
+def test_bad_arrays_are_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    np.savez(tmp_path / "all.npz", **({"values": np.zeros((3, 2))} | arrays))
+    with pytest.raises(BadData, match=message):
+        read(tmp_path / "all.npz")
+
+
+def test_python_values(tmp_path: Path) -> None:
+    low = play(tmp_path) / "low.wav"
+    samples = np.full(20, 100 / 32768)
+    found = read([low, (str(low), "x"), (Sound(samples.astype(np.float32), 4000), "y"), ([[100, 1]], "z")])
+    assert told(found) == [("low", None), ("low", "x"), ("low", "y"), ("low", "z")]
+    assert [each.rate for each in found] == [8000, 8000, 4000, 0]
+    assert [each.place for each in found] == [("input", n) for n in (1, 2, 3, 4)]
+    whole = read([samples, np.full(20, 100, dtype=np.int16)], rate=8000)
+    assert told(whole) == [("low", None), ("low", None)]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.zeros(3), "the recording is float64 (3,); frames (T, D), or samples with their rate, are wanted"),
+        (
+            np.zeros((2, 3, 4)),
+            "the recording is float64 (2, 3, 4); frames (T, D), or samples with their rate, are wanted",
+        ),
+        (np.array([["a"]]), "the recording is <U1 (1, 1); numbers (frames, numbers in a frame) are wanted"),
+        ([[1, 2], [3]], "found list; numbers (T, D) are wanted"),
+        (None, "the recording is float64 (); frames (T, D), or samples with their rate, are wanted"),
+        (([[1.0]], 3), "found int as the text; a text is wanted"),
+        (([[1.0]], "a\0"), "found a NUL character"),
+        (np.array([[1.0, np.inf]]), "the recording has inf as number 2 of frame 1; a number is wanted"),
+        (Sound(np.zeros(0, np.float32), 8000), "the recording has no samples"),
+        (
+            Sound(np.zeros(5, np.float32), 0),
+            "the recording says that it has 0 samples in a second; 1000 to 1000000 are wanted",
+        ),
+        ("missing.wav", "there is no file 'missing.wav' in ."),
+        ("", "the file . cannot be opened: [Errno 21] Is a directory: '.'"),
+    ],
+    ids=str,
+)
+def test_bad_values_are_named(value: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert wrong([value]) == f"input:1: {message}"
+
+
+def test_one_text_is_no_list() -> None:
+    assert wrong("a.wav") == "input: found one text; a list of paths or arrays is wanted"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "a"}', "found 'text'; the name of a file as 'file' or 'audio' or 'image', or 'strokes', is wanted"),
+        ('{"file": 3}', "found 'file'; the name of a file as"),
+        ('{"file": "low.wav", "text": 3}', "found int as 'text'; a text is wanted"),
+        ('{"strokes": [[1, 2], [3]]}', "found list; numbers (T, D) are wanted"),
+        ('{"strokes": []}', "the recording is float64 (0,); frames (T, D)"),
+        ('{"strokes": {"a": 1}}', "found dict; numbers (T, D) are wanted"),
+        ('{"strokes": [[1, 1e60]]}', "the recording has inf as number 2 of frame 1"),
+        ('{"strokes": [[1, 1' + 400 * "0" + "]]}", "found list; numbers (T, D) are wanted"),
+        ("{", "not JSON"),
+    ],
+)
+def test_bad_objects_are_named(line: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(f'{{"strokes": [[1, 2]]}}\n{line}\n')
+    assert wrong(file).startswith(f"{file}:2: {message}")
+
+
+def test_sound_is_brought_to_one_rate(tmp_path: Path) -> None:
+    low = play(tmp_path) / "low.wav"
+    (found,) = read(low, rate=4000)
+    assert (found.rate, len(found)) == (4000, 25)
+
+
+def test_fuzzed_lists_are_read_or_named(tmp_path: Path) -> None:
+    play(tmp_path)
+    random = np.random.default_rng(0)
+    lists = {
+        "a.tsv": b"low.wav\ta text\nhigh.wav\tb\n",
+        "a.csv": b'low.wav,"a, text"\nhigh.wav,b\n',
+        "a.jsonl": b'{"file": "low.wav", "text": "a"}\n{"strokes": [[1, 2, 0]], "text": "b"}\n',
+        "a.transcription": b"A TEXT (low)\nB (high)\n",
+        "plain": b"low.wav\ta text\n",
+    }
+    for name, data in lists.items():
+        for _ in range(150):
+            changed = bytearray(data)
+            for place in random.integers(0, len(data), size=int(random.integers(1, 4))):
+                changed[place] = random.integers(256)
+            (tmp_path / name).write_bytes(bytes(changed[: random.integers(1, len(data) + 1)]))
+            try:
+                found = read(tmp_path / name)
+            except BadData as error:
+                assert str(tmp_path) in str(error)  # noqa: PT017  either way is right
+            else:
+                assert all(len(each) for each in found)
+
+
+def test_names_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(play(tmp_path))
+
+    class Typed(io.BytesIO):
+        buffer = property(lambda self: self)
+
+    monkeypatch.setattr("sys.stdin", Typed(b"low.wav\n\nhigh.wav\n"))
+    assert told(list(Reader().read_inputs(Path("-")))) == [("low", None), ("high", None)]
+
+
+def test_damaged_archives_and_missing_places(tmp_path: Path) -> None:
+    table = tmp_path / "train.tsv"
+    table.write_text("low.wav\tx\n")
+    archive = pack(tmp_path / "a.tar.gz", {"low.wav": tone("low")})
+    archive.write_bytes(archive.read_bytes()[:60])
+    assert wrong(table, files=str(archive)).startswith(f"{archive}: is no tar archive, or damaged (")
+    assert wrong(archive).startswith(f"{archive}: is no tar archive, or damaged (")
+    assert wrong(table, files=str(tmp_path / "b.tar.gz")).startswith(
+        f"{tmp_path / 'b.tar.gz'}: there is no such file; did you mean {archive}?"
+    )

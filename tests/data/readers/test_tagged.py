@@ -1,0 +1,179 @@
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seqloom.data.readers.tagged import (
+    Reader,
+    Scale,
+    Sentence,
+    are_spans,
+    guess,
+    oddities,
+    read_conll,
+    read_conllu,
+    read_frames,
+    read_items,
+    read_lines,
+    read_parallel,
+)
+from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.vectors import Vectors
+
+UD = (
+    "# text = a b\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "1\ta\tA\tX\tx1\t_\t2\tdet\t_\t_\n2\tb\tB\tY\tx2\t_\t0\troot\t_\t_\n\n"
+)
+BLANK = "1\ta\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_conll_columns(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.conll", "a N B-x\nb V O\n\nc N O\n")
+    first, second = read_conll(path)
+    assert (first.words, first.labels, first.place.line) == (("a", "b"), ("B-x", "O"), 1)
+    assert (second.words, second.labels, second.at(0).line) == (("c",), ("O",), 4)
+    assert [one.labels for one in read_conll(path, labels=1)] == [("N", "V"), ("N",)]
+    assert [one.words for one in read_conll(path, words=1)] == [("N", "V"), ("N",)]
+    assert next(read_conll(written(tmp_path, "b.conll", "a\nb\n"))) == Sentence(
+        Place(str(tmp_path / "b.conll"), 1), ("a", "b"), None, range(1, 3)
+    )
+
+
+def test_conllu_columns(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.conllu", UD + BLANK)
+    first, second = read_conllu(path)
+    assert (first.words, first.labels) == (("a", "b"), ("X", "Y"))
+    assert (first.at(0).line, first.at(1).line) == (3, 4)
+    assert (second.words, second.labels) == (("a",), None)
+    assert next(read_conllu(path, words="lemma", labels="DEPREL")).labels == ("det", "root")
+    assert next(read_conllu(path, words="lemma", labels=4)).words == ("A", "B")
+
+
+def test_parallel_files(tmp_path: Path) -> None:
+    words = written(tmp_path, "train.seq.in", "a b \nc\n\n")
+    assert [one.labels for one in read_parallel(words, ("seq.in", "seq.out"))] == [None] * 3
+    written(tmp_path, "train.seq.out", "X Y\nZ\n\n")
+    found = list(read_parallel(words, ("seq.in", "seq.out")))
+    assert [(one.words, one.labels) for one in found] == [(("a", "b"), ("X", "Y")), (("c",), ("Z",)), ((), ())]
+
+
+WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
+    ("a N\n\nb\n", read_conll, "data:3: found 1 column"),
+    ("a N\n", lambda path: read_conll(path, labels=2), "data:1: found 2 columns; there is no column 2"),
+    ("a N\n", lambda path: read_conll(path, labels="upos"), "data:1: there is no column 'upos'; a number"),
+    (UD, lambda path: read_conllu(path, labels="pos"), "data:3: there is no column 'pos'; one of id, form"),
+    ("a\n", lambda path: read_parallel(path, ("in", "out")), "'in' .task.parallel. does not occur"),
+    ("a b\n", lambda path: read_parallel(path, ("data", "labels")), "data:1: found 2 words, and .*labels has 1 labels"),
+    ("a b\nc", lambda path: read_parallel(path, ("data", "labels")), "has 2 lines, .*labels 1"),
+    ("1,x\n", lambda path: read_frames(path, labels="x"), "there is no column 'x'"),
+]
+
+
+@pytest.mark.parametrize(("text", "read", "message"), WRONG)
+def test_what_is_wrong_is_named_with_its_place(
+    tmp_path: Path, text: str, read: Callable[[Path], Iterator[Any]], message: str
+) -> None:
+    folder = tmp_path / "x"
+    folder.mkdir()
+    written(folder, "labels", "X\n" if text == "a b\n" else "X Y\n")
+    with pytest.raises(BadData, match=message):
+        list(read(written(folder, "data", text)))
+
+
+def test_frames_of_a_table_and_of_an_archive(tmp_path: Path) -> None:
+    first, second = read_frames(written(tmp_path, "a.csv", "1,2,u\n3,4,v\n\n5,6,u\n"))
+    assert first.values.tolist() == [[1, 2], [3, 4]]
+    assert (first.labels, second.labels, second.place.line) == (("u", "v"), ("u",), 4)
+    np.savez(tmp_path / "a.npz", x=np.ones((2, 3, 4)), y=np.array([["a", "b", "a"]] * 2))
+    assert [(one.values.shape, one.labels) for one in read_frames(tmp_path / "a.npz")] == [
+        ((3, 4), ("a", "b", "a"))
+    ] * 2
+
+
+def test_python_values() -> None:
+    kept = Sentence(Place("file", 3), ("a",), ("X",))
+    found = list(read_items(["a b", ["c", "d e"], kept, np.ones((2, 3)), ""]))
+    assert [getattr(one, "words", None) for one in found] == [("a", "b"), ("c", "d e"), ("a",), None, ()]
+    assert found[2] is kept
+    assert isinstance(found[3], Vectors)
+    assert found[3].values.shape == (2, 3)
+    assert [one.words for one in read_lines(["a b", ""])] == [("a", "b"), ()]
+    for wrong in ("a text", [3.5], [[["a"], 1]], [np.full((2, 2), np.nan)]):
+        with pytest.raises(BadData, match="input"):
+            list(read_items(wrong))
+
+
+def test_kinds_of_files_by_name() -> None:
+    names = ["a.conllu.gz", "a.CONLLU", "a.csv", "b.npz", "c.txt.gz", "d"]
+    found = [guess(Path(name), frames=False) for name in names]
+    assert found == ["conllu", "conllu", "vectors", "vectors", "conll", "conll"]
+    assert guess(Path("a"), frames=True) == "vectors"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "\xe9 X\nb Y\n"),
+        ({"format": "conllu"}, UD.replace("\ta\t", "\t\xe9\t")),
+        ({"format": "lines"}, "\xe9 b\n"),
+        ({"parallel": ("x", "y")}, "\xe9 b\n"),
+    ],
+)
+def test_texts_in_other_encodings(tmp_path: Path, options: Any, text: str) -> None:
+    for name in "xy":
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+    (found,) = Reader(encoding="latin-1", **options).read(tmp_path / "x")
+    assert isinstance(found, Sentence)
+    assert found.words == ("é", "b")
+    with pytest.raises(BadData, match=r"x:[13]: found byte 0xe9"):
+        list(Reader(**options).read(tmp_path / "x"))
+
+
+def test_a_format_that_is_said_comes_before_parallel_files(tmp_path: Path) -> None:
+    path = written(tmp_path, "data", "a X\n")
+    (found,) = Reader(format="conll", parallel=("seq.in", "seq.out")).read(path)
+    assert found.labels == ("X",)
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def words(**options: Any) -> list[tuple[str, ...]]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a X\nb Y\n"))))
+        return [one.words for one in Reader(**options).read(Path("-")) if isinstance(one, Sentence)]
+
+    assert words() == words(parallel=("in", "out")) == [("a", "X"), ("b", "Y")]
+    assert words(format="conll") == [("a", "b")]
+
+
+def test_spans_and_what_is_odd_about_them() -> None:
+    assert are_spans(["O", "B-x", "I-x"])
+    assert not are_spans(["O"])
+    assert not are_spans(["NOUN", "B-x"])
+    assert not are_spans(["B-", "O"])
+    sentence = Sentence(Place("f", 5), ("a",) * 6, ("I-x", "B-x", "I-y", "O", "E-x", "I-x"), range(5, 11))
+    found = list(oddities([sentence, Sentence(Place("f", 20), ("a",))]))
+    assert [place.line for place, _ in found] == [5, 7, 9, 10]
+    assert found[1][1].startswith("I-y follows B-x")
+    assert found[0][1].startswith("I-x is the first label")
+
+
+def test_scale_is_that_of_all_frames_together() -> None:
+    generator = np.random.default_rng(0)
+    parts = [generator.normal(3, 2, (length, 2)).astype(np.float32) for length in (4, 1, 7)]
+    scale = Scale()
+    for part in parts:
+        part[:, 1] = 5
+        scale.add(Vectors(Place("f", 1), part))
+    whole = np.concatenate(parts).astype(np.float64)
+    assert scale.mean == pytest.approx(whole.mean(axis=0))
+    assert scale.deviation == pytest.approx([whole[:, 0].std(), 1])
+    with pytest.raises(BadData, match="f:2: found vectors of 3"):
+        scale.add(Vectors(Place("f", 2), np.ones((2, 3), np.float32)))

@@ -1,0 +1,403 @@
+import copy
+import csv
+import gzip
+import io
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.data.readers import text_files
+from seqloom.data.readers.conll import conll, conllu
+from seqloom.data.readers.text_files import (
+    BadData,
+    Place,
+    delimited,
+    fingerprint,
+    jsonl,
+    labelled,
+    lines,
+    parallel,
+    resolve,
+    tsv,
+)
+
+Reader = Callable[[Path], Iterator[Any]]
+
+WORD = "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_"
+VALID: dict[str, tuple[Reader, str]] = {
+    "lines": (lines, "one line\nzwei Zeilen ü\n\n三\r\nlast"),
+    "tsv": (lambda path: tsv(path, columns=2), "a\tb\nc d\te\n\nf\tg\n"),
+    "delimited": (lambda path: delimited(path, header=True), 'x,y\n1,2\n"a, ""b""\nc",4\n'),
+    "conll": (conll, "-DOCSTART- O\n\nEU B-ORG\nrejects O\n\nGerman B-MISC\n"),
+    "conllu": (conllu, f"# text = x\n1-2\tdu{'	_' * 8}\n{WORD}\n2.1\tx{'	_' * 8}\n\n{WORD}\n"),
+    "jsonl": (jsonl, '{"a": 1, "b": "\\u00e4\\ud83d\\ude00"}\n\n{"c": [1.5, null, {"d": true}]}\n'),
+    "labelled": (labelled, "1 a fine film\n__label__bad\ta poor one\nDESC:manner How ?\n"),
+    "parallel": (lambda path: parallel(path, path), "one line\ntwo\n"),
+}
+
+
+def pack(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
+def put(folder: Path, data: bytes, name: str = "data.txt") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def texts(source: text_files.Source) -> list[str]:
+    return [line for _, line in lines(source)]
+
+
+def error(read: Iterator[Any]) -> str:
+    with pytest.raises(BadData) as caught:
+        list(read)
+    return str(caught.value)
+
+
+class Standard:
+    """Standard input that holds some bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]))),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_lines_are_what_stands_between_line_ends(
+    tmp_path_factory: pytest.TempPathFactory, texts_: list[str], end: str
+) -> None:
+    folder = tmp_path_factory.mktemp("lines")
+    data = "".join(text + end for text in texts_).encode()
+    texts_[:1] = [text.removeprefix("\ufeff") for text in texts_[:1]]
+    for path in (put(folder, data), put(folder, pack(data), "packed")):
+        assert list(lines(path)) == [(Place(str(path), number), text) for number, text in enumerate(texts_, start=1)]
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    strange = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh"
+    assert texts(put(tmp_path, f"{strange}\nlast".encode())) == [strange, "last"]
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"), [(b"", []), (b"\n", [""]), (b"\xef\xbb\xbfa\r\nb", ["a", "b"]), (b"\xef\xbb\xbf", [""])]
+)
+def test_empty_files_and_byte_order_marks(tmp_path: Path, data: bytes, wanted: list[str]) -> None:
+    assert texts(put(tmp_path, data)) == wanted
+    assert texts(put(tmp_path, pack(data))) == wanted
+
+
+def test_members_of_gzip_are_joined(tmp_path: Path) -> None:
+    assert texts(put(tmp_path, pack(b"a\nb") + pack(b"c\n"))) == ["a", "bc"]
+
+
+@pytest.mark.parametrize("packed", [bytes, pack])
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes], bytes]) -> None:
+    monkeypatch.setattr(sys, "stdin", Standard(packed(b"a\nb\xff\n")))
+    found = lines(Path("-"))
+    assert next(found) == (Place("standard input", 1), "a")
+    assert error(found) == (
+        "standard input:2: found byte 0xff at byte 2 of the line; UTF-8 is wanted; "
+        'a text in another encoding needs its name, such as task.encoding = "latin-1"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"good\n\xc3\xa4\xff\n", ":2: found byte 0xff at byte 3 of the line; UTF-8 is wanted"),
+        (b"good\ngood\nba\0d", ":3: found a NUL byte at byte 3 of the line; text is wanted"),
+        ("text".encode("utf-16"), ":1: found UTF-16; UTF-8 is wanted"),
+        (pack(b"a\nb\n")[:-9], ":3: the packed data are damaged or cut off here"),
+        (pack(b"a\nb\n")[:12], ":1: the packed data are damaged or cut off here"),
+        (pack(b"a\nb\n") + b"rest", ":3: the packed data are damaged or cut off here"),
+    ],
+)
+def test_bad_bytes_are_named_by_file_and_line(tmp_path: Path, data: bytes, message: str) -> None:
+    path = put(tmp_path, data)
+    assert error(lines(path)).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize("packed", [bytes, pack])
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8-sig", "gb18030", "shift_jis", "iso2022_jp", "koi8_r"])
+def test_encodings(tmp_path: Path, encoding: str, packed: Callable[[bytes], bytes]) -> None:
+    wanted = {"latin-1": "é ÿ\x85", "koi8_r": "Привет Ё", "cp1252": "“é€”", "utf-8-sig": "é三"}.get(encoding, "日本 語")
+    data = f"{wanted}\r\n\n{wanted}".encode(encoding)
+    assert [text for _, text in lines(put(tmp_path, packed(data)), encoding=encoding)] == [wanted, "", wanted]
+
+
+def test_every_format_has_encodings(tmp_path: Path) -> None:
+    assert [text for _, text in lines(["é"], encoding="latin-1")] == ["é"]
+    latin: Any = {"encoding": "latin-1"}
+    readers: list[tuple[Reader, str]] = [
+        (lambda path: tsv(path, **latin), "é\tè"),
+        (lambda path: delimited(path, header=False, **latin), '"é",è'),
+        (lambda path: conll(path, **latin), "é è"),
+        (lambda path: conllu(path, **latin), WORD.replace("The", "é")),
+        (lambda path: jsonl(path, **latin), '{"é": "è"}'),
+        (lambda path: labelled(path, **latin), "é è"),
+        (lambda path: parallel(path, path, **latin), "é"),
+    ]
+    for read, text in readers:
+        assert "é" in str(list(read(put(tmp_path, text.encode("latin-1")))))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "message"),
+    [
+        ("cp1252", b"a\n\x81", ":2: found byte 0x81 at byte 1 of the line; CP1252 is wanted"),
+        ("latin-1", b"\xff\xfea\0\n\0", ":1: found UTF-16; LATIN-1 is wanted"),
+        ("utf-7", b"+2AA-", ":1: found half of a surrogate pair at character 1"),
+        ("idna", b"xn--\xff", ":1: found byte "),
+    ],
+)
+def test_what_is_not_in_the_encoding(tmp_path: Path, encoding: str, data: bytes, message: str) -> None:
+    path = put(tmp_path, data)
+    assert error(lines(path, encoding=encoding)).startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("latin-11", "encoding is 'latin-11': there is no such encoding of text; there are utf-8, latin-1, "),
+        ("a\0b", "there is no such encoding"),
+        ("", "there is no such encoding"),
+        ("rot13", "there is no such encoding"),
+        ("zlib", "there is no such encoding"),
+        ("utf-16", "encoding is 'utf-16': a line feed is one byte in the encodings that are read; turn the files"),
+        ("cp037", "a line feed is one byte"),
+        ("undefined", "a line feed is one byte"),
+    ],
+)
+def test_encodings_that_are_not_read(encoding: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        next(lines(["a"], encoding=encoding))
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    put(tmp_path, b"", "train.tsv")
+    assert error(lines(tmp_path)) == f"{tmp_path}: found a folder; a file is wanted"
+    wrong = tmp_path / "trian.tsv"
+    assert error(lines(wrong)) == f"{wrong}: there is no such file; did you mean {tmp_path / 'train.tsv'}?"
+    assert "cannot be opened" in error(lines(tmp_path / "a\0b"))
+    none = tmp_path / "none" / "x"
+    assert error(lines(none)) == f"{none}: there is no such file; its folder cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("text", "input: found one text; a list of texts, or a Path, is wanted"),
+        (["a", 5], "input:2: found int; a text is wanted"),
+        (["a\0"], "input:1: found a NUL character"),
+        (["a", "b\ud800"], "input:2: found half of a surrogate pair at character 2"),
+    ],
+)
+def test_texts_of_a_program(source: Any, message: str) -> None:
+    assert error(lines(source)) == message
+
+
+def test_a_line_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 4)
+    path = put(tmp_path, pack(b"abc\nabcd\n"))
+    assert error(lines(path)) == f"{path}:2: the line is longer than 4 bytes"
+
+
+def test_bad_data_survives_a_process() -> None:
+    bad = BadData(Place("a", 3), "wrong")
+    again = copy.copy(bad)  # by the same steps as between processes
+    assert (str(again), again.place, again.message) == ("a:3: wrong", Place("a", 3), "wrong")
+
+
+def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path, b"", "train.tsv")
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.delenv("NOTHING", raising=False)
+    assert resolve("$FOLDER/train.tsv") == resolve("${FOLDER}/train.tsv") == resolve(str(path)) == path
+    assert resolve("-") == Path("-")
+    assert resolve("$FOLDER/train.tsv[0:0.5]") == Path(f"{path}[0:0.5]")
+    assert resolve("/") == Path("/")
+    for text, message in [
+        ("$NOTHING/x", "$NOTHING/x: the environment variable NOTHING is not set"),
+        ("$FOLDER/trains.tsv", f"did you mean {path}?"),
+        ("$FOLDER/trains.tsv[:5]", f"{tmp_path / 'trains.tsv'}: there is no such file; did you mean {path}?"),
+        ("", "is not the name of a file"),
+        ("~nobody of this name/x", "~nobody of this name/x: there is no such file"),
+        (f"$FOLDER/{'x' * 5000}/y", "File name too long"),
+    ]:
+        with pytest.raises(BadData) as caught:
+            resolve(text)
+        assert message in str(caught.value)
+
+
+def test_tsv() -> None:
+    assert list(tsv(["a\tb c", "", "\td"], columns=2)) == [(("input", 1), ["a", "b c"]), (("input", 3), ["", "d"])]
+    assert [fields for _, fields in tsv(["a|b|c"], separator="|")] == [["a", "b", "c"]]
+    assert error(tsv(["a\tb", "c"], columns=2)) == "input:2: found 1 column separated by '\\t'; 2 wanted"
+
+
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"])), min_size=2, max_size=2)
+    )
+)
+def test_delimited_reads_what_csv_writes(records: list[list[str]]) -> None:
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(records)
+    text = written.getvalue()
+    found = list(delimited(text.split("\n")[:-1], header=False))
+    assert [fields for _, fields in found] == records
+    starts = [
+        1 + sum(field.count("\n") for record in records[:index] for field in record) + index
+        for index in range(len(records))
+    ]
+    assert [place.line for place, _ in found] == starts
+
+
+def test_bad_records() -> None:
+    assert error(delimited(["a,b", "1,2", "3"], header=True)) == "input:3: found 1 field; the first record has 2"
+    assert error(delimited(["a,a", "1,2"], header=True)) == "input:1: the names of the columns are not distinct"
+    assert error(delimited(["a,b", '1,"2', "3,4"], header=True)).startswith("input:2: not a record of a CSV file")
+    [(_, fields)] = delimited(["x" * 1_000_000 + ",1"], header=False)
+    assert len(fields[0]) == 1_000_000
+    with pytest.raises(ValueError, match="one character is wanted"):
+        list(delimited(["a"], separator=", ", header=False))
+
+
+def test_jsonl() -> None:
+    assert list(jsonl(['{"a": "\\u00e4"}', " ", '{"b": []}'])) == [
+        (("input", 1), {"a": "ä"}),
+        (("input", 3), {"b": []}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{'a': 1}", "not JSON: Expecting property name enclosed in double quotes at character 2"),
+        ("[1]", "found list; an object {...} is wanted"),
+        ('{"a": NaN}', "not usable JSON: NaN is no number of JSON"),
+        ('{"a": "\\ud800"}', "found half of a surrogate pair"),
+        ('{"a": "\\u0000"}', "found a NUL character"),
+        ('{"a": ' + "[" * 100_000, "not usable JSON"),
+        ('{"a": ' + "1" * 5_000 + "}", "not usable JSON"),
+    ],
+)
+def test_bad_json(line: str, message: str) -> None:
+    assert error(jsonl(["{}", line])).startswith(f"input:2: {message}")
+
+
+def test_labelled() -> None:
+    text = ["1 a  film\there ", "", "__label__good\tfine", "DESC:manner  How", " 2\t\tx"]
+    found = [(place.line, label, words) for place, label, words in labelled(text)]
+    assert found == [(1, "1", "a  film\there"), (3, "good", "fine"), (4, "DESC:manner", "How"), (5, "2", "x")]
+    assert error(labelled(["1 a", "2 "])) == "input:2: found only '2'; a label, a blank and a text are wanted"
+    assert error(labelled(["__label__a __label__b text"])) == "input:1: found several labels; one is wanted"
+
+
+def test_parallel(tmp_path: Path) -> None:
+    left, right = put(tmp_path, b"a\nb\nc\n", "in"), put(tmp_path, b"1\n2\n", "out")
+    assert [pair[1:] for pair in parallel(right, right)] == [("1", "1"), ("2", "2")]
+    assert error(parallel(left, right)) == f"{left}:3: is alone: {left} has 3 lines, {right} 2; wanted as many"
+    assert error(parallel(right, left)) == f"{left}:3: is alone: {right} has 2 lines, {left} 3; wanted as many"
+
+
+@pytest.mark.parametrize(
+    ("reader", "data"),
+    [
+        ("lines", "ä" * 5_000_000),
+        ("lines", "😀" + "a" * 10_000_000),
+        ("lines", "a\n" * 50_000),
+        ("tsv", "a\tb\n" * 25_000),
+        ("delimited", "a,b\n" * 25_000),
+        ("conll", "a O\n" * 20 + ("\n" + "a O\n" * 20) * 1_000),
+        ("labelled", "a " + "word " * 1_000_000),
+        ("jsonl", '{"a": "' + "b" * 5_000_000 + '"}'),
+    ],
+)
+def test_memory_is_less_than_ten_times_the_file(tmp_path: Path, reader: str, data: str) -> None:
+    path = put(tmp_path, data.encode())
+    tracemalloc.start()
+    try:
+        for _ in VALID[reader][0](path):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * path.stat().st_size
+
+
+def damage(data: bytes, chance: np.random.Generator) -> bytes:
+    """A few bytes of a file changed, taken out, put in, repeated; some files packed, and damaged again."""
+    changed = bytearray(data)
+    pieces = [
+        b"",
+        b"\0",
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\t",
+        b"\n",
+        b"\r",
+        b'"',
+        b" ",
+        b",",
+        b"{",
+        b"\\ud800",
+        b"\xe2\x80\xa8",
+    ]
+    for _ in range(chance.integers(1, 5)):
+        start = int(chance.integers(len(changed) + 1))
+        stop = start + (0, 1, 1, 5, 50)[chance.integers(5)]
+        options = [*pieces, chance.bytes(1), bytes(changed[start:stop]) * 2]
+        changed[start:stop] = options[chance.integers(len(options))]
+    if chance.random() < 0.8:
+        return bytes(changed)
+    packed = bytearray(pack(bytes(changed)))
+    if chance.random() < 0.7:
+        packed[chance.integers(2, len(packed))] ^= 1 << int(chance.integers(8))
+    return bytes(packed[: chance.integers(len(packed))] if chance.random() < 0.5 else packed)
+
+
+def refused(name: str, path: Path, seed: int) -> bool:
+    """Whether a damaged file was refused by its name; any other error comes out."""
+    reader, text = VALID[name]
+    path.write_bytes(damage(text.encode(), np.random.default_rng(seed)))
+    try:
+        for _ in reader(path):
+            pass
+    except BadData as bad:
+        return str(bad).startswith(f"{path}:")
+    return False
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    assert list(VALID[name][0](put(tmp_path, VALID[name][1].encode())))
+    assert 10 < sum(refused(name, tmp_path / "fuzzed", seed) for seed in range(100)) < 100
+
+
+def test_a_fingerprint_tells_changed_content(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    seen = set()
+    for content in (b"", b"a", b"b", b"a" * 3_000_000, b"a" * 2_999_999 + b"b"):
+        path.write_bytes(content)
+        seen.add(fingerprint(str(path)))
+        assert fingerprint(f"{path}[0:0.5]") == fingerprint(str(path))
+    assert len(seen) == 5
+    folder = tmp_path / "classes"
+    folder.mkdir()
+    for name in ("one.txt", "two.txt"):
+        (folder / name).write_text(name)
+        seen.add(fingerprint(str(folder)))
+    assert len(seen) == 7

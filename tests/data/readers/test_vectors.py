@@ -1,0 +1,239 @@
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.vectors import Vectors, csv, frames, npz, ts, write_npz
+
+HEADER = ["# a comment", "@problemName Toy", "@timeStamps false", "@dimensions 2", "@classLabel true a b", "@data"]
+NUMBERS = st.floats(-1e6, 1e6, width=32)
+
+
+def read(cases: Any) -> list[tuple[list[list[float]], str | None, int]]:
+    return [(case.values.tolist(), case.label, case.place.line) for case in cases]
+
+
+def test_ts_has_channels_and_a_label_in_each_line() -> None:
+    lines = [*HEADER, "1,2,3:4,5,6:a", "", "7:8.5:b", "1,2:3,4:?"]
+    found = list(ts(lines))
+    assert read(found) == [
+        ([[1, 4], [2, 5], [3, 6]], "a", 7),
+        ([[7, 8.5]], "b", 9),
+        ([[1, 3], [2, 4]], None, 10),
+    ]
+    assert found[0].values.dtype == np.float32
+
+
+def test_ts_without_labels() -> None:
+    lines = ["@univariate true", "@classLabel false", "@data", "1,2", "3"]
+    assert read(ts(lines)) == [([[1], [2]], None, 4), ([[3]], None, 5)]
+
+
+def test_missing_values_are_held_where_asked() -> None:
+    lines = ["@classLabel false", "@data", "?,1,NaN,?,4:5,?,6,,7:?,?,?,?,?"]
+    (found,) = ts(lines, missing="hold")
+    assert found.values.tolist() == [[1, 5, 0], [1, 5, 0], [1, 6, 0], [1, 6, 0], [4, 7, 0]]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([*HEADER, "1,2:3,4:a", "1,2:3,x:b"], "input:8: found 'x' as value 2; a number is wanted"),
+        ([*HEADER, "1,2:3:a"], "input:7: found channels of 1 and 2 values"),
+        ([*HEADER, "1,2:3,4:c"], "input:7: the label 'c' is not in @classLabel a b"),
+        ([*HEADER, "1,2:a"], "input:7: found 1 channels; 2 wanted"),
+        ([*HEADER, "1,?:3,4:a"], "input:7: element 2 of channel 1 is missing"),
+        ([*HEADER, "1,inf:3,4:a"], "input:7: element 2 of channel 1 is infinite"),
+        ([*HEADER, "1,1e39:3,4:a"], "input:7: element 2 of channel 1 is infinite"),
+        (["@classLabel false", "@data", "(0,1),(1,2)"], "input:3: the values have time stamps"),
+        (["@timeStamps true"], "input:1: the values have time stamps"),
+        (["@targetLabel true"], "input:1: the target is a number"),
+        (["@dimensions many"], "input:1: found @dimensions 'many'; a number from 1 is wanted"),
+        (["1,2:a"], "input:1: found '1,2:a' before @data"),
+        (["@problemName x"], "input: there is no line @data"),
+    ],
+)
+def test_what_is_wrong_in_ts_is_named_by_line(lines: list[str], message: str) -> None:
+    with pytest.raises(BadData) as error:
+        list(ts(lines))
+    assert str(error.value).startswith(message)
+
+
+def test_csv_has_a_sequence_in_each_row() -> None:
+    lines = ["0,1,2,3,0000000010", "", "4,5,0100000000", "6,7"]
+    assert read(csv(lines, channels=2)) == [
+        ([[0, 1], [2, 3]], "0000000010", 1),
+        ([[4, 5]], "0100000000", 3),
+        ([[6, 7]], None, 4),
+    ]
+
+
+def test_csv_with_a_header_and_the_label_first() -> None:
+    lines = ["class;t0;t1", '"walk";1;2', ";3;4"]
+    assert read(csv(lines, label=0, separator=";")) == [([[1], [2]], "walk", 2), ([[3], [4]], None, 3)]
+
+
+def test_csv_without_labels() -> None:
+    assert read(csv(["1,2,3"], label=None)) == [([[1], [2], [3]], None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["1,2,3,a", "1,x,3,a"], {}, "input:2: found 'x' as value 2"),
+        (["1,2,3,4,a"], {"channels": 3}, "input:1: found 4 values; a multiple of 3"),
+        (["1,2,a"], {"label": 5}, "input:1: found 3 columns; there is no column 5"),
+        (["1,,a"], {}, "input:1: element 2 of channel 1 is missing"),
+        (["a,b", "c"], {}, "input:2: found 0 values"),
+    ],
+)
+def test_what_is_wrong_in_csv_is_named_by_line(lines: list[str], options: Any, message: str) -> None:
+    with pytest.raises(BadData) as error:
+        list(csv(lines, **options))
+    assert str(error.value).startswith(message)
+
+
+def frame(case: Vectors) -> tuple[list[list[float]], tuple[str, ...] | None, int]:
+    return case.values.tolist(), case.labels, case.place.line
+
+
+def test_frames_are_separated_by_blank_lines() -> None:
+    lines = ["x,y,state", "1,2,a", "3,4,b", "", "", "5,6,a"]
+    assert [frame(case) for case in frames(lines)] == [([[1, 2], [3, 4]], ("a", "b"), 2), ([[5, 6]], ("a",), 6)]
+
+
+def test_frames_are_told_apart_by_a_column() -> None:
+    lines = ["p,1,a", "p,2,b", "q,3,a"]
+    found = [frame(case) for case in frames(lines, identity=0)]
+    assert found == [([[1], [2]], ("a", "b"), 1), ([[3]], ("a",), 3)]
+    assert [case.labels for case in frames(["1,2", "3,4"], label=None)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1,2,a", "1,a"], "input:2: found 1 values; the rows before have 2"),
+        (["1,2,a", "1,2,"], "input:2: the label is missing"),
+        (["1,2,a", "1,?,a"], "input:2: element 2 of channel 2 is missing"),
+        (["1,a", "z,a"], "input:2: found 'z' as value 1"),
+    ],
+)
+def test_what_is_wrong_in_frames_is_named_by_line(lines: list[str], message: str) -> None:
+    with pytest.raises(BadData) as error:
+        list(frames(lines))
+    assert str(error.value).startswith(message)
+
+
+@settings(max_examples=30)
+@given(
+    sequences=st.lists(
+        arrays.arrays(np.float32, st.tuples(st.integers(0, 4), st.just(3)), elements=NUMBERS), min_size=1
+    ),
+    data=st.data(),
+)
+def test_npz_is_written_and_read(tmp_path_factory: pytest.TempPathFactory, sequences: list[Any], data: Any) -> None:
+    path = tmp_path_factory.mktemp("npz") / "x.npz"
+    names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5).filter(
+        lambda name: name != "?"
+    )
+    labels = data.draw(st.lists(names, min_size=len(sequences), max_size=len(sequences)))
+    write_npz(path, sequences, labels)
+    found = list(npz(path))
+    assert [case.label for case in found] == labels
+    assert [case.place for case in found] == [(str(path), number + 1) for number in range(len(sequences))]
+    for case, wanted in zip(found, sequences, strict=True):
+        np.testing.assert_array_equal(case.values, wanted)
+
+
+def test_npz_with_labels_of_elements(tmp_path: Path) -> None:
+    write_npz(tmp_path / "x.npz", [[[1.0], [2.0]], [[3.0]]], [["a", "b"], ["c"]])
+    assert [frame(case)[:2] for case in npz(tmp_path / "x.npz")] == [([[1], [2]], ("a", "b")), ([[3]], ("c",))]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npz_of_one_block(tmp_path: Path, order: Any) -> None:
+    x = np.asarray(np.arange(12).reshape(2, 3, 2), order=order)
+    np.savez(tmp_path / "x.npz", x=x, y=np.array([7, 8]))
+    found = list(npz(tmp_path / "x.npz"))
+    assert [case.values.tolist() for case in found] == x.tolist()
+    assert [case.label for case in found] == ["7", "8"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.array([1, None])}, "x: found object; numbers or strings are wanted"),
+        ({"z": np.zeros(3)}, "found the arrays none; values and lengths, or x, are wanted"),
+        ({"x": np.zeros((2, 3, 4, 5))}, r"x is float64 \(2, 3, 4, 5\); numbers \(N, T, D\) are wanted"),
+        ({"values": np.zeros((3, 2)), "lengths": np.array([1, 1])}, "lengths add up to 2, and values has 3 rows"),
+        ({"values": np.zeros((3, 2)), "lengths": np.array([4, -1])}, "lengths is int64"),
+        ({"x": np.zeros((2, 3)), "y": np.array(["a"])}, "found 1 labels for 2 sequences of 6 elements"),
+        ({"x": np.zeros((1, 3)), "y": np.array([0.5])}, "the labels are float64"),
+        ({"x": np.array([[1.0, np.nan]])}, "1: element 2 of channel 1 is missing"),
+    ],
+)
+def test_what_is_wrong_in_npz_is_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)
+    with pytest.raises(BadData, match=message):
+        list(npz(tmp_path / "x.npz"))
+
+
+def header(shape: str, dtype: str = "<f4") -> bytes:
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        header("(4611686018427387904, 1)") + b"\0" * 8,
+        header("(-1, 1)") + b"\0" * 8,
+        header("(3, 1)") + b"\0" * 8,
+        header("(2, 1)") + b"\0" * 20,
+        header("(2, 1)", "|O") + b"\0" * 16,
+        header("__import__('os').getcwd()"),
+        b"nothing of this kind",
+        b"",
+    ],
+)
+def test_a_file_that_lies_is_refused(tmp_path: Path, member: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", member)
+    with pytest.raises(BadData, match=r"x\.npz: x: "):
+        list(npz(tmp_path / "x.npz"))
+
+
+@settings(max_examples=50)
+@given(position=st.integers(0, 10_000), value=st.integers(0, 255))
+def test_a_damaged_file_gives_no_foreign_error(
+    tmp_path_factory: pytest.TempPathFactory, position: int, value: int
+) -> None:
+    stream = io.BytesIO()
+    np.savez_compressed(
+        stream, values=np.arange(20.0).reshape(10, 2), lengths=np.array([4, 6]), labels=np.array(["a", "b"])
+    )
+    content = bytearray(stream.getvalue())
+    content[position % len(content)] = value
+    path = tmp_path_factory.mktemp("npz") / "x.npz"
+    path.write_bytes(content)
+    try:
+        list(npz(path))
+    except BadData as error:
+        assert str(path) in str(error)  # noqa: PT017  either answer is right, another error is not
+
+
+@given(st.lists(st.text(alphabet="@#:,.?-01aex\t dimensoclt", max_size=12), max_size=6))
+def test_nonsense_gives_no_foreign_error(lines: list[str]) -> None:
+    for read_it in (ts, csv, frames):
+        for source in (lines, [*HEADER, *lines]):
+            try:
+                list(read_it(source))
+            except BadData as error:
+                assert str(error).startswith("input")  # noqa: PT017  either answer is right, another error is not

@@ -1,0 +1,71 @@
+"""The small language of questions, and the test files of the field."""
+
+from pathlib import Path
+
+import pytest
+
+from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.word_questions import ask, asked, kind_of, labelled
+
+HERE = Place("input", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words", "signs"),
+    [
+        ("king", "neighbours", ("king",), (1,)),
+        ("king - man + woman", "analogy", ("king", "man", "woman"), (1, -1, 1)),
+        ("- man + king", "analogy", ("man", "king"), (-1, 1)),
+        ("cat dog", "similarity", ("cat", "dog"), (1, 1)),
+        ("cat dog car", "odd", ("cat", "dog", "car"), (1, 1, 1)),
+        ("-", "neighbours", ("-",), (1,)),
+        ("king - - man", "unclear", (), ()),
+        ("king man + woman", "unclear", (), ()),
+        ("king +", "unclear", (), ()),
+        ("  ", "unclear", (), ()),
+    ],
+)
+def test_what_a_line_asks(text: str, kind: str, words: tuple[str, ...], signs: tuple[int, ...]) -> None:
+    found = ask(HERE, text)
+    assert (found.kind, found.words, found.signs) == (kind, words, signs)
+    assert next(asked([text])) == found
+
+
+def test_analogies() -> None:
+    first, second, third = labelled(
+        [": capitals", "Athens Greece Oslo Norway", "", ": plural", "a as b bs", "c cs d ds"]
+    )
+    assert (first.words, first.signs, first.truth, first.group) == (
+        ("Athens", "Greece", "Oslo"),
+        (-1, 1, 1),
+        "Norway",
+        "capitals",
+    )
+    assert (second.group, third.truth, third.place.line) == ("plural", "ds", 6)
+    with pytest.raises(BadData, match="input:2: found 3 words; four"):
+        list(labelled([": group", "a b c"]))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["# a remark", "love\tsex\t6.77", "tiger\tcat\t7.35"],  # WordSim
+        ["Word 1,Word 2,Human (mean)", "love,sex,6.77", "tiger,cat,7.35"],
+        ["word1\tword2\tPOS\tSimLex999\tconc", "love\tsex\tN\t6.77\t2.3", "tiger\tcat\tN\t7.35\t2.3"],  # SimLex
+        ["love sex 6.77", "tiger cat 7.35"],
+        ["love;sex;6.77;x", "tiger;cat;7.35;x"],
+    ],
+)
+def test_similar_words(lines: list[str]) -> None:
+    assert kind_of(lines) == "pairs"
+    found = [(*each.words, each.human) for each in labelled(lines)]
+    assert found == [("love", "sex", 6.77), ("tiger", "cat", 7.35)]
+    with pytest.raises(BadData, match="two words and a number"):
+        list(labelled([*lines, "what"]))
+
+
+def test_text_is_text(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("one two three four\nfive six 7\n: eight\n")
+    assert kind_of(tmp_path / "text") == "text"
+    assert kind_of([]) == "text"
+    assert kind_of(tmp_path) == "text"

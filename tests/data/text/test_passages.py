@@ -1,0 +1,66 @@
+"""Text in pieces: nothing is lost, and what is wrong is named by file and line."""
+
+import gzip
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqloom.data.readers.text_files import BadData
+from seqloom.data.text.passages import LONGEST, passages
+
+SIZE = 1 << 12  # bytes, so that small texts have many passages
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seqloom.data.text.passages.SIZE", SIZE)
+        yield
+
+
+@given(st.lists(st.integers(0, 3 * SIZE // 8), max_size=12), st.booleans())
+def test_nothing_is_lost(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], ended: bool) -> None:
+    path = tmp_path_factory.mktemp("text") / "text"
+    text = "\n".join("word é " * length for length in lengths) + "\n" * ended
+    path.write_bytes(text.encode())
+    found = list(passages(path))
+    assert b"".join(each.data for each in found).decode() == text
+    for before, after in itertools.pairwise(found):
+        assert after.place.line == before.place.line + before.data.count(b"\n")
+    words = sum(map(len, found))
+    assert len(text.split()) <= words <= len(text.split()) + len(lengths) + 1
+
+
+def test_other_encodings_packed_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Été\r\n".encode("latin-1"))
+    (tmp_path / "b.gz").write_bytes(gzip.compress("Là\n".encode("latin-1")))
+    found = [each.data.decode() for each in passages(tmp_path, encoding="latin-1", lower=True)]
+    assert found == ["été\r\n", "là\n"]
+    (tmp_path / "mark").write_bytes(b"\xef\xbb\xbfone two")
+    assert [each.data for each in passages(tmp_path / "mark")] == [b"one two"]
+    assert next(iter(passages(["Ab\ncd"], lower=True))).data == b"ab\ncd"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"ok\n" * 9000 + b"bad \xff byte\n", r"text:9001: found byte 0xff at byte 5 of the line"),
+        (b"ok\nnul\0\n", r"text:2: found a NUL byte"),
+        (b"\xff\xfeo\0k\0", "UTF-16"),
+        (b"x" * (LONGEST + SIZE + 1), "without a blank"),
+        (gzip.compress(b"word " * 99999)[:-9], "damaged or cut off"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "text").write_bytes(content)
+    with pytest.raises(BadData, match=message):
+        list(passages(tmp_path / "text"))
+
+
+def test_a_list_holds_texts() -> None:
+    with pytest.raises(BadData, match="input:2: found int; a text is wanted"):
+        list(passages(["a", 3]))

@@ -1,0 +1,162 @@
+import json
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.data.text.vocabulary import END, START
+
+TEXTS = ["the cat sat on the mat", "The Cat's mats", "the dog", "  two  blanks ", "ä 三 😀"] * 3
+ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+SUBWORDS = {
+    name: TextConfig(unit="subwords", vocab_size=300, algorithm=name).fit(TEXTS, specials=(START, END))
+    for name in ("bpe", "unigram")
+}
+
+
+@given(ANY)
+def test_characters(text: str) -> None:
+    encoding = TextConfig(unit="characters").fit(TEXTS, specials=(START,))
+    known = set("".join(TEXTS))
+    ids = encoding.encode(text)
+    assert encoding.tokens(text) == list(text)
+    assert [number == 1 for number in ids] == [character not in known for character in text]
+    assert encoding.decode([2, *ids, 0, 0]) == "".join(
+        character if character in known else "\ufffd" for character in text
+    )
+
+
+def test_words() -> None:
+    encoding = TextConfig(lowercase=True, min_count=4).fit(TEXTS)
+    assert encoding.vocabulary.symbols == ("<pad>", "<unk>", "the")
+    assert encoding.tokens("The  CAT\tflew ") == ["the", "cat", "flew"]
+    assert encoding.encode("THE flew") == [2, 1]
+    assert encoding.decode([2, 1, 0]) == "the <unk>"
+    assert len(TextConfig(vocab_size=4).fit(TEXTS).vocabulary) == 4
+
+
+def test_counts_decide() -> None:
+    encoding = TextConfig(vocab_size=6).fit(["b a c a b a d"], specials=(END,))
+    assert encoding.vocabulary.symbols == ("<pad>", "<unk>", END, "a", "b", "c")
+
+
+@given(ANY)
+def test_bytes_of_any_text_come_back(text: str) -> None:
+    encoding = SUBWORDS["bpe"]
+    ids = encoding.encode(text)
+    assert encoding.decode(ids) == text
+    assert min(ids, default=4) >= 4
+    assert encoding.vocabulary.encode(encoding.tokens(text)) == ids
+
+
+@given(
+    st.text(
+        "thecatsonmdg' ",
+    )
+)
+def test_unigram_gives_the_words_back(text: str) -> None:
+    encoding = SUBWORDS["unigram"]
+    ids = encoding.encode(text)
+    assert encoding.decode(ids) == " ".join(text.split())
+    assert encoding.vocabulary.encode(encoding.tokens(text)) == ids
+
+
+@given(ANY)
+def test_unigram_reads_any_text(text: str) -> None:
+    encoding = SUBWORDS["unigram"]
+    known = {symbol for symbol in encoding.vocabulary.symbols if len(symbol) == 1}
+    normal = unicodedata.normalize("NFKC", text)
+    ids = encoding.encode(text)
+    assert set(ids) <= set(range(1, len(encoding.vocabulary)))
+    if set(normal) <= known and normal.strip():
+        assert 1 not in ids
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_subwords_are_learnt_the_same_each_time(algorithm: Any) -> None:
+    lines = [
+        " ".join(f"w{number % 17}{number % 5}{number % 3}" for number in range(start, start + 9)) for start in range(60)
+    ]
+    text = TextConfig(unit="subwords", algorithm=algorithm, vocab_size=320)
+    assert len({text.fit(lines).model_dump_json() for _ in range(4)}) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+@pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
+@pytest.mark.parametrize("lower", [False, True])
+def test_saved_and_loaded(algorithm: Any, unit: Any, lower: bool) -> None:
+    encoding = TextConfig(unit=unit, algorithm=algorithm, lowercase=lower, vocab_size=300).fit(
+        TEXTS, specials=(START, END)
+    )
+    again = Tokenizer.model_validate_json(encoding.model_dump_json())
+    assert again == encoding
+    text = "The cat sat on a <unk> mat </s>"
+    assert again.encode(text) == encoding.encode(text)
+    assert again.decode(again.encode(text)) == encoding.decode(encoding.encode(text))
+    assert len(again.vocabulary) <= 300
+    assert again.vocabulary.symbols[:4] == ("<pad>", "<unk>", START, END)
+    if lower:
+        assert "T" not in again.decode(again.encode(text))
+
+
+@pytest.mark.parametrize("encoding", SUBWORDS.values(), ids=SUBWORDS)
+def test_every_number_is_text(encoding: Tokenizer) -> None:
+    text = encoding.decode(range(len(encoding.vocabulary)))
+    assert "the" in text
+    assert not {START, END, "<pad>"} & {text[start : start + size] for start in range(len(text)) for size in (3, 4, 5)}
+
+
+def test_the_word_for_unknown_words_is_unknown() -> None:
+    assert TextConfig().fit(["a <unk> b <unk>"]).encode("<unk> a") == [1, 2]
+
+
+@pytest.mark.parametrize("specials", [(), (END,), (START, END)])
+def test_a_word_that_is_spelt_like_a_special_is_unknown(specials: tuple[str, ...]) -> None:
+    encoding = TextConfig().fit(["a </s> <pad> <s> <s> </s> <pad>"], specials=specials)
+    assert encoding.vocabulary.symbols == ("<pad>", "<unk>", *specials, "a")
+    assert encoding.encode("<pad> a </s> <s> <unk>") == [1, 2 + len(specials), 1, 1, 1]
+
+
+@pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
+def test_no_text_at_all(unit: Any) -> None:
+    for algorithm in ("bpe", "unigram"):
+        encoding = TextConfig(unit=unit, algorithm=algorithm, vocab_size=300).fit([])
+        assert encoding.encode("") == []
+        assert encoding.decode([0]) == ""
+        assert set(encoding.encode("a")) <= set(range(1, 300))
+
+
+def test_sizes_that_are_too_small() -> None:
+    with pytest.raises(ValueError, match="bpe needs one for each of the 256 bytes"):
+        TextConfig(unit="subwords", vocab_size=100).fit(TEXTS)
+    with pytest.raises(ValueError, match="more than 2 are wanted"):
+        TextConfig(unit="subwords", algorithm="unigram", vocab_size=2).fit(TEXTS)
+    with pytest.raises(ValidationError):
+        TextConfig(vocab_size=-1)
+
+
+def test_texts_are_read_once_and_as_they_come() -> None:
+    for unit in ("characters", "words", "subwords"):
+        text = TextConfig(unit=unit, vocab_size=300)
+        assert text.fit(iter(TEXTS)) == text.fit(TEXTS)
+
+
+def test_the_library_keeps_its_tokens() -> None:
+    encoding = SUBWORDS["bpe"]
+    vocabulary = json.loads(encoding.tokenizer)["model"]["vocab"]
+    assert sorted(vocabulary, key=vocabulary.get) == list(encoding.vocabulary.symbols[4:])
+    assert "Ġthe" in vocabulary
+
+
+def test_symbols_as_they_are_written_are_as_many_as_those_that_are_read() -> None:
+    words = TextConfig(lowercase=True).fit(["The cat"])
+    assert (words.written("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])
+    letters = TextConfig(unit="characters", lowercase=True).fit(["abc"])
+    assert letters.written("Ab") == ["A", "b"]
+    assert letters.written("Aİ") == letters.tokens("Aİ")  # its small form has two characters
+    pieces = TextConfig(unit="subwords", lowercase=True, vocab_size=270).fit(["the cat"])
+    assert pieces.written("The Cat") == pieces.tokens("The Cat")

@@ -1,0 +1,65 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.text.vocabulary import END, START, Labels, Vocabulary, count
+
+SYMBOLS = st.lists(st.sampled_from(["a", "b", "c", "ä", "", "<unk>", "<pad>", "<s>", "long word"]))
+
+
+@given(SYMBOLS, st.integers(0, 8), st.integers(1, 3), st.sampled_from([(), (START, END)]))
+def test_symbols_stand_in_the_order_of_their_counts(
+    symbols: list[str], size: int, minimum: int, specials: tuple[str, ...]
+) -> None:
+    first = ("<pad>", "<unk>", *specials)
+    if 0 < size < len(first):
+        size = len(first)
+    found = count(symbols, size=size, minimum=minimum, specials=specials)
+    pairs = sorted(
+        (-number, symbol) for symbol, number in Counter(symbols).items() if symbol not in first and number >= minimum
+    )
+    wanted = [*first, *(symbol for _, symbol in pairs)]
+    assert list(found.symbols) == (wanted[:size] if size else wanted)
+    known = found.symbols
+    assert found.encode(symbols) == [known.index(symbol) if symbol in known else 1 for symbol in symbols]
+    assert found.decode(found.encode(known)) == list(known)
+    assert len(found) == len(known)
+    assert all((symbol in found) == (symbol in known) for symbol in symbols)
+    again = Vocabulary.model_validate_json(found.model_dump_json())
+    assert again == found
+    assert again.index(START) == (2 if START in known[:3] else again.encode([START])[0])
+
+
+@pytest.mark.parametrize("symbols", [(), ("a",), ("<unk>", "<pad>"), ("<pad>", "<unk>", "a", "a")])
+def test_what_is_no_vocabulary(symbols: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError):
+        Vocabulary(symbols=symbols)
+
+
+def test_no_room_for_specials() -> None:
+    with pytest.raises(ValueError, match="size is 3; there are 4 special symbols: <pad> <unk> <s> </s>"):
+        count("abc", size=3, specials=(START, END))
+
+
+def test_labels() -> None:
+    labels = Labels.of(["O", "B-PER", "O", "I-PER"])
+    assert labels.names == ("B-PER", "I-PER", "O")
+    assert [labels.index(name) for name in labels.names] == [0, 1, 2]
+    assert len(labels) == 3
+    assert "O" in labels
+    assert "X" not in labels
+    assert Labels.model_validate_json(labels.model_dump_json()) == labels
+    with pytest.raises(BadData) as caught:
+        labels.index("B-PERS", place=Place("dev.conll", 7))
+    assert (
+        str(caught.value)
+        == "dev.conll:7: the label 'B-PERS' does not occur in the training data; the nearest is 'B-PER'"
+    )
+    with pytest.raises(BadData, match="there are B-PER, I-PER, O"):
+        labels.index("zzz")
+    with pytest.raises(ValidationError):
+        Labels(names=("a", "a"))

@@ -1,0 +1,33 @@
+"""Best path against its definition: the best symbol of each frame, repeats are one, blanks none."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.decoding.every_path import collapse
+from tests.decoding.frames.test_prefix_beam import emit
+
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.frame_search import Guide
+from seqloom.decoding.frames.lexicon import Lexicon
+
+
+@given(st.integers(0, 99), st.integers(0, 20), st.integers(1, 5))
+def test_the_best_path_is_collapsed(seed: int, time: int, symbols: int) -> None:
+    frames, blank = emit(seed, time, symbols), seed % symbols
+    (found,) = BestPath()(frames[None], torch.tensor([time]), blank=blank)[0]
+    path = frames.argmax(dim=1).tolist() if time else []
+    assert found.symbols == list(collapse(path, blank))
+    assert found.acoustic == found.score == pytest.approx(math.fsum(frames[t, s].item() for t, s in enumerate(path)))
+    marked = [blank] * time
+    for symbol, (first, last) in zip(found.symbols, found.frames, strict=True):
+        marked[first : last + 1] = [symbol] * (last + 1 - first)
+    assert marked == path
+
+
+def test_a_guide_is_refused() -> None:
+    with pytest.raises(ValueError, match="best_path has no room for a lexicon"):
+        BestPath()(torch.zeros(1, 2, 3), torch.tensor([2]), guide=Guide(Lexicon([("a", [1])])))
+    assert BestPath()(torch.zeros(1, 2, 3), torch.tensor([2]), guide=Guide())[0][0].symbols == []

@@ -1,0 +1,283 @@
+"""Prefix beam search against the sum over every path, with and without lexicon and language model."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.decoding.every_path import Symbols, lexicon, spelt, worded
+
+from seqloom.decoding.frames import node_arrays
+from seqloom.decoding.frames.frame_search import Guide, Transcript
+from seqloom.decoding.frames.language_models import NGramLanguage, StepLanguage
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.decoding.tokens.search import Step
+from seqloom.models.ngram.kneser_ney import estimate
+from seqloom.models.ngram.ngram import NGram
+
+FULL = PrefixBeam(size=2000, nbest=2000)
+EXACT = 1e-10  # sums in double precision
+
+
+def emit(seed: int, time: int, symbols: int, scale: float = 1.5, impossible: float = 0.0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(time, symbols, generator=generator, dtype=torch.float64)
+    logits[torch.rand(time, symbols, generator=generator) < impossible] = -math.inf
+    return (logits - logits.logsumexp(dim=-1, keepdim=True)).nan_to_num(nan=-math.inf, neginf=-math.inf)
+
+
+def search(beam: PrefixBeam, frames: torch.Tensor, **options: Any) -> list[Transcript]:
+    return beam(frames[None], torch.tensor([len(frames)]), **options)[0]
+
+
+def model(order: int, vocabulary: int, seed: int = 0) -> NGram:  # of words 0 … V - 3; the last two are start and end
+    draw = np.random.default_rng(seed)
+    texts = [draw.integers(0, vocabulary - 2, draw.integers(1, 6)).tolist() for _ in range(8)]
+    return estimate(texts, order=order, start=vocabulary - 2, end=vocabulary - 1, vocabulary=vocabulary)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 999),
+    st.integers(0, 5),
+    st.integers(2, 4),
+    st.sampled_from([0.1, 1.5, 300.0]),
+    st.sampled_from([0, 0.3]),
+)
+def test_full_width_is_the_sum_over_all_paths(
+    seed: int, time: int, symbols: int, scale: float, impossible: float
+) -> None:
+    frames = emit(seed, time, symbols, scale, impossible)
+    blank = seed % symbols
+    truth = spelt(frames.numpy(), blank)
+    found = search(FULL, frames, blank=blank)
+    assert {tuple(one.symbols): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT, rel=1e-12)
+    scores = [one.score for one in found]
+    assert scores == sorted(scores, reverse=True) == [one.acoustic for one in found]
+    assert all(one.language == 0 and not one.words and not one.spans for one in found)
+
+
+SPELLINGS: dict[str, tuple[list[tuple[int, Symbols]], int | None]] = {
+    "phones": ([(0, (1,)), (1, (1, 2)), (2, (2, 2)), (3, (2,))], None),
+    "variants": ([(0, (1, 2)), (0, (2,)), (1, (1,)), (1, (2, 1)), (2, (1, 2))], None),
+    "ambiguous": ([(0, (1,)), (0, (1, 2)), (1, (2, 1)), (1, (1,))], None),
+    "separator": ([(0, (1,)), (1, (1, 1)), (2, (1, 3)), (3, (3,))], 2),
+    "homographs": ([(0, (1,)), (1, (1,)), (1, (3, 1)), (2, (3,))], 2),
+}
+LEXICA = pytest.mark.parametrize("name", SPELLINGS)
+
+
+@LEXICA
+@pytest.mark.parametrize("seed", range(3))
+def test_words_are_the_sum_over_all_spellings(name: str, seed: int) -> None:
+    spelling, separator = SPELLINGS[name]
+    frames = emit(seed, 5, 4 if separator else 3, impossible=0.1 * seed)
+    truth = worded(frames.numpy(), spelling, separator=separator)
+    found = search(FULL, frames, guide=Guide(lexicon(spelling, separator)))
+    assert {tuple(one.words): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
+    written: dict[Symbols, set[int]] = {way: {n for n, other in spelling if other == way} for _, way in spelling}
+    for one in found:
+        assert len(one.spans) == len(one.words)
+        starts = {start for start, _ in one.frames}
+        for word, (start, end) in zip(one.words, one.spans, strict=True):
+            inside = tuple(s for s, (a, b) in zip(one.symbols, one.frames, strict=True) if start <= a and b <= end)
+            assert word in written[inside]
+            assert start in starts
+
+
+@LEXICA
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_words_with_an_n_gram_model(name: str, order: int) -> None:
+    spelling, separator = SPELLINGS[name]
+    frames, words = emit(order, 5, 4 if separator else 3), lexicon(spelling, separator)
+    ngram = model(order, 6)
+    numbers = np.array([2, 0, -1, 1])[: len(words)]
+    guide = Guide(words, NGramLanguage(ngram, numbers=numbers, unknown=3), weight=0.7, bonus=0.3, unknown=-0.6)
+    truth = worded(frames.numpy(), spelling, separator=separator)
+    found = {tuple(one.words): one for one in search(FULL, frames, guide=guide)}
+    assert found.keys() == truth.keys()
+    for said, acoustic in truth.items():
+        one, known = found[said], np.where(numbers < 0, 3, numbers)
+        language = float(ngram.score([[int(known[word]) for word in said]])[0].sum())
+        bonus = 0.3 * len(said) - 0.6 * sum(numbers[word] < 0 for word in said)
+        assert one.acoustic == pytest.approx(acoustic, abs=EXACT)
+        assert one.language == pytest.approx(language, abs=1e-6)  # tables are in single precision
+        assert one.score == pytest.approx(acoustic + 0.7 * one.language + bonus, abs=EXACT)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])
+def test_symbols_with_an_n_gram_model(order: int, weight: float) -> None:
+    frames, ngram = emit(order, 6, 4), model(order, 5)
+    numbers = [-1, 1, 0, 2]
+    guide = Guide(None, NGramLanguage(ngram, numbers=numbers), weight=weight, bonus=0.4)
+    truth = spelt(frames.numpy())
+    found = {tuple(one.symbols): one for one in search(FULL, frames, guide=guide)}
+    assert found.keys() == truth.keys()
+    for said, acoustic in truth.items():
+        language = float(ngram.score([[numbers[symbol] for symbol in said]])[0].sum())
+        assert found[said].acoustic == pytest.approx(acoustic, abs=EXACT)
+        assert found[said].language == pytest.approx(language, abs=1e-6)
+        assert found[said].score == pytest.approx(acoustic + weight * found[said].language + 0.4 * len(said), abs=EXACT)
+
+
+class Bigrams(NamedTuple):
+    """The state of a made-up decoder: what it has read last, and how many symbols."""
+
+    last: torch.Tensor
+    read: torch.Tensor
+
+
+def neural(vocabulary: int, end: int, seed: int = 0) -> tuple[Step, Callable[[Sequence[int]], float]]:
+    """A step, and the log-probability of a whole text by the same rule."""
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randn(5, vocabulary, vocabulary, generator=generator, dtype=torch.float64).log_softmax(dim=-1)
+
+    def step(symbols: torch.Tensor, state: Bigrams) -> tuple[torch.Tensor, Bigrams]:
+        return table[(state.last + state.read) % 5, symbols], Bigrams(symbols, state.read + 1)
+
+    def score(text: Sequence[int]) -> float:
+        last, total = 0, 0.0
+        for count, (symbol, following) in enumerate(pairwise([START, *text, end])):
+            total, last = total + float(table[(last + count) % 5, symbol, following]), symbol
+        return total
+
+    return step, score
+
+
+START = 1
+EMPTY = Bigrams(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+
+
+def test_symbols_with_a_decoder() -> None:
+    frames, numbers, end = emit(0, 6, 4), [-1, 3, 2, 0], 4
+    step, score = neural(5, end)
+    language = StepLanguage(step, EMPTY, start=START, end=end, numbers=numbers)
+    found = search(FULL, frames, guide=Guide(None, language, weight=0.6, bonus=-0.1))
+    truth = spelt(frames.numpy())
+    assert {tuple(one.symbols) for one in found} == truth.keys()
+    for one in found:
+        assert one.acoustic == pytest.approx(truth[tuple(one.symbols)], abs=EXACT)
+        assert one.language == pytest.approx(score([numbers[symbol] for symbol in one.symbols]), abs=EXACT)
+        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language - 0.1 * len(one.symbols), abs=EXACT)
+
+
+@LEXICA
+def test_words_with_a_decoder(name: str) -> None:
+    spelling, separator = SPELLINGS[name]
+    frames, words = emit(0, 5, 4 if separator else 3), lexicon(spelling, separator)
+    numbers = np.array([2, 0, -1, 4])[: len(words)]
+    step, score = neural(6, 5)
+    language = StepLanguage(step, EMPTY, start=START, end=5, numbers=numbers, unknown=3)
+    found = search(FULL, frames, guide=Guide(words, language, weight=0.6, unknown=0.2))
+    truth = worded(frames.numpy(), spelling, separator=separator)
+    assert {tuple(one.words) for one in found} == truth.keys()
+    for one in found:
+        text, strange = [int(numbers[word]) for word in one.words], sum(numbers[word] < 0 for word in one.words)
+        assert one.acoustic == pytest.approx(truth[tuple(one.words)], abs=EXACT)
+        assert one.language == pytest.approx(score([3 if number < 0 else number for number in text]), abs=EXACT)
+        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language + 0.2 * strange, abs=EXACT)
+
+
+@cache
+def guides() -> dict[str, Guide]:
+    """One of each kind, for frames of four symbols."""
+    spelling, separator = SPELLINGS["separator"]
+    words, (step, _), ngram = lexicon(spelling, separator), neural(6, 5), model(3, 6)
+    four, decoder = [3, 0, 1, 2], {"start": START, "end": 5}
+    return {
+        "none": Guide(),
+        "symbols": Guide(None, NGramLanguage(ngram, numbers=four), weight=0.5, bonus=0.5),
+        "symbols-decoder": Guide(None, StepLanguage(step, EMPTY, numbers=four, **decoder), weight=0.5, bonus=0.5),
+        "words": Guide(words),
+        "phones": Guide(lexicon([*SPELLINGS["variants"][0], (3, (3,))], None)),
+        "words-n-gram": Guide(words, NGramLanguage(ngram, numbers=four), weight=0.5, bonus=0.5),
+        "words-decoder": Guide(words, StepLanguage(step, EMPTY, numbers=four, **decoder), weight=0.5, bonus=0.5),
+    }
+
+
+GUIDES = pytest.mark.parametrize("name", guides())
+
+
+@GUIDES
+@pytest.mark.parametrize("best", [1, 3])
+def test_forgetting_changes_nothing(name: str, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    beam, frames, guide = PrefixBeam(size=5, nbest=best), emit(7, 150, 4), guides()[name]
+    wanted = search(beam, frames, guide=guide)
+    monkeypatch.setattr(node_arrays, "NODES", 8)
+    assert search(beam, frames, guide=guide) == wanted
+    assert len(wanted) == best
+
+
+@GUIDES
+def test_no_width_is_better_than_all_paths(name: str) -> None:
+    frames, guide = emit(3, 6, 4), guides()[name]
+    truth = {(*one.words, -1, *([] if one.words else one.symbols)): one for one in search(FULL, frames, guide=guide)}
+    best = max(one.score for one in truth.values())
+    for size in (1, 2, 3, 5, 8, 20, 300):
+        found = search(PrefixBeam(size=size), frames, guide=guide)
+        for one in found:
+            exact = truth[(*one.words, -1, *([] if one.words else one.symbols))]
+            assert one.acoustic <= exact.acoustic + EXACT
+            assert one.score <= best + EXACT
+            assert one.language == pytest.approx(exact.language, abs=EXACT)
+    assert found[0].score == pytest.approx(best, abs=1e-6)
+
+
+def test_unlikely_symbols_are_impossible_where_they_are_not_tried() -> None:
+    frames = emit(1, 6, 4)
+    low = (frames < math.log(0.2)) & (frames < frames.max(dim=1, keepdim=True).values)
+    low[:, 0] = False
+    found = search(PrefixBeam(size=2000, nbest=2000, token_threshold=0.2), frames)
+    truth = spelt(frames.masked_fill(low, -math.inf).numpy())
+    assert {tuple(one.symbols): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
+
+
+@GUIDES
+@pytest.mark.parametrize("size", [2, 6, 40])
+def test_what_is_far_below_the_best_dies(name: str, size: int) -> None:
+    frames, guide = emit(2, 12, 4), guides()[name]
+    wide = search(PrefixBeam(size=size, nbest=50), frames, guide=guide)
+    close = search(PrefixBeam(size=size, nbest=50, threshold=3.0), frames, guide=guide)
+    assert len(close) <= len(wide)
+    assert search(PrefixBeam(size=size, nbest=50, threshold=1e6), frames, guide=guide) == wide
+    assert search(PrefixBeam(size=size, nbest=50, per_node=1000), frames, guide=guide) == wide
+
+
+def test_a_prefix_has_few_children() -> None:
+    frames = torch.tensor([[0.1, 0.4, 0.3, 0.2]]).log()
+    for few in (1, 2, 3):
+        found = search(PrefixBeam(per_node=few, nbest=9), frames)
+        assert sorted(one.symbols for one in found) == [[], *([symbol] for symbol in range(1, few + 1))]
+
+
+def test_threads_find_the_same() -> None:
+    frames = torch.stack([emit(seed, 40, 4) for seed in range(5)])
+    lengths, guide, threads = torch.tensor([40, 0, 17, 40, 1]), guides()["words-n-gram"], torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = PrefixBeam(nbest=2)(frames, lengths, guide=guide)
+        torch.set_num_threads(3)
+        assert PrefixBeam(nbest=2)(frames, lengths, guide=guide) == alone
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_what_a_guide_must_be() -> None:
+    frames, words = emit(0, 3, 4), lexicon([(0, (1, 5))], None)
+    for guide, message in (
+        (Guide(words), "the lexicon spells with symbol 5, wanted symbols below 4"),
+        (Guide(lexicon([(0, (1, 0))], None)), "the lexicon spells with the blank, 0"),
+        (Guide(weight=-1.0), "the weight -1.0, wanted 0 or more"),
+        (Guide(bonus=math.inf), "the bonus is inf"),
+        (Guide(None, NGramLanguage(model(2, 5), numbers=[0])), r"numbers for \(1,\) words or symbols, wanted 4"),
+        (Guide(None, NGramLanguage(model(2, 5), numbers=[0, 1, 2, 9])), "number 9 is not below the 5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            search(PrefixBeam(), frames, guide=guide)

@@ -1,0 +1,68 @@
+"""Greedy search against a loop over prefixes."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from tests.decoding.reference import Limits, Toy
+from tests.decoding.tokens.test_beam import problems
+
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.search import Hypothesis
+
+
+def follow(toy: Toy, row: int, limits: Limits) -> list[Hypothesis]:
+    """The most probable symbol that is allowed, and of equal ones the lowest."""
+    prefix: list[int] = []
+    each: list[float] = []
+    for _ in range(limits.length):
+        values = toy.values(row, tuple(prefix))
+        possible = [symbol for symbol in range(toy.symbols) if not limits.allow(tuple(prefix), symbol)]
+        possible = [symbol for symbol in possible if values[symbol] > -math.inf]
+        if not possible:
+            return []
+        symbol = max(possible, key=lambda symbol: values[symbol])
+        each.append(values[symbol])
+        if symbol == limits.end:
+            return [Hypothesis(prefix, sum(each), sum(each), each, ended=True)]
+        prefix.append(symbol)
+    return [Hypothesis(prefix, sum(each), sum(each), each, ended=False)] if limits.only is None else []
+
+
+@given(problem=problems())
+def test_the_most_probable_symbol_each_time(problem: tuple[Toy, list[Limits]]) -> None:
+    toy, limits = problem
+    first = limits[0]
+    tree = None if first.only is None else PrefixTree(sorted(first.only), end=first.end)
+    lengths = torch.tensor([one.length for one in limits])
+    for search in (Greedy(), Beam(size=1)):
+        found = search(
+            toy.step,
+            toy.start(range(len(limits))),
+            torch.zeros(len(limits)).long(),
+            first.end,
+            lengths=lengths,
+            never=first.never,
+            tree=tree,
+        )
+        assert found == [follow(toy, row, one) for row, one in enumerate(limits)]
+
+
+def test_a_row_that_has_ended_leaves_the_batch() -> None:
+    toy, rows = Toy(4, seed=5), []
+
+    def step(tokens: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rows.append(len(tokens))
+        assert len(state) == len(tokens)
+        return toy.table[: len(tokens)], state
+
+    Greedy()(step, torch.zeros(3, 2), torch.zeros(3).long(), 3, lengths=torch.tensor([20, 0, 40]), never=(3,))
+    assert rows == [2] * 20 + [1] * 20  # longer than the first arrays, too
+
+
+def test_there_is_nothing_to_set() -> None:
+    with pytest.raises(ValueError, match="extra"):
+        Greedy.model_validate({"size": 2})

@@ -1,0 +1,119 @@
+"""Every candidate of a search is accounted for, with the reason that the definition gives."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from tests.decoding.reference import Limits, Toy, beam_search
+from tests.decoding.tokens.test_beam import beams, problems, run
+
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.sample import Sample
+from seqloom.decoding.tokens.search import Hypothesis, Search
+from seqloom.decoding.tokens.search_record import Fate, Node, SearchRecord
+
+PRUNED = {Fate.NEVER, Fate.TREE, Fate.SHORT, Fate.REPEATED, Fate.PER_NODE, Fate.BEAM, Fate.GROUP, Fate.THRESHOLD}
+Prefix = tuple[int, ...]
+
+
+def prefixes(nodes: list[Node]) -> dict[int, Prefix]:
+    """The symbols from the root to each node."""
+    found: dict[int, Prefix] = {}
+    for node in nodes:
+        found[node.number] = () if node.parent < 0 else (*found[node.parent], node.symbol)
+    return found
+
+
+def check(nodes: list[Node], toy: Toy, row: int, *, end: int, answers: list[Hypothesis], groups: int = 1) -> None:
+    """Nodes form a tree; what lived on has all its children, the rest none; numbers are those of the model."""
+    names = prefixes(nodes)
+    assert len(names) == len(nodes)
+    children = Counter((node.parent, node.symbol) for node in nodes)
+    for node in nodes:
+        prefix = names[node.number]
+        assert node.row == row
+        assert node.length == len(prefix)
+        if node.parent >= 0:
+            assert node.log_probability == toy.values(row, prefix[:-1])[node.symbol]
+        if node.parent >= 0 and node.fate not in (Fate.BEST, Fate.WORSE, Fate.CUT, Fate.DUPLICATE):
+            each = [toy.values(row, prefix[:length])[symbol] for length, symbol in enumerate(prefix)]
+            assert node.score == pytest.approx(math.fsum(each), abs=1e-12)
+        wanted: Counter[int] = Counter()
+        if node.fate is Fate.EXTENDED:
+            times = groups if node.parent < 0 else 1  # groups share the root
+            values = toy.values(row, prefix)
+            wanted = Counter({symbol: times for symbol, value in enumerate(values) if value > -math.inf})
+        found = Counter({symbol: count for (parent, symbol), count in children.items() if parent == node.number})
+        assert found == wanted
+    best = sorted((node for node in nodes if node.fate is Fate.BEST), key=lambda node: -node.score)
+    found_best = [(names[node.number], node.score) for node in best]
+    wanted_best = [((*one.tokens, *([end] if one.ended else [])), one.score) for one in answers]
+    assert sorted(found_best) == sorted(wanted_best)
+
+
+@settings(max_examples=120)
+@given(beam=beams(), problem=problems())
+def test_every_candidate_has_the_fate_of_the_definition(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
+    toy, limits = problem
+    record = SearchRecord()
+    found = run(beam, toy, limits, record=record)
+    assert found == run(beam, toy, limits)  # looking changes nothing
+    for row, answers in enumerate(found):
+        nodes = record.nodes(row)
+        check(nodes, toy, row, end=limits[row].end, answers=answers, groups=beam.groups)
+        reasons: list[tuple[Prefix, int, str]] = []
+        beam_search(beam, toy, row, limits[row], reasons)
+        told = Counter(reasons)
+        names = prefixes(nodes)
+        noted = Counter((names[n.parent], n.symbol, n.fate.name) for n in nodes if n.fate in PRUNED)
+        assert not noted - told  # the definition does not stop early
+        if not any(node.fate is Fate.HOPELESS for node in nodes):
+            assert noted == told
+
+
+@pytest.mark.parametrize(
+    "search", [Greedy(), Sample(count=3), Sample(temperature=0.0), Beam(size=1)], ids=lambda one: str(one)[:40]
+)
+def test_other_searches_tell_all(search: Search) -> None:
+    toy, record = Toy(4, kind="sparse", seed=3), SearchRecord()
+    rows, length = 6, torch.tensor([5, 0, 3, 5, 1, 5])
+    found = search(toy.step, toy.start(range(rows)), torch.zeros(rows).long(), 3, lengths=length, record=record)
+    for row, answers in enumerate(found):
+        nodes = record.nodes(row)
+        check(nodes, toy, row, end=3, answers=answers)
+        assert any(node.fate in (Fate.BEAM, Fate.UNDRAWN) for node in nodes) or not length[row]
+
+
+def test_only_the_most_probable_children_are_kept_if_wanted() -> None:
+    toy, whole, short = Toy(12, seed=3), SearchRecord(), SearchRecord(children=2)
+    for record in (whole, short):
+        run(Beam(size=3, groups=3, diversity=9.0, min_length=3), toy, [Limits(11, 4)], record=record)
+    every, few = whole.nodes(0), short.nodes(0)
+    names, short_names = prefixes(every), prefixes(few)
+    lived = {names[node.number] for node in every if node.fate not in PRUNED}
+    assert {short_names[node.number] for node in few if node.fate not in PRUNED} == lived
+    assert len(few) < len(every) / 3
+    assert set(short_names.values()) <= set(names.values())
+
+
+def test_a_record_can_be_used_again() -> None:
+    toy, record = Toy(4, seed=3), SearchRecord()
+    run(Beam(), toy, [Limits(3, 6)] * 2, record=record)
+    first = record.nodes(1)
+    run(Beam(), toy, [Limits(3, 6)] * 2, record=record)
+    assert record.nodes(1) == first
+    assert record.nodes(2) == []
+
+
+def test_duplicates_and_worse_ones_are_told_apart() -> None:
+    toy, record = Toy(4, seed=3), SearchRecord()
+    run(Beam(size=4, groups=2, diversity=0.0, nbest=9), toy, [Limits(3, 4)], record=record)
+    fates = Counter(node.fate for node in record.nodes(0))
+    assert fates[Fate.DUPLICATE] > 0
+    run(Beam(size=4, nbest=1, length_penalty="length"), toy, [Limits(3, 4)], record=record)
+    fates = Counter(node.fate for node in record.nodes(0))
+    assert fates[Fate.BEST] == 1
+    assert fates[Fate.WORSE] > 0

@@ -1,0 +1,128 @@
+"""Attention equals its equations in NumPy, and sees nothing through a mask."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from tests.contracts.registry import masked, noise, shake
+
+from seqloom.layers.attention.attention import Attention, causal, masked_softmax
+from seqloom.layers.attention.scores import SCORES
+
+Array = npt.NDArray[np.float64]
+B, T, S, Q, V = 3, 4, 5, 6, 2
+
+EVERY_SCORE = pytest.mark.parametrize("score", SCORES)
+
+
+def build(score: str) -> Attention:
+    attention = Attention(Q, Q if score in ("dot", "scaled") else 4, score=score)
+    shake(attention)
+    return attention
+
+
+def inputs(attention: Attention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return noise(B, T, Q, seed=1), noise(B, S, attention.key_size, seed=2), noise(B, S, V, seed=3)
+
+
+def equation(attention: Attention, score: str, query: Array, key: Array) -> float:
+    """The score of one pair."""
+    weights = {name: value.numpy() for name, value in attention.score.state_dict().items()}
+    if score == "dot":
+        return float(query @ key)
+    if score == "scaled":
+        return float(query @ key / np.sqrt(len(key)))
+    if score == "multiplicative":
+        return float(query @ weights["key.weight"] @ key)
+    mixed = np.tanh(weights["query.weight"] @ query + weights["key.weight"] @ key + weights["key.bias"])
+    return float(weights["together.weight"][0] @ mixed)
+
+
+@EVERY_SCORE
+@pytest.mark.parametrize("kind", ["none", "padding", "causal", "both", "any"])
+def test_attention_equals_its_equations(score: str, kind: str) -> None:
+    attention = build(score)
+    query, keys, values = inputs(attention)
+    padding = masked([5, 2, 0], S)
+    any_mask = noise(B, T, S, seed=4) > 0
+    any_mask[1, 2] = False
+    mask = {
+        "none": None,
+        "padding": padding,
+        "causal": causal(T, S),
+        "both": causal(T, S, mask=padding),
+        "any": any_mask,
+    }[kind]
+    context, weights = attention(query, attention.prepare(keys), values, mask=mask)
+    seen = np.ones((B, T, S), dtype=bool) if mask is None else np.zeros((B, T, S), dtype=bool)
+    if mask is not None:
+        seen |= mask.numpy() if mask.dim() == 3 else mask.numpy()[:, None]
+    for b in range(B):
+        for t in range(T):
+            open_ = [s for s in range(S) if seen[b, t, s]]
+            scores = [equation(attention, score, query[b, t].numpy(), keys[b, s].numpy()) for s in open_]
+            wanted, total = np.zeros(S), np.zeros(V)
+            for s, found in zip(open_, scores, strict=True):
+                wanted[s] = np.exp(found) / np.exp(scores).sum()
+                total += wanted[s] * values[b, s].numpy()
+            np.testing.assert_allclose(weights[b, t].detach().numpy(), wanted, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(context[b, t].detach().numpy(), total, rtol=0, atol=1e-12)
+
+
+def test_the_causal_mask_by_hand() -> None:
+    assert causal(3, 3).int().tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
+    assert causal(2, 4).int().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
+    both = causal(2, 2, mask=masked([1, 2], 2))
+    assert both.int().tolist() == [[[1, 0], [1, 0]], [[1, 0], [1, 1]]]
+
+
+@EVERY_SCORE
+def test_gradients(score: str) -> None:
+    attention = build(score)
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    query, keys, values = noise(2, 2, Q), noise(2, 3, attention.key_size, seed=1), noise(2, 3, V, seed=2)
+    given = [tensor.requires_grad_() for tensor in (query, keys, values)]
+
+    def call(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        context: torch.Tensor = attention(query, attention.prepare(keys), values, mask=mask).context
+        return context
+
+    assert torch.autograd.gradcheck(call, (*given, *attention.parameters()))
+    slopes = torch.autograd.grad(call(*given).sum(), given)
+    for slope in slopes:
+        assert torch.equal(slope[1], torch.zeros_like(slope[1]))  # it sees nothing, and never NaN
+
+
+def test_what_is_masked_does_not_count() -> None:
+    attention = build("additive")
+    query, keys, values = inputs(attention)
+    mask = masked([3, 1, 4], S)
+    wanted = attention(query, attention.prepare(keys), values, mask=mask)
+    hidden = ~mask.unsqueeze(-1)
+    keys, values = keys.masked_fill(hidden, 1e6), values.masked_fill(hidden, -1e6)
+    found = attention(query, attention.prepare(keys), values, mask=mask)
+    assert torch.equal(found.context, wanted.context)
+    assert torch.equal(found.weights, wanted.weights)
+
+
+def test_large_scores_and_no_positions() -> None:
+    scores = torch.tensor([[[1e38, -1e38, 3e38]]])
+    assert masked_softmax(scores, torch.tensor([[True, True, False]])).tolist() == [[[1, 0, 0]]]
+    attention = build("additive")
+    context, weights = attention(noise(2, 3, Q), attention.prepare(noise(2, 0, 4)), noise(2, 0, V))
+    assert torch.equal(context, torch.zeros(2, 3, V, dtype=torch.float64))
+    assert weights.shape == (2, 3, 0)
+
+
+def test_errors_say_what_is_wanted() -> None:
+    with pytest.raises(ValueError, match="score is 'cosine', wanted one of dot, scaled, multiplicative, additive"):
+        Attention(4, 4, score="cosine")
+    with pytest.raises(ValueError, match="query_size is 4 and key_size 5: a product needs equal ones"):
+        Attention(4, 5, score="scaled")
+    with pytest.raises(ValueError, match="size is 7, but the score 'dot' has none"):
+        Attention(4, 4, score="dot", size=7)
+    with pytest.raises(ValueError, match="size must be at least 1, found 0"):
+        Attention(4, 4, size=0)
+    with pytest.raises(ValueError, match="key_size must be at least 1, found 0"):
+        Attention(4, 0)
+    assert Attention(4, 5, size=7).prepare(torch.zeros(1, 2, 5)).shape == (1, 2, 7)

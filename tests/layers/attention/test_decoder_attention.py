@@ -1,0 +1,182 @@
+"""Layers that look at a source equal their equations in NumPy, step by step; noise is drawn as everywhere."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from tests.cells import equations
+from tests.contracts.registry import masked, noise, shake
+from torch import Tensor, nn
+
+from seqloom.cells import GRU, LSTM, Cell, LayerNormGRU, RecurrentDropout, Zoneout
+from seqloom.layers.attention.attention import Attention, AttentionMechanism
+from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
+from seqloom.layers.layer import Memory
+
+Array = npt.NDArray[np.float64]
+INPUT, HIDDEN, SOURCE = 3, 5, 4
+
+
+def weights(module: nn.Module) -> dict[str, Array]:
+    return {name: value.numpy() for name, value in module.state_dict().items()}
+
+
+def look(attention: AttentionMechanism, query: Array, values: Array) -> tuple[Array, Array]:
+    """Additive attention of one query over one source without padding."""
+    given = weights(attention.score)
+    scores = [
+        given["together.weight"][0]
+        @ np.tanh(given["query.weight"] @ query + given["key.weight"] @ value + given["key.bias"])
+        for value in values
+    ]
+    share = np.exp(scores) / np.exp(scores).sum()
+    return share @ values, share
+
+
+def example() -> tuple[Tensor, Memory]:
+    return noise(2, 4, INPUT), Memory(noise(2, 6, SOURCE, seed=1), masked([6, 3], 6), ())
+
+
+def test_after_equals_its_equations() -> None:
+    layer = LuongAttention(Attention(INPUT, SOURCE), HIDDEN)
+    shake(layer)
+    x, memory = example()
+    y, state = layer(x, masked([4, 2], 4), layer.start(2, memory, coverage=True))
+    matrix = weights(layer)["output.weight"]
+    for row, (time, length) in enumerate([(4, 6), (2, 3)]):
+        covered = np.zeros(6)
+        for t in range(time):
+            context, share = look(layer.attention, x[row, t].numpy(), memory.values[row, :length].numpy())
+            wanted = np.tanh(matrix @ np.concatenate([context, x[row, t].numpy()]))
+            np.testing.assert_allclose(y[row, t].detach().numpy(), wanted, rtol=0, atol=1e-12)
+            covered[:length] += share
+        np.testing.assert_allclose(state.coverage[row].detach().numpy(), covered, rtol=0, atol=1e-12)
+    assert state.step.tolist() == [4, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "equation"),
+    [(LSTM, equations.lstm), (GRU, equations.gru), (LayerNormGRU, equations.layer_norm_gru)],
+)
+def test_before_equals_its_equations(make: type[Any], equation: equations.Step) -> None:
+    layer = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+    shake(layer)
+    x, memory = example()
+    y, last = layer(x, masked([4, 2], 4), layer.start(2, memory, coverage=True))
+    for row, (time, length) in enumerate([(4, 6), (2, 3)]):
+        state = {name: np.zeros(HIDDEN) for name in make.State._fields}
+        for t in range(time):
+            context, _ = look(layer.attention, state["hidden"], memory.values[row, :length].numpy())
+            read = np.concatenate([x[row, t].numpy(), context])
+            state, _ = equation(layer.cell, weights(layer.cell), read, state)
+            wanted = np.concatenate([state["hidden"], context])
+            np.testing.assert_allclose(y[row, t].detach().numpy(), wanted, rtol=0, atol=1e-12)
+        for name, field in zip(last.cell._fields, last.cell, strict=True):
+            np.testing.assert_allclose(field[row].detach().numpy(), state[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [LSTM, LayerNormGRU])
+def test_gradients_of_before(make: type[Any]) -> None:
+    layer = BahdanauAttention(make(2 + 3, 3), Attention(3, 3))
+    shake(layer)
+    x, values = noise(2, 3, 2).requires_grad_(), noise(2, 3, 3, seed=1).requires_grad_()
+    mask, sources = masked([3, 1], 3), masked([2, 3], 3)
+
+    def call(x: Tensor, values: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+        y, last = layer(x, mask, layer.start(2, Memory(values, sources, ())))
+        return y, *last.cell
+
+    assert torch.autograd.gradcheck(call, (x, values, *layer.parameters()))
+
+
+class Own(Cell):
+    """A cell that projects its input in its own way."""
+
+    class State(NamedTuple):
+        hidden: Tensor
+
+    gates = ()
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = nn.Linear(input_size, hidden_size)
+
+    def project(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.input(x))
+
+    def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        return self.State(torch.tanh(projected + 0.5 * state.hidden)), ()
+
+
+def test_a_cell_that_projects_in_its_own_way() -> None:
+    layer = BahdanauAttention(Own(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+    shake(layer)
+    x, memory = example()
+    y, _ = layer(x, None, layer.start(2, memory))
+    given, hidden = weights(layer.cell), np.zeros(HIDDEN)
+    for t in range(4):
+        context, _ = look(layer.attention, hidden, memory.values[0].numpy())
+        read = np.concatenate([x[0, t].numpy(), context])
+        hidden = np.tanh(np.tanh(given["input.weight"] @ read + given["input.bias"]) + 0.5 * hidden)
+        np.testing.assert_allclose(y[0, t].detach().numpy(), np.concatenate([hidden, context]), rtol=0, atol=1e-12)
+
+
+def test_noise_is_drawn_for_all_steps_and_by_each_wrapper() -> None:
+    inside = LSTM(INPUT + SOURCE, HIDDEN)
+    cell = Zoneout(RecurrentDropout(inside, 0.5), 0.5)
+    layer = BahdanauAttention(cell, Attention(HIDDEN, SOURCE))
+    shake(layer)
+    x, memory = example()
+    start = layer.start(2, memory)
+    torch.manual_seed(0)
+    y, _ = layer(x, None, start)
+    torch.manual_seed(0)
+    dropped = torch.empty(2, HIDDEN, dtype=torch.float64).bernoulli_(0.5) / 0.5  # one mask for all steps
+    kept = torch.empty(4, 2, 2 * HIDDEN, dtype=torch.float64).bernoulli_(0.5)
+    state = inside.start(2)
+    for t in range(4):
+        source = start.looking.source.parts
+        context = layer.attention(state.hidden.unsqueeze(1), source.prepared, source.values, mask=source.mask).context[
+            :, 0
+        ]
+        projected = inside.project(torch.cat([x[:, t], context], dim=1))
+        following, _ = inside.step(projected, LSTM.State(dropped * state.hidden, state.memory))
+        pairs = zip(kept[t].chunk(2, dim=1), state, following, strict=True)
+        state = LSTM.State(*[torch.where(stays.bool(), old, new) for stays, old, new in pairs])
+        torch.testing.assert_close(y[:, t], torch.cat([state.hidden, context], dim=1), rtol=0, atol=1e-12)
+
+
+def test_fixed_puts_one_vector_beside_every_input() -> None:
+    x, memory = example()
+    values = memory.values
+    last, ends = (
+        torch.stack([values[0, 5], values[1, 2]]),
+        torch.cat([values[:, 5:6, :2], values[:, :1, 2:]], dim=2)[:, 0],
+    )
+    ends[1, :2] = values[1, 2, :2]
+    means = torch.stack([values[0].mean(dim=0), values[1, :3].mean(dim=0)])
+    for kind, wanted in (("last", last), ("ends", ends), ("mean", means)):
+        layer = FixedContext(INPUT, SOURCE, kind=kind)
+        y, _ = layer(x, masked([4, 2], 4), layer.start(2, memory))
+        assert torch.equal(y[0, :, :INPUT], x[0])
+        torch.testing.assert_close(y[0, :, INPUT:], wanted[0].expand(4, -1))
+        torch.testing.assert_close(y[1, :2, INPUT:], wanted[1].expand(2, -1))
+        assert not y[1, 2:].any()
+
+
+def test_errors_say_what_is_wanted() -> None:
+    with pytest.raises(ValueError, match="attention has query_size 4, wanted 5"):
+        BahdanauAttention(GRU(7, 5), Attention(4, 4))
+    with pytest.raises(ValueError, match="cell has input_size 4, wanted more than 4"):
+        BahdanauAttention(GRU(4, 5), Attention(5, 4))
+    with pytest.raises(TypeError, match="cell is Linear, wanted a Cell"):
+        BahdanauAttention(nn.Linear(4, 5), Attention(5, 4))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="kind is 'first', wanted one of last, ends, mean"):
+        FixedContext(3, 4, kind="first")
+    with pytest.raises(ValueError, match="both ends need two directions of equal width, found a width of 5"):
+        FixedContext(3, 5, kind="ends")
+    layer = LuongAttention(Attention(3, 4), 5)
+    with pytest.raises(ValueError, match=r"memory.mask has shape \(2, 5\) and dtype torch.bool, wanted \(2, 6\)"):
+        layer.start(2, Memory(torch.zeros(2, 6, 4), masked([5, 5], 5), ()))

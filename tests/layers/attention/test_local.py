@@ -1,0 +1,60 @@
+"""Local attention: a window, by its equations in NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from tests.contracts.registry import masked, noise, shake
+
+from seqloom.layers.attention.local import LocalAttention
+
+
+@pytest.mark.parametrize("predicted", [False, True])
+def test_local_attention_equals_its_equations(predicted: bool) -> None:
+    local = LocalAttention(4, 3, window=2, predicted=predicted, score="multiplicative")
+    shake(local)
+    query, keys, mask = noise(3, 8, 4), noise(3, 9, 3, seed=1), masked([9, 3, 0], 9)
+    steps = torch.tensor([[0], [2], [5]]) + torch.arange(8)
+    found = local.weights(query, local.prepare(keys), mask=mask, steps=steps).detach().numpy()
+    matrix = local.score.state_dict()["key.weight"].numpy()
+    for b, length in enumerate([9, 3, 0]):
+        for t in range(8):
+            q = query[b, t].numpy()
+            centre = float(min(int(steps[b, t]), length - 1))
+            if local.predict is not None:
+                first, second = (value.numpy() for value in local.predict.state_dict().values())
+                centre = length / (1 + np.exp(-second[0] @ np.tanh(first @ q)))
+            inside = [s for s in range(length) if abs(s - centre) <= 2]
+            scores = [float(q @ matrix @ keys[b, s].numpy()) for s in inside]
+            wanted = np.zeros(9)
+            for s, score in zip(inside, scores, strict=True):
+                wanted[s] = np.exp(score) / np.exp(scores).sum()
+                if predicted:
+                    wanted[s] *= np.exp(-((s - centre) ** 2) / (2 * (2 / 2) ** 2))
+            np.testing.assert_allclose(found[b, t], wanted, rtol=0, atol=1e-12)
+
+
+def test_without_steps_and_mask_it_begins_at_the_first_position() -> None:
+    local = LocalAttention(4, 4, window=1, score="dot")
+    weights = local.weights(torch.zeros(1, 4, 4), torch.zeros(1, 3, 4))
+    half, third = 1 / 2, 1 / 3
+    wanted = torch.tensor([[[half, half, 0], [third, third, third], [0, half, half], [0, half, half]]])
+    torch.testing.assert_close(weights, wanted)
+
+
+@pytest.mark.parametrize("predicted", [False, True])
+def test_gradients(predicted: bool) -> None:
+    local = LocalAttention(4, 3, window=1, predicted=predicted)
+    shake(local)
+    query, keys, values = noise(2, 2, 4), noise(2, 4, 3, seed=1), noise(2, 4, 2, seed=2)
+    given = [tensor.requires_grad_() for tensor in (query, keys, values)]
+
+    def call(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        context: torch.Tensor = local(query, local.prepare(keys), values, mask=masked([4, 0], 4)).context
+        return context
+
+    assert torch.autograd.gradcheck(call, (*given, *local.parameters()))
+
+
+def test_errors_say_what_is_wanted() -> None:
+    with pytest.raises(ValueError, match="window must be at least 1, found 0"):
+        LocalAttention(4, 4, window=0)

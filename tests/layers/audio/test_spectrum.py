@@ -1,0 +1,309 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.contracts.registry import masked, noise
+from torch import Tensor
+
+from seqloom.layers.audio.spectrum import Normalise, Spectrum, cosines, mel_filters
+
+SMALL: dict[str, Any] = {"window": 0.008, "step": 0.003, "mels": 5, "coefficients": 4}  # 8 and 3 samples of 1000 Hz
+EVERY: list[dict[str, Any]] = [
+    {},
+    {"kind": "mfcc", "deltas": 1},
+    {"emphasis": 0.97},
+    {"kind": "mfcc", "deltas": 2, "emphasis": 0.9, "lowest": 50.0, "highest": 400.0},
+]
+OPTIONS = pytest.mark.parametrize("options", EVERY, ids=str)
+
+
+def build(**options: Any) -> Spectrum:
+    return Spectrum(1000, **(SMALL | options)).double()
+
+
+def sound(rate: int, *, seconds: float = 0.5) -> NDArray[np.float32]:
+    """A chord that fades in noise."""
+    time = np.arange(int(rate * seconds)) / rate
+    chord = np.sum([np.sin(2 * np.pi * pitch * time) / pitch for pitch in (150, 440, 1234)], axis=0)
+    loud = np.random.default_rng(0).standard_normal(len(time)) * 0.01
+    return np.asarray(100 * chord * np.exp(-4 * time) + loud, dtype=np.float32)
+
+
+def by_numpy(samples: NDArray[np.float64], layer: Spectrum) -> NDArray[np.float64]:
+    """Frame by frame, by the definition of the Fourier transform: (T, size)."""
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(layer.window) / layer.window)
+    angles = np.outer(np.arange(layer.points // 2 + 1), np.arange(layer.window)) * 2 * np.pi / layer.points
+    frames = []
+    for start in range(0, len(samples) - layer.window + 1, layer.step):
+        heard = window * samples[start : start + layer.window]
+        energy = (np.cos(angles) @ heard) ** 2 + (np.sin(angles) @ heard) ** 2
+        frames.append(np.log(np.maximum(energy @ layer.filters.numpy(), 1e-10)))
+    return np.array(frames).reshape(-1, layer.filters.shape[1])
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 10, 11, 50])
+def test_frames_by_their_definition(length: int) -> None:
+    layer, samples = build(), noise(1, length)
+    found, mask, _ = layer(samples)
+    np.testing.assert_allclose(
+        found[0].numpy(), by_numpy(samples[0].numpy(), layer), rtol=0, atol=1e-5
+    )  # tables are float32
+    assert mask.shape == (1, layer.length(length))
+    assert mask.all()
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 22050])
+@pytest.mark.parametrize("centre", [False, True])
+def test_log_mel_and_mfcc_are_librosa_s(rate: int, centre: bool) -> None:
+    librosa = pytest.importorskip("librosa")
+    samples = sound(rate)
+    layer = Spectrum(rate, centre=centre, lowest=20.0, highest=3800.0)
+    assert (layer.window, layer.step) == (round(rate * 0.025), round(rate * 0.01))
+    around = (layer.points - layer.window) // 2  # librosa puts the window into the middle of the transform
+    whole = samples if centre else np.pad(samples, (around, layer.points - layer.window - around))
+    energies = librosa.feature.melspectrogram(
+        y=whole,
+        sr=rate,
+        n_fft=layer.points,
+        win_length=layer.window,
+        hop_length=layer.step,
+        center=centre,
+        n_mels=40,
+        fmin=20.0,
+        fmax=3800.0,
+    )
+    wanted = np.log(np.maximum(energies, 1e-10))
+    found, _, _ = layer(torch.from_numpy(samples).unsqueeze(0))
+    np.testing.assert_allclose(found[0].T.numpy(), wanted, rtol=0, atol=1e-4)
+    cepstra, _, _ = Spectrum(rate, kind="mfcc", centre=centre, lowest=20.0, highest=3800.0)(
+        torch.from_numpy(samples).unsqueeze(0)
+    )
+    truth = librosa.feature.mfcc(S=wanted, n_mfcc=13)
+    np.testing.assert_allclose(cepstra[0].T.numpy(), truth, rtol=0, atol=1e-4)
+
+
+def test_quiet_bands_beside_a_loud_hum() -> None:
+    """The errors of a Fourier transform in single precision would be 5e-3 here."""
+    hum = torch.sin(2 * torch.pi * 50 * torch.arange(8000, dtype=torch.float64) / 8000)
+    samples = (hum + 1e-4 * noise(8000)).float().unsqueeze(0)
+    layer = Spectrum(8000)
+    found, _, _ = layer(samples)
+    np.testing.assert_allclose(found[0].numpy(), by_numpy(samples[0].double().numpy(), layer), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rate", "points", "mels"), [(16000, 512, 80), (8000, 256, 23)])
+def test_filters_and_cosines_are_those_of_the_libraries(rate: int, points: int, mels: int) -> None:
+    filters = mel_filters(rate, points, mels=mels, lowest=10.0, highest=rate / 2).numpy()
+    librosa = pytest.importorskip("librosa")
+    wanted = librosa.filters.mel(sr=rate, n_fft=points, n_mels=mels, fmin=10.0, fmax=rate / 2, dtype=np.float64)
+    np.testing.assert_allclose(filters.T, wanted, rtol=0, atol=1e-14)
+    fft = pytest.importorskip("scipy.fft")
+    np.testing.assert_allclose(cosines(mels).numpy(), fft.dct(np.eye(mels), norm="ortho"), rtol=0, atol=1e-13)
+
+
+def test_emphasis_and_slopes_are_librosa_s() -> None:
+    librosa = pytest.importorskip("librosa")
+    samples = sound(8000).astype(np.float64)
+    emphasised = librosa.effects.preemphasis(samples, coef=0.97, zi=np.zeros(1))
+    heard, plain = (torch.from_numpy(each).unsqueeze(0) for each in (samples, emphasised))
+    layer = Spectrum(8000, emphasis=0.97, deltas=2).double()
+    found = layer(heard)[0][0].T.numpy()
+    wanted = Spectrum(8000).double()(plain)[0][0].T.numpy()
+    np.testing.assert_allclose(found[:40], wanted, rtol=0, atol=1e-9)
+    slopes = librosa.feature.delta(wanted, width=5)
+    np.testing.assert_allclose(found[40:80, 4:], slopes[:, 2:-2], rtol=0, atol=1e-9)  # it looks ahead, ours back
+    again = librosa.feature.delta(slopes[:, 2:-2], width=5)
+    np.testing.assert_allclose(found[80:, 8:], again[:, 2:-2], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found[40:, 0], 0, rtol=0, atol=1e-12)  # before the first frame there are copies of it
+
+
+@OPTIONS
+@settings(max_examples=30)
+@given(cuts=st.lists(st.integers(0, 60), max_size=6).map(sorted))
+def test_pieces_equal_the_whole(options: dict[str, Any], cuts: list[int]) -> None:
+    layer, lengths = build(**options), [60, 0, 33, 9, 5]
+    samples, mask = noise(5, 60), masked(lengths, 60)
+    whole, real, last = layer(samples, mask)
+    rows: list[list[Tensor]] = [[] for _ in lengths]
+    state = None
+    for start, stop in zip([0, *cuts], [*cuts, 60], strict=True):
+        frames, kept, state = layer(samples[:, start:stop], mask[:, start:stop], state)
+        for row, each in enumerate(rows):
+            each.append(frames[row][kept[row]])
+    for row, pieces in enumerate(rows):
+        torch.testing.assert_close(torch.cat(pieces), whole[row][real[row]], rtol=0, atol=1e-11)
+    assert state is not None
+    for left, right in zip(state, last, strict=True):
+        torch.testing.assert_close(left, right, rtol=0, atol=1e-11)
+
+
+@OPTIONS
+@pytest.mark.parametrize("centre", [False, True])
+def test_each_row_is_the_row_alone_whatever_the_padding_holds(options: dict[str, Any], centre: bool) -> None:
+    layer, lengths = build(**options, centre=centre), [40, 0, 1, 7, 8, 23]
+    mask = masked(lengths, 50)
+    samples = noise(6, 50).masked_fill(~mask, float("nan")).requires_grad_()
+    frames, real, _ = layer(samples, mask)
+    assert real.sum(dim=1).tolist() == [layer.length(length) for length in lengths]
+    assert frames.shape == (6, layer.length(40), layer.output_size)
+    for row, length in enumerate(lengths):
+        alone, _, _ = layer(samples[row : row + 1, :length])
+        count = alone.shape[1]
+        torch.testing.assert_close(frames[row, :count], alone[0], rtol=0, atol=1e-11)
+        assert not frames[row, count:].any()
+    (slopes,) = torch.autograd.grad(frames.sum(), samples)
+    assert torch.isfinite(slopes).all()
+    assert not slopes[~mask].any()
+
+
+def test_gradients_are_right_by_finite_differences() -> None:
+    layer, mask = build(kind="mfcc", deltas=1, emphasis=0.5), masked([20, 11], 20)
+    samples = noise(2, 20).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: layer(x, mask)[0], (samples,))
+
+
+def test_nan_in_one_row_stays_there() -> None:
+    samples = noise(2, 30)
+    samples[0, 12] = float("nan")
+    frames, _, _ = build()(samples)
+    assert torch.isfinite(frames[1]).all()
+    assert torch.isnan(frames[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "mel"}, "kind is 'mel', wanted log_mel or mfcc"),
+        ({"step": 0.02}, "step is 0.02 and window 0.008"),
+        ({"step": 0.0}, "step is 0.0 and window 0.008"),
+        ({"mels": 0}, "mels is 0, wanted 1 or more"),
+        ({"kind": "mfcc", "coefficients": 6}, r"coefficients is 6, wanted 1 to 5 \(mels\)"),
+        ({"highest": 600.0}, "lowest is 0.0 and highest 600.0; 0 ≤ lowest < highest ≤ 500 is wanted"),
+        ({"deltas": 3}, "deltas is 3, wanted 0, 1 or 2"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_bad_arguments_are_refused() -> None:
+    layer, samples = build(), noise(2, 30)
+    with pytest.raises(ValueError, match=r"samples have shape \(2, 30, 1\), wanted \(batch, samples\)"):
+        layer(samples.unsqueeze(2))
+    with pytest.raises(TypeError, match=r"x has dtype torch\.float32, wanted torch\.float64"):
+        layer(samples.float())
+    with pytest.raises(TypeError, match=r"state is int, wanted Spectrum\.State"):
+        layer(samples, None, 3)
+    with pytest.raises(ValueError, match=r"state.rest has shape \(1, 7\), wanted \(2, 7\)"):
+        layer(samples, None, layer(samples[:1])[2])
+    with pytest.raises(ValueError, match="a centred spectrum needs the whole sequence at once"):
+        build(centre=True)(samples, None, layer(samples)[2])
+
+
+MEAN, DEVIATION = [1.0, -2.0, 0.5], [2.0, 0.5, 1.0]
+KINDS = pytest.mark.parametrize("kind", ["none", "global", "utterance", "streaming"])
+
+
+def scaled(kind: str, **options: Any) -> Normalise:
+    return Normalise(3, kind=kind, mean=MEAN, deviation=DEVIATION, **options).double()  # type: ignore[arg-type]
+
+
+@KINDS
+def test_normalised_by_definition_row_by_row_whatever_the_padding_holds(kind: str) -> None:
+    layer, lengths = scaled(kind, prior=4.0), [9, 0, 1, 5]
+    mask = masked(lengths, 9)
+    x = (3 * noise(4, 9, 3) + 7).masked_fill(~mask.unsqueeze(-1), float("nan"))
+    found, _ = layer(x, mask)
+    mean, deviation = np.array(MEAN), np.array(DEVIATION)
+    for row, length in enumerate(lengths):
+        frames = x[row, :length].numpy()
+        if kind == "global":
+            wanted = (frames - mean) / deviation
+        elif kind == "utterance" and length > 1:
+            wanted = (frames - frames.mean(axis=0)) / frames.std(axis=0)
+        elif kind == "utterance":
+            wanted = np.zeros_like(frames)
+        elif kind == "streaming":
+            wanted = np.array([_so_far(frames[: last + 1], mean, deviation) for last in range(length)]).reshape(-1, 3)
+        else:
+            wanted = frames
+        np.testing.assert_allclose(
+            found[row, :length].numpy(), wanted, rtol=1e-9, atol=0
+        )  # 1e-10 is added to variances
+        assert not found[row, length:].any()
+
+
+def _so_far(frames: NDArray[np.float64], mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> Any:
+    """The last frame, by the moments of all with four of the given mean and deviation."""
+    total = (frames.sum(axis=0) + 4 * mean) / (len(frames) + 4)
+    squares = ((frames**2).sum(axis=0) + 4 * (deviation**2 + mean**2)) / (len(frames) + 4)
+    return (frames[-1] - total) / np.sqrt(squares - total**2)
+
+
+@pytest.mark.parametrize("kind", ["none", "global", "streaming"])
+@given(cuts=st.lists(st.integers(0, 8), max_size=4).map(sorted))
+def test_normalised_pieces_equal_the_whole(kind: str, cuts: list[int]) -> None:
+    layer, x, mask = scaled(kind), noise(3, 8, 3), masked([8, 0, 5], 8)
+    whole, last = layer(x, mask)
+    state, pieces = None, []
+    for start, stop in zip([0, *cuts], [*cuts, 8], strict=True):
+        piece, state = layer(x[:, start:stop], mask[:, start:stop], state)
+        pieces.append(piece)
+    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=0, atol=1e-13)
+    assert state is not None
+    for left, right in zip(state, last, strict=True):
+        torch.testing.assert_close(left, right, rtol=0, atol=1e-13)
+    torch.testing.assert_close(layer(x, mask, layer.start(3))[0], whole, rtol=0, atol=0)
+
+
+@KINDS
+def test_gradients_of_normalised_frames(kind: str) -> None:
+    layer, mask = scaled(kind), masked([4, 2], 4)
+    assert torch.autograd.gradcheck(lambda x: layer(x, mask)[0], (noise(2, 4, 3).requires_grad_(),))
+
+
+@KINDS
+def test_a_number_that_never_changes_is_no_trouble(kind: str) -> None:
+    x = torch.full((2, 5, 3), 4.0, dtype=torch.float64)
+    assert torch.isfinite(Normalise(3, kind=kind, deviation=[0.0] * 3).double()(x)[0]).all()  # type: ignore[arg-type]
+
+
+def test_what_normalise_refuses() -> None:
+    with pytest.raises(ValueError, match="kind is 'mean', wanted none, global, utterance or streaming"):
+        Normalise(3, kind="mean")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="mean has 2 numbers, wanted 3"):
+        Normalise(3, mean=[0.0, 1.0])
+    with pytest.raises(ValueError, match="prior is 0, wanted more than 0"):
+        Normalise(3, prior=0)
+    layer, x = scaled("streaming"), noise(2, 4, 3)
+    with pytest.raises(ValueError, match=r"state.frames has shape \(1, 1\), wanted \(2, 1\)"):
+        layer(x, None, layer(x[:1])[1])
+    with pytest.raises(TypeError, match=r"state is int, wanted Normalise\.State"):
+        layer(x, None, 1)
+
+
+@pytest.mark.parametrize("kind", ["log_mel", "mfcc"])
+def test_quiet_is_brought_up_as_librosa_does_it(kind: Any) -> None:
+    librosa = pytest.importorskip("librosa")
+    torch.manual_seed(2)
+    samples = torch.randn(3, 1600) * torch.logspace(0, -6, 1600)  # ever quieter
+    mask = torch.arange(1600) < torch.tensor([[1600], [900], [450]])
+    samples = torch.where(mask, samples, math.nan)
+    plain, limited = (Spectrum(8000, kind="log_mel", mels=20, decibels=decibels) for decibels in (0.0, 30.0))
+    frames, real, _ = plain(samples, mask)
+    found = Spectrum(8000, kind=kind, mels=20, decibels=30.0)(samples, mask)[0]
+    for row, count in enumerate(real.sum(dim=1).tolist()):
+        energies = frames[row, :count].double().exp().numpy()
+        wanted = librosa.power_to_db(energies, ref=1.0, amin=1e-12, top_db=30.0) * math.log(10) / 10
+        wanted = torch.from_numpy(wanted).float()
+        if kind == "mfcc":
+            wanted = wanted @ limited.cosines[:, :13]
+        torch.testing.assert_close(found[row, :count], wanted, atol=1e-4, rtol=0)  # as promised of spectra
+    with pytest.raises(ValueError, match="of a whole sequence only"):
+        limited(samples[:1, :400], None, plain(samples[:1, :400])[2])

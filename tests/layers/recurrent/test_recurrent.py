@@ -1,0 +1,412 @@
+"""Which path a recurrent layer takes and why, and what may surround it."""
+
+import copy
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from tests.contracts.registry import HIDDEN, INPUT, cells, masked, noise, shake
+from torch import Tensor, nn
+
+from seqloom.cells import GRU, LSTM, Elman
+from seqloom.cells.cell import Cell, projection
+from seqloom.cells.recurrent_dropout import RecurrentDropout
+from seqloom.cells.zoneout import Zoneout
+from seqloom.layers.recurrent.recurrent import Recurrent
+
+
+def made(*, dtype: torch.dtype = torch.float64, reverse: bool = False) -> Recurrent:
+    layer = Recurrent(LSTM(INPUT, HIDDEN), reverse=reverse)
+    shake(layer, dtype=dtype)
+    return layer
+
+
+class Hidden(NamedTuple):
+    hidden: Tensor
+
+
+class Sorting(Cell):
+    """A cell that no kernel can run: h' = sort(tanh(W x + b + h))."""
+
+    gates = ()
+    State = Hidden
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size)
+        self.input = projection(input_size, hidden_size, blocks=1)
+
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
+        return Hidden(torch.tanh(projected + state.hidden).sort(dim=-1).values), ()
+
+
+def test_path_is_fused() -> None:
+    assert made().path == "fused"
+    assert made(dtype=torch.float32).path == "fused"
+
+
+def test_path_follows_the_switch() -> None:
+    layer = made()
+    layer.fused = False
+    assert layer.path == "loop: switched off by layer.fused = False"
+    layer.fused = True
+    assert layer.path == "fused"
+
+
+def test_path_follows_the_parameters() -> None:
+    layer = made(dtype=torch.float32)
+    assert layer.path == "fused"
+    with pytest.warns(UserWarning, match="LSTM runs step by step, which is slow: .*torch.bfloat16"):
+        assert "torch.bfloat16" in layer.bfloat16().path
+    assert layer.double().path == "fused"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_runs_step_by_step(dtype: torch.dtype) -> None:
+    layer = made(dtype=dtype)
+    x = noise(2, 4, INPUT, dtype=dtype)
+    with pytest.warns(UserWarning, match=f"{dtype}, not all float32 or all float64"):
+        found, _ = layer(x)
+    wanted, _ = layer.double()(x.double())
+    # Numbers below 1, a dozen roundings of half a unit in the last place.
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=12 * torch.finfo(dtype).eps)
+
+
+def test_an_unfusable_cell_warns_once_with_the_reason_and_is_right() -> None:
+    layer = Recurrent(Sorting(INPUT, HIDDEN))
+    shake(layer)
+    x, mask = noise(2, 4, INPUT), masked([4, 2], 4)
+    with pytest.warns(UserWarning, match="Sorting runs step by step, which is slow: aten.sort"):
+        found, _ = layer(x, mask)
+    layer(x)  # a second warning would be an error
+    assert layer.path.startswith("loop: aten.sort")
+    h = torch.zeros(2, HIDDEN, dtype=torch.float64)
+    for time in range(2):
+        h = torch.tanh(layer.cell.project(x[:, time]) + h).sort(dim=-1).values
+        torch.testing.assert_close(found[:, time], h, rtol=0, atol=1e-14)
+
+
+def test_each_layer_warns_for_itself() -> None:
+    for _ in range(2):
+        layer = Recurrent(Sorting(INPUT, HIDDEN))
+        with pytest.warns(UserWarning, match="Sorting runs step by step"):
+            assert layer.path.startswith("loop: aten.sort")
+        layer(noise(1, 2, INPUT, dtype=torch.float32))
+
+
+def test_inside_of_function_transformations() -> None:
+    layer = made()
+    x = noise(3, 4, INPUT)
+    paths = []
+
+    def loss(x: Tensor) -> Tensor:
+        paths.append(layer.path)
+        total: Tensor = layer(x)[0].square().sum()
+        return total
+
+    found = torch.func.grad(loss)(x)
+    assert paths == ["loop: inside of a torch.func transformation"]
+    leaf = x.clone().requires_grad_()
+    layer(leaf)[0].square().sum().backward()
+    torch.testing.assert_close(found, leaf.grad, rtol=0, atol=1e-12)
+    each = torch.func.vmap(lambda row: layer(row.unsqueeze(0))[0].squeeze(0))(x)
+    torch.testing.assert_close(each, layer(x)[0], rtol=0, atol=1e-13)
+    assert layer.path == "fused"
+
+
+def test_inside_of_autocast() -> None:
+    layer = made(dtype=torch.float32)
+    x = noise(2, 4, INPUT, dtype=torch.float32)
+    wanted, _ = layer(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer.path == "loop: inside of torch.autocast"
+        found, _ = layer(x)
+    # Products in bfloat16: eight bits.
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=12 * torch.finfo(torch.bfloat16).eps)
+    assert layer.path == "fused"
+
+
+@pytest.mark.parametrize("cell", [LSTM, GRU, Zoneout, RecurrentDropout])
+@pytest.mark.parametrize("training", [True, False])
+def test_looking_at_the_path_draws_no_random_numbers(cell: type[Cell], training: bool) -> None:
+    inside = LSTM(INPUT, HIDDEN)
+    wrapped = cell(inside, 0.3) if cell in (Zoneout, RecurrentDropout) else cell(INPUT, HIDDEN)
+    layer = Recurrent(wrapped).train(training)
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    assert layer.path == "fused"
+    assert torch.equal(torch.rand(3), wanted)
+
+
+@pytest.mark.parametrize("cell", [Zoneout, RecurrentDropout])
+def test_the_first_call_draws_the_same_noise_as_every_other(cell: type[Zoneout | RecurrentDropout]) -> None:
+    layer = Recurrent(cell(LSTM(INPUT, HIDDEN), 0.5)).train()
+    x = noise(3, 6, INPUT, dtype=torch.float32)
+    torch.manual_seed(5)
+    first, _ = layer(x)
+    torch.manual_seed(5)
+    second, _ = layer(x)
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("name", cells())
+def test_results_are_the_same_with_and_without_gradients(name: str) -> None:
+    layer = Recurrent(cells()[name](INPUT, HIDDEN)).eval()
+    shake(layer, dtype=torch.float32)
+    x, mask = noise(4, 6, INPUT, dtype=torch.float32), masked([6, 0, 3, 5], 6)
+    wanted, last = layer(x, mask)
+    assert wanted.requires_grad
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            found, final = layer(x, mask)
+        assert not found.requires_grad
+        for left, right in zip((found, *final), (wanted, *last), strict=True):
+            torch.testing.assert_close(left, right.detach(), rtol=0, atol=1e-6)
+
+
+class Model(nn.Module):
+    """What a recurrent layer stands between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Linear(4, INPUT)
+        self.recurrent = Recurrent(LSTM(INPUT, HIDDEN))
+        self.after = nn.Linear(HIDDEN, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, state = self.recurrent(torch.relu(self.before(x)))
+        result: Tensor = self.after(torch.tanh(out)) + state.memory.sum()
+        return result
+
+
+@pytest.fixture
+def compiler() -> Iterator[None]:
+    """torch.compile and what it leaves behind."""
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of its own parts
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_model_gives_the_same_numbers(backend: str) -> None:
+    model = Model()
+    shake(model)
+    compiled = torch.compile(model, backend=backend)
+    for time in (5, 7):
+        x = noise(3, time, 4)
+        found, wanted = compiled(x), model(x)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+        pairs = [torch.autograd.grad(result.square().sum(), list(model.parameters())) for result in (found, wanted)]
+        for left, right in zip(*pairs, strict=True):
+            torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=0, atol=1e-12)
+    assert model.recurrent.path == "fused"
+
+
+def test_a_copy_is_independent() -> None:
+    layer = made()
+    x = noise(2, 4, INPUT)
+    wanted, _ = layer(x)
+    other = copy.deepcopy(layer)
+    assert torch.equal(other(x)[0], wanted)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert torch.equal(layer(x)[0], wanted)
+    assert torch.equal(other(x)[0], torch.zeros_like(wanted))
+
+
+def test_a_copy_may_change_its_type() -> None:
+    layer = made()
+    x = noise(2, 4, INPUT)
+    layer(x)
+    other = copy.deepcopy(layer).float()
+    # float32 against float64 over four steps
+    torch.testing.assert_close(other(x.float())[0].double(), layer(x)[0], rtol=0, atol=1e-6)
+
+
+def test_parameters_go_to_another_layer_by_name() -> None:
+    layer, other = made(), Recurrent(LSTM(INPUT, HIDDEN)).double()
+    x = noise(2, 4, INPUT)
+    before, _ = other(x)
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(other(x)[0], layer(x)[0])
+    assert not torch.equal(other(x)[0], before)
+    assert all(name.startswith("cell.") for name in layer.state_dict())
+
+
+def test_a_step_of_an_optimiser_is_seen() -> None:
+    layer = made()
+    x = noise(2, 4, INPUT)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.5)
+    before, _ = layer(x)
+    before.square().sum().backward()
+    optimiser.step()
+    after, _ = layer(x)
+    layer.fused = False
+    torch.testing.assert_close(after, layer(x)[0], rtol=0, atol=1e-13)
+    assert not torch.allclose(before, after)
+
+
+def test_a_parameter_that_is_replaced_is_seen() -> None:
+    layer = made()
+    x = noise(2, 4, INPUT)
+    layer(x)
+    linear = layer.cell.get_submodule("recurrent")
+    linear.weight = nn.Parameter(0.1 * noise(4 * HIDDEN, HIDDEN, seed=9))
+    found, _ = layer(x)
+    layer.fused = False
+    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+
+
+def test_a_cell_that_is_exchanged_is_seen() -> None:
+    layer = Recurrent(Elman(INPUT, HIDDEN)).double()
+    x = noise(2, 4, INPUT)
+    for activation in ("tanh", "relu", "tanh"):
+        layer.cell = Elman(INPUT, HIDDEN, activation=activation).double()
+        layer.fused = True
+        found, _ = layer(x)
+        layer.fused = False
+        torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+
+
+def double(module: nn.Module, arguments: object, result: Tensor) -> Tensor:
+    return 2 * result
+
+
+def change_the_rate(cell: Zoneout) -> None:
+    cell.rate = 0.9
+
+
+def replace_a_part(cell: Zoneout) -> None:
+    cell.cell.input = projection(INPUT, HIDDEN, blocks=4).double()
+
+
+def replace_the_cell_inside(cell: Zoneout) -> None:
+    cell.cell = LSTM(INPUT, HIDDEN).double()
+
+
+def hook_the_projection(cell: Zoneout) -> None:
+    cell.cell.input.register_forward_hook(double)
+
+
+def hook_the_product(cell: Zoneout) -> None:
+    cell.cell.get_submodule("recurrent").register_forward_hook(double)
+
+
+@pytest.mark.parametrize(
+    "change", [change_the_rate, replace_a_part, replace_the_cell_inside, hook_the_projection, hook_the_product]
+)
+def test_what_changes_after_the_first_call_is_seen(change: Callable[[Zoneout], None]) -> None:
+    cell = Zoneout(LSTM(INPUT, HIDDEN), 0.3)
+    layer = Recurrent(cell).eval()
+    shake(layer)
+    x = noise(2, 4, INPUT)
+    before, _ = layer(x)
+    change(cell)
+    found, _ = layer(x)
+    layer.fused = False
+    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+    assert not torch.allclose(found, before)
+
+
+def test_hooks_of_the_projection_are_called() -> None:
+    layer = made()
+    hook_the_projection(Zoneout(layer.cell, 0.3))
+    x = noise(2, 4, INPUT)
+    found, _ = layer(x)
+    layer.fused = False
+    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+
+
+def test_parts_that_do_not_train_draw_no_noise() -> None:
+    inside = RecurrentDropout(GRU(INPUT, HIDDEN), 0.4)
+    layer = Recurrent(Zoneout(inside, 0.3)).train()
+    shake(layer)
+    x = noise(2, 4, INPUT)
+    for training in (True, False, True):
+        inside.train(training)
+        torch.manual_seed(1)
+        found, _ = layer(x)
+        layer.fused = False
+        torch.manual_seed(1)
+        torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+        layer.fused = True
+
+
+def test_double_precision_is_double() -> None:
+    layer = made()
+    x = noise(2, 40, INPUT)
+    found, state = layer(x)
+    layer.fused = False
+    wanted, _ = layer(x)
+    assert found.dtype == state.memory.dtype == torch.float64
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-13)
+
+
+def test_making_a_kernel_leaves_the_parameters_that_other_threads_use() -> None:
+    seen: list[object] = []
+
+    class Watched(LSTM):
+        def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
+            seen.append(layer.cell.get_submodule("recurrent").weight)
+            return super().step(projected, state)
+
+    layer = Recurrent(Watched(INPUT, HIDDEN))
+    original = layer.get_parameter("cell.recurrent.weight")
+    assert layer.path == "fused"
+    assert seen
+    assert all(weight is original for weight in seen)
+
+
+def test_a_layer_works_in_a_second_thread() -> None:
+    layer = made()
+    x = noise(2, 4, INPUT)
+    found: list[Tensor] = []
+
+    def work() -> None:
+        out, _ = layer(x)
+        out.sum().backward()
+        found.append(out)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    gradients = [parameter.grad for parameter in layer.parameters()]
+    layer.zero_grad()
+    out, _ = layer(x)
+    out.sum().backward()
+    assert torch.equal(found[0], out)
+    for left, parameter in zip(gradients, layer.parameters(), strict=True):
+        assert left is not None
+        assert parameter.grad is not None
+        assert torch.equal(left, parameter.grad)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_single_steps_see_what_an_optimizer_has_changed(*, fused: bool) -> None:
+    """Packed weights are kept from step to step: whatever changes them must be noticed."""
+    layer = Recurrent(LSTM(3, 20)).double()
+    plain = copy.deepcopy(layer)
+    plain.fused = False
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1, fused=fused)
+    x = noise(40, 1, 3)
+    for _ in range(3):
+        plain.load_state_dict(layer.state_dict())
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x)[0], plain(x)[0], rtol=0, atol=1e-13)
+        layer(x)[0].square().sum().backward()
+        optimizer.step()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.data.mul_(2)  # which torch does not count
+        layer.eval()
+        plain.load_state_dict(layer.state_dict())
+        torch.testing.assert_close(layer(x)[0], plain(x)[0], rtol=0, atol=1e-13)

@@ -1,0 +1,88 @@
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.registry import masked, noise
+from torch import Tensor, nn
+
+from seqloom.layers.custom import CustomLayer
+
+
+class RunningSum(nn.Module):
+    """A user's layer with a memory: the sum so far, twice as wide."""
+
+    def forward(self, x: Tensor, mask: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        start = 0 if state is None else state
+        assert mask is None or mask.shape == x.shape[:2]
+        total = x.cumsum(dim=1) + start
+        return torch.cat([total, -total], dim=2), total[:, -1:]
+
+
+class Broken(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor, state: Any) -> tuple[Tensor, Any]:
+        raise TypeError(f"a mistake inside: {x.shape}, {mask.shape}, {state}")
+
+
+class Pairless(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor, state: Any) -> Tensor:
+        return x * mask.unsqueeze(-1) + (state or 0)
+
+
+def test_a_module_without_memory() -> None:
+    linear = nn.Linear(3, 5)
+    layer = CustomLayer(linear, 3)
+    x, mask = noise(2, 4, 3, dtype=torch.float32), masked([4, 1], 4)
+    outputs, state = layer(x, mask)
+    wanted = (x @ linear.weight.T + linear.bias).masked_fill(~mask.unsqueeze(-1), 0)
+    torch.testing.assert_close(outputs, wanted)
+    assert (layer.output_size, state) == (5, ())
+    torch.testing.assert_close(layer(x, None, state)[0], linear(x))
+
+
+def test_a_module_with_memory_in_pieces() -> None:
+    layer = CustomLayer(RunningSum(), 3)
+    x = noise(2, 5, 3, dtype=torch.float32)
+    whole, last = layer(x)
+    first, state = layer(x[:, :2])
+    second, state = layer(x[:, 2:], None, state)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
+    torch.testing.assert_close(state, last)
+    torch.testing.assert_close(last, x.sum(dim=1, keepdim=True))
+    assert layer.output_size == 6
+
+
+def test_it_reads_zeros_in_the_padding() -> None:
+    layer = CustomLayer(RunningSum(), 3)
+    x, mask = noise(2, 4, 3, dtype=torch.float32), masked([4, 2], 4)
+    x[1, 2:] = float("nan")
+    outputs, state = layer(x, mask)
+    torch.testing.assert_close(state[1, 0], x[1, :2].sum(dim=0))
+    assert torch.equal(outputs[1, 2:], torch.zeros(2, 6))
+
+
+def test_the_trial_leaves_the_module_as_it_was() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2))).train()
+    module[1].eval()
+    random = torch.random.get_rng_state()
+    CustomLayer(module, 3)
+    assert [part.training for part in module.modules()] == [True, True, False, False, False]
+    assert torch.equal(torch.random.get_rng_state(), random)
+
+
+def test_the_trial_is_in_the_module_s_own_precision() -> None:
+    layer = CustomLayer(nn.Linear(3, 5).double(), 3)
+    assert layer(noise(1, 2, 3))[0].dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "message"),
+    [
+        (nn.LSTM(3, 5), ValueError, r"LSTM makes tuple of x \(2, 3, 3\), wanted a tensor"),
+        (nn.Flatten(), ValueError, r"Flatten makes \(2, 9\) of x \(2, 3, 3\)"),
+        (Pairless(), TypeError, "Pairless gives Tensor, wanted a pair of output and state"),
+        (Broken(), TypeError, "a mistake inside"),
+    ],
+)
+def test_modules_that_are_no_layers_are_refused(module: nn.Module, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        CustomLayer(module, 3)

@@ -1,0 +1,65 @@
+"""Who goes on from a state twice, or after somebody else has, finds what there was."""
+
+import torch
+from tests.contracts.registry import masked, noise
+from torch import Tensor
+
+from seqloom import state as states
+from seqloom.layers.transformer import cache
+from seqloom.layers.transformer.cache import ROOM, Cache
+
+
+def piece(seed: int, length: int = 1) -> tuple[Tensor, Tensor]:
+    return noise(2, length, 3, 4, seed=seed), noise(2, length, 3, 4, seed=seed + 100)
+
+
+def held(found: Cache) -> Tensor:
+    return found.keys[:, : found.length]
+
+
+def test_two_that_go_on_from_one_state_do_not_see_each_other() -> None:
+    with torch.no_grad():
+        root = cache.begin(*piece(1), None).append(*piece(2), None)
+        left, right = root.append(*piece(3), None), root.append(*piece(4), None)
+        left = left.append(*piece(5), None)
+    wanted = [torch.cat([piece(seed)[0] for seed in seeds], dim=1) for seeds in ((1, 2, 3, 5), (1, 2, 4), (1, 2))]
+    for found, keys in zip((left, right, root), wanted, strict=True):
+        assert torch.equal(held(found), keys)
+
+
+def test_a_step_writes_in_place_while_there_is_room() -> None:
+    with torch.no_grad():
+        found = cache.begin(*piece(0), None).append(*piece(1), None)
+        store = found.keys.data_ptr()
+        for seed in range(2, ROOM):
+            found = found.append(*piece(seed), None)
+            assert found.keys.data_ptr() == store
+        assert found.append(*piece(9), None).keys.data_ptr() != store
+
+
+def test_selected_rows_can_be_gone_on_from() -> None:
+    with torch.no_grad():
+        root = cache.begin(*piece(1), None).append(*piece(2), None)
+        chosen = states.select(root, torch.tensor([1, 1, 0]))
+        new = noise(3, 1, 3, 4, seed=7)
+        found = chosen.append(new, new, None)
+    assert torch.equal(held(found), torch.cat([held(root)[[1, 1, 0]], new], dim=1))
+    assert root.length == 2
+
+
+def test_gaps_are_remembered() -> None:
+    first, second = masked([2, 1], 2), masked([1, 2], 2)
+    found = cache.begin(*piece(1, 2), first).append(*piece(2, 2), second)
+    assert found.position.tolist() == [3, 3]
+    assert torch.equal(found.real(), torch.cat([first, second], dim=1))
+    later = found.append(*piece(3), None)
+    assert later.real()[:, -1].all()
+
+
+def test_only_what_nobody_sees_any_more_is_forgotten() -> None:
+    whole = cache.begin(*piece(1, 5), None)
+    assert torch.equal(held(whole.latest(2)), held(whole)[:, 3:])
+    assert whole.latest(7) is whole
+    gaps = cache.begin(*piece(1, 5), masked([5, 2], 5))
+    assert gaps.latest(2).length == 5  # the shorter row still sees its first element
+    assert cache.begin(*piece(1, 5), masked([5, 0], 5)).latest(2).length == 2

@@ -1,0 +1,280 @@
+"""Vectors from elsewhere: what they are, that they stay as they are, and that a run needs nothing else afterwards."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.contracts.tiny import CASES, build
+from torch import Tensor
+
+from seqloom import config, workflow
+from seqloom.checkpoint import BadRun, Snapshot
+from seqloom.config import Wrong
+from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.text_files import BadData, Place, resolve
+from seqloom.model import Config, load
+from seqloom.models.pretrained.combined import CombinedInput, ContextualEmbedding, ContextualInput, PretrainedEmbedding
+from seqloom.models.pretrained.pretrained import PretrainedConfig
+from seqloom.run import Run
+from seqloom.tasks.classify import Classify
+from seqloom.tasks.tag import Tag
+from seqloom.tasks.translate import Translate
+from seqloom.training.loop import Progress
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a run of a language model, ``language``, and ``vectors.txt``."""
+    build(CASES["tag, in context"], tmp_path)
+    return tmp_path
+
+
+def tag(folder: Path, **vectors: Any) -> Tag:
+    given = {"run": str(folder / "language")} | vectors
+    small = {"words": {"size": 3}, "characters": {"layers": 0}, "encoder": {"hidden": 4}}
+    task = Tag.model_validate({"train": str(folder / "t.conll"), "vectors": given, **small})
+    return task.fit(task.read(folder / "t.conll"))
+
+
+def embed(task: Any, sentence: str) -> tuple[Any, CombinedInput]:
+    batch = task.collate(list(task.read_inputs([sentence])))
+    model = task.build_model().eval()
+    inputs = batch.inputs
+    return model.encoder.embed, inputs if isinstance(inputs, CombinedInput) else inputs.values
+
+
+def parts(model: torch.nn.Module, *, kind: type[torch.nn.Module]) -> Iterator[Any]:
+    return (part for part in model.modules() if isinstance(part, kind))
+
+
+# What they are
+
+
+def test_vectors_in_context_are_a_mixture_of_what_the_language_model_gives(folder: Path) -> None:
+    (found,) = load(folder / "language").represent(["Anna sees the Zebra"])
+    levels = torch.tensor(found.vectors)  # (words, layers, D)
+    joined, inputs = embed(tag(folder), "Anna sees the Zebra")
+    (mixed,) = parts(joined, kind=ContextualEmbedding)
+    torch.nn.init.normal_(mixed.mixture.scores)
+    torch.nn.init.constant_(mixed.mixture.scale, 0.6)
+    wanted = 0.6 * (mixed.mixture.scores.softmax(dim=0)[:, None] * levels).sum(dim=1)
+    vectors = joined(inputs)
+    assert vectors.shape == (1, 4, 3 + 8)
+    torch.testing.assert_close(vectors[0, :, 3:], wanted)
+    torch.testing.assert_close(vectors[:, :, :3], joined.own(inputs.own))
+
+
+def test_the_end_of_a_source_is_the_border_and_order_does_not_matter_to_the_language_model(folder: Path) -> None:
+    found = {}
+    for reverse in (False, True):
+        task = Translate.model_validate(
+            {"train": "t.tsv", "reverse": reverse, "vectors": {"run": str(folder / "language")}, "embedding": 3}
+        )
+        fitted = task.fit(list(task.read([("Anna sees the Paris", "x"), ("York", "y")])))
+        joined, inputs = embed(fitted, "Anna sees York")
+        found[reverse] = joined(inputs)[0, :, 3:]
+    torch.testing.assert_close(found[True], found[False][[2, 1, 0, 3]])
+    other, inputs = embed(fitted, "Paris")
+    torch.testing.assert_close(other(inputs)[0, -1, 3:], found[True][-1])
+
+
+def test_static_vectors_by_spelling_small_letters_or_as_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("<unk> 5 5 5\nmet 1 2 3\nYork 9 9 9\nrome 4 5 6\nberlin 7 8 9\n")
+    task = Tag.model_validate(
+        {"train": "t.conll", "vectors": {"file": str(path), "extra": 1, "alone": True}, "characters": {"layers": 0}}
+    )
+    fitted = task.fit([Sentence(Place("t.conll", 1), ("met", "Rome", "him"), ("A", "B", "A"))])
+    assert fitted.learned is not None
+    assert fitted.learned.vectors is not None
+    (words,) = fitted.learned.vectors.words
+    assert words.vocabulary.symbols == ("<pad>", "<unk>", "met", "York", "rome")
+    joined, inputs = embed(fitted, "met Rome him York")
+    assert joined(inputs)[0].tolist() == [[1, 2, 3], [4, 5, 6], [5, 5, 5], [9, 9, 9]]
+
+
+def test_vectors_of_an_embed_run_are_static(tmp_path: Path) -> None:
+    settings = build(CASES["embed"], tmp_path)
+    fitted: Any = settings.task.fit(settings.task.read(resolve(settings.task.train)))
+    module: Any = fitted.build_model()
+    run = Run.create(
+        tmp_path / "embed", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={}
+    )
+    run.save("best", _snapshot(module))
+    word, other = list(fitted.learned.known)[:2]
+    task = Classify.model_validate(
+        {"train": "t", "vectors": {"run": str(run.path), "extra": 1, "alone": True, "tune": True}}
+    )
+    found = task.fit(list(task.read([(f"{word} never-seen", "x"), ("never-seen", "y")])))
+    joined, inputs = embed(found, f"{other} never-seen {word}")
+    vectors = joined(inputs)[0]
+    torch.testing.assert_close(vectors[[2, 0]], module.vectors[:2], rtol=0, atol=0)
+    assert not vectors[1].any()
+
+
+@pytest.mark.parametrize("tune", [False, True])
+def test_only_tuned_vectors_have_gradients_but_the_unknown_is_always_learnt(folder: Path, tune: bool) -> None:
+    task = tag(folder, file=str(folder / "vectors.txt"), tune=tune)
+    joined, inputs = embed(task, "Anna sees Zebra")
+    joined(inputs).square().sum().backward()
+    frozen = [
+        *next(parts(joined, kind=ContextualEmbedding)).reader.parameters(),
+        next(parts(joined, kind=PretrainedEmbedding)).table.weight,
+    ]
+    assert all(parameter.requires_grad is tune for parameter in frozen)
+    assert all((parameter.grad is not None) is tune for parameter in frozen)
+    (static,) = parts(joined, kind=PretrainedEmbedding)
+    (mixed,) = parts(joined, kind=ContextualEmbedding)
+    for learnt in (static.unknown, mixed.mixture.scores, mixed.mixture.scale):
+        assert learnt.grad is not None
+
+
+def test_what_is_frozen_has_no_dropout_and_keeps_nothing(folder: Path) -> None:
+    joined, inputs = embed(tag(folder), "Anna sees the Paris")
+    (mixed,) = parts(joined, kind=ContextualEmbedding)
+    calm = mixed(inputs.given[0])
+    mixed.train()
+    assert mixed.training
+    assert not any(part.training for part in mixed.reader.modules())
+    torch.testing.assert_close(mixed(inputs.given[0]), calm, rtol=0, atol=0)
+    saved: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda kept: kept):
+        mixed(inputs.given[0])
+    assert len(saved) <= 4 * 3 + 4  # of the mixture of three layers; none of the language model
+    tuned, inputs = embed(tag(folder, tune=True), "Anna sees the Paris")
+    assert all(part.training for part in next(parts(tuned.train(), kind=ContextualEmbedding)).reader.modules())
+
+
+def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
+    case = CASES["language_model, both ways"]
+    settings = build(case._replace(fields=case.fields | {"text": {"unit": "subwords", "size": 270}}), tmp_path)
+    fitted: Any = settings.task.fit(settings.task.read(tmp_path / case.file))
+    run = Run.create(
+        tmp_path / "language",
+        config=settings.text(),
+        learned=fitted.learned.model_dump_json(),
+        environment={},
+    )
+    run.save("best", _snapshot(fitted.build_model()))
+    text = {"unit": "subwords", "size": 300}
+    task = Classify.model_validate(
+        {"train": "t", "text": text, "vectors": {"run": str(tmp_path / "language")}, "embedding": 3}
+    )
+    found = task.fit(list(task.read([("a Cd éff", "x"), ("b", "y")])))
+    assert found.learned is not None
+    assert found.learned.text == fitted.learned.text
+    _, inputs = embed(found, "a Cd éff")
+    context: ContextualInput = inputs.given[0]
+    assert context.text.words[0, 1:].tolist() == inputs.own[0].tolist() == fitted.symbols.encode("a Cd éff")
+
+
+def _snapshot(module: torch.nn.Module) -> Snapshot:
+    return Snapshot(module.state_dict(), {}, {})
+
+
+# Training
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", ["tag, in context", "tag, tuned and static"])
+def test_frozen_weights_stay_as_they_are_and_cost_no_optimiser(name: str, tmp_path: Path) -> None:
+    settings = build(CASES[name], tmp_path, updates=3)
+    run = workflow.train(settings, output=tmp_path / "run")
+    given = Run.open(tmp_path / "language").load("best").model
+    last = run.load("last")
+    prefix = "encoder.embed.given.0.reader."
+    trained = {name.removeprefix(prefix): weight for name, weight in last.model.items() if name.startswith(prefix)}
+    assert trained
+    tuned = name != "tag, in context"
+    same = [torch.equal(weight, given[f"reader.{name}"]) for name, weight in trained.items()]
+    assert not any(same) if tuned else all(same)
+    assert last.model["encoder.embed.given.0.mixture.scores"].abs().max() > 0
+    moments = sum(name.endswith("exp_avg") for name in last.training)
+    learnt = sum(parameter.requires_grad for parameter in load(run.path).module.parameters())
+    assert moments == learnt
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "name", ["tag, in context", "tag, tuned and static", "classify, static", "translate, in context"]
+)
+def test_a_run_needs_no_other_folder(name: str, tmp_path: Path) -> None:
+    settings = build(CASES[name], tmp_path, updates=4, save_minutes=1e-9)
+
+    def leave(run: Run, event: Progress) -> None:
+        if event.update == 2 and run.path.name == "left":
+            raise KeyboardInterrupt
+
+    whole = workflow.train(settings, output=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        workflow.train(settings, output=tmp_path / "left", listeners=[leave])
+    wanted = load(whole.path).predict(CASES[name].questions)
+    shutil.rmtree(tmp_path / "language")
+    (tmp_path / "vectors.txt").unlink()
+    assert load(whole.path).predict(CASES[name].questions) == wanted
+    resumed = workflow.resume(tmp_path / "left")
+    assert load(resumed.path).predict(CASES[name].questions) == wanted
+    weights, others = whole.load("last").model, resumed.load("last").model
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+# What is wrong
+
+
+def test_other_units_and_other_runs_are_named(folder: Path) -> None:
+    vectors = {"run": str(folder / "language")}
+    task = Classify.model_validate({"train": "t", "text": {"unit": "characters"}, "vectors": vectors})
+    with pytest.raises(BadData, match="language: reads words, and this task reads characters"):
+        task.fit(list(task.read([("a", "x")])))
+    with pytest.raises(BadRun, match="not a run"):
+        tag(folder, run=str(folder))
+    one_way = CASES["language_model"]
+    settings = build(one_way, folder)
+    fitted: Any = settings.task.fit(settings.task.read(folder / one_way.file))
+    Run.create(folder / "forward", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={})
+    with pytest.raises(BadData, match=r'task language_model with task.direction = "forward"; .* direction = "both"'):
+        PretrainedConfig(run=str(folder / "forward")).language("words")
+
+
+def test_frames_and_files_without_any_word_are_refused(folder: Path) -> None:
+    (folder / "strange.txt").write_text("elsewhere 1 2 3\n")
+    with pytest.raises(BadData, match="has a vector for no word"):
+        tag(folder, run="", file=str(folder / "strange.txt"), extra=0)
+    vectors = {"run": str(folder / "language")}
+    (folder / "t.csv").write_text("1,2,A\n3,4,B\n")
+    tagger = Tag.model_validate({"train": "t.csv", "vectors": vectors})
+    with pytest.raises(BadData, match=r"found vectors; task\.vectors is for words"):
+        tagger.fit(tagger.read(folder / "t.csv"))
+    classifier = Classify.model_validate({"train": "t.csv", "vectors": vectors})
+    with pytest.raises(BadData, match=r"found vectors; task\.vectors is for texts"):
+        classifier.fit(list(classifier.read([([[1.0, 2.0]], "A")])))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (["task.pretrained.replace_own=true"], "there would be no vectors at all"),
+        (["task.pretrained.file=v.txt", "task.model=hmm"], "which counts words"),
+        (
+            ["task.pretrained.run=runs/language", "train.bptt_steps=10"],
+            "wanted 0: task.pretrained.run reads whole sentences",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(fields: list[str], message: str) -> None:
+    with pytest.raises(Wrong, match=message):
+        Config.build(config.Document.empty(["task.name=tag", "task.train=t.conll", *fields]))

@@ -1,0 +1,134 @@
+"""A transcriber: its parts in their order, pieces equal to the whole, nothing seen of padding."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqloom.layers.audio.augment import VTLP
+from seqloom.layers.audio.spectrum import Spectrum
+from seqloom.layers.convolution import Convolution
+from seqloom.layers.time_reduction import TimeReduction
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.transcription.line_images import LineImageConfig, LineImageEncoder
+from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+
+SYMBOLS = 6
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "stride": {"reduction": TimeReductionConfig(factor=3)},
+    "twice": {"reduction": TimeReductionConfig(factor=2, times=2), "front": PrenetConfig(layers=1, size=4, window=3)},
+    "pyramid": {"reduction": TimeReductionConfig(method="pyramid", factor=2, times=2)},
+    "transformer": {"recurrence": RecurrenceConfig(cell="transformer", hidden_size=8, layers=2, options={"heads": 2})},
+}
+
+
+def make(*, bidirectional: bool = False, **given: Any) -> Transcriber:
+    torch.manual_seed(3)
+    recurrence = given.pop("recurrence", RecurrenceConfig(cell="gru", hidden_size=5, layers=3))
+    recurrence = recurrence.model_copy(update={"bidirectional": bidirectional})
+    options: dict[str, Any] = {
+        "look": LineImageConfig(),
+        "front": PrenetConfig(),
+        "reduction": TimeReductionConfig(),
+    } | given
+    return build_transcriber(size=4, symbols=SYMBOLS, recurrence=recurrence, **options).double().eval()
+
+
+def masked(lengths: list[int], time: int) -> Tensor:
+    return torch.arange(time) < torch.tensor(lengths).unsqueeze(1)
+
+
+def test_what_it_is_made_of() -> None:
+    found = make(**CASES["twice"]).encoder
+    assert [type(part) for part in found][:3] == [Convolution, TimeReduction, TimeReduction]
+    kinds = [type(part) for part in make(**CASES["pyramid"]).encoder]
+    assert [kind is TimeReduction for kind in kinds] == [False, True, False, True, False]
+    assert isinstance(make(look=LineImageConfig(layers=1, channels=2), bidirectional=True).encoder[0], LineImageEncoder)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_are_what_the_parts_give_one_after_the_other(name: str) -> None:
+    model = make(bidirectional=True, **CASES[name])
+    x = torch.randn(1, 11, 4, dtype=torch.float64)
+    found, mask, _ = model(x, torch.ones(1, 11, dtype=torch.bool))
+    for part in model.encoder:
+        x = part(x)[0]
+    torch.testing.assert_close(found, model.output(x), atol=1e-12, rtol=0)
+    reduction = CASES[name].get("reduction", TimeReductionConfig())
+    assert mask.shape == (1, reduction.frames(11))
+    assert bool(mask.all())
+
+
+@pytest.mark.parametrize("cuts", [[0, 11], [0, 1, 2, 11], [0, 5, 5, 10, 11], list(range(12))])
+@pytest.mark.parametrize("name", CASES)
+def test_pieces_equal_the_whole(name: str, cuts: list[int]) -> None:
+    model = make(**CASES[name])
+    lengths = [11, 7, 0]
+    x, mask = torch.randn(3, 11, 4, dtype=torch.float64), masked(lengths, 11)
+    whole, real, _ = model(x, mask)
+    found: list[list[Tensor]] = [[], [], []]
+    state = None
+    for start, stop in pairwise(cuts):
+        y, kept, state = model(x[:, start:stop], mask[:, start:stop], state, more=stop < 11)
+        for row in range(3):
+            found[row] += list(y[row][kept[row]])
+    for row in range(3):
+        assert len(found[row]) == int(real[row].sum())
+        if found[row]:
+            torch.testing.assert_close(torch.stack(found[row]), whole[row][real[row]], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_padding_is_invisible(name: str) -> None:
+    model = make(bidirectional=True, **CASES[name])
+    lengths = [9, 4]
+    x, mask = torch.randn(2, 13, 4, dtype=torch.float64), masked(lengths, 13)
+    found, real, _ = model(torch.where(mask.unsqueeze(-1), x, float("nan")), mask)
+    for row, length in enumerate(lengths):
+        alone, _, _ = model(x[row : row + 1, :length], masked([length], length))
+        torch.testing.assert_close(found[row][real[row]], alone[0], atol=1e-12, rtol=0)
+
+
+def test_what_changes_values_in_training_changes_nothing_later() -> None:
+    class Louder(nn.Module):
+        def forward(self, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            return 2 * values, mask
+
+    model = make(speed=Louder(), tempo=Louder(), augment=Louder())
+    x, mask = torch.randn(1, 5, 4, dtype=torch.float64), torch.ones(1, 5, dtype=torch.bool)
+    quiet = model(x, mask)[0]
+    torch.testing.assert_close(model.train()(x, mask)[0], model.eval()(8 * x, mask)[0])
+    assert torch.equal(model(x, mask)[0], quiet)
+
+
+def test_voices_are_other_ones_in_training_only() -> None:
+    spectrum = Spectrum(1000, window=0.008, step=0.004, mels=4).double()
+    heard, mask = torch.randn(2, 60, dtype=torch.float64), masked([60, 33], 60)
+    plain, real, _ = spectrum(heard, mask)
+    changed, _, _ = spectrum(heard, mask, warps=torch.full((2,), 1.3))
+    model = make(spectrum=spectrum, warp=VTLP(1.3, 1.3))
+    later = make()
+    torch.testing.assert_close(model(heard, mask)[0], later(plain, real)[0])
+    torch.testing.assert_close(model.train()(heard, mask)[0], later(changed, real)[0])
+    assert not torch.allclose(plain, changed)
+
+
+def test_a_pyramid_needs_layers_to_stand_between() -> None:
+    with pytest.raises(ValueError, match=r"reduction.times is 3, and there are 3 layers: .* at least 4 are wanted"):
+        make(reduction=TimeReductionConfig(method="pyramid", factor=2, times=3))
+    own = RecurrenceConfig(layers=2, given=lambda size: nn.Linear(size, 3), custom_layer="mine")
+    with pytest.raises(ValueError, match="a layer of your own is one layer"):
+        make(recurrence=own, reduction=TimeReductionConfig(method="pyramid", factor=2))
+    with pytest.raises(ValueError, match="trained with a layer of your own, mine"):
+        make(recurrence=RecurrenceConfig(custom_layer="mine"))
+
+
+def test_the_blank_begins_as_probable_as_all_symbols_together() -> None:
+    """Otherwise a symbol may settle in its place: of two words, one was then said all the time."""
+    module = Transcriber([], size=5, symbols=29)
+    logits, _, _ = module(torch.zeros(1, 3, 5), torch.ones(1, 3, dtype=torch.bool))
+    odds = logits.softmax(dim=-1)[..., 0]
+    torch.testing.assert_close(odds, torch.full((1, 3), 29 / (29 + 28)))
