@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import seqloom
-from seqloom import tasks
+from seqloom import examples, tasks
 from seqloom.cli import app
 from seqloom.config import parse
 from seqloom.model import Config
@@ -97,6 +97,13 @@ def test_init_lists_the_tasks_and_knows_the_nearest() -> None:
     assert result.stderr == (
         f"seqloom: task.name is 'tagg': did you mean 'tag'? Wanted one of {', '.join(tasks.names())}\n"
     )
+
+
+def test_init_prints_and_lists_examples() -> None:
+    assert call("init", "tag", "--example").stdout == examples.text("tag")
+    assert call("init", "--example").stdout == examples.listing()
+    result = call("init", "tga", "--example")
+    assert (result.exit_code, result.stderr.startswith("seqloom: there is no example 'tga'")) == (1, True)
 
 
 def test_info_for_people() -> None:

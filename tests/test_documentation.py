@@ -20,26 +20,26 @@ from seqloom.data.builtin.datasets import build
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+EXAMPLES = sorted((ROOT / "src/seqloom/examples").glob("*.toml"))
 SHORT = ["train.updates=2"]
 RUNS = {
-    "tag": ["examples/tag.toml"],
-    "classify": ["examples/classify.toml"],
-    "forecast": ["examples/forecast.toml"],
-    "language_model": ["examples/language_model.toml"],
-    "translate": ["examples/translate.toml"],
-    "second": ["examples/translate.toml", "train.seed=2"],
-    "caption": ["examples/caption.toml"],
-    "transcribe": ["examples/transcribe.toml"],
+    "tag": ["tag.toml"],
+    "classify": ["classify.toml"],
+    "forecast": ["forecast.toml"],
+    "language_model": ["language_model.toml"],
+    "translate": ["translate.toml"],
+    "second": ["translate.toml", "train.seed=2"],
+    "caption": ["caption.toml"],
+    "transcribe": ["transcribe.toml"],
     "words": ["--task", "language_model", "--data", "sounds/texts.txt", "task.model=ngram"],
     "stream": [
         *("--task", "transcribe", "--data", "sounds"),
         *("task.encoder.bidirectional=false", "task.normalize=streaming"),
     ],
-    "embed": ["examples/embed.toml"],
-    "contextual": ["examples/contextual.toml"],
-    "tag_contextual": ["examples/tag.toml", "task.pretrained.run=runs/contextual"],
-    "ngram": ["examples/language_model.toml", "task.model=ngram"],
+    "embed": ["embed.toml"],
+    "contextual": ["contextual.toml"],
+    "tag_contextual": ["tag.toml", "task.pretrained.run=runs/contextual"],
+    "ngram": ["language_model.toml", "task.model=ngram"],
     "forgetful": ["tagger.toml", "--layer", "mine:Forgetful"],
 }
 """The runs that the documentation names, and how they are trained here."""
@@ -115,7 +115,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for path in build(name, folder / name):
             lines = path.read_text().splitlines(keepends=True)
             path.write_text("".join(lines[:120]))
-    shutil.copytree(ROOT / "examples", folder / "examples")
+    for example in EXAMPLES:
+        shutil.copy(example, folder)
     sing(folder / "sounds")
     (folder / "words.txt").write_text("high\nlow\nup\n")
     build("analogies", folder / "analogies")

@@ -63,11 +63,18 @@ def seqloom(
 
 
 @app.command(epilog="Example: seqloom init tag > tagger.toml")
-def init(task: Annotated[str, typer.Argument(help="Such as tag; without it all are listed.")] = "") -> None:
-    """Print a complete, commented configuration."""
-    from seqloom import config, tasks
+def init(
+    task: Annotated[str, typer.Argument(help="Task, such as tag; omit it to list all tasks.")] = "",
+    *,
+    example: Annotated[bool, typer.Option("--example", help="Print the configuration of seqloom demo.")] = False,
+) -> None:
+    """Print a complete configuration with a comment for each key, or a short example."""
+    from seqloom import config, examples, tasks
 
     with errors():
+        if example:
+            print(examples.text(task) if task else examples.listing(), end="")
+            return
         if not task:
             for name in tasks.names():
                 print(f"{name:16}{(tasks.find(name).__doc__ or '').splitlines()[0]}")
@@ -265,15 +272,15 @@ app.command(epilog="Example: seqloom compare lm.toml base task.model=ngram task.
 
 @app.command(epilog="Example: seqloom demo tag")
 def demo(
-    task: Annotated[str, typer.Argument(help="A task, or memory: how far back networks remember.")] = "translate",
+    task: Annotated[str, typer.Argument(help="Task, or memory for the memory experiment.")] = "translate",
     *,
-    output: Annotated[Path, typer.Option(help="Folder for what it makes.")] = Path("runs"),
-    seed: Annotated[int, typer.Option(help="Of the random numbers: the same seed, the same result.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="A few seconds, to see that it works.")] = False,
+    output: Annotated[Path, typer.Option(help="Folder for the data and the run.")] = Path("runs"),
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Train for a few seconds only, as a test.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train, evaluate and use a first model in about a minute; needs no data."""
-    from seqloom.demo import run
+    """Train, evaluate and use a small model on built-in data in about a minute."""
+    from seqloom.demos.runner import run
 
     with errors():
         found = run(task, output=output, seed=seed, quick=quick, quiet=as_json)

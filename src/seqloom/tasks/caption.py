@@ -83,7 +83,7 @@ Score = Literal["bleu", "bleu_1", "exact_match", "loss"]
 
 
 class Caption(Task):
-    """Images or vectors to sentences: attention over the cells of a small convolutional network."""
+    """Describe images, or vectors of image features, in sentences."""
 
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",

@@ -61,7 +61,7 @@ class Classified:
 
 
 class Classify(Task):
-    """Texts or sequences of vectors with one label each."""
+    """Assign one label to each text or sequence of vectors."""
 
     name: Literal["classify"] = "classify"
     format: Format = Field(

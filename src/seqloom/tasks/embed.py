@@ -84,7 +84,7 @@ class Learned(Part):
 
 
 class Embed(Task):
-    """Gives each word of a text a vector; words that occur in like surroundings get like ones."""
+    """Learn word vectors from plain text (word2vec)."""
 
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.txt",

@@ -69,7 +69,7 @@ class Forecasted:
 
 
 class Forecast(Task):
-    """Forecasts of a series from its past."""
+    """Predict the next values of time series."""
 
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True

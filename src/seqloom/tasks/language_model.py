@@ -80,7 +80,7 @@ class Learned(BiLMVocabulary):
 
 
 class LanguageModel(Task):
-    """Predicts each symbol of a text from those before it; the end of a line is a symbol, too."""
+    """Predict the next character, word or subword of a text."""
 
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True

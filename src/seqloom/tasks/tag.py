@@ -81,7 +81,7 @@ class Tagged:
 
 
 class Tag(Task):
-    """Labels each word or frame."""
+    """Assign a label to each word or frame of a sequence."""
 
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.conllu", "task.dev": "dev.conllu"}
 

@@ -62,7 +62,7 @@ class BidirectionalEncoder(RecurrenceConfig):
 
 
 class Transcribe(Task):
-    """Recordings, strokes or lines of writing to text."""
+    """Transcribe speech, handwriting or pen strokes to text (CTC)."""
 
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",

@@ -86,7 +86,7 @@ Score = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "symbol_err
 
 
 class Translate(Task):
-    """Any sequence to any other: languages, spellings to sounds, commands to actions."""
+    """Translate sequences into other sequences: sentences, pronunciations, commands."""
 
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",

@@ -1,4 +1,4 @@
-"""Each demonstration from its data to its answers, in its quick form."""
+"""Each demo from its data to its answers, with --quick."""
 
 import json
 import sys
@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from seqloom import tasks
+from seqloom import demos, examples, tasks
 from seqloom.cli import app
-from seqloom.config import read
-from seqloom.demo import _typed, run
-from seqloom.lab.first_models import DEMONSTRATIONS
+from seqloom.config import parse, read
+from seqloom.demos.runner import _ask, run
 from seqloom.model import Config, load
 
 
@@ -20,16 +19,12 @@ def call(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["demo", *map(str, arguments), "--quick"])
 
 
-def test_there_is_one_for_each_task() -> None:
-    assert sorted(DEMONSTRATIONS) == tasks.names()
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each says to programs."""
+    """What each prints with --json."""
     folder = tmp_path_factory.mktemp("demo")
     results = {}
-    for task in DEMONSTRATIONS:
+    for task in tasks.names():
         result = call(task, "--json", "--output", folder)
         assert (result.exit_code, result.stderr) == (0, ""), result.output
         results[task] = json.loads(result.stdout)
@@ -37,7 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return results
 
 
-@pytest.mark.parametrize("task", DEMONSTRATIONS)
+@pytest.mark.parametrize("task", tasks.names())
 def test_figures_are_those_of_the_run(task: str, found: dict[str, Any]) -> None:
     result = found[task]
     path = Path(result["run"])
@@ -47,8 +42,15 @@ def test_figures_are_those_of_the_run(task: str, found: dict[str, Any]) -> None:
     assert result["examples"]
     assert {"config.toml", "learned.json", "metrics.jsonl", "best/model.safetensors"} <= set(result["files"])
     assert all((path / file).is_file() for file in result["files"])
-    config = Config.build(read(path / "config.toml"))
-    assert (config.name, config.train.seed) == (task, 1)
+
+
+@pytest.mark.parametrize("task", tasks.names())
+def test_the_configuration_is_the_example(task: str, found: dict[str, Any]) -> None:
+    path = Path(found[task]["run"])
+    paths = {f"task.{part}": next((path.parent / "data").glob(f"{part}.*")) for part in ("train", "dev")}
+    changes = {**paths, "train.seed": 1, **demos.find(task).quick}
+    example = parse(examples.text(task), task, overrides=[f"{key}={value}" for key, value in changes.items()])
+    assert Config.build(read(path / "config.toml")) == Config.build(example)
 
 
 def test_tags(found: dict[str, Any]) -> None:
@@ -89,7 +91,7 @@ def test_dates(found: dict[str, Any]) -> None:
     result = found["translate"]
     copied, ruled = result["baseline"].values()
     assert 0 < copied < ruled < 0.6
-    assert [example["source"] for example in result["examples"]] == list(DEMONSTRATIONS["translate"].inputs)
+    assert [example["source"] for example in result["examples"]] == list(demos.find("translate").inputs)
     assert (Path(result["run"]) / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert "alignment.png" in result["files"]
     for example in result["examples"]:
@@ -139,8 +141,8 @@ def test_words(found: dict[str, Any]) -> None:
 def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0
-    assert "Where it looked in the first one for each character that it said:" in result.stdout
-    assert "Now type your own" not in result.stdout  # there is nobody at a terminal
+    assert "Attention for the first date (columns: input, rows: output; darker is more):" in result.stdout
+    assert "Type your own" not in result.stdout  # there is nobody at a terminal
     assert (tmp_path / "demo-translate" / "run" / "alignment.png").is_file()
 
 
@@ -156,8 +158,8 @@ def test_what_people_type_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
         return text
 
     monkeypatch.setattr("builtins.input", answer)
-    assert _typed(["a", "b", "c"], quiet=False) == ["5 May 2005", "b", "c"]
-    assert _typed(["a"], quiet=True) == ["a"]
+    assert _ask(["a", "b", "c"], quiet=False) == ["5 May 2005", "b", "c"]
+    assert _ask(["a"], quiet=True) == ["a"]
 
 
 def test_people_are_told_what_was_learnt_and_how_to_go_on(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_people_are_told_what_was_learnt_and_how_to_go_on(tmp_path: Path) -> Non
     assert "dev: " in result.stderr
     rows = [line.split("  ") for line in result.stdout.splitlines()]
     names = [row[0] for row in rows]
-    assert {"this model", "the value of last year", "config.toml", "best"} <= set(names)
+    assert {"this model", "same as last year", "config.toml", "best"} <= set(names)
     commands = [line.strip() for line in result.stdout.splitlines() if line.startswith("  seqloom ")]
     assert f"seqloom evaluate {path} {path.parent / 'data' / 'test.csv'}" in commands
     _, *evaluation = commands[1].split()
@@ -180,8 +182,8 @@ def test_an_unknown_name() -> None:
     result = call("langage_model")
     assert result.exit_code == 1
     assert result.stderr == (
-        "seqloom: there is no demonstration 'langage_model': did you mean 'language_model'? "
-        "Wanted one of translate, caption, transcribe, embed, tag, classify, forecast, language_model, memory\n"
+        "seqloom: there is no demo 'langage_model': did you mean 'language_model'? "
+        f"Available: {', '.join(tasks.names())}, memory\n"
     )
 
 
@@ -190,7 +192,7 @@ def test_a_place_where_nothing_can_be_written(task: str, tmp_path: Path) -> None
     (tmp_path / "file").touch()
     result = call(task, "--output", tmp_path / "file" / "folder")
     assert result.exit_code == 1
-    assert result.stderr.startswith("seqloom: cannot make the folder ")
+    assert result.stderr.startswith("seqloom: cannot create the folder ")
 
 
 def test_without_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
