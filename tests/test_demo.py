@@ -13,7 +13,8 @@ from seqloom.cli import app
 from seqloom.config import read
 from seqloom.demo import _typed, run
 from seqloom.lab.first_models import DEMONSTRATIONS
-from seqloom.model import Config, load
+from seqloom.model import load
+from seqloom.run_config import Config
 
 
 def call(*arguments: object) -> Any:

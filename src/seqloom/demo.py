@@ -19,7 +19,8 @@ from seqloom.data.builtin.datasets import Files
 from seqloom.lab import memory
 from seqloom.lab.demonstration import Demonstration, Trained
 from seqloom.lab.first_models import DEMONSTRATIONS
-from seqloom.model import Config, load
+from seqloom.model import load
+from seqloom.run_config import Config
 
 RUN_FILES = {
     "config.toml": "the complete configuration",

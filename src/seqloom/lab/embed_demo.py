@@ -6,9 +6,10 @@ from typing import Any
 
 from seqloom import terminal
 from seqloom.data.builtin import datasets
+from seqloom.evaluation import evaluate
 from seqloom.insight.words import draw_words, flatten
 from seqloom.lab.demonstration import Demonstration, Trained
-from seqloom.model import Config, assess
+from seqloom.run_config import Config
 
 SHOWN = (
     "man woman king queen prince princess father mother duke duchess france paris italy rome japan tokyo walk walked"
@@ -20,7 +21,7 @@ def _guess_words(trained: Trained) -> dict[str, float]:
     before = trained.model.config
     task = before.task.model_copy(update={"kind": "one_hot"})
     test = list(task.read(trained.files.test))
-    return {"one-hot vectors": float(assess(Config(task, before.train), task.build_model(), test)["accuracy"])}
+    return {"one-hot vectors": float(evaluate(Config(task, before.train), task.build_model(), test)["accuracy"])}
 
 
 def _show_words(trained: Trained) -> list[dict[str, Any]]:

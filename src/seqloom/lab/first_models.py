@@ -8,12 +8,13 @@ from typing import Any
 from seqloom import terminal
 from seqloom.data.builtin import datasets
 from seqloom.decoding.tokens.sample import Sample
+from seqloom.evaluation import evaluate
 from seqloom.lab.caption_demo import CAPTION
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 from seqloom.lab.embed_demo import EMBED
 from seqloom.lab.transcribe_demo import TRANSCRIBE
 from seqloom.lab.translate_demo import TRANSLATE
-from seqloom.model import Config, assess
+from seqloom.run_config import Config
 
 SHADES = " .:-=+*#%@"  # of a picture, from light to dark
 
@@ -26,7 +27,7 @@ def _counted(trained: Trained, **changes: Any) -> float:
     config = Config(task, before.train.model_copy(update={"steps": 0}))
     module: Any = task.build_model()
     module.count(task.read(files.train))
-    return float(assess(config, module, list(task.read(files.test)))[task.main_metric])
+    return float(evaluate(config, module, list(task.read(files.test)))[task.main_metric])
 
 
 def _guess_tags(trained: Trained) -> dict[str, float]:
@@ -76,7 +77,7 @@ def _some(trained: Trained, count: int, *, longest: int) -> list[Any]:
 
 def _show_tags(trained: Trained) -> list[dict[str, Any]]:
     some = _some(trained, 2, longest=10)
-    (answers,) = trained.model.answer(iter(some))
+    (answers,) = trained.model.predict_batches(iter(some))
     return [
         {"words": list(example.words), "answer": answer.labels, "truth": list(example.labels)}
         for example, answer in zip(some, answers, strict=True)
@@ -95,7 +96,7 @@ def _tell_tags(examples: Sequence[Mapping[str, Any]]) -> None:
 
 def _show_classes(trained: Trained) -> list[dict[str, Any]]:
     some = _some(trained, 5, longest=8)
-    (answers,) = trained.model.answer(iter(some))
+    (answers,) = trained.model.predict_batches(iter(some))
     return [
         {
             "picture": ["".join(SHADES[int(value * 9 / 16)] * 2 for value in row) for row in example.content],
@@ -118,7 +119,7 @@ def _tell_classes(examples: Sequence[Mapping[str, Any]]) -> None:
 
 def _show_numbers(trained: Trained) -> list[dict[str, Any]]:
     some = list(trained.model.task.read(trained.files.test))[-8:]
-    (answers,) = trained.model.answer(iter(some))
+    (answers,) = trained.model.predict_batches(iter(some))
     shown = [
         {"last": float(each.read[-1, 0]), "answer": answer.values[0][0], "truth": float(each.after(1)[0, 0, 0])}
         for each, answer in zip(some, answers, strict=True)
