@@ -13,8 +13,8 @@ from seqloom import workflow
 from seqloom.check import Report, examine, show
 from seqloom.cli import app
 from seqloom.config import Document
-from seqloom.model import Config
 from seqloom.models.pretrained.pretrained import PretrainedConfig
+from seqloom.run_config import Config
 
 SMALL = {
     "tag": {"task.encoder.hidden_size": 8, "task.words.embedding_size": 8, "task.characters.layers": 0},

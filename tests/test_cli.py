@@ -13,7 +13,7 @@ import seqloom
 from seqloom import examples, tasks
 from seqloom.cli import app
 from seqloom.config import parse
-from seqloom.model import Config
+from seqloom.run_config import Config
 
 NAMES = (
     *("init", "check", "train", "evaluate", "predict", "explain", "generate", "compare"),
@@ -193,7 +193,7 @@ def test_a_finished_training_can_be_resumed(folder: Path, tagger: Path) -> None:
     assert (result.exit_code, result.output) == (0, "")
     mixed = call("train", folder / "tag.toml", "--resume", tagger)
     assert mixed.exit_code == 1
-    assert "--resume takes the configuration of its run" in mixed.stderr
+    assert "--resume uses the configuration of its run" in mixed.stderr
 
 
 def test_evaluation(folder: Path, tagger: Path) -> None:
@@ -215,7 +215,7 @@ def test_prediction_from_standard_input(tagger: Path) -> None:
 
 
 def test_prediction_of_a_file(folder: Path, tagger: Path) -> None:
-    result = call("predict", tagger, folder / "data" / "dev.conll", "--json", "--batch", 2)
+    result = call("predict", tagger, folder / "data" / "dev.conll", "--json", "--batch-size", 2)
     assert [len(json.loads(line)["labels"]) for line in result.stdout.splitlines()] == [3, 3, 2]
 
 
@@ -230,14 +230,14 @@ def test_text_is_drawn_again_by_its_seed(speaker: Path) -> None:
 def test_only_language_models_draw_text(tagger: Path) -> None:
     result = call("generate", tagger, "the")
     assert result.exit_code == 1
-    assert "wanted a language_model" in result.stderr
+    assert "tasks that can: language_model" in result.stderr
     assert result.stdout == ""
 
 
 def test_what_cannot_be_exported(folder: Path, tagger: Path) -> None:
     result = call("export", tagger, folder / "model.arpa")
     assert result.exit_code == 1
-    assert "n-gram" in result.stderr
+    assert "a model of the task tag cannot be exported" in result.stderr
 
 
 def test_variants_are_compared(folder: Path) -> None:
@@ -270,10 +270,13 @@ def test_variants_are_compared(folder: Path) -> None:
     assert "'gru' is no variant" in wrong.stderr
 
 
-def test_only_analogies_are_restricted(tagger: Path, folder: Path) -> None:
-    result = call("evaluate", tagger, folder / "train.conll", "--restrict", 5)
+def test_only_word_vectors_are_restricted_to_frequent_words(tagger: Path, folder: Path) -> None:
+    result = call("evaluate", tagger, folder / "train.conll", "--top-words", 5)
     assert result.exit_code == 1
-    assert "a model of the task tag has no analogies; wanted an embed" in result.stderr
+    assert (
+        "a model of the task tag cannot be restricted to the most frequent words (tasks that can: embed)"
+        in result.stderr
+    )
 
 
 @pytest.mark.parametrize(

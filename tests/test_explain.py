@@ -19,8 +19,9 @@ from seqloom.data.text.vocabulary import END
 from seqloom.explain import explain, explain_all, traces
 from seqloom.insight.explanation import Explanation
 from seqloom.layers.layer import coverage
-from seqloom.model import Config, Model, load
+from seqloom.model import Model, load
 from seqloom.models.decoder import step
+from seqloom.run_config import Config
 from seqloom.workflow import train
 
 CLOSE = 1e-6  # float32, sums of some dozen terms
@@ -270,7 +271,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_the_command_for_people(runs: dict[str, Path]) -> None:
-    result = call(runs["translate"], "a cd b", "--search", "beam size=3 best=2", "--beam", "--all", "--gates")
+    result = call(runs["translate"], "a cd b", "--search", "beam size=3 best=2", "--beam", "--heads", "--gates")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a cd b → ")
@@ -315,7 +316,7 @@ def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> No
     assert (tmp_path / "contexts.png").read_bytes().startswith(b"\x89PNG")
     *_, last = map(json.loads, call(run, "a cd b", "eff cd", "--json").stdout.splitlines())
     (pair,) = last["contexts"]
-    (_, one, _), (_, other) = (text.vectors for text in load(run).represent(["a cd b", "eff cd"]))
+    (_, one, _), (_, other) = (text.vectors for text in load(run).embed(["a cd b", "eff cd"]))
     layers = [(np.array(left), np.array(right)) for left, right in zip(one, other, strict=True)]
     wanted = [left @ right / np.linalg.norm(left) / np.linalg.norm(right) for left, right in layers]
     assert pair["similarities"] == pytest.approx(wanted)

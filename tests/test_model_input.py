@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from seqloom import workflow
 from seqloom.cli import app
-from seqloom.config import Wrong
-from seqloom.data.readers.text_files import BadData
+from seqloom.config import ConfigError
+from seqloom.data.readers.text_files import DataError
 from seqloom.model import Model, load
 
 
@@ -27,7 +27,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def said(model: Model, source: Path | str, **given: Any) -> list[str]:
-    return [str(answer) for answers in model.stream(source, **given) for answer in answers]
+    return [str(answer) for answers in model.predict_batches(model.read(source, **given)) for answer in answers]
 
 
 def put(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -39,9 +39,9 @@ def test_a_file_in_another_format(models: dict[str, Path], tmp_path: Path) -> No
     path = tmp_path / "x.txt"
     path.write_text("Anna sees\nParis\n")
     wanted = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
-    assert said(model, path, format="lines") == wanted
-    assert said(model, path, format="lines", encoding="cp1252") == wanted
-    with pytest.raises(BadData, match="found 1 column"):
+    assert said(model, path, file_format="lines") == wanted
+    assert said(model, path, file_format="lines", encoding="cp1252") == wanted
+    with pytest.raises(DataError, match="found 1 column"):
         said(model, path)
     assert model.task.model_dump()["format"] == "auto"  # the model stays as it was
 
@@ -52,7 +52,7 @@ def test_standard_input_is_lines_if_nothing_is_said(models: dict[str, Path], mon
     put(monkeypatch, b"Anna sees\nParis\n")
     assert said(model, "-") == wanted
     put(monkeypatch, b"Anna O\nsees O\n\nParis O\n")
-    assert said(model, "-", format="conll") == wanted
+    assert said(model, "-", file_format="conll") == wanted
 
 
 def test_standard_input_is_utf_8_if_nothing_is_said(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,15 +68,15 @@ def test_standard_input_is_utf_8_if_nothing_is_said(models: dict[str, Path], mon
     [
         (
             "tag",
-            {"format": "conl"},
+            {"file_format": "conl"},
             r'task\.format is "conl", wanted one of "auto", "conll", .*: did you mean "conll"\?',
         ),
         ("tag", {"encoding": "latin-11"}, r'task\.encoding is "latin-11": there is no such encoding'),
-        ("forecast", {"format": "conll"}, "the task forecast has no format to choose"),
+        ("forecast", {"file_format": "conll"}, r"the task forecast has no option 'format' \(available: none\)"),
     ],
 )
 def test_what_cannot_be_said(models: dict[str, Path], task: str, given: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, Wrong), match=message):
+    with pytest.raises((ValueError, ConfigError), match=message):
         load(models[task]).read("-", **given)
 
 
@@ -90,8 +90,3 @@ def test_the_command(models: dict[str, Path], tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["predict", run, str(path), "--format", "line"])
     assert result.exit_code == 1
     assert 'task.format is "line", wanted one of "auto"' in result.stderr
-
-
-def test_only_n_gram_models_are_exported(models: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"x\.arpa: only n-gram models are written, as \.arpa or \.arpa\.gz files"):
-        load(models["tag"]).export(tmp_path / "x.arpa")

@@ -17,7 +17,7 @@ from seqloom.training.loop import Diverged
     [
         (ValueError("found 3, wanted 4"), 1, "seqloom: found 3, wanted 4"),
         (FileNotFoundError("no.toml: there is no such file"), 1, "seqloom: no.toml: there is no such file"),
-        (Interrupted(Path("runs/tag")), 130, "go on with: seqloom train --resume runs/tag"),
+        (Interrupted(Path("runs/tag")), 130, "continue with: seqloom train --resume runs/tag"),
         (Diverged(7, []), 3, "seqloom: the gradient was not finite"),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seqloom.config import Document
-from seqloom.model import Config
+from seqloom.run_config import Config
 from seqloom.workflow import train
 
 

@@ -17,7 +17,8 @@ from seqloom.data.readers.text_files import resolve
 from seqloom.data.split import Read
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import Vocabulary
-from seqloom.model import Config, assess
+from seqloom.evaluation import evaluate
+from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training import schedules
 from seqloom.training.lessons import first_lesson, is_taught
@@ -190,7 +191,7 @@ class _Examination:
             else:
                 self._update(config, module, train.longest)
             if dev and dev.examples and not dev.unlabelled:
-                assess(config, module, dev.longest)
+                evaluate(config, module, dev.longest)
 
     def _update(self, config: Config, module: nn.Module, examples: Sequence[Any]) -> None:
         module.train()

@@ -1,10 +1,10 @@
-"""The command line. Every import that takes time stands inside the command that needs it."""
+"""The command line. Slow imports are inside the command that needs them."""
 
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,13 +12,13 @@ from seqloom import __version__
 from seqloom.bench.commands import bench
 from seqloom.compare.command import compare
 from seqloom.options import (
-    Allowed,
-    Also,
     AsJson,
     Configuration,
+    Constrain,
+    Ensemble,
     Folder,
     Lag,
-    Language,
+    LanguageModel,
     Layer,
     Lexicon,
     Overrides,
@@ -43,8 +43,8 @@ def main() -> None:
     app(prog_name="seqloom")
 
 
-def print_version(wanted: bool) -> None:  # noqa: FBT001
-    if wanted:
+def print_version(requested: bool) -> None:  # noqa: FBT001
+    if requested:
         print(f"seqloom {__version__}")
         raise typer.Exit
 
@@ -56,9 +56,9 @@ def seqloom(
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Small sequence models on the machine you have.
+    """Train and use small sequence models on your own machine.
 
-    Exit codes: 0 done, 1 failed, 2 called wrongly, 3 the training diverged, 130 interrupted.
+    Exit codes: 0 success, 1 error, 2 wrong usage, 3 training diverged, 130 interrupted.
     """
 
 
@@ -87,12 +87,12 @@ def init(
 
 @app.command(epilog="Example: seqloom check tagger.toml")
 def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
-    """Look at the data before training: counts, lengths, what is unseen, double or wrong."""
+    """Check the data before training: counts, lengths, unseen symbols, duplicates, errors."""
     from seqloom.check import examine, show
-    from seqloom.model import Config, document
+    from seqloom.run_config import Config, read_document
 
     with errors():
-        report = examine(Config.build(document(config, overrides or [])))
+        report = examine(Config.build(read_document(config, overrides or [])))
         if as_json:
             print_json(asdict(report))
         else:
@@ -103,114 +103,140 @@ def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson
 
 @app.command(epilog="Example: seqloom train tagger.toml train.epochs=5")
 def train(
-    config: Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")] = "",
+    config: Configuration = "",
     overrides: Overrides = None,
     *,
-    output: Annotated[Path | None, typer.Option(help="Folder of the run; runs/TASK if none is given.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="A run to go on with, bit for bit.")] = None,
-    task: Annotated[str, typer.Option(help="Without a configuration: what to learn.")] = "",
-    data: Annotated[str, typer.Option(help="Without a configuration: a file, or a folder with train and dev.")] = "",
+    output: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/TASK.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Run to continue, with results identical to an uninterrupted run.")
+    ] = None,
+    task: Annotated[str, typer.Option(help="Task, if there is no configuration.")] = "",
+    data: Annotated[
+        str, typer.Option(help="Training file, or folder with a train and a dev file, if there is no configuration.")
+    ] = "",
     layer: Layer = "",
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model: progress, curves, best and last model in a new run.
+    """Train a model; a new run folder gets its checkpoints, metrics and learning curves.
 
-    Ctrl-C stops and saves; --resume goes on. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
+    Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
     from seqloom import terminal, workflow
     from seqloom.compare.outcome import outcome
-    from seqloom.model import Config, document, find_layer
+    from seqloom.run_config import Config, find_layer, read_document
 
     with errors(), terminal.Watch(quiet=quiet or not workflow.leads()) as watch:
-        given = find_layer(layer)
+        custom_layer = find_layer(layer)
         if resume is None:
-            settings = Config.build(document(config, overrides or [], task=task, data=data))
-            run = workflow.train(settings, output=output, layer=given, listeners=[watch])
+            settings = Config.build(read_document(config, overrides or [], task=task, data=data))
+            run = workflow.train(settings, output=output, layer=custom_layer, listeners=[watch])
         elif config or overrides or task or data or output:
-            raise ValueError("--resume takes the configuration of its run, and none besides")
+            raise ValueError("--resume uses the configuration of its run: give no other")
         else:
-            run = workflow.resume(resume, layer=given, listeners=[watch])
+            run = workflow.resume(resume, layer=custom_layer, listeners=[watch])
     with errors():
         if not workflow.leads():
             return
-        found = outcome(run)
+        metrics = outcome(run)
         if as_json:
-            print_json({"run": str(run.path), **found})
+            print_json({"run": str(run.path), **metrics})
         elif not quiet:
-            terminal.table(("run", str(run.path)), terminal.numbers(found))
+            terminal.table(("run", str(run.path)), terminal.numbers(metrics))
 
 
 @app.command(epilog="Example: seqloom evaluate runs/tag test.conllu")
 def evaluate(
     run: RunFolder,
-    file: Annotated[str, typer.Argument(help="Labelled data.")],
+    file: Annotated[str, typer.Argument(help="File with labelled data.")],
     *,
     layer: Layer = "",
     search: Search = "",
-    allowed: Allowed = "",
+    constrain: Constrain = "",
     lexicon: Lexicon = "",
-    language: Language = "",
+    lm: LanguageModel = "",
     folder: Folder = "",
-    also: Also = None,
-    restrict: Annotated[
-        int, typer.Option(min=0, help="Only so many of the most frequent words count; of analogies. 0: all.")
+    ensemble: Ensemble = None,
+    top_words: Annotated[
+        int, typer.Option(min=0, help="Evaluate word vectors on this many of the most frequent words; 0: on all.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Score a trained model on labelled data, with intervals of confidence."""
+    """Evaluate a trained model on labelled data, with 95 % confidence intervals."""
     from seqloom import terminal
-    from seqloom.model import find_layer, load
+    from seqloom.model import load
+    from seqloom.run_config import find_layer
 
     with errors():
-        given: dict[str, Any] = {"allowed": allowed, "lexicon": lexicon, "language": language, "folder": folder}
-        model = load(run, layer=find_layer(layer), search=search, also=also or [], **given)
-        found = model.evaluate(file, restrict=restrict)
+        model = load(
+            run,
+            layer=find_layer(layer),
+            ensemble=ensemble or [],
+            search=search,
+            constrain=constrain,
+            lexicon=lexicon,
+            lm=lm,
+            folder=folder,
+        )
+        metrics = model.evaluate(file, top_words=top_words)
         if as_json:
-            print_json(found)
+            print_json(metrics)
         else:
-            terminal.table(("metric", "value"), terminal.numbers(found))
-            terminal.mistakes(found)
+            terminal.table(("metric", "value"), terminal.numbers(metrics))
+            terminal.mistakes(metrics)
 
 
 @app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")
 def predict(
     run: RunFolder,
-    file: Annotated[str, typer.Argument(help="Data without labels; - is standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="File with input data; - for standard input.")] = "-",
     *,
-    file_format: Annotated[str, typer.Option("--format", help="Of this file, if not that of the training.")] = "",
-    encoding: Annotated[str, typer.Option(help="Likewise, such as latin-1.")] = "",
+    file_format: Annotated[
+        str, typer.Option("--format", help="Input format, if it differs from the training data.")
+    ] = "",
+    encoding: Annotated[str, typer.Option(help="Text encoding of the input, such as latin-1, if it differs.")] = "",
     layer: Layer = "",
     search: Search = "",
-    allowed: Allowed = "",
+    constrain: Constrain = "",
     lexicon: Lexicon = "",
-    language: Language = "",
+    lm: LanguageModel = "",
     folder: Folder = "",
-    also: Also = None,
+    ensemble: Ensemble = None,
     stream: Stream = False,
     lag: Lag = 2.0,
-    vectors: Annotated[bool, typer.Option("--vectors", help="Of each word, by a language model both ways.")] = False,
-    batch: Annotated[int, typer.Option(min=1, help="Sequences answered together.")] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each answer.")] = False,
+    vectors: Annotated[bool, typer.Option("--vectors", help="Print contextual word vectors.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
 ) -> None:
-    """Answer for each sequence of a file, or of standard input as it comes."""
-    from seqloom.listen import transcribe
-    from seqloom.model import find_layer, load
+    """Predict from a file, or from standard input line by line."""
+    from seqloom.model import load
+    from seqloom.run_config import find_layer
+    from seqloom.streaming import transcribe_stream
 
     with errors():
-        guided: dict[str, Any] = {"allowed": allowed, "lexicon": lexicon, "language": language, "folder": folder}
-        model = load(run, layer=find_layer(layer), search=search, also=also or [], **guided)
+        model = load(
+            run,
+            layer=find_layer(layer),
+            ensemble=ensemble or [],
+            search=search,
+            constrain=constrain,
+            lexicon=lexicon,
+            lm=lm,
+            folder=folder,
+        )
         if stream:
             if file != "-":
-                raise ValueError(f"--stream hears standard input, which is -, and the file is {file}")
-            for piece in transcribe(model, sys.stdin.buffer, lag=lag, as_json=as_json):
+                raise ValueError(f"--stream reads standard input (-), and the file is {file}")
+            for piece in transcribe_stream(model, sys.stdin.buffer, lag=lag, as_json=as_json):
                 print(piece, end="", flush=True)
             return
-        together = 1 if file == "-" and sys.stdin.isatty() else batch
-        given = {name: value for name, value in (("format", file_format), ("encoding", encoding)) if value}
-        for answers in model.stream(file, batch=together, vectors=vectors, **given):
-            for answer in answers:
-                print(json.dumps(asdict(answer)) if as_json else answer)
+        if file == "-" and sys.stdin.isatty():
+            batch_size = 1  # a person waits for each prediction
+        examples = model.read(file, file_format=file_format, encoding=encoding)
+        batches = (model.embed_batches if vectors else model.predict_batches)(examples, batch_size=batch_size)
+        for predictions in batches:
+            for prediction in predictions:
+                print(json.dumps(asdict(prediction)) if as_json else prediction)
             sys.stdout.flush()
 
 
@@ -218,46 +244,53 @@ def predict(
 def explain(
     run: RunFolder,
     source: Annotated[
-        list[str], typer.Argument(help="Texts, or - for standard input; of vectors, images and sound, files.")
+        list[str],
+        typer.Argument(help="Texts, or - for standard input; for vectors, images and audio: files."),
     ],
     *,
-    output: Annotated[Path | None, typer.Option(help="Folder for pictures; RUN/explain if none is given.")] = None,
-    beam: Annotated[bool, typer.Option("--beam", help="Show the search as a tree: why each branch ended.")] = False,
-    heads: Annotated[bool, typer.Option("--all", help="Draw every layer and head of the attention.")] = False,
-    gates: Annotated[bool, typer.Option("--gates", help="Draw the gates of recurrent layers.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Folder for plots; default: RUN/explain.")] = None,
+    beam: Annotated[bool, typer.Option("--beam", help="Plot the search tree and why each branch ended.")] = False,
+    heads: Annotated[bool, typer.Option("--heads", help="Plot every layer and head of the attention.")] = False,
+    gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
     search: Search = "",
     lexicon: Lexicon = "",
-    language: Language = "",
+    lm: LanguageModel = "",
     layer: Layer = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each source.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per source.")] = False,
 ) -> None:
-    """Show what is behind an answer: where the model looked, what else it considered, how sure it was."""
+    """Explain a prediction: attention, alternatives, and the probability of each part."""
     from seqloom.explain import explain_all
-    from seqloom.model import find_layer, load
+    from seqloom.model import load
+    from seqloom.run_config import find_layer
 
     with errors():
-        model = load(run, layer=find_layer(layer), search=search, lexicon=lexicon, language=language)
+        model = load(run, layer=find_layer(layer), search=search, lexicon=lexicon, lm=lm)
         explain_all(model, source, output or run / "explain", beam=beam, heads=heads, gates=gates, as_json=as_json)
 
 
 @app.command(epilog="Example: seqloom generate runs/language_model 'KING:' --length 300 --temperature 0.8")
 def generate(
     run: RunFolder,
-    prompt: Annotated[str, typer.Argument(help="How the text begins.")] = "",
+    prompt: Annotated[str, typer.Argument(help="Beginning of the text.")] = "",
     *,
-    length: Annotated[int, typer.Option(min=1, help="Symbols to draw.")] = 300,
+    length: Annotated[int, typer.Option(min=1, help="Number of symbols to generate.")] = 300,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Below 1 safer, above 1 wilder; 0: the most probable.")
+        float, typer.Option(min=0, help="Sampling temperature; 0: always the most probable symbol.")
     ] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw from the k most probable; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw from the most probable with this share together.")] = 1.0,
-    min_p: Annotated[float, typer.Option(help="Draw from those at least this share as probable as the best.")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.")] = 1,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable symbols; 0: from all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Sample from the most probable symbols that add up to this probability.")
+    ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Sample from symbols with at least this fraction of the highest probability.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     layer: Layer = "",
 ) -> None:
-    """Draw text from a language model; it appears as it is drawn."""
+    """Generate text with a language model and print it symbol by symbol."""
     from seqloom.decoding.tokens.sample import Sample
-    from seqloom.model import find_layer, load
+    from seqloom.model import load
+    from seqloom.run_config import find_layer
 
     with errors():
         sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
@@ -283,17 +316,17 @@ def demo(
     from seqloom.demos.runner import run
 
     with errors():
-        found = run(task, output=output, seed=seed, quick=quick, quiet=as_json)
+        results = run(task, output=output, seed=seed, quick=quick, quiet=as_json)
         if as_json:
-            print_json(found)
+            print_json(results)
 
 
 @app.command(epilog="Example: seqloom data python_tags python_tags")
 def data(
-    name: Annotated[str, typer.Argument(help="Such as python_tags; without it all are listed.")] = "",
-    folder: Annotated[Path | None, typer.Argument(help="Where to write them; ./NAME if none is given.")] = None,
+    name: Annotated[str, typer.Argument(help="Data set, such as python_tags; lists all data sets if omitted.")] = "",
+    folder: Annotated[Path | None, typer.Argument(help="Output folder; default: ./NAME.")] = None,
 ) -> None:
-    """Write data that come with Seqloom: train, dev and test files to try things with."""
+    """Write a built-in data set: train, dev and test files."""
     from seqloom.data.builtin import datasets
 
     with errors():
@@ -307,38 +340,41 @@ def data(
 
 @app.command(epilog="Example: seqloom info runs/tag")
 def info(
-    run: Annotated[Path | None, typer.Argument(help="A run; without it, the machine.")] = None,
+    run: Annotated[Path | None, typer.Argument(help="Run to describe; describes this machine if omitted.")] = None,
     *,
     layer: Layer = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show versions, machine and fused cells, or what a run is and reached."""
+    """Show versions, hardware and fused cells, or describe a run and its results."""
     from seqloom import terminal
     from seqloom.info import collect, show
 
     if run is not None:
         from seqloom.compare.outcome import describe
-        from seqloom.model import find_layer
+        from seqloom.run_config import find_layer
 
         with errors():
             described = describe(run, layer=find_layer(layer))
             if as_json:
                 print_json(described)
             else:
-                terminal.table(("what", "found"), terminal.numbers(described))
+                terminal.table(("property", "value"), terminal.numbers(described))
         return
-    found = collect()
+    machine = collect()
     if as_json:
-        print_json(asdict(found))
-        return
-    show(found)
+        print_json(asdict(machine))
+    else:
+        show(machine)
 
 
 @app.command(epilog="Example: seqloom export runs/ngram model.arpa")
 def export(
-    run: RunFolder, file: Annotated[Path, typer.Argument(help=".arpa, .arpa.gz; .txt, .vec, .bin of word vectors.")]
+    run: RunFolder,
+    file: Annotated[
+        Path, typer.Argument(help="Output: .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word vectors.")
+    ],
 ) -> None:
-    """Write a trained model in a format of the field."""
+    """Export a trained model for other programs."""
     from seqloom.model import load
 
     with errors():

@@ -3,18 +3,18 @@
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from seqloom.toml_places import NotTOML, Steps, load
+from seqloom.toml_places import Steps, TOMLSyntaxError, load
 from seqloom.wording import choices, dotted, fields, key, literal, problems, suggest, tables, tag, wanted
 
 LARGEST = 1_000_000  # bytes of a file
@@ -22,7 +22,7 @@ COMMAND_LINE = "command line"
 COLUMNS = 120  # of a template
 
 
-class Part(BaseModel):
+class ConfigSection(BaseModel):
     """A frozen, typed piece of configuration: the object that a table of the TOML file describes.
 
     Each field says on its own line what it is (``Field(description=...)``); its default is written there and nowhere
@@ -35,7 +35,10 @@ class Part(BaseModel):
     )
 
 
-class Wrong(ValueError):
+Section = TypeVar("Section", bound=ConfigSection)
+
+
+class ConfigError(ValueError):
     """A configuration that cannot be used; each line is ``file:line: message`` or ``command line: message``."""
 
     def __init__(self, *lines: str) -> None:
@@ -51,13 +54,19 @@ class Document:
     lines: dict[Steps, int]  # 0: given on the command line
 
     @classmethod
-    def empty(cls, overrides: Sequence[str] = ()) -> Self:
-        """A document that the command line alone fills."""
-        values: dict[str, Any] = {}
+    def empty(cls, overrides: Sequence[str] = (), *, values: Mapping[str, Any] | None = None) -> Self:
+        """A document without a file: ``values`` by ``section.key``, changed by ``section.key=value``."""
+        nested: dict[str, Any] = {}
+        for name, value in (values or {}).items():
+            *path, last = name.split(".")
+            table = nested
+            for step in path:
+                table = table.setdefault(step, {})
+            table[last] = value
         lines: dict[Steps, int] = {(): 0}
-        if wrong := _override(values, lines, overrides=overrides):
-            raise Wrong(*wrong)
-        return cls(COMMAND_LINE, values, lines)
+        if wrong := _override(nested, lines, overrides=overrides):
+            raise ConfigError(*wrong)
+        return cls(COMMAND_LINE, nested, lines)
 
     def get(self, name: str) -> Any | None:
         """The value of ``task.name``, or None."""
@@ -70,12 +79,12 @@ class Document:
         """Where ``task.name`` stands, or else the table that it would stand in: ``file:line`` or ``command line``."""
         return self._place(tuple(name.split(".")))
 
-    def build(self, **parts: type[Part]) -> dict[str, Part]:
-        """Each table as its part; Wrong with everything that is not as the parts want it."""
+    def build(self, **parts: type[ConfigSection]) -> dict[str, ConfigSection]:
+        """Each table as its part; ConfigError with everything that is not as the parts want it."""
         found = problems(parts, self.values)
         if found:
             found.sort(key=lambda problem: self._line(problem.path) or sys.maxsize)
-            raise Wrong(*(f"{self._place(path)}: {message}" for path, message in found))
+            raise ConfigError(*(f"{self._place(path)}: {message}" for path, message in found))
         tables = {name: json.dumps(self.values.get(name, {})) for name in parts}
         return {name: part.model_validate_json(tables[name]) for name, part in parts.items()}
 
@@ -95,14 +104,14 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Document:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
-        raise Wrong(f"{path}:1: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}:1: cannot be read: {error.strerror}") from None
     if len(content) > LARGEST:
-        raise Wrong(f"{path}:1: is larger than {LARGEST:,} bytes, wanted a configuration")
+        raise ConfigError(f"{path}:1: is larger than {LARGEST:,} bytes, wanted a configuration")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Wrong(f"{path}:{line}: is not UTF-8 text: found byte 0x{content[error.start]:02x}") from None
+        raise ConfigError(f"{path}:{line}: is not UTF-8 text: found byte 0x{content[error.start]:02x}") from None
     return parse(text, str(path), overrides=overrides)
 
 
@@ -113,13 +122,40 @@ def parse(text: str, name: str, *, overrides: Sequence[str] = ()) -> Document:
     wrong = []
     try:
         values, lines = load(text)
-    except NotTOML as error:
+    except TOMLSyntaxError as error:
         wrong.append(f"{name}:{error.line}: {error}")
     lines[()] = 1
     wrong += _override(values, lines, overrides=overrides)
     if wrong:
-        raise Wrong(*wrong)
+        raise ConfigError(*wrong)
     return Document(name, values, lines)
+
+
+def parse_section(section: type[Section], table: str, pairs: Iterable[str], **values: Any) -> Section:
+    """A section from ``key=value`` texts of the command line and from ``values``; ``table`` is its name in errors."""
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not _is_text(pair):
+            raise ConfigError(f"{COMMAND_LINE}: {pair!r} in {table}, expected key=value in UTF-8")
+        values[name] = _value(text)
+    return _build(section, table, values)
+
+
+def with_changes(section: Section, table: str, changes: Mapping[str, Any]) -> Section:
+    """A validated copy of a section with some fields changed; ``table`` is its name in errors."""
+    values = {name: getattr(section, name) for name in type(section).model_fields} | dict(changes)
+    try:
+        return type(section).model_validate(values)
+    except ValidationError:
+        hidden = type(section).model_fields.keys() - fields(type(section))
+        plain = {name: value for name, value in values.items() if name not in hidden and value is not None}
+        _build(type(section), table, to_jsonable_python(plain, exclude_none=True))  # raises ConfigError
+        raise
+
+
+def _build(section: type[Section], table: str, values: dict[str, Any]) -> Section:
+    built = Document(COMMAND_LINE, {table: values}, {(): 0}).build(**{table: section})
+    return cast(Section, built[table])
 
 
 def _override(values: dict[str, Any], lines: dict[Steps, int], *, overrides: Sequence[str]) -> list[str]:
@@ -157,7 +193,7 @@ def _path(name: str) -> tuple[str, ...]:
     """The steps of a dotted key; none where it is no key."""
     try:
         inner: Any = {} if "\n" in name else load(f"{name} = 0")[0]
-    except NotTOML:
+    except TOMLSyntaxError:
         return ()
     steps = []
     while inner:
@@ -175,12 +211,12 @@ def _value(text: str) -> Any:
     return text if value.keys() != {"value"} or isinstance(value["value"], date | time) else value["value"]
 
 
-def dump(**parts: Part) -> str:
+def dump(**parts: ConfigSection) -> str:
     """All fields of the parts as TOML, so that a later change of a default changes nothing."""
     return tomli_w.dumps({name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items()})
 
 
-def template(parts: Mapping[str, type[Part]], values: Mapping[str, Any] | None = None) -> str:
+def template(parts: Mapping[str, type[ConfigSection]], values: Mapping[str, Any] | None = None) -> str:
     """A complete TOML with a comment for each key: its default, or what ``values`` has for ``section.key``.
 
     A required field needs such a value or ``Field(examples=[...])``.

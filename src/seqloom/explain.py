@@ -283,7 +283,7 @@ def _scored(model: Model, example: Any, *, heads: bool) -> Explanation:
 
 def _compared(model: Model, examples: Sequence[Any]) -> Explanation:
     """Of a language model in both directions: words that occur at several places."""
-    found = compare([text for texts in model.answer(iter(examples), vectors=True) for text in texts])
+    found = compare([text for texts in model.embed_batches(examples) for text in texts])
     remark = "no word occurs twice: give several texts that share one, to see how its vectors differ"
     return Explanation(
         task=model.config.name,

@@ -73,5 +73,5 @@ def show(found: Info) -> None:
         ("vector registers", f"{found.vector_bits} bits"),
         ("kernel cache", cache),
     ]
-    terminal.table(("what", "found"), rows)
+    terminal.table(("property", "value"), rows)
     terminal.table(("cell", "path"), list(found.cells.items()))

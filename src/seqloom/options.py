@@ -1,4 +1,4 @@
-"""What commands have in common: their arguments and options, JSON, and errors as sentences with exit codes."""
+"""Arguments and options that commands share, JSON output, and errors as messages with exit codes."""
 
 import json
 import math
@@ -9,28 +9,39 @@ from typing import Annotated, NoReturn
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Configuration = Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")]
-Overrides = Annotated[list[str] | None, typer.Argument(help="Changes of it, such as train.epochs=5.")]
-RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
-Layer = Annotated[str, typer.Option(help="A layer or cell of your own, as module:name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Configuration = Annotated[str, typer.Argument(help="TOML file with the configuration; see seqloom init.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the configuration, such as train.epochs=5.")]
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a training run.")]
+Layer = Annotated[str, typer.Option(help="Custom layer or cell, as module:name.")]
 Search = Annotated[
     str,
-    typer.Option(help="How to search, such as 'beam size=5 best=3', greedy, or 'prefix_beam size=64' of transcripts."),
+    typer.Option(
+        help="Decoding method, such as greedy or 'beam size=5 best=3'; for transcripts best_path or "
+        "'prefix_beam size=64'."
+    ),
 ]
-Allowed = Annotated[str, typer.Option(help="File of the only answers that there may be; of translations.")]
-Lexicon = Annotated[str, typer.Option(help="File of the only words that there may be; of transcripts.")]
-Language = Annotated[
+Constrain = Annotated[str, typer.Option(help="File of the only translations allowed, one on each line.")]
+Lexicon = Annotated[str, typer.Option(help="File of the only words allowed in a transcript.")]
+LanguageModel = Annotated[
     str,
-    typer.Option(help="ARPA file or run that makes words probable, such as 'words.arpa weight=0.8 bonus=1'; likewise."),
+    typer.Option(
+        "--lm", help="Language model for transcripts: an ARPA file or a run, such as 'words.arpa weight=0.8 bonus=1'."
+    ),
 ]
-Folder = Annotated[str, typer.Option(help="Folder or archive of the recordings that a list names.")]
-Stream = Annotated[bool, typer.Option("--stream", help="Raw sound of 16 bits comes in, text as it is heard.")]
+Folder = Annotated[str, typer.Option(help="Folder or archive of the recordings that the file lists.")]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Transcribe raw 16-bit audio from standard input while it is recorded.")
+]
 Lag = Annotated[
     float,
-    typer.Option(min=0, help="Seconds after which --stream decides what was said; 0: when nothing can change it."),
+    typer.Option(
+        min=0, help="With --stream: seconds until text becomes final; 0: as soon as further audio cannot change it."
+    ),
 ]
-Also = Annotated[list[Path] | None, typer.Option(help="A further run that answers together with it.")]
+Ensemble = Annotated[
+    list[Path] | None, typer.Option(help="Another run whose predictions are averaged with this one's; repeatable.")
+]
 
 
 def print_json(value: object) -> None:
@@ -38,7 +49,7 @@ def print_json(value: object) -> None:
 
 
 def finite(value: object) -> object:
-    """The same with null where JSON has no number: infinity, and what is none at all."""
+    """The same value with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {name: finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -53,19 +64,19 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """What can go wrong with a configuration, data or a run, as a sentence and an exit code."""
+    """Report errors in a configuration, data or a run as a message and an exit code."""
     from seqloom.interrupt import Interrupted
     from seqloom.training.loop import Diverged
 
     try:
         yield
     except Interrupted as stopped:
-        typer.echo(f"stopped and saved; go on with: seqloom train --resume {stopped}", err=True)
+        typer.echo(f"stopped and saved; continue with: seqloom train --resume {stopped}", err=True)
         raise typer.Exit(130) from None
     except Diverged as diverged:
         typer.echo(f"seqloom: {diverged}", err=True)
         raise typer.Exit(3) from None
     except BrokenPipeError:
-        raise  # who reads has read enough: typer ends in silence
+        raise  # the reader has closed the pipe: typer exits silently
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         fail(str(error))

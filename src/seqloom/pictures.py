@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from seqloom.model import Config, Model, load
+from seqloom.model import Model, load
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.tasks.forecast import Forecast
 
 SHOWN = 200
@@ -45,7 +46,7 @@ def _draw_forecast(run: Run, model: Model, dev: Sequence[Any]) -> None:
     apart = task.horizon if task.output == "last" else 1
     windows = [window for window in dev[::-1] if window.series is dev[-1].series][::apart]
     windows = windows[: max(SHOWN // apart, 1)][::-1] if task.output == "last" else windows[:1]
-    answers = [answer for found in model.answer(iter(windows)) for answer in found]
+    answers = [answer for found in model.predict_batches(iter(windows)) for answer in found]
     names = answers[0].columns
     chosen = [dev[-1].series.names.index(name) for name in names]
     if task.output == "last":

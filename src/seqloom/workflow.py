@@ -16,15 +16,15 @@ import torch
 from torch import nn
 
 import seqloom
-from seqloom import pictures
-from seqloom.checkpoint import BadRun, Snapshot, write_tensors
+from seqloom import evaluation, pictures
+from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import fingerprint, resolve
 from seqloom.data.split import Read, hold_out
 from seqloom.interrupt import Interrupted, interruptible
-from seqloom.model import Config, assess, document, opened
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
+from seqloom.run_config import Config, load_config, read_document
 from seqloom.training.distributed import ALONE, Team, join
 from seqloom.training.lessons import is_taught, teach
 from seqloom.training.loop import Diverged, Evaluation, Progress
@@ -71,7 +71,7 @@ def train(
 ) -> Run:
     """Train a model in a new run."""
     if not isinstance(config, Config):
-        config = Config.build(document(str(config), overrides))
+        config = Config.build(read_document(str(config), overrides))
     with join() as team, _machine(config):
         config = config.with_layer(layer)
         if output:
@@ -87,7 +87,7 @@ def train(
 def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence[Listener] = ()) -> Run:
     """Go on with a run that was stopped, bit for bit as if it had not been."""
     run = Run.open(path)
-    config = opened(run, layer=layer)
+    config = load_config(run, layer=layer)
     with join() as team, _machine(config):
         _check_data(run, config)
         sources = data(config)
@@ -122,7 +122,7 @@ def _fingerprints(config: Config) -> dict[str, Any]:
 def _check_data(run: Run, config: Config) -> None:
     """Refuse to go on with other data than the run began with."""
     if name := changed(run, config):
-        raise BadRun(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
+        raise RunError(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
 
 
 def changed(run: Run, config: Config) -> str:
@@ -290,7 +290,7 @@ def _evaluation(
         if team.size == 1 and interrupted():
             raise Interrupted(run.path)
 
-    metrics = assess(config, module, dev, team=team, alive=alive)
+    metrics = evaluation.evaluate(config, module, dev, team=team, alive=alive)
     value = float(metrics[config.task.main_metric])
     return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric)
 

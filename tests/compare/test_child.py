@@ -38,7 +38,7 @@ def test_a_process_that_dies_is_told_about(config: Path, tmp_path: Path, monkeyp
         assert child.measure(base.configs[0], tmp_path / "out")["failed"].startswith(wanted)
 
 
-@pytest.mark.parametrize("place", ["seqloom.model.Config.build", "seqloom.compare.trial.measure"])
+@pytest.mark.parametrize("place", ["seqloom.run_config.Config.build", "seqloom.compare.trial.measure"])
 def test_ctrl_c_outside_of_the_training_is_quiet(
     place: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +69,7 @@ def test_ctrl_c_saves_and_the_same_comparison_goes_on(config: Path, tmp_path: Pa
                 process.send_signal(signal.SIGINT)
     assert process.returncode == 130
     assert said[0] == f"training 1 of 2: {names[0]}, seed 1\n"
-    assert said[-1] == f"stopped and saved; go on with the same command and --output {output}\n"
+    assert said[-1] == f"stopped and saved; continue with the same command and --output {output}\n"
     run = Run.open(next(output.glob("train.updates*/seed-1")))
     assert 3 <= run.load("last").facts["position"]["update"] < 300
     first, second = compare(config, names, output=output, measure=trial.measure, budget=Budget())

@@ -13,8 +13,9 @@ import pytest
 from seqloom.compare.outcome import describe, outcome
 from seqloom.compare.trial import Pace, beside, measure, peak, write
 from seqloom.compare.variants import Budget, variants
+from seqloom.evaluation import predict_all
 from seqloom.metrics.confidence import bootstrap
-from seqloom.model import answers, load
+from seqloom.model import load
 from seqloom.run import Run
 
 
@@ -80,8 +81,8 @@ def test_where_lines_are_joined_the_sums_are_still_those_of_lines(config: Path, 
     model = load(tmp_path / "run")
     whole = model.config._replace(train=model.config.train.model_copy(update={"batch": 1}))
     examples = list(model.task.read(tmp_path / "dev.txt"))
-    found = model.task.metric_sums(answers(whole, model.module, examples), examples)
-    (text,) = answers(whole, model.module, examples)  # all of it is one track, and one piece
+    found = model.task.metric_sums(predict_all(whole, model.module, examples), examples)
+    (text,) = predict_all(whole, model.module, examples)  # all of it is one track, and one piece
     assert found is not None
     lengths = [len(example.text.split()) + 1 for example in examples]
     parts = np.split(np.array(text.log_probabilities), np.cumsum(lengths)[:-1])

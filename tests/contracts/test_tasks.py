@@ -19,8 +19,10 @@ from torch import nn
 from seqloom import config, tasks, workflow
 from seqloom.checkpoint import Snapshot
 from seqloom.data.readers.text_files import resolve
-from seqloom.model import Config, Model, answers, load
+from seqloom.evaluation import predict_all
+from seqloom.model import Model, load
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training.lessons import is_taught
 from seqloom.training.loop import Progress, Train
@@ -109,7 +111,7 @@ def variants(task: Task) -> list[Task]:
 
 def test_the_metric_is_made_of_sums_over_examples(fitted: Fitted) -> None:
     examples = fitted.examples
-    found = answers(fitted.config, fitted.module, examples)
+    found = predict_all(fitted.config, fitted.module, examples)
     chosen = [row for row in range(len(examples)) if row % 3]
     for task in variants(fitted.config.task):
         sums = task.metric_sums(found, examples)
@@ -126,7 +128,7 @@ def test_joined_and_cut_the_sums_are_still_those_of_examples(name: str, tmp_path
     task, examples = fitted.config.task, fitted.examples
     for batch in (1, 4, 5):
         train = fitted.config.train.model_copy(update={"steps": 5, "batch": batch})
-        found = answers(fitted.config._replace(train=train), fitted.module, examples)
+        found = predict_all(fitted.config._replace(train=train), fitted.module, examples)
         sums = task.metric_sums(found, examples)
         assert sums is not None
         assert sums.whole == pytest.approx(task.score(found, examples)[task.main_metric], rel=1e-9)

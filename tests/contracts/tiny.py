@@ -14,8 +14,8 @@ from PIL import Image
 from seqloom import config
 from seqloom.checkpoint import Snapshot
 from seqloom.data.readers.recordings import write_npz
-from seqloom.model import Config
 from seqloom.run import Run
+from seqloom.run_config import Config
 
 RECURRENCE = {"cell": "gru", "hidden": 6, "dropout": 0.3}
 

@@ -12,7 +12,8 @@ from seqloom import demos, examples, tasks
 from seqloom.cli import app
 from seqloom.config import parse, read
 from seqloom.demos.runner import _ask, run
-from seqloom.model import Config, load
+from seqloom.model import load
+from seqloom.run_config import Config
 
 
 def call(*arguments: object) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from seqloom import examples, tasks
 from seqloom.config import parse
 from seqloom.data.builtin.datasets import BUILDERS
-from seqloom.model import Config
+from seqloom.run_config import Config
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -10,7 +10,8 @@ from tests.contracts.tiny import CASES, _transcribe, _transcribe_sound, build
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.explain import explain
 from seqloom.layers.ctc import ctc_loss
-from seqloom.model import Config, Model
+from seqloom.model import Model
+from seqloom.run_config import Config
 
 
 def fresh(case: Any, folder: Path) -> Model:

@@ -10,12 +10,14 @@ from tests.contracts.tiny import literal
 
 from seqloom import config, workflow
 from seqloom.data.builtin.analogies import lines
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.readers.word_questions import Question
 from seqloom.data.readers.word_vectors import read_vectors
+from seqloom.evaluation import predict_all
 from seqloom.interrupt import Interrupted
-from seqloom.model import Config, Model, answers, load
+from seqloom.model import Model, load
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.tasks.embed import Embed
 from seqloom.training.loop import Progress
 
@@ -97,7 +99,7 @@ def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
     (rare,) = some.predict([known[len(known) - 1]])
     assert rare.unknown == [known[len(known) - 1]]
     assert some.evaluate(folder / "test.txt")["answerable"] < 284
-    assert some.evaluate(folder / "test.txt") == model.evaluate(folder / "test.txt", restrict=30)
+    assert some.evaluate(folder / "test.txt") == model.evaluate(folder / "test.txt", top_words=30)
 
 
 def test_a_score_and_its_sums_are_of_the_same_questions(model: Model) -> None:
@@ -107,7 +109,7 @@ def test_a_score_and_its_sums_are_of_the_same_questions(model: Model) -> None:
         Question(Place("q", 3), "neighbours", ("king",), (1,)),
     )
     for questions in ([analogy, pair], [analogy, plain, plain], [analogy, pair, pair]):
-        found = answers(model.config, model.module, questions)
+        found = predict_all(model.config, model.module, questions)
         score, sums = model.task.score(found, questions), model.task.metric_sums(found, questions)
         assert (sums is None) is (questions.count(pair) == 2)
         assert sums is None or sums.whole == score["score"] == score["accuracy"]
@@ -119,7 +121,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
         words, vectors = read_vectors(tmp_path / name)
         assert words == list(model.task.fitted.known)  # type: ignore[attr-defined]
         np.testing.assert_array_equal(vectors, model.module.get_parameter("vectors").numpy())
-    with pytest.raises(ValueError, match=r"word vectors, as \.txt, \.vec or \.bin"):
+    with pytest.raises(ValueError, match=r"word vectors are exported as \.txt, \.vec or \.bin"):
         model.export(tmp_path / "v.arpa")
 
 
@@ -162,13 +164,13 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
 )
 def test_a_text_that_teaches_nothing(text: str, fields: dict[str, Any], message: str, tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(text)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         workflow.train(build(tmp_path / "train.txt", **fields), output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_text_is_no_question(model: Model, folder: Path) -> None:
-    with pytest.raises(BadData, match=r"train\.txt:\d+: found a text; questions are wanted"):
+    with pytest.raises(DataError, match=r"train\.txt:\d+: found a text; questions are wanted"):
         model.evaluate(folder / "train.txt")
 
 

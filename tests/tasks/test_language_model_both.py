@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 from seqloom import config
-from seqloom.config import Wrong
+from seqloom.config import ConfigError
 from seqloom.decoding.tokens.sample import Sample
-from seqloom.model import Config, Model, assess
+from seqloom.evaluation import evaluate
+from seqloom.model import Model
+from seqloom.run_config import Config
 from seqloom.tasks.language_model import LanguageModel, ScoredBothWays
 from seqloom.training.loop import Train
 
@@ -42,7 +44,7 @@ def test_both_directions_are_scored(fields: dict[str, Any]) -> None:
         assert answer.log_probability == pytest.approx(total)
         assert answer.perplexity == pytest.approx(math.exp(-total / symbols))
     texts = ["the cat sat on", "a dog"]
-    scores = assess(asked.config, asked.module, list(asked.task.read(texts)))
+    scores = evaluate(asked.config, asked.module, list(asked.task.read(texts)))
     answers = asked.predict(texts)
     for name, rows in (
         ("forward", [a.log_probabilities for a in answers]),
@@ -81,7 +83,7 @@ def test_text_is_drawn_by_the_half_that_reads_ahead() -> None:
 
 def test_vectors_of_words_depend_on_their_context() -> None:
     asked = model()
-    (found,) = asked.represent(["the cat the dog the"])
+    (found,) = asked.embed(["the cat the dog the"])
     assert found.words == ["the", "cat", "the", "dog", "the"]
     vectors = torch.tensor(found.vectors)
     assert vectors.shape == (5, 3, 16)
@@ -93,14 +95,14 @@ def test_vectors_of_words_depend_on_their_context() -> None:
 
 def test_unknown_words_have_vectors_by_their_characters() -> None:
     asked = model(**SPELLED)
-    one, other = asked.represent(["the cats sat", "the tacs sat"])
+    one, other = asked.embed(["the cats sat", "the tacs sat"])
     assert one.vectors[0][0] == pytest.approx(other.vectors[0][0])
     assert one.vectors[1][0] != pytest.approx(other.vectors[1][0])
 
 
 def test_pieces_are_refused() -> None:
     given = ["task.name=language_model", "task.train=t.txt", "task.direction=both", "train.bptt_steps=35"]
-    with pytest.raises(Wrong, match=r"train\.steps is 35, wanted 0: .*cannot be carried on: whole lines"):
+    with pytest.raises(ConfigError, match=r"train\.steps is 35, wanted 0: .*cannot be carried on: whole lines"):
         Config.build(config.Document.empty(given))
     Config.build(config.Document.empty([*given, "train.bptt_steps=0"]))
 
@@ -120,5 +122,7 @@ def test_what_does_not_fit_together_is_refused(fields: dict[str, Any], message: 
 
 def test_one_direction_has_no_vectors() -> None:
     asked = model(direction="forward")
-    with pytest.raises(TypeError, match="has no vectors of words"):
-        asked.represent(["a dog"])
+    with pytest.raises(
+        TypeError, match=r'only a language model with task\.direction = "both" gives contextual word vectors'
+    ):
+        asked.embed(["a dog"])

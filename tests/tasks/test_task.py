@@ -1,33 +1,83 @@
-"""How a run is asked, as changes of its configuration."""
+"""Prediction options of tasks: a validated copy, or a refusal that names the option and the task."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.contracts.tiny import CASES, build
 
-from seqloom.tasks.task import asking
-
-
-@pytest.mark.parametrize(
-    ("given", "changes"),
-    [
-        ({}, []),
-        ({"search": "beam size=5"}, ['task.search={ name = "beam" }', "task.search.size=5"]),
-        ({"allowed": 'a"b'}, ['task.constrain="a\\"b"']),
-        ({"lexicon": "words.txt"}, ['task.lexicon="words.txt"', 'task.search.name="prefix_beam"']),
-        (
-            {"search": "prefix_beam", "language": "my lm.arpa weight=0.8  bonus=1 "},
-            [
-                'task.search={ name = "prefix_beam" }',
-                'task.lm.model="my lm.arpa"',
-                "task.lm.weight=0.8",
-                "task.lm.word_score=1",
-            ],
-        ),
-        ({"language": "weight=2"}, ['task.search.name="prefix_beam"', "task.lm.weight=2"]),
-    ],
-)
-def test_what_is_given_becomes_keys(given: dict[str, str], changes: list[str]) -> None:
-    assert asking(**given) == changes
+from seqloom import tasks
+from seqloom.config import ConfigError
+from seqloom.decoding.frames.best_path import BestPath
+from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.models.transcription.search_guide import LanguageModelConfig
+from seqloom.tasks.task import PredictionOptions
 
 
-def test_a_search_is_a_name_and_pairs() -> None:
-    with pytest.raises(ValueError, match=r"--search has '5', wanted a name and key=value pairs"):
-        asking("beam 5")
+def fitted(name: str, folder: Path) -> Any:
+    task = build(CASES[name], folder).task
+    return task.fit(task.read(Path(task.train)))
+
+
+def test_options_change_a_copy_that_keeps_what_was_learned(tmp_path: Path) -> None:
+    task = fitted("translate", tmp_path)
+    changed = task.with_options(search=Beam(size=3), constrain="answers.txt", encoding="latin-1")
+    assert (changed.search, changed.allowed, changed.encoding) == (Beam(size=3), "answers.txt", "latin-1")
+    assert changed.learned is task.learned
+    assert (task.search, task.constrain, task.encoding) == (Greedy(), "", "utf-8")
+    fields = {"search", "allowed", "encoding"}
+    assert changed.model_dump(exclude=fields) == task.model_dump(exclude=fields)
+    assert task.with_options() is task
+
+
+def test_a_lexicon_or_a_language_model_needs_prefix_beam(tmp_path: Path) -> None:
+    task = fitted("transcribe", tmp_path)
+    assert isinstance(task.search, BestPath)
+    for options in ({"lexicon": "words.txt"}, {"lm": LanguageModelConfig(weight=2.0)}):
+        assert task.with_options(**options).search == PrefixBeam()
+        assert task.with_options(**options, search=PrefixBeam(size=7)).search == PrefixBeam(size=7)
+    narrow = task.with_options(search=PrefixBeam(size=7))
+    assert narrow.with_options(lexicon="words.txt").search == PrefixBeam(size=7)
+    with pytest.raises(
+        ConfigError, match=r'^command line: \[task\]: search is "best_path", which has no room for a lex'
+    ):
+        task.with_options(lexicon="words.txt", search=BestPath())
+
+
+def test_only_the_fields_that_are_set_change_the_language_model(tmp_path: Path) -> None:
+    task = fitted("transcribe", tmp_path)
+    guided = task.with_options(lm=LanguageModelConfig(model="a.arpa", weight=0.5, word_score=1.0))
+    changed = guided.with_options(lm=LanguageModelConfig(weight=2.0))
+    assert changed.language == LanguageModelConfig(model="a.arpa", weight=2.0, word_score=1.0)
+    changed = guided.with_options(lm=LanguageModelConfig(model="b.arpa"))
+    assert changed.language == LanguageModelConfig(model="b.arpa", weight=0.5, word_score=1.0)
+
+
+def test_a_value_that_is_not_allowed_is_named(tmp_path: Path) -> None:
+    task = fitted("translate", tmp_path)
+    with pytest.raises(ConfigError, match=r'task\.format is "column", wanted one of .*: did you mean "columns"\?$'):
+        task.with_options(format="column")
+    with pytest.raises(
+        ConfigError, match=r'task\.search\.name is "best_path", wanted one of "greedy", "beam", "sample"'
+    ):
+        task.with_options(search=BestPath())
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_options_are_fields_and_others_are_refused(name: str, tmp_path: Path) -> None:
+    task = build(CASES[name], tmp_path).task
+    options = PredictionOptions.__annotations__.keys()
+    assert task.option_fields.keys() <= options
+    assert set(task.option_fields.values()) <= type(task).model_fields.keys()
+    for option in options - task.option_fields.keys():
+        with pytest.raises(ValueError, match=f"^the task {name} has no option '{option}' "):
+            task.with_options(**{option: "x"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted({*tasks.names()} - {"embed"}))
+def test_a_custom_layer_replaces_a_recurrence(name: str, tmp_path: Path) -> None:
+    task = build(CASES[name], tmp_path).task
+    recurrence = getattr(task.with_layer(dict), task.custom_layer_field)  # type: ignore[arg-type]
+    assert (recurrence.given, recurrence.own) == (dict, "dict")

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from seqloom import check, terminal, workflow
 from seqloom.data.readers.recordings import write_npz
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.layers.ctc import frames_needed
-from seqloom.model import Config, Model, load
+from seqloom.model import load
 from seqloom.models.transcription.audio_features import AudioFeatures, AugmentConfig
 from seqloom.models.transcription.transcriber import TimeReductionConfig
+from seqloom.run_config import Config
 from seqloom.tasks.transcribe import BidirectionalEncoder, Transcribe
 
 LETTERS = "ab c"
@@ -177,7 +178,7 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
     with torch.no_grad():
         inputs = batch.inputs._replace(values=batch.inputs.values.double())
         (whole,) = task.predict(model, batch._replace(inputs=inputs)).answers
-    heard = task.listen(model)
+    heard = task.open_stream(model)
     texts = [str(heard.feed(sound[start : start + piece])) for start in range(0, len(sound), piece)]
     last = heard.finish()
     assert last.text == whole.text != ""
@@ -197,8 +198,8 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
 )
 def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
     task = fitted(["ab"], **fields)
-    with pytest.raises(ValueError, match=f"{why}: such a model needs the whole"):
-        task.listen(task.build_model())
+    with pytest.raises(ValueError, match=f"{why}: such a model cannot stream, it needs the whole"):
+        task.open_stream(task.build_model())
 
 
 def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
@@ -206,7 +207,7 @@ def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
     task = Transcribe(train="-", audio=sound, encoder=BidirectionalEncoder(bidirectional=False))
     task = task.fit(task.read([(np.ones(600), "ab")]))
     with pytest.raises(ValueError, match=r"sound\.decibels is 60"):
-        task.listen(task.build_model())
+        task.open_stream(task.build_model())
 
 
 def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
@@ -220,7 +221,7 @@ def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
     examples = list(task.read([(np.zeros((40, 6)), "RED READ")]))
     wanted = ["R EH D R IY D"]
     assert task.score(found, examples)["per"] == pytest.approx(jiwer.wer(wanted, [found[0].text]))
-    with pytest.raises(BadData, match=r"input:1: the word 'BLUE' does not stand in .*words.dict"):
+    with pytest.raises(DataError, match=r"input:1: the word 'BLUE' does not stand in .*words.dict"):
         fitted(["BLUE"], **fields)
     strange = list(task.read([(emissions(task, "R|EH|D"), "RED BLUE")]))  # nobody has to know all words of a test
     found = task.predict(Echo(), task.collate(strange)).answers
@@ -323,30 +324,23 @@ def test_fields_that_do_not_fit_together(fields: dict[str, Any], message: str) -
 
 def test_recordings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     task = fitted(["ab"], size=3)
-    with pytest.raises(BadData, match=r"input:1: found 4 numbers in a frame; the others have 3"):
+    with pytest.raises(DataError, match=r"input:1: found 4 numbers in a frame; the others have 3"):
         task.collate(list(task.read([np.zeros((2, 4))])))
     write_npz(tmp_path / "s.npz", [np.zeros(300)], ["a"], rate=8000)
-    with pytest.raises(BadData, match=r"s.npz:1: found sound; the others are frames of 3 numbers"):
+    with pytest.raises(DataError, match=r"s.npz:1: found sound; the others are frames of 3 numbers"):
         task.collate(list(task.read(resolve(str(tmp_path / "s.npz")))))
     sounds = Transcribe(train="-")
     write_npz(tmp_path / "short.npz", [np.zeros(300), np.zeros(100)], ["a", "b"], rate=8000)
-    with pytest.raises(BadData, match=r"the sound .* has 100 samples; a window needs 200"):
+    with pytest.raises(DataError, match=r"the sound .* has 100 samples; a window needs 200"):
         sounds.fit(sounds.read(resolve(str(tmp_path / "short.npz"))))
-    with pytest.raises(BadData, match=r"input:1: there is no text"):
+    with pytest.raises(DataError, match=r"input:1: there is no text"):
         sounds.fit(task.read([np.zeros((2, 3))]))
-    with pytest.raises(BadData, match=r"-: there are no examples"):
+    with pytest.raises(DataError, match=r"-: there are no examples"):
         sounds.fit([])
-
-
-def test_other_tasks_do_not_listen(tmp_path: Path) -> None:
-    from tests.contracts.tiny import CASES, build
-
-    with pytest.raises(TypeError, match="a model of the task classify hears nothing"):
-        Model(build(CASES["classify"], tmp_path), nn.Linear(1, 1)).listen()
 
 
 def test_where_every_example_is_impossible_nothing_is_trained(tmp_path: Path) -> None:
     task = Transcribe(train=str(tmp_path / "train.jsonl"), time_reduction=TimeReductionConfig(factor=4))
     examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
-    with pytest.raises(BadData, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
+    with pytest.raises(DataError, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
         task.fit(examples)

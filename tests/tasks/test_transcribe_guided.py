@@ -12,8 +12,9 @@ from tests.contracts.tiny import CASES, WORDS, build
 from seqloom import workflow
 from seqloom.checkpoint import Snapshot
 from seqloom.data.readers.text_files import resolve
-from seqloom.model import Config, Model, load
+from seqloom.model import Model, load
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.training.loop import Train
 
@@ -70,7 +71,7 @@ def log_probability(model: Model, text: str) -> float:
 def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[str, Any], tmp_path: Path) -> None:
     run, language = transcriber(tmp_path), speaker(tmp_path, "characters", **kind)
     free = said(load(run, search="prefix_beam"))
-    model = load(run, language=f"{language} weight=0.7 bonus=0.4")
+    model = load(run, lm=f"{language} weight=0.7 bonus=0.4")
     for answer in said(model):
         wanted = log_probability(load(language), answer.text)
         assert answer.language == pytest.approx(wanted, rel=1e-4)
@@ -83,7 +84,7 @@ def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[
 def test_a_file_of_n_grams_says_the_same(tmp_path: Path) -> None:
     run, language = transcriber(tmp_path), speaker(tmp_path, "characters", kind="ngram", order=3)
     load(language).export(tmp_path / "m.arpa")
-    there, here = said(load(run, language=str(language))), said(load(run, language=str(tmp_path / "m.arpa")))
+    there, here = said(load(run, lm=str(language))), said(load(run, lm=str(tmp_path / "m.arpa")))
     assert [answer.text for answer in there] == [answer.text for answer in here]
     assert [answer.score for answer in there] == pytest.approx([answer.score for answer in here], rel=1e-5)
 
@@ -102,7 +103,7 @@ def test_only_words_of_the_lexicon_are_said(tmp_path: Path) -> None:
 @KINDS
 def test_a_lexicon_and_a_model_of_words(kind: dict[str, Any], tmp_path: Path) -> None:
     run, language = transcriber(tmp_path), speaker(tmp_path, "words", **kind)
-    model = load(run, lexicon=str(tmp_path / "words.txt"), language=f"{language} weight=1.5 bonus=-0.5 unknown=-1")
+    model = load(run, lexicon=str(tmp_path / "words.txt"), lm=f"{language} weight=1.5 bonus=-0.5 unknown=-1")
     for answer in said(model):
         assert answer.language == pytest.approx(log_probability(load(language), answer.text), rel=1e-4)
         total = answer.acoustic + 1.5 * answer.language - 0.5 * len(answer.words)
@@ -113,7 +114,7 @@ def test_both_may_stand_in_the_configuration_and_be_heard_in_pieces(tmp_path: Pa
     language = speaker(tmp_path, "words", kind="ngram", order=2)
     fields = {"search": {"name": "prefix_beam", "size": 16}, "lexicon": str(tmp_path / "words.txt")}
     model = load(transcriber(tmp_path, **fields, language={"model": str(language), "weight": 0.5}))
-    whole, heard = said(model)[0], model.listen()
+    whole, heard = said(model)[0], model.open_stream()
     values = questions()[0]
     texts = [str(heard.feed(values[start : start + 3])) for start in range(0, len(values), 3)]
     last = heard.finish()
@@ -126,6 +127,6 @@ def test_both_may_stand_in_the_configuration_and_be_heard_in_pieces(tmp_path: Pa
 def test_what_is_no_language_model_is_named(tmp_path: Path) -> None:
     run, words = transcriber(tmp_path), speaker(tmp_path, "words", kind="ngram", order=2)
     with pytest.raises(ValueError, match="is a language model of words; here characters are said"):
-        said(load(run, language=str(words)))
-    with pytest.raises(TypeError, match="is a model of the task transcribe; wanted a language_model"):
-        said(load(run, language=str(run)))
+        said(load(run, lm=str(words)))
+    with pytest.raises(TypeError, match="is a run of the task transcribe, expected a language_model"):
+        said(load(run, lm=str(run)))

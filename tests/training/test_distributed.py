@@ -17,10 +17,11 @@ from tests.killing import differences, outcome
 from tests.training.toy import Toy, batches, begin, evaluator, sequences, settings
 
 from seqloom import workflow
-from seqloom.checkpoint import BadRun
+from seqloom.checkpoint import RunError
+from seqloom.evaluation import evaluate
 from seqloom.interrupt import Interrupted
-from seqloom.model import Config, assess
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.training.distributed import Team, join
 from seqloom.training.loop import Progress, Train
@@ -63,7 +64,7 @@ def judge(team: Team, count: int) -> dict[str, Any]:
     task = LanguageModel.model_validate({"train": "x", "embedding": 4, "decoder": {"hidden": 5}})
     task = task.fit(task.read(["a b c d e"]))
     torch.manual_seed(0)
-    return assess(Config(task, Train(batch_size=8)), task.build_model(), list(task.read(lines)), team=team)
+    return evaluate(Config(task, Train(batch_size=8)), task.build_model(), list(task.read(lines)), team=team)
 
 
 def work(team: Team) -> dict[str, Any]:
@@ -182,7 +183,7 @@ def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.Mo
             workflow.train(chosen, output=path, listeners=[interrupt])
 
     assert together(2, stopped) == [0, 0]
-    with pytest.raises(BadRun, match="was trained by 2 processes and goes on bit for bit only with as many"):
+    with pytest.raises(RunError, match="was trained by 2 processes and goes on bit for bit only with as many"):
         workflow.resume(path)
     assert together(2, lambda: workflow.resume(path)) == [0, 0]
     assert differences(outcome(tmp_path / "whole"), outcome(path)) == []

@@ -23,8 +23,9 @@ from seqloom.bench.process import child
 from seqloom.bench.show import show
 from seqloom.data.text.passages import passages
 from seqloom.data.text.word_counts import WordIndex
-from seqloom.model import Config, assess
+from seqloom.evaluation import evaluate
 from seqloom.models.word2vec import Word2Vec
+from seqloom.run_config import Config
 from seqloom.tasks.embed import Embed, Learned
 from seqloom.training.lessons import teach
 from seqloom.training.loop import Train
@@ -148,7 +149,9 @@ def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
 def judge(task: Embed, model: Word2Vec) -> dict[str, float]:
     """What vectors know, from 0 to 1."""
     config = Config(task, Train(batch_size=256))
-    return {name: float(assess(config, model, list(task.read(shared(file))))["score"]) for name, file in TESTS.items()}
+    return {
+        name: float(evaluate(config, model, list(task.read(shared(file))))["score"]) for name, file in TESTS.items()
+    }
 
 
 def quality(text: Path, kind: str, *, seeds: Sequence[int]) -> Iterator[Result]:

@@ -12,8 +12,9 @@ from seqloom import terminal
 from seqloom.bench import prepare
 from seqloom.compare.outcome import describe, outcome
 from seqloom.info import collect
-from seqloom.model import Config, document, load
+from seqloom.model import load
 from seqloom.run import Run
+from seqloom.run_config import Config, read_document
 from seqloom.workflow import train
 
 FOLDER = Path("benchmarks")
@@ -29,7 +30,7 @@ def trained(name: str, path: Path, overrides: list[str], *, again: bool) -> tupl
         return run, run.load("last").facts["seconds"] / 60
     if output.exists():
         shutil.rmtree(output)
-    config = Config.build(document(str(path), overrides))
+    config = Config.build(read_document(str(path), overrides))
     started = time.monotonic()
     with terminal.Watch() as watch:
         run = train(config, output=output, listeners=[watch])

@@ -25,7 +25,7 @@ def by_length(run: str, file: str) -> list[tuple[str, int, float, tuple[float, f
     """For each group of sources its lengths in words, how many there are, BLEU without capitals and its interval."""
     model = load(run)
     examples = list(model.task.read(Path(file)))
-    answers = [answer for some in model.answer(iter(examples)) for answer in some]
+    answers = [answer for some in model.predict_batches(iter(examples)) for answer in some]
     rows = []
     for low, high in pairwise(EDGES):
         chosen = [index for index, example in enumerate(examples) if low <= len(example.source.split()) < high]
@@ -64,9 +64,9 @@ def widths(run: str, file: str, sizes: Sequence[int]) -> list[tuple[str, ...]]:
     for size in sizes:
         model = load(run, search=f"beam size={size} penalty=length" if size > 1 else "greedy")
         examples = sorted(model.task.read(Path(file)), key=len)
-        list(model.answer(iter(examples[:WARM])))  # compiled and packed before the clock starts
+        list(model.predict_batches(iter(examples[:WARM])))  # compiled and packed before the clock starts
         started = time.perf_counter()
-        answers = [answer for some in model.answer(iter(examples)) for answer in some]
+        answers = [answer for some in model.predict_batches(iter(examples)) for answer in some]
         seconds = time.perf_counter() - started
         found, wanted = [answer.text for answer in answers], [example.target or "" for example in examples]
         cased, lower = bleu(found, wanted), bleu(found, wanted, lower=True)

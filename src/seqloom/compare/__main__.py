@@ -18,7 +18,7 @@ def _run(folder: Path) -> None:
     from seqloom.compare import trial
     from seqloom.config import parse
     from seqloom.interrupt import Interrupted
-    from seqloom.model import Config
+    from seqloom.run_config import Config
 
     text = sys.stdin.read()
     try:

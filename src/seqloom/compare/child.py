@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 import seqloom
 from seqloom.compare.trial import beside
 from seqloom.interrupt import Interrupted, interruptible
-from seqloom.model import Config
+from seqloom.run_config import Config
 
 LOOK = 0.05
 """Seconds between two looks whether Ctrl-C was pressed."""

@@ -13,20 +13,24 @@ OUTPUT = Path("runs/compare")
 def compare(
     config: Configuration,
     variants: Annotated[
-        list[str], typer.Argument(help="Each a list of changes joined by commas, a .toml file, or base: unchanged.")
+        list[str], typer.Argument(help="Variants: comma-separated changes, a .toml file, or base (no changes).")
     ],
     *,
-    minutes: Annotated[float, typer.Option(min=0, help="Budget of each training; the schedule ends there.")] = 0.0,
-    tokens: Annotated[int, typer.Option(min=0, help="Or in items, as the loss counts them.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each variant.")] = 1,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Training budget of each run in minutes; the schedule ends there.")
+    ] = 0.0,
+    tokens: Annotated[
+        int, typer.Option(min=0, help="Training budget of each run in items, as the loss counts them.")
+    ] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each variant, with different random seeds.")] = 1,
     output: Annotated[
-        Path | None, typer.Option(help="Folder of the runs and the table; what is finished there is not done again.")
+        Path | None, typer.Option(help="Folder of the runs and the table; finished runs in it are not repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train several variants at equal budget, and show them in one table: score, difference, speed, memory.
+    """Train several variants with the same budget and compare them in a table: score, difference, speed, memory.
 
-    The first variant is what the others are compared with, example by example.
+    The other variants are compared with the first one, example by example.
     """
     from seqloom import terminal
     from seqloom.compare import child, table
@@ -48,7 +52,7 @@ def compare(
                 say=lambda text: typer.echo(text, err=True),
             )
         except Interrupted:
-            typer.echo(f"stopped and saved; go on with the same command and --output {folder}", err=True)
+            typer.echo(f"stopped and saved; continue with the same command and --output {folder}", err=True)
             raise typer.Exit(130) from None
         if as_json:
             print_json(rows)

@@ -9,9 +9,9 @@ from seqloom.compare.table import markdown, summarize
 from seqloom.compare.trial import beside, write, write_text
 from seqloom.compare.variants import Budget, Variant, variants
 from seqloom.interrupt import Interrupted
-from seqloom.model import Config
 from seqloom.options import finite
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.workflow import changed, environment
 
 Measure = Callable[[Config, Path], dict[str, Any]]

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.layers.recurrent.recurrent import Recurrent
-from seqloom.model import opened
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
+from seqloom.run_config import load_config
 
 
 def outcome(run: Run) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def outcome(run: Run) -> dict[str, Any]:
 def describe(path: Path, *, layer: LayerFactory | None = None) -> dict[str, Any]:
     """What a run is and what it reached."""
     run = Run.open(path)
-    config = opened(run, layer=layer)
+    config = load_config(run, layer=layer)
     module = config.task.build_model()
     layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
     facts = run.load_best().facts

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from seqloom.compare.outcome import outcome
+from seqloom.evaluation import predict_all
 from seqloom.metrics.confidence import bootstrap
-from seqloom.model import Config, Model, answers, load
+from seqloom.model import Model, load
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.training.loop import Progress
 from seqloom.workflow import Listener, data, resume, train
 
@@ -91,9 +93,9 @@ def _ask(model: Model) -> dict[str, Any]:
     dev = list(data(config).dev())
     if not dev:
         return {"examples": 0, "asked": "", "predicted_per_second": None, "rows": 0, "samples": []}
-    answers(config, model.module, dev[:WARM])
+    predict_all(config, model.module, dev[:WARM])
     started = time.perf_counter()
-    found = answers(config, model.module, dev)
+    found = predict_all(config, model.module, dev)
     seconds = time.perf_counter() - started
     items = sum(task.collate(dev[start : start + COLLATED]).items for start in range(0, len(dev), COLLATED))
     sums = task.metric_sums(found, dev)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqloom.config import Document, read
-from seqloom.model import Config
+from seqloom.run_config import Config
 
 BASE = "base"
 """The variant that is the configuration as it stands."""

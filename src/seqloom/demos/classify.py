@@ -19,7 +19,7 @@ def _baselines(run: DemoRun) -> dict[str, float]:
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
     examples = short_examples(run, 5, max_length=8)
-    (answers,) = run.model.answer(iter(examples))
+    (answers,) = run.model.predict_batches(iter(examples))
     return [
         {
             "picture": ["".join(SHADES[int(value * 9 / 16)] * 2 for value in row) for row in example.content],

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.data.builtin.datasets import Files
-from seqloom.model import Config, Model, assess
+from seqloom.evaluation import evaluate
+from seqloom.model import Model
+from seqloom.run_config import Config
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def evaluate_count_model(run: DemoRun, **changes: Any) -> float:
     config = Config(task, trained.train.model_copy(update={"steps": 0}))
     module: Any = task.build_model()
     module.count(task.read(run.files.train))
-    return float(assess(config, module, list(task.read(run.files.test)))[task.main_metric])
+    return float(evaluate(config, module, list(task.read(run.files.test)))[task.main_metric])
 
 
 def short_examples(run: DemoRun, count: int, *, max_length: int) -> list[Any]:

@@ -6,8 +6,9 @@ from typing import Any
 
 from seqloom import terminal
 from seqloom.demos.demo import Demo, DemoRun
+from seqloom.evaluation import evaluate
 from seqloom.insight.words import draw_words, flatten
-from seqloom.model import Config, assess
+from seqloom.run_config import Config
 
 DRAWN = (
     "man woman king queen prince princess father mother duke duchess france paris italy rome japan tokyo walk walked"
@@ -19,7 +20,7 @@ def _baselines(run: DemoRun) -> dict[str, float]:
     trained = run.model.config
     task = trained.task.model_copy(update={"kind": "one_hot"})
     test = list(task.read(run.files.test))
-    return {"one-hot vectors": float(assess(Config(task, trained.train), task.build_model(), test)["accuracy"])}
+    return {"one-hot vectors": float(evaluate(Config(task, trained.train), task.build_model(), test)["accuracy"])}
 
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:

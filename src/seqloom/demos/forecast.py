@@ -15,7 +15,7 @@ def _baselines(run: DemoRun) -> dict[str, float]:
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
     examples = list(run.model.task.read(run.files.test))[-SHOWN:]
-    (answers,) = run.model.answer(iter(examples))
+    (answers,) = run.model.predict_batches(iter(examples))
     known = [
         {"last": float(each.read[-1, 0]), "answer": answer.values[0][0], "truth": float(each.after(1)[0, 0, 0])}
         for each, answer in zip(examples, answers, strict=True)

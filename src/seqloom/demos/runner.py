@@ -19,7 +19,8 @@ from seqloom.data.builtin import datasets
 from seqloom.data.builtin.datasets import Files
 from seqloom.demos.demo import Demo, DemoRun
 from seqloom.demos.memory import run_memory
-from seqloom.model import Config, load
+from seqloom.model import load
+from seqloom.run_config import Config
 
 RUN_FILES = {
     "config.toml": "complete configuration",

@@ -30,7 +30,7 @@ def _baselines(run: DemoRun) -> dict[str, float]:
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
     examples = short_examples(run, 2, max_length=10)
-    (answers,) = run.model.answer(iter(examples))
+    (answers,) = run.model.predict_batches(iter(examples))
     return [
         {"words": list(example.words), "answer": answer.labels, "truth": list(example.labels)}
         for example, answer in zip(examples, answers, strict=True)

@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, cast
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.layers.attention.attention import Attention, AttentionMechanism
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.attention.hard import HardAttention, estimator
@@ -23,11 +23,12 @@ from seqloom.models.scheduled_sampling import ScheduledSampling, TokenMixer
 Bridge = Literal["linear", "copy", "zero"]
 
 
-class AttentionConfig(Part):
+class AttentionConfig(ConfigSection):
     """How a recurrent decoder looks at the source; transformers do so by themselves."""
 
     style: Literal["luong", "bahdanau", "none"] = Field(
-        default="luong", description="luong: after the recurrent step; bahdanau: before it (slower); none: no attention."
+        default="luong",
+        description="luong: after the recurrent step; bahdanau: before it (slower); none: no attention.",
     )
     score: Literal["dot", "scaled", "multiplicative", "additive"] = Field(
         default="multiplicative", description="How well a state of the decoder fits an element of the source."
@@ -86,7 +87,9 @@ def _looking_before(
     """The first recurrent layer looks before each step; others stand on it as always."""
     kinds = recurrence.kinds
     if not kinds:
-        raise ValueError('decoder.layers is 0, and attention.style is "bahdanau": there is no recurrent step to attend before')
+        raise ValueError(
+            'decoder.layers is 0, and attention.style is "bahdanau": there is no recurrent step to attend before'
+        )
     (lowest,) = group_layers(
         recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connect": "plain"}), size + memory_size
     )

@@ -1,17 +1,19 @@
 """What a decoder says of a memory: by a search of its own, and where it is told the true symbols one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqloom.data.batch import Padded
 from seqloom.data.text.tokenizers import Tokenizer
+from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Hypothesis, Search
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.embedding import PADDING, UNKNOWN
@@ -80,6 +82,36 @@ def generate(
 
     begin = (decoder.start(memory, len(mask), coverage=True), mask)
     return search(beside, begin, start, end, lengths=lengths, never=never, tree=tree, coverage=covered)
+
+
+def generate_text(
+    decoder: nn.Module, encoding: Tokenizer, prompt: str, *, length: int, sample: Sample
+) -> Iterator[str]:
+    """Text that a language model draws to continue the prompt, piece by piece."""
+    module: Any = decoder
+    end = encoding.vocabulary.index(END)
+    *lines, line = ([*encoding.encode(text)] for text in prompt.split("\n"))
+    *context, last = [end, *(symbol for text in lines for symbol in (*text, end)), *line]
+
+    @torch.no_grad()
+    def follow(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        return step(decoder, tokens, state)
+
+    with torch.no_grad():
+        state = module.start(None, 1)
+        if context:
+            _, state = module(torch.tensor([context]), state)
+    printed = encoding.decode(line)
+    for symbol in map(int, sample.stream(follow, state, torch.tensor([last]), length=length, never=(PADDING,))):
+        if symbol == end:
+            yield encoding.decode(line)[len(printed) :] + "\n"
+            line, printed = [], ""
+            continue
+        line.append(symbol)
+        text = encoding.decode(line).rstrip("\ufffd")  # an incomplete character of several bytes
+        yield text[len(printed) :]
+        printed += text[len(printed) :]
+    yield encoding.decode(line)[len(printed) :]
 
 
 def shift_right(target: Padded, end: int) -> Tensor:  # (B, T)

@@ -7,11 +7,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.models.decoder import Decoder
 
 
-class ScheduledSampling(Part):
+class ScheduledSampling(ConfigSection):
     """How often the decoder reads the true symbol in training, instead of one of its own, after i updates."""
 
     schedule: Literal["none", "linear", "exponential", "inverse_sigmoid"] = Field(
@@ -25,7 +25,8 @@ class ScheduledSampling(Part):
     width: float = Field(1000.0, ge=1, description="inverse_sigmoid: updates until it begins to fall, about.")
     floor: float = Field(0.0, ge=0, le=1, description="It never falls below this share.")
     feedback: Literal["sample", "argmax"] = Field(
-        "sample", description="How the decoder's own token is chosen: sampled from its distribution, or the most probable."
+        "sample",
+        description="How the decoder's own token is chosen: sampled from its distribution, or the most probable.",
     )
 
     def share(self, update: int) -> float:

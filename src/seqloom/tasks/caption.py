@@ -10,24 +10,24 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.captioned_images import CaptionedImage, Format, Reader
 from seqloom.data.readers.pixels import Frame
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
-from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.greedy import Greedy
-from seqloom.decoding.tokens.sample import Sample
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
 from seqloom.models.encoder import RecurrenceConfig
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
+from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
     NEVER,
     Candidate,
@@ -69,7 +69,7 @@ class Captions(NamedTuple):
     rows: Tensor  # (N,), which image each is about
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """The symbols of the training captions, and the scale of what is seen."""
 
     text: Tokenizer
@@ -102,6 +102,7 @@ class Caption(Task):
         "train.schedule": "plateau",
         "train.patience": 5,
     }
+    option_fields: ClassVar[Mapping[str, str]] = {"search": "search", "format": "format", "encoding": "encoding"}
 
     name: Literal["caption"] = "caption"
     format: Format = Field("auto", description="columns (TSV, CSV) or jsonl; auto: by the name and the first line.")
@@ -135,9 +136,7 @@ class Caption(Task):
     bridge: Bridge = Field("linear", description="How the decoder begins: with the mean of the cells, or zero.")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
-    search: Greedy | Beam | Sample = Field(
-        default_factory=Greedy, discriminator="name", description="How a caption is found."
-    )
+    search: TokenSearchConfig = Field(default_factory=Greedy, description="How a caption is found.")
     max_length: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
     metric: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
     learned: Learned | None = Field(None, exclude=True)
@@ -191,17 +190,17 @@ class Caption(Task):
         shape: tuple[int, ...] = ()
         for example in examples:
             if not example.captions:
-                raise BadData(example.place, "there is no caption; training needs one for each image")
+                raise DataError(example.place, "there is no caption; training needs one for each image")
             captions += example.captions
             if count and example.image.shape != shape:
-                raise BadData(example.place, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}")
+                raise DataError(example.place, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}")
             shape = example.image.shape
             values = example.image.reshape(-1, shape[-1]).astype(np.float64)
             sums = sums + values.sum(axis=0) if count else values.sum(axis=0)
             squares = squares + (values**2).sum(axis=0) if count else (values**2).sum(axis=0)
             count += len(values)
         if not captions:
-            raise BadData(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "there are no examples to learn from")
         text = self.text.fit(captions, specials=(END,))
         mean = sums / count
         deviation = np.sqrt((squares / count - mean**2).clip(min=0))
@@ -224,7 +223,7 @@ class Caption(Task):
         wanted = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
         for example in examples:
             if example.image.shape != wanted:
-                raise BadData(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
+                raise DataError(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
         seen = np.stack([example.image for example in examples]).reshape(len(examples), -1, *wanted[1:] or wanted)
         mean, deviation = np.array([learned.mean, learned.deviation], dtype=np.float32)
         values = torch.from_numpy((seen.astype(np.float32) - mean) / deviation)  # (B, size, size, 3) or (B, 1, D)
@@ -321,11 +320,18 @@ class Caption(Task):
             return ratio_of_sums(~self._errors(found, wanted).wrong, [1] * len(examples))
         return _bleu(found, wanted, order=1 if self.metric == "bleu_1" else 4).sums
 
+    @property
+    def custom_layer_field(self) -> str:
+        return "decoder"
+
+    def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:
+        return Ensemble(models)
+
     def _wanted(self, examples: Sequence[CaptionedImage]) -> list[list[str]]:
         wanted = []
         for example in examples:
             if not example.captions:
-                raise BadData(example.place, "there is no caption to compare with")
+                raise DataError(example.place, "there is no caption to compare with")
             wanted.append(
                 [text.lower() for text in example.captions] if self.text.lowercase else list(example.captions)
             )

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_questions import Question, asked, kind_of, labelled
 from seqloom.data.text.passages import Passage, passages
 from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
@@ -58,14 +58,14 @@ class Answer:
         return "  ".join(f"{word} {score:.4f}" for word, score in zip(self.words, self.scores, strict=True))
 
 
-class PhrasesConfig(Part):
+class PhrasesConfig(ConfigSection):
     """Words that stand side by side more often than by chance become one, such as new_york (Mikolov et al. 2013)."""
 
     threshold: float = Field(0.0, ge=0, description="Of (n - discount) × words / (n1 × n2), such as 100; 0: none do.")
     discount: int = Field(5, ge=0, description="Keeps pairs of rare words apart.")
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """The words of the text, from the most to the least frequent; a million of them take little memory."""
 
     words: str  # separated by line feeds
@@ -93,6 +93,7 @@ class Embed(Task):
         "train.schedule": "linear",
         "train.decay": 0.0001,
     }
+    option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
 
     name: Literal["embed"] = "embed"
     dev: str = Field("", description="File of analogies or of similar words to choose the best model by; empty: none.")
@@ -129,9 +130,8 @@ class Embed(Task):
         """How many words may be asked for, and answer."""
         return min(self.top_words or len(self.fitted.known), len(self.fitted.known))
 
-    def restricted(self, words: int) -> Self:
-        """The same, where only so many of the most frequent words are asked for and answer."""
-        return self.model_copy(update={"restrict": words})
+    def with_top_words(self, count: int) -> Self:
+        return self.model_copy(update={"restrict": count})
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
         if kind_of(source, encoding=self.encoding) == "text":
@@ -153,7 +153,7 @@ class Embed(Task):
         if len(found.words) < 2:
             several = "only one word" if found.words else "no word"
             rarer = f" at least {self.min_count} times (task.min_count)" if found.length else ""
-            raise BadData(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
+            raise DataError(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
         values, starts = np.unique(-found.counts, return_index=True)
         runs = np.diff([*starts.tolist(), len(found.counts)])
         learned = Learned(
@@ -167,7 +167,7 @@ class Embed(Task):
 
     def _text(self, example: Any) -> Passage:
         if not isinstance(example, Passage):
-            raise BadData(example.place, "found a question with its answer; task.train wants a text")
+            raise DataError(example.place, "found a question with its answer; task.train wants a text")
         return example
 
     def collate(self, examples: Sequence[Any]) -> Batch:
@@ -217,7 +217,7 @@ class Embed(Task):
         questions = batch.examples
         for row, question in enumerate(questions):
             if isinstance(question, Passage):
-                raise BadData(question.place, "found a text; questions are wanted: analogies, or pairs of words")
+                raise DataError(question.place, "found a text; questions are wanted: analogies, or pairs of words")
             one[row] = one[row] if question.kind == "similarity" else weights[row].float()
         own = model.between(numbers, one)
         searched = [row for row, question in enumerate(questions) if question.kind in ("neighbours", "analogy")]
@@ -244,6 +244,14 @@ class Embed(Task):
                 scores, names = ([values[1]], []) if question.kind == "similarity" else (values, [odd])
                 answers.append(Answer(question.kind, names, scores))
         return Predictions(answers)
+
+    def export(self, model: Any, path: Path) -> None:
+        """The vectors in the text or binary format of word2vec."""
+        if self.model == "one_hot":
+            raise TypeError(f'{path}: there are no vectors to export, since task.model is "one_hot"')
+        if not path.name.endswith((".txt", ".vec", ".bin")):
+            raise ValueError(f"{path}: word vectors are exported as .txt, .vec or .bin")
+        model.write(path)
 
     def score(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> dict[str, Any]:
         known = self.fitted.known

@@ -3,29 +3,34 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from seqloom.config import parse
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.readers.text_files import BadData, Place, lines, resolve
+from seqloom.data.readers.text_files import DataError, Place, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
+from seqloom.decoding.tokens.sample import Sample
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.sampled_softmax import sampled_cross_entropy
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.generation import generate_text
 from seqloom.models.ngram.arpa import Layout, characters, read_words
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
 from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMVocabulary
+from seqloom.models.transcription.search_guide import LoadedLanguageModel
+from seqloom.run import Run
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
 CONTEXT = 128
@@ -98,6 +103,7 @@ class LanguageModel(Task):
         "train.schedule": "plateau",
         "train.patience": 5,
     }
+    option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
 
     name: Literal["language_model"] = "language_model"
     model: Literal["recurrent", "window", "ngram"] = Field(
@@ -183,7 +189,7 @@ class LanguageModel(Task):
         letters: Counter[str] | None = Counter() if self.characters.layers else None
         encoding = self.text.fit(_texts(examples, letters), specials=(END,))
         if len(encoding.vocabulary) <= 3:
-            raise BadData(self.train, "there is no text to learn from")
+            raise DataError(self.train, "there is no text to learn from")
         characters = None if letters is None else ranked(letters, size=1 << 15, minimum=1, specials=(END,))
         return self.model_copy(update={"learned": Learned(text=encoding, characters=characters)})
 
@@ -193,9 +199,9 @@ class LanguageModel(Task):
         if self.text.unit == "characters":
             found = characters(found)
             if long := [name for name in found if len(name) > 1]:
-                raise BadData(str(path), f"found {long[0]!r}; task.text.unit says that its words are characters")
+                raise DataError(str(path), f"found {long[0]!r}; task.text.unit says that its words are characters")
         if PAD in found:
-            raise BadData(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
+            raise DataError(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
         vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *found))
         return Tokenizer(unit=self.text.unit, lowercase=self.text.lowercase, vocabulary=vocabulary, specials=(END,))
 
@@ -271,10 +277,27 @@ class LanguageModel(Task):
         found = model.log_probabilities(features, target)
         return Predictions([_scored(row.tolist()) for row in found.split(inputs.lengths.tolist())], state)
 
-    def represent(self, model: Any, batch: Batch) -> list[Represented]:
-        """The vectors of all words of each row."""
-        if not isinstance(model, BiLM):
-            raise TypeError('a language model in one direction has no vectors of words; wanted task.direction = "both"')
+    @property
+    def custom_layer_field(self) -> str:
+        return "decoder" if self.model == "recurrent" else ""
+
+    def generate(self, model: nn.Module, prompt: str, *, length: int, sample: Sample) -> Iterator[str]:
+        return generate_text(model, self.symbols, prompt, length=length, sample=sample)
+
+    def export(self, model: Any, path: Path) -> None:
+        """An n-gram model as an ARPA file."""
+        if self.model != "ngram":
+            raise TypeError(f'{path}: only n-gram language models can be exported, and task.model is "{self.model}"')
+        if not path.name.endswith((".arpa", ".arpa.gz")):
+            raise ValueError(f"{path}: an n-gram model is exported as .arpa or .arpa.gz")
+        model.write(path)
+
+    def embed(self, model: Any, batch: Batch) -> list[Represented]:
+        if self.direction != "both":
+            raise TypeError(
+                f'only a language model with task.direction = "both" gives contextual word vectors, '
+                f'and its direction is "{self.direction}"'
+            )
         levels = model.reader.levels(batch.inputs)
         found = []
         for row, example in enumerate(batch.examples):
@@ -311,6 +334,19 @@ class LanguageModel(Task):
         lengths = np.array([len(self.symbols.encode(example.text)) + 1 for example in examples])
         surprise = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
         return MetricSums(np.stack([surprise, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
+
+
+def load_language_model(path: Path) -> LoadedLanguageModel:
+    """The language model of a run, for the search of another task."""
+    run = Run.open(path)
+    document = parse(run.config, str(run.path / "config.toml"))
+    if (name := document.get("task.name")) != "language_model":
+        raise TypeError(f"{path}: is a run of the task {name}, expected a language_model")
+    built = replace(document, values={"task": document.values["task"]}).build(task=LanguageModel)
+    task = cast(LanguageModel, built["task"]).with_learned(run)
+    module = task.build_model()
+    module.load_state_dict(run.load_best().model)
+    return LoadedLanguageModel(task.symbols, module.eval())
 
 
 def _exponential(total: float, symbols: float) -> float:

@@ -1,19 +1,26 @@
-"""The contract of a task: seven methods, one for each arrow from a file to a score."""
+"""The contract of a task: seven methods, one for each arrow from a file to a score, and what only some tasks can do."""
 
-import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, NoReturn, Self, TypedDict, Unpack, get_args
 
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom import tasks
+from seqloom.checkpoint import RunError
+from seqloom.config import ConfigSection, with_changes
 from seqloom.data.batch import Batch
 from seqloom.data.readers.text_files import encoding_problem
+from seqloom.decoding.frames.frame_search import FrameSearch
+from seqloom.decoding.tokens.sample import Sample
+from seqloom.decoding.tokens.search import Search
 from seqloom.metrics.confidence import MetricSums
+from seqloom.models.encoder import LayerFactory
+from seqloom.models.streaming import StreamingSession
+from seqloom.models.transcription.search_guide import LanguageModelConfig
+from seqloom.run import Run
 
 
 def _readable(encoding: str) -> str:
@@ -40,7 +47,19 @@ class Predictions(NamedTuple):
     state: Any = None  # of the model after this batch, for the batch that continues it
 
 
-class Task(Part, ABC):
+class PredictionOptions(TypedDict, total=False):
+    """What can be changed when a trained model is used; each task has some of them."""
+
+    search: Search | FrameSearch
+    constrain: str  # file of the only outputs allowed
+    lexicon: str  # file of the only words allowed
+    lm: LanguageModelConfig  # the fields that are set replace those of the configuration
+    folder: str  # folder or archive of the files that a list names
+    format: str  # of the input
+    encoding: str  # of the input
+
+
+class Task(ConfigSection, ABC):
     """What is learnt from which files. Owns no loop, no device, no file output, no optimiser.
 
     An example has a length (``len``, for buckets) and a ``place`` (file and line, for errors).
@@ -49,6 +68,8 @@ class Task(Part, ABC):
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}
     """What ``seqloom init`` writes instead of the defaults, by ``section.key``."""
     sequential: ClassVar[bool] = False  # the order of the examples matters: a share held out is the last part
+    option_fields: ClassVar[Mapping[str, str]] = {}
+    """The prediction options of the task, each with the field that it sets."""
 
     name: str = ""
     train: str = Field(description="File to learn from; $NAME is replaced by the environment variable.")
@@ -57,7 +78,7 @@ class Task(Part, ABC):
         0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file."
     )
 
-    learned: Part | None = Field(None, exclude=True)
+    learned: ConfigSection | None = Field(None, exclude=True)
     """What `fit` found: vocabularies, scales. Each task narrows the type."""
 
     @property
@@ -126,10 +147,6 @@ class Task(Part, ABC):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         """The answers for each row; needs no target."""
 
-    def represent(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002  of the tasks that have such
-        """The vectors of the words of each row, where a model has some to give."""
-        raise TypeError(f"a model of the task {self.name} gives no vectors; wanted a language_model in both directions")
-
     @abstractmethod
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """The metrics of the field, by name; the first ones are numbers that a learning curve can show."""
@@ -138,22 +155,67 @@ class Task(Part, ABC):
         """What ``metric`` is made of, example by example, so that models can be compared on them; None: no sums."""
         return None
 
+    @property
+    def custom_layer_field(self) -> str:
+        """The field whose recurrent layers a custom layer can replace; empty: there is none."""
+        return ""
 
-def asking(
-    search: str = "", *, allowed: str = "", lexicon: str = "", language: str = "", folder: str = ""
-) -> list[str]:
-    """How a run is asked, as changes of its configuration: ``beam size=5``, files, ``words.arpa weight=0.8``."""
-    files = {"allowed": allowed, "lexicon": lexicon, "folder": folder}
-    changes = [f"task.{name}={json.dumps(file)}" for name, file in files.items() if file]
-    if search.strip():
-        name, *pairs = search.split()
-        if wrong := [pair for pair in pairs if "=" not in pair]:
-            raise ValueError(f"--search has {wrong[0]!r}, wanted a name and key=value pairs such as 'beam size=5'")
-        changes += [f"task.search={{ name = {json.dumps(name)} }}", *(f"task.search.{pair}" for pair in pairs)]
-    elif lexicon or language:
-        changes.append('task.search.name="prefix_beam"')  # the only search that has room for them
-    file = language.strip()
-    weights: list[str] = []
-    while found := re.search(r"(?:^|\s+)(\w+=\S+)$", file):  # names may have blanks
-        file, weights = file[: found.start()], [f"task.lm.{found[1]}", *weights]
-    return changes + ([f"task.lm.model={json.dumps(file)}"] if file else []) + weights
+    def with_layer(self, layer: LayerFactory) -> Self:
+        """A copy whose recurrent layers are replaced by a custom layer or cell."""
+        field = self.custom_layer_field
+        if not field:
+            raise ValueError(f"this {self.name} model has no recurrent layers that a custom layer could replace")
+        name = getattr(layer, "__qualname__", type(layer).__qualname__)
+        recurrence = getattr(self, field).model_copy(update={"given": layer, "own": name})
+        return self.model_copy(update={field: recurrence})
+
+    def with_learned(self, run: Run) -> Self:
+        """A copy with what the task of a run has learned."""
+        kind: type[ConfigSection] = get_args(type(self).model_fields["learned"].annotation)[0]  # of Learned | None
+        try:
+            learned = kind.model_validate_json(run.learned)
+        except ValueError as error:
+            raise RunError(f"{run.path / 'learned.json'}: does not fit the task {self.name}") from error
+        return self.model_copy(update={"learned": learned})
+
+    def with_options(self, **options: Unpack[PredictionOptions]) -> Self:
+        """A validated copy with other prediction options; ValueError for an option that the task does not have."""
+        for name in options:
+            if name not in self.option_fields:
+                available = ", ".join(self.option_fields) or "none"
+                raise ValueError(f"the task {self.name} has no option {name!r} (available: {available})")
+        changes = {self.option_fields[name]: value for name, value in options.items()}
+        return with_changes(self, "task", changes) if changes else self
+
+    def with_top_words(self, count: int) -> Self:  # noqa: ARG002  of the tasks that can
+        """A copy that is evaluated on the ``count`` most frequent words only."""
+        self._refuse("with_top_words", "be restricted to the most frequent words")
+
+    def ensemble_conflict(self, other: "Task") -> str:
+        """Why models of this and another fitted task cannot form an ensemble; empty: they can."""
+        return "" if self.learned == other.learned else "have different vocabularies"
+
+    def ensemble(self, models: Sequence[nn.Module]) -> nn.Module:  # noqa: ARG002
+        """Several models as one, whose probabilities are averaged."""
+        self._refuse("ensemble", "be part of an ensemble")
+
+    def embed(self, model: nn.Module, batch: Batch) -> list[Any]:  # noqa: ARG002
+        """Contextual vectors of the words of each row."""
+        self._refuse("embed", "give contextual word vectors")
+
+    def generate(self, model: nn.Module, prompt: str, *, length: int, sample: Sample) -> Iterator[str]:  # noqa: ARG002
+        """Text that continues the prompt, piece by piece."""
+        self._refuse("generate", "generate text")
+
+    def open_stream(self, model: nn.Module, *, lag: float = 0.0) -> StreamingSession[Any]:  # noqa: ARG002
+        """A session that predicts from input that comes in pieces."""
+        self._refuse("open_stream", "stream")
+
+    def export(self, model: nn.Module, path: Path) -> None:  # noqa: ARG002
+        """Write the model in a format that other programs read; the suffix of the file chooses it."""
+        self._refuse("export", "be exported")
+
+    def _refuse(self, method: str, action: str) -> NoReturn:
+        """TypeError that names the tasks with a method of their own."""
+        able = [name for name in tasks.names() if getattr(tasks.find(name), method) is not getattr(Task, method)]
+        raise TypeError(f"a model of the task {self.name} cannot {action} (tasks that can: {', '.join(able)})")

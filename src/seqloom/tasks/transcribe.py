@@ -5,22 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, pad
 from seqloom.data.readers.pronunciations import first_spellings
 from seqloom.data.readers.recordings import Format, Reader, Recording
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import UNKNOWN
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.decoding.searches import FrameSearchConfig
 from seqloom.layers.audio.augment import FINEST
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
@@ -28,6 +29,7 @@ from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.streaming import StreamingSession, refuse
 from seqloom.models.transcription.audio_features import (
     AudioFeatures,
     AudioStatistics,
@@ -38,15 +40,15 @@ from seqloom.models.transcription.audio_features import (
 )
 from seqloom.models.transcription.line_images import LineImageConfig
 from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
-from seqloom.models.transcription.streaming import StreamingSession, refuse
 from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
 from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcript
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+from seqloom.tasks.language_model import load_language_model
+from seqloom.tasks.task import Loss, PredictionOptions, Predictions, Task, TextEncoding
 
 Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """What the training recordings hold."""
 
     text: Tokenizer
@@ -80,6 +82,14 @@ class Transcribe(Task):
         "train.clip_norm": 1.0,
         "train.epochs": 60,
         "train.patience": 8,
+    }
+    option_fields: ClassVar[Mapping[str, str]] = {
+        "search": "search",
+        "lexicon": "lexicon",
+        "lm": "language",
+        "folder": "folder",
+        "format": "format",
+        "encoding": "encoding",
     }
 
     name: Literal["transcribe"] = "transcribe"
@@ -118,18 +128,13 @@ class Transcribe(Task):
         default_factory=TimeReductionConfig, description="Several frames become one."
     )
     encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the frames.")
-    search: BestPath | PrefixBeam = Field(
-        default_factory=BestPath, discriminator="name", description="How a transcript is found."
-    )
+    search: FrameSearchConfig = Field(default_factory=BestPath, description="How a transcript is found.")
     lexicon: str = Field(
         "", description="File of the only words that there are: WORD  S P E L L on each line, or a word on each."
     )
-    lm: LanguageModelConfig = Field(
-        default_factory=LanguageModelConfig, description="What makes a text probable; of prefix_beam."
-    )
+    lm: LanguageModelConfig = Field(default_factory=LanguageModelConfig, description="Language model of prefix_beam.")
     metric: Score = Field("auto", description="Score of dev by which the best model is chosen; auto: cer, wer or per.")
     learned: Learned | None = Field(None, exclude=True)
-    opener: Any = Field(None, exclude=True, repr=False)  # from the folder of a run to a Speaker
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -194,20 +199,20 @@ class Transcribe(Task):
         ear, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
         for example in examples:
             if example.text is None:
-                raise BadData(example.place, "there is no text; training needs one for each recording")
+                raise DataError(example.place, "there is no text; training needs one for each recording")
             ear.add(example)
             self._check_words(example)
             texts.append(self._spelt(example))
             lengths.append(len(example))
         if not texts:
-            raise BadData(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "there are no examples to learn from")
         learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), infeasible=0)
         doubt = self.model_copy(update={"learned": learned}).doubt
         symbols = map(learned.text.encode, texts)
         doubts = [doubt(length, target) for length, target in zip(lengths, symbols, strict=True)]
         impossible = sum(map(bool, doubts))
         if impossible == len(texts):
-            raise BadData(self.train, f"nothing can be learnt from any of the {impossible} examples: {doubts[0]}")
+            raise DataError(self.train, f"nothing can be learnt from any of the {impossible} examples: {doubts[0]}")
         return self.model_copy(update={"learned": learned.model_copy(update={"infeasible": impossible})})
 
     def _fitted(self) -> Learned:
@@ -219,7 +224,7 @@ class Transcribe(Task):
         """Refuse a word that cannot be learnt, as nobody says how it is spelt."""
         for word in (example.text or "").split() if self.spelling == "lexicon" else ():
             if word not in self._spellings:
-                raise BadData(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
+                raise DataError(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
 
     def _spelt(self, example: Recording) -> str:
         """The text of a recording, or of words the first spellings of all of them; a strange word is one error."""
@@ -324,11 +329,11 @@ class Transcribe(Task):
         """What the search knows beside the recording."""
         if isinstance(self.search, BestPath):
             return Guide()
-        given = {"file_encoding": self.encoding, "opener": self.opener}
-        return build_guide(self._fitted().text, self.lexicon, self.lm, **given) or Guide()
+        text, load_run = self._fitted().text, load_language_model
+        return build_guide(text, self.lexicon, self.lm, file_encoding=self.encoding, load_run=load_run) or Guide()
 
-    def listen(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
-        """Hear one recording while it is made; a ``lag`` of the search itself goes before this one."""
+    def open_stream(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
+        """Transcribe one recording while it is made; a ``lag`` of the search itself goes before this one."""
         heard, text = self._fitted().heard, self._fitted().text
         refuse(
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
@@ -342,6 +347,18 @@ class Transcribe(Task):
         grow = IncrementalTranscript(text, self._guide.lexicon, unit=self._unit)
         return StreamingSession(model, stream, self._answer, grow=grow, width=width, rate=heard.rate)
 
+    @property
+    def custom_layer_field(self) -> str:
+        return "encoder"
+
+    def with_options(self, **options: Unpack[PredictionOptions]) -> Self:
+        if "lm" in options:
+            changes = {name: getattr(options["lm"], name) for name in options["lm"].model_fields_set}
+            options["lm"] = self.lm.model_copy(update=changes)
+        if {"lexicon", "lm"} & options.keys() and isinstance(self.search, BestPath):
+            options.setdefault("search", PrefixBeam())  # the only search with a lexicon and a language model
+        return super().with_options(**options)
+
     def score(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> dict[str, Any]:
         """Error rates over all symbols; the loss is of the possible transcripts alone."""
         return self._beside(predictions, examples).score(self._units)
@@ -352,7 +369,7 @@ class Transcribe(Task):
     def _beside(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
-                raise BadData(example.place, "there is no text to compare with")
+                raise DataError(example.place, "there is no text to compare with")
         return metrics.Transcripts(
             names=[example.name or str(example.place) for example in examples],
             found=[answer.text for answer in predictions],

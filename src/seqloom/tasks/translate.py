@@ -9,18 +9,17 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.parallel import Format, Pair, Reader
-from seqloom.data.readers.text_files import BadData, lines, resolve
+from seqloom.data.readers.text_files import DataError, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
-from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.sample import Sample
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
@@ -28,6 +27,7 @@ from seqloom.metrics.confidence import MetricSums, ratio_of_sums
 from seqloom.models.classifier import TokenEmbedding
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
+from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
     NEVER,
     Candidate,
@@ -60,7 +60,7 @@ class Translated:
         return self.text
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """The symbols of the training texts."""
 
     source: Tokenizer
@@ -75,7 +75,7 @@ class BidirectionalEncoder(RecurrenceConfig):
     bidirectional: bool = Field(default=True, description="Read in both directions.")
 
 
-class MaxLength(Part):
+class MaxLength(ConfigSection):
     """How long an answer may be: factor × symbols of the source + offset."""
 
     factor: float = Field(0.0, ge=0, description="0: 1.5 times what the training data need.")
@@ -104,6 +104,12 @@ class Translate(Task):
         "train.learning_rate": 0.001,
         "train.schedule": "plateau",
         "train.patience": 5,
+    }
+    option_fields: ClassVar[Mapping[str, str]] = {
+        "search": "search",
+        "constrain": "allowed",
+        "format": "format",
+        "encoding": "encoding",
     }
 
     name: Literal["translate"] = "translate"
@@ -144,9 +150,7 @@ class Translate(Task):
     bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
-    search: Greedy | Beam | Sample = Field(
-        default_factory=Greedy, discriminator="name", description="How a translation is found."
-    )
+    search: TokenSearchConfig = Field(default_factory=Greedy, description="How a translation is found.")
     max_length: MaxLength = Field(default_factory=MaxLength, description="Of an answer.")
     constrain: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
     metric: Score = Field(
@@ -193,12 +197,12 @@ class Translate(Task):
         sources, targets, ratios = [], [], []
         for example in examples:
             if example.target is None:
-                raise BadData(example.place, "there is no target; training needs one for each source")
+                raise DataError(example.place, "there is no target; training needs one for each source")
             sources.append(example.source)
             targets.append(example.target)
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
-            raise BadData(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "there are no examples to learn from")
         language = self.pretrained.language(self.source.unit)
         texts = [*sources, *targets] if self.shared_vocab else sources
         source = self.pretrained.fit(self.source, texts, language, specials=(END,))
@@ -286,7 +290,7 @@ class Translate(Task):
         found = [said.encode(text) for _, text in lines(path, encoding=self.encoding)]
         known = [symbols for symbols in found if UNKNOWN not in symbols]
         if not known:
-            raise BadData(str(path), "holds no answer whose symbols occur in the training data")
+            raise DataError(str(path), "holds no answer whose symbols occur in the training data")
         return PrefixTree(known, end=said.vocabulary.index(END)), max(map(len, known)) + 1
 
     def _limits(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
@@ -347,11 +351,23 @@ class Translate(Task):
             else ratio_of_sums(errors.errors, errors.symbols)
         )
 
+    @property
+    def custom_layer_field(self) -> str:
+        return "encoder"
+
+    def ensemble_conflict(self, other: Task) -> str:
+        if isinstance(other, Translate) and other.reverse_source != self.reverse_source:
+            return "read their sources in different directions"
+        return super().ensemble_conflict(other)
+
+    def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:
+        return Ensemble(models)
+
     def _wanted(self, examples: Sequence[Pair]) -> list[str]:
         wanted = []
         for example in examples:
             if example.target is None:
-                raise BadData(example.place, "there is no target to compare with")
+                raise DataError(example.place, "there is no target to compare with")
             wanted.append(example.target.lower() if self._said.lowercase else example.target)
         return wanted
 

@@ -1,13 +1,15 @@
 """Dictionaries and language models, brought to the symbols of a transcriber."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from seqloom.config import ConfigError
 from seqloom.data.readers.pronunciations import Entry
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.text.tokenizers import TextConfig
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.language_models import NGramLanguage, StepLanguage
@@ -16,7 +18,13 @@ from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
-from seqloom.models.transcription.search_guide import LoadedLanguageModel, load_language_model, load_lexicon
+from seqloom.models.transcription.search_guide import (
+    LanguageModelConfig,
+    LoadedLanguageModel,
+    load_language_model,
+    load_lexicon,
+    parse_language_model,
+)
 
 ARPA = """\\data\\
 ngram 1=5
@@ -67,7 +75,7 @@ def test_phones_have_variants_and_no_separator() -> None:
     assert (found.words, found.separator) == (["read"], None)
     wanted = [encoding.encode("R EH D"), encoding.encode("R IY D")]
     assert sorted(spelling for _, spelling in spelt(found)) == sorted(wanted)
-    with pytest.raises(BadData, match="d: holds no word whose symbols all occur"):
+    with pytest.raises(DataError, match="d: holds no word whose symbols all occur"):
         load_lexicon(entries("zoo Z UW", spelt=True), encoding, name="d")
 
 
@@ -119,3 +127,24 @@ def test_models_of_ours() -> None:
     torch.testing.assert_close(scores, wanted[:, 0].log_softmax(dim=-1), atol=1e-5, rtol=0)
     with pytest.raises(ValueError, match="runs/lm: is a language model of words; here characters are said"):
         load_language_model(LoadedLanguageModel(encoding, counted), ["n"], unit="characters", name="runs/lm")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("words.arpa", {"model": "words.arpa"}),
+        ("my lm.arpa weight=0.8  bonus=1 ", {"model": "my lm.arpa", "weight": 0.8, "bonus": 1.0}),
+        ("weight=2", {"weight": 2.0}),
+    ],
+)
+def test_the_text_of_an_option_sets_what_it_names(text: str, values: dict[str, Any]) -> None:
+    config = parse_language_model(text)
+    assert config == LanguageModelConfig(**values)
+    assert config.model_fields_set == values.keys()
+
+
+def test_what_is_wrong_with_the_option_of_a_language_model_is_named() -> None:
+    with pytest.raises(ConfigError, match=r'^command line: unknown key "wieght" in \[lm\]: did you mean "weight"\?'):
+        parse_language_model("words.arpa wieght=1")
+    with pytest.raises(ConfigError, match=r"^command line: lm\.weight must be at least 0, found -1$"):
+        parse_language_model("words.arpa weight=-1")

@@ -1,5 +1,6 @@
 """What guides the search for a transcript: a dictionary and a language model, in the numbers of the symbols at hand."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import Any, NamedTuple
 from pydantic import Field
 from torch import nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection, parse_section
 from seqloom.data.readers.pronunciations import Entry, read_pronunciations
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import RESERVED, Tokenizer, Unit
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
@@ -25,21 +26,33 @@ LARGE = 10_000
 """Spellings from which on a lexicon is kept in the user's cache."""
 
 
-class LanguageModelConfig(Part):
-    """A language model that the search listens to, and what words are worth."""
+class LanguageModelConfig(ConfigSection):
+    """A language model that guides the search, and scores for words."""
 
     model: str = Field(
         default="",
-        description="An .arpa file, or the folder of a run of a language model: of words where there is a lexicon, "
+        description="An .arpa file, or the folder of a run of a language model: of words if there is a lexicon, "
         "otherwise of the symbols; empty: none.",
     )
-    weight: float = Field(default=1.0, ge=0, description="Of its logarithms of probabilities.")
-    word_score: float = Field(default=0.0, description="For each word; where there is no lexicon, for each symbol.")
-    unk_score: float = Field(default=0.0, description="For each word that the language model does not know.")
+    weight: float = Field(default=1.0, ge=0, description="Weight of its log-probabilities.")
+    word_score: float = Field(
+        default=0.0, description="Score added for each word, or for each symbol without a lexicon."
+    )
+    unk_score: float = Field(
+        default=0.0, description="Score added for each word that the language model does not know."
+    )
+
+
+def parse_language_model(text: str) -> LanguageModelConfig:
+    """The language model that an option describes, such as ``words.arpa weight=0.8``; only what it names is set."""
+    model, pairs = text.strip(), list[str]()
+    while match := re.search(r"(?:^|\s+)(\w+=\S+)$", model):  # the name of a file may contain spaces
+        model, pairs = model[: match.start()], [match[1], *pairs]
+    return parse_section(LanguageModelConfig, "lm", pairs, **({"model": model} if model else {}))
 
 
 class LoadedLanguageModel(NamedTuple):
-    """A language model of ours: its symbols, and its decoder."""
+    """The language model of a run: its symbols and its decoder."""
 
     encoding: Tokenizer
     decoder: nn.Module
@@ -48,31 +61,31 @@ class LoadedLanguageModel(NamedTuple):
 def build_guide(
     encoding: Tokenizer,  # of the transcriber's symbols
     words: str,  # file of a dictionary; empty: none
-    wish: LanguageModelConfig,
+    config: LanguageModelConfig,
     *,
     file_encoding: str,
-    opener: Callable[[Path], LoadedLanguageModel],  # of the folder of a run
+    load_run: Callable[[Path], LoadedLanguageModel],
 ) -> Guide | None:
-    """All that is known beside the recording; None: nothing."""
-    if not (words or wish.model or wish.word_score):
+    """The lexicon and the language model of a search; None if there is neither."""
+    if not (words or config.model or config.word_score):
         return None
-    known = speech = None
+    known = scorer = None
     if words:
         path = resolve(words)
         known = load_lexicon(read_pronunciations(path, encoding=file_encoding), encoding, name=words)
-    if wish.model:
-        path = resolve(wish.model)
-        model = opener(path) if path.is_dir() else path
+    if config.model:
+        path = resolve(config.model)
+        model = load_run(path) if path.is_dir() else path
         names = known.words if known else encoding.vocabulary.symbols
-        speech = load_language_model(model, names, unit="words" if known else encoding.unit, name=wish.model)
-    return Guide(known, speech, weight=wish.weight, bonus=wish.word_score, unknown=wish.unk_score)
+        scorer = load_language_model(model, names, unit="words" if known else encoding.unit, name=config.model)
+    return Guide(known, scorer, weight=config.weight, bonus=config.word_score, unknown=config.unk_score)
 
 
 def load_lexicon(entries: Iterable[Entry], encoding: Tokenizer, *, name: str) -> Lexicon:
     """The words of a dictionary whose symbols are all known; ``name`` is that of its file."""
     found = list(_spellings(entries, encoding))
     if not found:
-        raise BadData(name, "holds no word whose symbols all occur in the training data")
+        raise DataError(name, "holds no word whose symbols all occur in the training data")
     build = Lexicon.cached if len(found) > LARGE else Lexicon
     return build(found, separator=_separator(encoding))
 
@@ -104,7 +117,7 @@ def _separator(encoding: Tokenizer) -> int | None:
 
 
 def load_language_model(
-    model: Path | LoadedLanguageModel,  # an ARPA file, or a language model of ours
+    model: Path | LoadedLanguageModel,  # an ARPA file, or the language model of a run
     names: Sequence[str],  # of the lexicon's words; where there is none, of the symbols
     *,
     unit: Unit,  # what they are

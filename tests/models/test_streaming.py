@@ -6,12 +6,12 @@ import torch
 
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.streaming import StreamingSession
 from seqloom.models.transcription.line_images import LineImageConfig
-from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.models.transcription.transcriber import TimeReductionConfig, build_transcriber
 
 
-def listening() -> StreamingSession[list[int]]:
+def session() -> StreamingSession[list[int]]:
     torch.manual_seed(1)
     recurrence = RecurrenceConfig(cell="gru", hidden_size=4)
     model = build_transcriber(
@@ -29,7 +29,7 @@ def listening() -> StreamingSession[list[int]]:
 
 def test_frames_one_by_one_are_as_all_at_once() -> None:
     values = np.random.default_rng(2).normal(size=(11, 3))
-    slow, quick = listening(), listening()
+    slow, quick = session(), session()
     heard = [slow.feed(values[step : step + 1]) for step in range(11)]
     last = slow.finish()
     quick.feed(values)
@@ -39,15 +39,15 @@ def test_frames_one_by_one_are_as_all_at_once() -> None:
 
 
 def test_nothing_heard_is_nothing_said() -> None:
-    assert listening().finish() == []
+    assert session().finish() == []
 
 
 def test_what_is_fed_has_to_fit() -> None:
-    with pytest.raises(ValueError, match=r"found numbers \(4, 2\); frames \(T, 3\) are wanted"):
-        listening().feed(np.zeros((4, 2)))
-    with pytest.raises(ValueError, match="not a number"):
-        listening().feed(np.full((1, 3), np.nan))
-    done = listening()
+    with pytest.raises(ValueError, match=r"expected frames \(T, 3\), found an array of shape \(4, 2\)"):
+        session().feed(np.zeros((4, 2)))
+    with pytest.raises(ValueError, match="contains NaN or infinity"):
+        session().feed(np.full((1, 3), np.nan))
+    done = session()
     done.finish()
     with pytest.raises(ValueError, match="finished"):
         done.feed(np.zeros((4, 3)))

@@ -1,4 +1,4 @@
-"""Transcripts from the command line: heard while they are made, guided by words, with their errors printed."""
+"""Transcription on the command line: streamed, guided by a lexicon and a language model, with its errors printed."""
 
 import io
 import json
@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 from seqloom.checkpoint import Snapshot
 from seqloom.cli import app
 from seqloom.data.readers.audio_files import Sound
-from seqloom.data.readers.text_files import BadData
-from seqloom.listen import transcribe
+from seqloom.data.readers.text_files import DataError
 from seqloom.model import load
 from seqloom.run import Run
+from seqloom.streaming import transcribe_stream
 
 ONE_WAY = {**RECURRENCE, "bidirectional": False}
 ARPA = """
@@ -61,7 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "both ways": _transcribe_sound(),
         "strokes": _transcribe(encoder=ONE_WAY),
     }
-    found = {name: saved(case, tmp_path_factory.mktemp("listen")) for name, case in cases.items()}
+    found = {name: saved(case, tmp_path_factory.mktemp("stream")) for name, case in cases.items()}
     (found["strokes"].parent / "words.arpa").write_text(ARPA)
     return found
 
@@ -92,9 +92,9 @@ def test_a_stream_decides_in_time(runs: dict[str, Path]) -> None:
     samples = np.frombuffer(sound(), "<i2").astype(np.float32) * np.float32(1 / 32768)
     model, told = load(runs["stream"], search="prefix_beam size=20"), {}
     for lag in (0.0, 0.05, 10.0):
-        listening = model.listen(lag=lag)
-        certain = [listening.feed(piece).text for piece in np.split(samples, 24)]
-        told[lag] = [*certain, listening.finish().text]
+        session = model.open_stream(lag=lag)
+        certain = [session.feed(piece).text for piece in np.split(samples, 24)]
+        told[lag] = [*certain, session.finish().text]
         assert all(after.startswith(before) for before, after in pairwise(told[lag]))
     assert told[10.0] == told[0.0]
     assert sum(map(len, told[0.05])) > sum(map(len, told[0.0]))
@@ -108,7 +108,7 @@ def test_a_stream_decides_in_time(runs: dict[str, Path]) -> None:
 def test_a_lag_below_zero_is_refused(runs: dict[str, Path]) -> None:
     for search in ("best_path", "prefix_beam"):
         with pytest.raises(ValueError, match=r"lag is -0\.001, wanted 0 or more"):
-            load(runs["stream"], search=search).listen(lag=-0.001)
+            load(runs["stream"], search=search).open_stream(lag=-0.001)
 
 
 def test_a_stream_for_programs(runs: dict[str, Path]) -> None:
@@ -128,9 +128,9 @@ def test_nothing_heard_is_an_empty_line(runs: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("run", "file", "given", "wanted"),
     [
-        ("both ways", "-", b"", "encoder.bidirectional is true: such a model needs the whole of a recording"),
-        ("strokes", "-", b"", "reads frames of 3 numbers; --stream needs one that hears sound"),
-        ("stream", "a.wav", b"", "--stream hears standard input, which is -, and the file is a.wav"),
+        ("both ways", "-", b"", "encoder.bidirectional is true: such a model cannot stream"),
+        ("strokes", "-", b"", "reads frames of 3 numbers; --stream needs a model that reads audio"),
+        ("stream", "a.wav", b"", "--stream reads standard input (-), and the file is a.wav"),
         ("stream", "-", b"abc", "standard input: ends in the middle of a sample"),
     ],
 )
@@ -162,7 +162,7 @@ def test_words_guide_a_transcript(runs: dict[str, Path]) -> None:
     assert set(bound.stdout.split()) <= set(WORDS)
     assert not set(free.stdout.split()) <= set(WORDS)
     language = f"{run.parent / 'words.arpa'} weight=2 bonus=1 unknown=-3"
-    fluent = call("predict", run, test, "--lexicon", words, "--language", language, "--json")
+    fluent = call("predict", run, test, "--lexicon", words, "--lm", language, "--json")
     assert fluent.exit_code == 0, fluent.stderr
     for line in fluent.stdout.splitlines():
         found = json.loads(line)
@@ -186,7 +186,7 @@ def test_errors_are_printed(runs: dict[str, Path], tmp_path: Path) -> None:
     assert found["pictures"] == [str(tmp_path / "spikes.png")]
 
 
-@pytest.mark.parametrize("option", [["--lexicon", "none.txt"], ["--language", "none.arpa"], ["--language", "weight=1"]])
+@pytest.mark.parametrize("option", [["--lexicon", "none.txt"], ["--lm", "none.arpa"], ["--lm", "weight=1"]])
 def test_guides_that_are_not_there(option: list[str], runs: dict[str, Path]) -> None:
     result = call("predict", runs["strokes"], runs["strokes"].parent / "dev-t.jsonl", *option)
     if option[1] == "weight=1":
@@ -217,12 +217,12 @@ class Interrupted(io.BytesIO):
 def test_what_was_heard_before_the_end_is_told(runs: dict[str, Path]) -> None:
     model = load(runs["stream"])
     samples = (np.sin(np.arange(4000) / 5) * 9000).astype("<i2").tobytes()
-    wanted = "".join(transcribe(model, io.BytesIO(samples)))
+    wanted = "".join(transcribe_stream(model, io.BytesIO(samples)))
     found: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        found.extend(transcribe(model, Interrupted(samples)))
+        found.extend(transcribe_stream(model, Interrupted(samples)))
     assert "".join(found) == wanted
     found = []
-    with pytest.raises(BadData, match="ends in the middle of a sample"):
-        found.extend(transcribe(model, io.BytesIO(samples + b"x")))
+    with pytest.raises(DataError, match="ends in the middle of a sample"):
+        found.extend(transcribe_stream(model, io.BytesIO(samples + b"x")))
     assert "".join(found) == wanted

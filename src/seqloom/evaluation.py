@@ -1,0 +1,72 @@
+"""Predictions and scores of a model on examples that are in memory."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqloom.data.loading import BatchLoader
+from seqloom.run_config import Config
+from seqloom.training.distributed import ALONE, Team
+
+STEPS = 100
+"""Steps in a piece where sequences are joined and nothing is trained."""
+
+
+def evaluate(
+    config: Config,
+    module: nn.Module,
+    examples: Sequence[Any],
+    *,
+    team: Team = ALONE,
+    alive: Callable[[], None] = lambda: None,  # called between batches; may raise
+) -> dict[str, Any]:
+    """The scores of a model on examples; each process predicts its share."""
+    predictions = predict_all(config, module, examples, team=team, alive=alive)
+    scores: dict[str, Any] = team.share(lambda: config.task.score(predictions, examples))
+    return scores
+
+
+def predict_all(
+    config: Config,
+    module: nn.Module,
+    examples: Sequence[Any],
+    *,
+    team: Team = ALONE,  # its first process gets the predictions
+    alive: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """The predictions for examples, in their order; where sequences are joined, for one piece after the other."""
+    task, settings = config.task, config.train
+    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not hasattr(module, "count") else 0
+    order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
+    batches = BatchLoader(
+        lambda: (examples[row] for row in order),
+        task.collate,
+        rows=settings.batch_size if steps else max(settings.batch_size, 32),
+        tokens=0 if steps else settings.batch_tokens,
+        steps=steps,
+        shuffle=False,
+        pool=len(examples),  # they are in memory, and all of them lie on the same tracks
+        parts=team.size,
+        own=range(team.rank, team.rank + 1),
+    )
+    own: list[list[Any]] = []
+    state = None
+    # Where the module is, which need not be where it was trained.
+    device = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), "cpu")
+    module.eval()
+    with torch.no_grad():
+        for parts in batches.epoch(0):
+            alive()
+            answers: list[Any] = []
+            for part in parts:
+                predictions = task.predict(module, part._replace(state=state if part.continues else None).to(device))
+                state = predictions.state
+                answers += predictions.answers
+            own.append(answers)
+    merged = team.merge(own)
+    if steps:  # a batch has a piece of each track
+        return [answer for track in range(settings.batch_size) for answer in merged[track :: settings.batch_size]]
+    return [answer for _, answer in sorted(zip(order, merged, strict=False), key=lambda pair: pair[0])]

@@ -1,0 +1,105 @@
+"""The configuration of a run: from a TOML file, from a task and its data, or from the run itself."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqloom import config as configuration
+from seqloom import tasks
+from seqloom.config import ConfigError, Document
+from seqloom.data.readers.text_files import resolve
+from seqloom.models.encoder import LayerFactory
+from seqloom.run import Run
+from seqloom.tasks.task import Task
+from seqloom.training.loop import Train
+
+
+class Config(NamedTuple):
+    """What is trained, and how."""
+
+    task: Task
+    train: Train
+
+    @classmethod
+    def build(cls, document: Document) -> "Config":
+        """The typed configuration of a document; ConfigError lists everything that is wrong with it."""
+        name, place = document.get("task.name"), document.place
+        if name is None:
+            raise ConfigError(f'{place("task")}: missing key "name" in [task]: one of {", ".join(tasks.names())}')
+        try:
+            kind = tasks.find(name)
+        except ValueError as error:
+            raise ConfigError(f"{place('task.name')}: {error}") from None
+        sections: dict[str, Any] = document.build(task=kind, train=Train)
+        config = cls(**sections)
+        if config.train.bptt_steps and config.task.no_bptt_reason:
+            message = f"train.bptt_steps is {config.train.bptt_steps}, wanted 0: {config.task.no_bptt_reason}"
+            raise ConfigError(f"{place('train.bptt_steps')}: {message}")
+        return config
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        return self.task.name
+
+    def text(self) -> str:
+        """The complete configuration as TOML."""
+        return configuration.dump(task=self.task, train=self.train)
+
+    def with_layer(self, layer: LayerFactory | None) -> "Config":
+        """The same configuration with a custom layer or cell, if one is given."""
+        return self if layer is None else self._replace(task=self.task.with_layer(layer))
+
+
+def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", data: str = "") -> Document:
+    """The configuration of a file, or of a task and its data, changed by ``section.key=value``."""
+    if "=" in path and not Path(path).is_file():
+        path, overrides = "", [path, *overrides]
+    if path and (task or data):
+        raise ValueError(f"give either a configuration ({path}) or --task and --data, not both")
+    if path:
+        return configuration.read(Path(path), overrides)
+    if not task or not data:
+        raise ValueError("nothing to train: give a configuration (see seqloom init), or --task and --data")
+    values = {**tasks.find(task).recommended, "task.name": task, "task.dev": "", **find_data_files(data)}
+    return Document.empty(overrides, values=values)
+
+
+def find_data_files(data: str) -> dict[str, str]:
+    """The training and the development file of a folder, by their names; a single file is for training."""
+    folder = resolve(data)
+    if not folder.is_dir():
+        return {"task.train": data}
+    files = {}
+    for key, words in (("task.train", ("train",)), ("task.dev", ("dev", "valid", "val"))):
+        names = sorted(path.name for path in folder.iterdir() if any(word in path.name.lower() for word in words))
+        if len(names) > 1:
+            raise ValueError(f"{data}: several files could be {key}: {', '.join(names)}; write a configuration")
+        if names:
+            files[key] = str(Path(data, names[0]))
+    if "task.train" not in files:
+        raise ValueError(f"{data}: no file has 'train' in its name; give the file itself, or write a configuration")
+    return files
+
+
+def find_layer(name: str) -> LayerFactory | None:
+    """The custom layer or cell ``module:name``, also from the current folder; None if the name is empty."""
+    if not name:
+        return None
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        layer: LayerFactory = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"--layer is {name!r}, expected module:name of a cell or a layer: {error}") from None
+    finally:
+        sys.path.pop(0)
+    return layer
+
+
+def load_config(run: Run, *, layer: LayerFactory | None = None) -> Config:
+    """The configuration of a run, with its fitted task."""
+    config = Config.build(configuration.parse(run.config, str(run.path / "config.toml"))).with_layer(layer)
+    return config._replace(task=config.task.with_learned(run))

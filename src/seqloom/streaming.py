@@ -1,0 +1,34 @@
+"""Transcribe raw audio from a stream while it is recorded, and print the text as it becomes final."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import IO
+
+from seqloom.data.readers.audio_files import pcm
+from seqloom.data.readers.text_files import DataError
+from seqloom.model import Model
+
+
+def transcribe_stream(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_json: bool = False) -> Iterator[str]:
+    """What to print: pieces of text that join to the transcript, or a line of JSON whenever it has grown.
+
+    The stream holds 16-bit little-endian samples of one channel, at the sample rate of the model.
+    Text becomes final ``lag`` seconds after it was spoken; 0: once no further audio can change it.
+    """
+    session = model.open_stream(lag=lag)
+    if not session.rate:
+        raise ValueError(f"the model reads frames of {session.width} numbers; --stream needs a model that reads audio")
+    printed, failure = "", None
+    try:
+        for samples in pcm(stream):
+            text = session.feed(samples).text.rstrip("\ufffd")  # an incomplete character of several bytes
+            if text != printed:
+                yield json.dumps({"text": text}) + "\n" if as_json else text[len(printed) :]
+                printed = text
+    except (KeyboardInterrupt, DataError) as error:  # what was recorded before is still transcribed
+        failure = error
+    answer = session.finish()
+    yield json.dumps(asdict(answer)) + "\n" if as_json else f"{answer.text[len(printed) :]}\n"
+    if failure is not None:
+        raise failure

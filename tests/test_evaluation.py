@@ -1,0 +1,31 @@
+"""Predictions and scores of examples that are in memory."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contracts.tiny import CASES, build
+
+from seqloom import workflow
+from seqloom.data.loading import BatchLoader
+from seqloom.evaluation import evaluate, predict_all
+from seqloom.model import load
+
+
+def test_scores_do_not_depend_on_the_order(tmp_path: Path) -> None:
+    chosen = build(CASES["classify"], tmp_path, updates=3, evaluate_every=2)
+    model = load(workflow.train(chosen, output=tmp_path / "run").path)
+    examples = list(model.task.read(Path(model.task.dev)))
+    one, other = (evaluate(model.config, model.module, some) for some in (examples, examples[::-1]))
+    assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
+    assert one["accuracy"] == other["accuracy"]
+
+
+def test_predictions_of_joined_sequences_keep_their_order(tmp_path: Path, monkeypatch: Any) -> None:
+    chosen = build(CASES["language_model"], tmp_path, updates=1, steps=4, batch=2)
+    model = load(workflow.train(chosen, output=tmp_path / "run").path)
+    examples = list(model.task.read(tmp_path / "dev-t.txt"))
+    whole = predict_all(model.config, model.module, examples)
+    monkeypatch.setattr("seqloom.evaluation.Batches", partial(BatchLoader, pool=3))  # in place of a million
+    assert predict_all(model.config, model.module, examples) == whole

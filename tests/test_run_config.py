@@ -1,0 +1,83 @@
+"""Configurations of runs: as they are written, built, and loaded again."""
+
+from pathlib import Path
+
+import pytest
+from tests.contracts.tiny import CASES, build, write
+
+from seqloom import config, tasks
+from seqloom.cells.gru import GRU
+from seqloom.checkpoint import RunError
+from seqloom.config import ConfigError
+from seqloom.run import Run
+from seqloom.run_config import Config, find_data_files, find_layer, load_config, read_document
+
+NAMES = ", ".join(tasks.names())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", f'c.toml:1: missing key "name" in [task]: one of {NAMES}'),
+        ("[task]\n", f'c.toml:1: missing key "name" in [task]: one of {NAMES}'),
+        ('[task]\nname = "clasify"\n', "c.toml:2: task.name is 'clasify': did you mean 'classify'?"),
+        ("[task]\nname = 3\n", "c.toml:2: task.name is 3: Wanted one of"),
+    ],
+)
+def test_a_task_has_a_name(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.build(config.parse(text, "c.toml"))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> None:
+    write(CASES["classify"], tmp_path)
+    alone = read_document("", task="classify", data=str(tmp_path / "t.txt"))
+    assert alone.get("task.train") == str(tmp_path / "t.txt")
+    assert alone.get("task.dev") == ""
+    changed = read_document("train.epochs=7", task="classify", data=str(tmp_path / "t.txt"))
+    assert Config.build(changed).train.epochs == 7
+    path = tmp_path / "c.toml"
+    path.write_text(Config.build(alone).text())
+    assert Config.build(read_document(str(path), ["train.batch_size=3"])).train.batch_size == 3
+    with pytest.raises(ValueError, match=r"give either a configuration \(.*c\.toml\) or --task and --data"):
+        read_document(str(path), task="tag", data="x")
+    with pytest.raises(ValueError, match="nothing to train"):
+        read_document("", task="tag")
+
+
+def test_files_of_a_folder_are_known_by_their_names(tmp_path: Path) -> None:
+    for name in ("x.train.txt", "x.valid.txt", "readme"):
+        (tmp_path / name).touch()
+    found = find_data_files(str(tmp_path))
+    assert found == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}
+    (tmp_path / "y.train.txt").touch()
+    with pytest.raises(ValueError, match=r"several files could be task\.train: x\.train\.txt, y\.train\.txt"):
+        find_data_files(str(tmp_path))
+    for path in tmp_path.glob("*train*"):
+        path.unlink()
+    with pytest.raises(ValueError, match="no file has 'train' in its name"):
+        find_data_files(str(tmp_path))
+
+
+def test_a_layer_is_found_by_its_name() -> None:
+    assert find_layer("seqloom.cells.gru:GRU") is GRU
+    assert find_layer("") is None
+    for wrong in ("seqloom.cells.gru:GUR", "no_such_module:X", "seqloom"):
+        with pytest.raises(ValueError, match=f"--layer is '{wrong}', expected module:name"):
+            find_layer(wrong)
+
+
+def test_a_custom_layer_needs_recurrent_layers_to_replace(tmp_path: Path) -> None:
+    for name in ("tag, hmm", "language_model, ngram", "embed"):
+        chosen = build(CASES[name], tmp_path)
+        assert chosen.with_layer(None) == chosen
+        with pytest.raises(ValueError, match=f"this {chosen.name} model has no recurrent layers that a custom layer"):
+            chosen.with_layer(GRU)
+
+
+def test_a_run_whose_task_learnt_something_else_is_refused(tmp_path: Path) -> None:
+    chosen = build(CASES["classify"], tmp_path)
+    strange = Run.create(tmp_path / "run", config=chosen.text(), learned='{"x": 1}', environment={})
+    with pytest.raises(RunError, match=r"learned\.json: does not fit the task classify"):
+        load_config(strange)
