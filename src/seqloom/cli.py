@@ -72,10 +72,10 @@ def init(task: Annotated[str, typer.Argument(help="Such as tag; without it all a
             for name in tasks.names():
                 print(f"{name:16}{(tasks.find(name).__doc__ or '').splitlines()[0]}")
             return
-        from seqloom.training.loop import Train
+        from seqloom.training.config import TrainConfig
 
         kind = tasks.find(task)
-        print(config.template({"task": kind, "train": Train}, kind.recommended), end="")
+        print(config.template({"task": kind, "train": TrainConfig}, kind.recommended), end="")
 
 
 @app.command(epilog="Example: seqloom check tagger.toml")
@@ -115,7 +115,7 @@ def train(
     from seqloom.compare.outcome import outcome
     from seqloom.model import Config, document, find_layer
 
-    with errors(), terminal.Watch(quiet=quiet or not workflow.leads()) as watch:
+    with errors(), terminal.Watch(quiet=quiet or not workflow.is_main_process()) as watch:
         given = find_layer(layer)
         if resume is None:
             settings = Config.build(document(config, overrides or [], task=task, data=data))
@@ -125,7 +125,7 @@ def train(
         else:
             run = workflow.resume(resume, layer=given, listeners=[watch])
     with errors():
-        if not workflow.leads():
+        if not workflow.is_main_process():
             return
         found = outcome(run)
         if as_json:

@@ -31,8 +31,9 @@ from seqloom.tasks.embed import Embed
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.task import Task, asking
 from seqloom.tasks.transcribe import Transcribe
-from seqloom.training.distributed import ALONE, Team
-from seqloom.training.loop import Train
+from seqloom.training.config import TrainConfig
+from seqloom.training.distributed import SINGLE, ProcessGroup
+from seqloom.training.self_trained import CountingModel
 
 STEPS = 100
 """Steps in a piece where sequences are joined and nothing is trained."""
@@ -42,7 +43,7 @@ class Config(NamedTuple):
     """All that a user can say about a run."""
 
     task: Task
-    train: Train
+    train: TrainConfig
 
     @classmethod
     def build(cls, document: configuration.Document) -> "Config":
@@ -54,7 +55,7 @@ class Config(NamedTuple):
             kind = tasks.find(name)
         except ValueError as error:
             raise Wrong(f"{document.place('task.name')}: {error}") from None
-        parts: dict[str, Any] = document.build(task=kind, train=Train)
+        parts: dict[str, Any] = document.build(task=kind, train=TrainConfig)
         if "opener" in kind.model_fields:
             parts["task"] = parts["task"].model_copy(update={"opener": speaker})
         config = cls(**parts)
@@ -150,7 +151,7 @@ class Model:
 
     def export(self, path: Path) -> None:
         """The model in a format of the field: .arpa or .arpa.gz of n-grams; .txt, .vec or .bin of word vectors."""
-        endings = {NGramDecoder: (".arpa", ".arpa.gz"), Word2Vec: (".txt", ".vec", ".bin")}
+        endings: dict[type, tuple[str, ...]] = {NGramDecoder: (".arpa", ".arpa.gz"), Word2Vec: (".txt", ".vec", ".bin")}
         if not path.name.endswith(endings.get(type(self.module), ())):
             words = ", and word vectors, as .txt, .vec or .bin"
             raise ValueError(f"{path}: only n-gram models are written, as .arpa or .arpa.gz files{words}")
@@ -302,12 +303,12 @@ def assess(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    team: Team = ALONE,
-    alive: Callable[[], None] = lambda: None,  # called between batches; may raise
+    group: ProcessGroup = SINGLE,
+    before_batch: Callable[[], None] = lambda: None,  # may raise to stop
 ) -> dict[str, Any]:
-    """The scores of a model on examples; each process of a team answers its share."""
-    found = answers(config, module, examples, team=team, alive=alive)
-    scores: dict[str, Any] = team.share(lambda: config.task.score(found, examples))
+    """The scores of a model on examples; each process of the group predicts its share."""
+    found = answers(config, module, examples, group=group, before_batch=before_batch)
+    scores: dict[str, Any] = group.broadcast(lambda: config.task.score(found, examples))
     return scores
 
 
@@ -316,12 +317,12 @@ def answers(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    team: Team = ALONE,  # its first process gets them
-    alive: Callable[[], None] = lambda: None,
+    group: ProcessGroup = SINGLE,  # its main process gets them
+    before_batch: Callable[[], None] = lambda: None,
 ) -> list[Any]:
     """What a model says to examples, in their order; where they are joined, to one piece of it all after the other."""
     task, settings = config.task, config.train
-    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not hasattr(module, "count") else 0
+    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not isinstance(module, CountingModel) else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
     batches = BatchLoader(
         lambda: (examples[row] for row in order),
@@ -331,8 +332,8 @@ def answers(
         steps=steps,
         shuffle=False,
         pool=len(examples),  # they are in memory, and all of them lie on the same tracks
-        parts=team.size,
-        own=range(team.rank, team.rank + 1),
+        parts=group.size,
+        own=range(group.rank, group.rank + 1),
     )
     said: list[list[Any]] = []
     state = None
@@ -341,14 +342,14 @@ def answers(
     module.eval()
     with torch.no_grad():
         for parts in batches.epoch(0):
-            alive()
+            before_batch()
             found: list[Any] = []
             for part in parts:
                 predictions = task.predict(module, part._replace(state=state if part.continues else None).to(device))
                 state = predictions.state
                 found += predictions.answers
             said.append(found)
-    merged = team.merge(said)
+    merged = group.gather_rows(said)
     if steps:  # a batch has a piece of each track
         return [answer for track in range(settings.batch_size) for answer in merged[track :: settings.batch_size]]
     return [answer for _, answer in sorted(zip(order, merged, strict=False), key=lambda pair: pair[0])]

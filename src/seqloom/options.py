@@ -55,7 +55,7 @@ def fail(message: str) -> NoReturn:
 def errors() -> Iterator[None]:
     """What can go wrong with a configuration, data or a run, as a sentence and an exit code."""
     from seqloom.interrupt import Interrupted
-    from seqloom.training.loop import Diverged
+    from seqloom.training.engine import Diverged
 
     try:
         yield

@@ -14,7 +14,7 @@ from seqloom.config import Wrong
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Config, Model, assess
 from seqloom.tasks.language_model import LanguageModel, ScoredBothWays
-from seqloom.training.loop import Train
+from seqloom.training.config import TrainConfig
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
 SPELLED: dict[str, Any] = {"characters": {"layers": 1, "hidden": 3, "size": 4}}
@@ -28,7 +28,7 @@ def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
     module = fitted.build_model()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
-    return Model(Config(fitted, Train()), module)
+    return Model(Config(fitted, TrainConfig()), module)
 
 
 @pytest.mark.parametrize("fields", [{}, SPELLED])

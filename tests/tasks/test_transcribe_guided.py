@@ -15,7 +15,7 @@ from seqloom.data.readers.text_files import resolve
 from seqloom.model import Config, Model, load
 from seqloom.run import Run
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.training.loop import Train
+from seqloom.training.config import TrainConfig
 
 KINDS = pytest.mark.parametrize(
     "kind",
@@ -49,7 +49,9 @@ def speaker(folder: Path, unit: str, **fields: Any) -> Path:
     path = folder / "texts.txt"
     path.write_text(TEXTS)
     task = LanguageModel(train=str(path), dev_fraction=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
-    return workflow.train(Config(task, Train(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}").path
+    return workflow.train(
+        Config(task, TrainConfig(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}"
+    ).path
 
 
 def questions() -> list[Any]:

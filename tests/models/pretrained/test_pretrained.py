@@ -22,7 +22,7 @@ from seqloom.run import Run
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.translate import Translate
-from seqloom.training.loop import Progress
+from seqloom.training.progress import Progress
 
 
 @pytest.fixture
