@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"config", "state", "kernels"},
     "training": {"config", "state", "data", "checkpoint"},
     "decoding": {"config", "state", "kernels"},
-    "models": {"config", "run", "state", "kernels", "data", "cells", "layers", "decoding"},
+    "models": {"config", "run", "state", "kernels", "data", "cells", "layers", "decoding", "training"},
     "tasks": {"config", "checkpoint", "run", "state", "data", "metrics", "layers", "models", "decoding"},
     "insight": {"terminal", "data", "layers", "models", "decoding"},
     "run_config": {"config", "run", "data", "training", "models", "tasks"},

@@ -63,12 +63,11 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     assert (found.updates, found.streams, found.problems) == (1, False, [])
     file = tmp_path / "train.txt"
     assert f"train: the content stands in an earlier example: 1 example ({file}:13 as line 5)" in found.remarks
-    assert (
-        f"dev: some of its content stands in train: 1 example ({tmp_path / 'dev.txt'}:1 as {file}:5)" in found.remarks
-    )
-    unseen = f"dev: 1 label not in train, so that no model can say it: 'Z' (1 times, first {tmp_path / 'dev.txt'}:5)"
+    dev_file = tmp_path / "dev.txt"
+    assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 as {file}:5)" in found.remarks
+    unseen = f"dev: 1 label not in train, so that no model can predict it: 'Z' (1 times, first {dev_file}:5)"
     assert unseen in found.remarks
-    assert f"train: 1 label less than 5 times: 'Y' (3, first {file}:2)" in found.remarks
+    assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in found.remarks
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 def test_development_data_that_are_all_training_data(tmp_path: Path) -> None:
     (problem,) = examine(configure(tmp_path, "tag", TRAIN, "a X\nb Y\n")).problems
-    assert problem.startswith("dev: all of its content stands in train: 1 example (")
+    assert problem.startswith("dev: all of its content also occurs in train: 1 example (")
 
 
 def test_texts_with_and_without_labels(tmp_path: Path) -> None:
@@ -254,7 +253,7 @@ def test_pairs_counted_by_hand(tmp_path: Path) -> None:
         ),
         f"dev: 1 target without any symbol, first {dev_file}:3",
         (
-            "dev: some of its content stands in train: 2 examples, 1 of them with other targets "
+            "dev: some of its content also occurs in train: 2 examples, 1 of them with other targets "
             f"({dev_file}:1 as {train_file}:1, {dev_file}:3 as {train_file}:4)"
         ),
         "dev: 25.00% of the symbols of the source do not occur in train: they all look the same",
@@ -297,7 +296,7 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
     ]
     assert found.problems == [
         (
-            "dev: all of its content stands in train: 1 example, 1 of them with other captions "
+            "dev: all of its content also occurs in train: 1 example, 1 of them with other captions "
             f"({dev_file}:1 as {train_file}:2)"
         )
     ]

@@ -22,6 +22,7 @@ from seqloom.layers.layer import coverage
 from seqloom.model import Model, load
 from seqloom.models.decoder import step
 from seqloom.run_config import Config
+from seqloom.training.self_trained import CountingModel
 from seqloom.workflow import train
 
 CLOSE = 1e-6  # float32, sums of some dozen terms
@@ -35,7 +36,7 @@ def fresh(case: Case, folder: Path) -> Model:
     task = config.task.fit(examples)
     torch.manual_seed(3)
     module: Any = task.build_model()
-    if hasattr(module, "count"):
+    if isinstance(module, CountingModel):
         module.count(examples)
     for parameter in module.parameters():
         parameter.data *= 2  # further from chance

@@ -9,7 +9,7 @@ import typer
 
 from seqloom.interrupt import Interrupted
 from seqloom.options import errors, print_json
-from seqloom.training.loop import Diverged
+from seqloom.training.engine import Diverged
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
-"""What is wrong with data and configuration, found before any time is spent on training."""
+"""Checks of the data and the configuration, before any time is spent on training."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from seqloom import terminal
 from seqloom.data.dataset_summary import DatasetSummary, SplitSummary
@@ -21,13 +19,14 @@ from seqloom.evaluation import evaluate
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
 from seqloom.training import schedules
-from seqloom.training.lessons import first_lesson, is_taught
+from seqloom.training.engine import update_rule
+from seqloom.training.update_rule import UpdateRule
 from seqloom.workflow import data
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
-"""What wrong data or a wrong configuration may raise: it is reported."""
+"""Exceptions that bad data or a bad configuration may raise; they are reported."""
 
-RARE = 5  # a label that occurs less often can hardly be learnt
+RARE = 5  # labels that occur less often are reported
 MANY_UNKNOWN = 0.1  # share of the symbols
 LABELS = 15  # rows of the table of labels
 BAR = 30  # characters of the longest bar
@@ -35,21 +34,21 @@ BAR = 30  # characters of the longest bar
 
 @dataclass(frozen=True)
 class Report:
-    """What was found: ``problems`` would fail or are surely wrong, ``remarks`` are worth knowing."""
+    """The result of a check: ``problems`` would make training fail or are certainly wrong, ``remarks`` are hints."""
 
     task: str
     splits: dict[str, SplitSummary]  # train, dev
     vocabularies: dict[str, int]  # their sizes
     parameters: int | None  # of the model; None: it could not be built
-    updates: int | None  # in an epoch; None: not known, the data are streamed
-    streams: bool  # the training data are too many to be kept in memory
-    bytes: dict[str, int]  # that training needs, estimated: examples, model, batch
+    updates: int | None  # per epoch; None: not known, the data are streamed or the model could not be built
+    streams: bool  # the training data are too large to be kept in memory
+    bytes: dict[str, int]  # estimated memory for training: examples, model, batch
     problems: list[str]
     remarks: list[str]
 
 
 def examine(config: Config) -> Report:
-    """Read all data, and make one update with the longest examples. The data are not kept."""
+    """Read all data once, then compute one update and one evaluation with the longest examples."""
     return _Examination(config).report()
 
 
@@ -59,42 +58,42 @@ class _Examination:
         self.problems: list[str] = []
         self.remarks: list[str] = []
         self.parameters: int | None = None
-        self.lesson = 0  # examples in one, where a model trains itself
+        self.rule: UpdateRule | None = None  # None: the model could not be built
         self.bytes = {"examples": 0, "model": 0, "batch": 0}
 
     def report(self) -> Report:
         config, settings = self.config, self.config.train
         readers = self._readers()
-        found = {name: self._survey(name, read) for name, read in readers.items()}
-        task = self._fit(readers, found)
+        surveys = {name: self._survey(name, read) for name, read in readers.items()}
+        task = self._fit(readers, surveys)
         if task is not None:
-            for name, survey in found.items():
+            for name, survey in surveys.items():
                 examples = _until_error(readers[name])
-                doubts = (task.infeasible, task.infeasible_when_augmented) if name == "train" else (task.infeasible,)
-                self._try(partial(survey.count_symbols, examples, task.collate, *doubts))
+                reasons = (task.infeasible, task.infeasible_when_augmented) if name == "train" else (task.infeasible,)
+                self._try(partial(survey.count_symbols, examples, task.collate, *reasons))
                 if survey.infeasible.total == survey.examples > 0:
-                    self.problems.append(f"{name}: every example is impossible, first {survey.infeasible}")
-        for name, survey in found.items():
+                    self.problems.append(f"{name}: no example can be used, first {survey.infeasible}")
+        for name, survey in surveys.items():
             self.remarks += [f"{name}: {remark}" for remark in survey.remarks()]
-        train, dev = found.get("train"), found.get("dev")
+        train, dev = surveys.get("train"), surveys.get("dev")
         if train and dev:
             self._compare(train, dev)
         elif train:
-            self.remarks.append("there are no development data: nothing tells which model is the best, or how good")
+            self.remarks.append("there are no development data to evaluate the model and to choose the best one")
         if train and task is not None:
-            self._try(lambda: self._run(config._replace(task=task), train, dev), "with the longest examples: ")
+            self._try(lambda: self._try_training(config._replace(task=task), train, dev), "with the longest examples: ")
         streams = train is not None and train.examples > settings.shuffle_buffer
-        if streams and settings.schedule in schedules.NEED_THE_END and not settings.updates:
+        if streams and settings.schedule in schedules.NEED_TOTAL_UPDATES and not settings.updates:
             self.problems.append(
-                f'train.schedule is "{settings.schedule}", which needs to know the last update, and the data are '
-                f"streamed, since there are more than {settings.shuffle_buffer:,} examples (train.shuffle_buffer): set train.updates"
+                f'train.schedule is "{settings.schedule}", which needs the total number of updates, but the data are '
+                f"streamed because there are more than {settings.shuffle_buffer:,} examples (train.shuffle_buffer): set train.updates"
             )
         self.bytes["examples"] = sum(
-            survey.size(settings.shuffle_buffer if survey is train else survey.examples) for survey in found.values()
+            survey.size(settings.shuffle_buffer if survey is train else survey.examples) for survey in surveys.values()
         )
         return Report(
             task=config.name,
-            splits={name: survey.split(self._source(name), train) for name, survey in found.items()},
+            splits={name: survey.split(self._source(name), train) for name, survey in surveys.items()},
             vocabularies=_vocabularies(task),
             parameters=self.parameters,
             updates=None if streams or not train else self._updates(train),
@@ -105,6 +104,7 @@ class _Examination:
         )
 
     def _try(self, work: Callable[[], object], where: str = "") -> None:
+        """Do some work, and report its failure unless it was reported before."""
         try:
             work()
         except FAILURES as error:
@@ -113,15 +113,15 @@ class _Examination:
                 self.problems.append(problem)
 
     def _readers(self) -> dict[str, Read]:
-        """How to read each file that is there; where there is no dev file, a part of the training file is that."""
+        """A reader of each file that exists; without a development file, of the share that is held out."""
         task = self.config.task
-        found: dict[str, Read] = {}
+        readers: dict[str, Read] = {}
         for name, file in (("train", task.train), ("dev", task.dev)):
             if file:
-                self._try(partial(_find, name, file, task, found))
-        if "train" in found and not task.dev and task.dev_fraction:
-            self._try(lambda: found.update(vars(data(self.config))))
-        return found
+                self._try(partial(_add_reader, readers, name, file, task))
+        if "train" in readers and not task.dev and task.dev_fraction:
+            self._try(lambda: readers.update(vars(data(self.config))))
+        return readers
 
     def _source(self, name: str) -> str:
         task = self.config.task
@@ -145,26 +145,27 @@ class _Examination:
             self.problems.append(f"{name}: {several} without a {missing}, first {survey.unlabelled}")
         return survey
 
-    def _fit(self, readers: dict[str, Read], found: dict[str, DatasetSummary]) -> Task | None:
-        """The fitted task, if the training examples that can be read allow it."""
+    def _fit(self, readers: dict[str, Read], surveys: dict[str, DatasetSummary]) -> Task | None:
+        """The task fitted to the training examples, if those that can be read allow it."""
         fitted: list[Task] = []
-        if "train" in found and found["train"].examples and not found["train"].unlabelled:
+        if "train" in surveys and surveys["train"].examples and not surveys["train"].unlabelled:
             self._try(lambda: fitted.append(self.config.task.fit(_until_error(readers["train"]))))
         return fitted[0] if fitted else None
 
     def _compare(self, train: DatasetSummary, dev: DatasetSummary) -> None:
-        """The development data beside the training data."""
-        if again := dev.contents.describe(train.contents):
+        """Compare the development data with the training data."""
+        if overlap := dev.contents.describe(train.contents):
             every = len(dev.contents.repeated(train.contents)[0]) == len(dev.contents)
-            text = f"dev: {'all' if every else 'some'} of its content stands in train: {again}"
+            text = f"dev: {'all' if every else 'some'} of its content also occurs in train: {overlap}"
             (self.problems if every else self.remarks).append(text)
         if unseen := [label for label in dev.labels if label not in train.labels]:
             shown = [f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]})" for label in unseen]
             several = counted(len(unseen), "label")
-            self.remarks.append(f"dev: {several} not in train, so that no model can say it: {join_names(shown)}")
+            self.remarks.append(f"dev: {several} not in train, so that no model can predict it: {join_names(shown)}")
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
-            self.remarks.append(f"train: {counted(len(rare), 'label')} less than {RARE} times: {join_names(shown)}")
+            several = counted(len(rare), "label")
+            self.remarks.append(f"train: {several} occurring fewer than {RARE} times: {join_names(shown)}")
         for name in [name for name in dev.sides if name in train.sides]:
             self.remarks += dev.sides[name].compare(train.sides[name])
         share = dev.unknown_share or 0.0
@@ -173,67 +174,31 @@ class _Examination:
         task = self.config.task
         if share and not train.unknown and hasattr(task, "text") and not getattr(task, "word_dropout", 0):
             self.remarks.append(
-                f"dev: {share:.2%} of the symbols are unknown and none of train is, so that nothing is learnt about "
-                "them: raise task.text.min_count"
+                f"dev: {share:.2%} of the symbols are unknown but none in train, so that the model learns nothing "
+                "about unknown symbols: raise task.text.min_count"
             )
 
-    def _run(self, config: Config, train: DatasetSummary, dev: DatasetSummary | None) -> None:
-        """One update and one evaluation, as training would make them, with the longest examples."""
+    def _try_training(self, config: Config, train: DatasetSummary, dev: DatasetSummary | None) -> None:
+        """Compute one update and one evaluation, as training would, with the longest examples."""
         settings = config.train
         with torch.random.fork_rng(devices=[]):
-            module: Any = config.task.build_model().to(settings.device)
+            module = config.task.build_model().to(settings.device)
             self.parameters = sum(parameter.numel() for parameter in module.parameters())
-            copies = 2 + (settings.momentum > 0 if settings.optimizer == "sgd" else 2)  # weights, gradient, averages
-            self.bytes["model"] = 4 * (1 if is_taught(module) else copies) * self.parameters
-            if is_taught(module):
-                self.lesson = getattr(module, "lesson", train.examples)
-                first_lesson(module, train.longest)
-            else:
-                self._update(config, module, train.longest)
+            self.rule = update_rule(module, _batches(config, train.longest), config.task.loss, settings)
+            self.bytes["model"] = 4 * self.rule.copies * self.parameters
+            self.bytes["batch"] = self.rule.dry_run()
             if dev and dev.examples and not dev.unlabelled:
                 evaluate(config, module, dev.longest)
 
-    def _update(self, config: Config, module: nn.Module, examples: Sequence[Any]) -> None:
-        module.train()
-        for part in next(_batches(config, examples).epoch(0), []):
-            kept = _Kept()
-            with torch.autograd.graph.saved_tensors_hooks(kept.add, lambda tensor: tensor):
-                loss = config.task.loss(module, part.to(config.train.device))
-            loss.total.backward()
-            self.bytes["batch"] = max(self.bytes["batch"], sum(kept.sizes.values()))
-            gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-            if not all(bool(tensor.isfinite().all()) for tensor in (loss.total, *gradients)):
-                raise ValueError("the loss or its gradient is not finite")
-
     def _updates(self, train: DatasetSummary) -> int | None:
-        """In an epoch; with ``batch_tokens`` the number differs a little from epoch to epoch."""
-        settings = self.config.train
-        if self.lesson:
-            return math.ceil(train.examples / self.lesson)
-        if settings.bptt_steps:
-            return (
-                None
-                if train.symbols is None
-                else math.ceil(math.ceil(train.symbols / settings.batch_size) / settings.bptt_steps)
-            )
-        lengths = [range(length) for length in train.lengths.elements()]  # their len is all that is asked for
-        return _batches(self.config, lengths).count(0)
-
-
-class _Kept:
-    """The memory that is kept for the way back, by its address; parameters do not count."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[int, int] = {}
-
-    def add(self, tensor: Tensor) -> Tensor:
-        if not isinstance(tensor, nn.Parameter):
-            self.sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
+        """Updates per epoch."""
+        if self.rule is None:
+            return None
+        return self.rule.count_updates(list(train.lengths.elements()), symbols=train.symbols)
 
 
 def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
-    """The given examples in the shape that training has, in their order."""
+    """The given examples in their order, batched as in training."""
     settings = config.train
     return BatchLoader(
         lambda: iter(examples),
@@ -248,12 +213,12 @@ def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
     )
 
 
-def _find(name: str, file: str, task: Task, found: dict[str, Read]) -> None:
-    found[name] = partial(task.read, resolve(file))
+def _add_reader(readers: dict[str, Read], name: str, file: str, task: Task) -> None:
+    readers[name] = partial(task.read, resolve(file))
 
 
 def _until_error(read: Read) -> Iterator[Any]:
-    """The examples before the first that cannot be read, which was reported."""
+    """The examples before the first one that cannot be read, which is already reported."""
     try:
         yield from read()
     except FAILURES:
@@ -261,13 +226,14 @@ def _until_error(read: Read) -> Iterator[Any]:
 
 
 def _vocabularies(task: Task | None) -> dict[str, int]:
+    """The sizes of the vocabularies of a fitted task."""
     learned = dict(task.learned or ()) if task is not None else {}
-    found = {name: value.vocabulary if isinstance(value, Tokenizer) else value for name, value in learned.items()}
-    return {name: len(value) for name, value in found.items() if isinstance(value, Vocabulary)}
+    values = {name: value.vocabulary if isinstance(value, Tokenizer) else value for name, value in learned.items()}
+    return {name: len(value) for name, value in values.items() if isinstance(value, Vocabulary)}
 
 
 def show(report: Report) -> None:
-    """Print a report for a person."""
+    """Print a report as tables and sentences."""
     splits = report.splits
     if splits:
         terminal.table(("", *splits), _facts(list(splits.values())))
@@ -277,9 +243,9 @@ def show(report: Report) -> None:
     rows = [
         *((f"vocabulary of {name}", f"{size:,}") for name, size in report.vocabularies.items()),
         ("parameters", _cell(report.parameters)),
-        ("updates in an epoch", _cell(report.updates)),
+        ("updates per epoch", _cell(report.updates)),
         ("training data", "streamed from the file" if report.streams else "kept in memory"),
-        ("megabytes, about", f"{sum(report.bytes.values()) / 1e6:,.1f} ({sizes})"),
+        ("memory (MB, estimated)", f"{sum(report.bytes.values()) / 1e6:,.1f} ({sizes})"),
     ]
     terminal.say("")
     terminal.table(("training", report.task), rows)
@@ -293,11 +259,17 @@ FACTS = {
     "source": "source",
     "examples": "examples",
     "elements": "elements",
-    "without elements": "empty",
-    "content repeated": "repeated",
-    "content in train": "in_train",
+    "empty examples": "empty",
+    "duplicates": "repeated",
+    "duplicates of train": "in_train",
 }
-LENGTHS = {"shortest": "minimum", "median": "median", "mean": "mean", "95 % at most": "most", "longest": "maximum"}
+LENGTHS = {
+    "shortest": "minimum",
+    "median length": "median",
+    "mean length": "mean",
+    "95th percentile": "most",
+    "longest": "maximum",
+}
 
 
 def _facts(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
@@ -315,12 +287,12 @@ def _facts(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
 
 
 def _side(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
-    """Of the sources or of the targets of pairs."""
+    """The rows of one side of pairs: sources or targets."""
     sides = [split.sides.get(name) for split in splits]
     shares = ["-" if side is None or side.unknown is None else f"{side.unknown:.2%}" for side in sides]
     return [
         (f"{name}: unknown symbols", *shares),
-        (f"{name}: without symbols", *(_cell(side and side.empty) for side in sides)),
+        (f"{name}: empty", *(_cell(side and side.empty) for side in sides)),
         *(
             (f"{name}: {what}", *(_cell(side and getattr(side.lengths, key)) for side in sides))
             for what, key in LENGTHS.items()
@@ -335,7 +307,7 @@ def _cell(value: object) -> str:
 
 
 def _show_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:
-    """One row for each name in any split, with a bar for the first split."""
+    """A row for each name that occurs in any split, with a bar for the first split."""
     names = list(dict.fromkeys(name for each in counts.values() for name in each))
     if not names:
         return

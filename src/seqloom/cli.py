@@ -126,7 +126,7 @@ def train(
     from seqloom.compare.outcome import outcome
     from seqloom.run_config import Config, find_layer, read_document
 
-    with errors(), terminal.Watch(quiet=quiet or not workflow.leads()) as watch:
+    with errors(), terminal.Watch(quiet=quiet or not workflow.is_main_process()) as watch:
         custom_layer = find_layer(layer)
         if resume is None:
             settings = Config.build(read_document(config, overrides or [], task=task, data=data))
@@ -136,7 +136,7 @@ def train(
         else:
             run = workflow.resume(resume, layer=custom_layer, listeners=[watch])
     with errors():
-        if not workflow.leads():
+        if not workflow.is_main_process():
             return
         metrics = outcome(run)
         if as_json:

@@ -9,7 +9,8 @@ from torch import nn
 
 from seqloom.data.loading import BatchLoader
 from seqloom.run_config import Config
-from seqloom.training.distributed import ALONE, Team
+from seqloom.training.distributed import SINGLE, ProcessGroup
+from seqloom.training.self_trained import CountingModel
 
 STEPS = 100
 """Steps in a piece where sequences are joined and nothing is trained."""
@@ -20,12 +21,12 @@ def evaluate(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    team: Team = ALONE,
-    alive: Callable[[], None] = lambda: None,  # called between batches; may raise
+    group: ProcessGroup = SINGLE,
+    before_batch: Callable[[], None] = lambda: None,  # called between batches; may raise
 ) -> dict[str, Any]:
     """The scores of a model on examples; each process predicts its share."""
-    predictions = predict_all(config, module, examples, team=team, alive=alive)
-    scores: dict[str, Any] = team.share(lambda: config.task.score(predictions, examples))
+    predictions = predict_all(config, module, examples, group=group, before_batch=before_batch)
+    scores: dict[str, Any] = group.broadcast(lambda: config.task.score(predictions, examples))
     return scores
 
 
@@ -34,12 +35,12 @@ def predict_all(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    team: Team = ALONE,  # its first process gets the predictions
-    alive: Callable[[], None] = lambda: None,
+    group: ProcessGroup = SINGLE,  # its first process gets the predictions
+    before_batch: Callable[[], None] = lambda: None,
 ) -> list[Any]:
     """The predictions for examples, in their order; where sequences are joined, for one piece after the other."""
     task, settings = config.task, config.train
-    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not hasattr(module, "count") else 0
+    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not isinstance(module, CountingModel) else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
     batches = BatchLoader(
         lambda: (examples[row] for row in order),
@@ -49,8 +50,8 @@ def predict_all(
         steps=steps,
         shuffle=False,
         pool=len(examples),  # they are in memory, and all of them lie on the same tracks
-        parts=team.size,
-        own=range(team.rank, team.rank + 1),
+        parts=group.size,
+        own=range(group.rank, group.rank + 1),
     )
     own: list[list[Any]] = []
     state = None
@@ -59,14 +60,14 @@ def predict_all(
     module.eval()
     with torch.no_grad():
         for parts in batches.epoch(0):
-            alive()
+            before_batch()
             answers: list[Any] = []
             for part in parts:
                 predictions = task.predict(module, part._replace(state=state if part.continues else None).to(device))
                 state = predictions.state
                 answers += predictions.answers
             own.append(answers)
-    merged = team.merge(own)
+    merged = group.gather_rows(own)
     if steps:  # a batch has a piece of each track
         return [answer for track in range(settings.batch_size) for answer in merged[track :: settings.batch_size]]
     return [answer for _, answer in sorted(zip(order, merged, strict=False), key=lambda pair: pair[0])]

@@ -66,7 +66,7 @@ def fail(message: str) -> NoReturn:
 def errors() -> Iterator[None]:
     """Report errors in a configuration, data or a run as a message and an exit code."""
     from seqloom.interrupt import Interrupted
-    from seqloom.training.loop import Diverged
+    from seqloom.training.engine import Diverged
 
     try:
         yield

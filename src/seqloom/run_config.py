@@ -13,14 +13,14 @@ from seqloom.data.readers.text_files import resolve
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.tasks.task import Task
-from seqloom.training.loop import Train
+from seqloom.training.config import TrainConfig
 
 
 class Config(NamedTuple):
     """What is trained, and how."""
 
     task: Task
-    train: Train
+    train: TrainConfig
 
     @classmethod
     def build(cls, document: Document) -> "Config":
@@ -32,7 +32,7 @@ class Config(NamedTuple):
             kind = tasks.find(name)
         except ValueError as error:
             raise ConfigError(f"{place('task.name')}: {error}") from None
-        sections: dict[str, Any] = document.build(task=kind, train=Train)
+        sections: dict[str, Any] = document.build(task=kind, train=TrainConfig)
         config = cls(**sections)
         if config.train.bptt_steps and config.task.no_bptt_reason:
             message = f"train.bptt_steps is {config.train.bptt_steps}, wanted 0: {config.task.no_bptt_reason}"

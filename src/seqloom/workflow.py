@@ -16,38 +16,37 @@ import torch
 from torch import nn
 
 import seqloom
-from seqloom import evaluation, pictures
+from seqloom import pictures
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import fingerprint, resolve
 from seqloom.data.split import Read, hold_out
+from seqloom.evaluation import evaluate
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, load_config, read_document
-from seqloom.training.distributed import ALONE, Team, join
-from seqloom.training.lessons import is_taught, teach
-from seqloom.training.loop import Diverged, Evaluation, Progress
-from seqloom.training.loop import train as iterate
-from seqloom.training.snapshots import flatten
+from seqloom.training import engine
+from seqloom.training.distributed import ProcessGroup, process_group
+from seqloom.training.progress import Evaluation, Progress
+from seqloom.training.snapshots import flatten_state
 
 Listener = Callable[[Run, Progress], object]
 
-
 DRAW_SECONDS = 60
-"""Between two drawings of the learning curves during a training."""
+"""Minimum time between two drawings of the learning curves during training."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """The readers of the training and the development examples."""
+    """Readers of the training and the development examples."""
 
     train: Read
     dev: Read
 
 
 def data(config: Config) -> Data:
-    """Where the examples of a task come from; the development examples may be a share of the training file."""
+    """The data of a task; without a development file, a share of the training file is held out."""
     task = config.task
 
     def reader(source: Path) -> Read:
@@ -62,50 +61,51 @@ def data(config: Config) -> Data:
 
 
 def train(
-    config: Config | str | Path,  # or the name of a TOML file
-    overrides: Sequence[str] = (),  # of a file: section.key=value
+    config: Config | str | Path,  # or the path of a TOML file
+    overrides: Sequence[str] = (),  # section.key=value, applied to the file
     *,
-    output: str | Path | None = None,  # folder of the run; None: runs/<task>, or runs/<task>-2 and so on
+    output: str | Path | None = None,  # run directory; None: runs/<task>, or runs/<task>-2 and so on
     layer: LayerFactory | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Run:
-    """Train a model in a new run."""
+    """Train a model in a new run directory."""
     if not isinstance(config, Config):
         config = Config.build(read_document(str(config), overrides))
-    with join() as team, _machine(config):
+    with process_group() as group, _torch_settings(config):
         config = config.with_layer(layer)
         if output:
             refuse_existing(output)
         sources = data(config)
         config = config._replace(task=config.task.fit(sources.train()))
-        module = _fresh(config)  # what cannot be built leaves no run behind
-        run = _shared(team, lambda: _create(config, output))
-        _go(run, config, module, sources, None, listeners, team)
+        module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
+        run = _create_once(group, lambda: _create(config, output))
+        _run_training(run, config, module, sources=sources, start=None, listeners=listeners, group=group)
     return run
 
 
 def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence[Listener] = ()) -> Run:
-    """Go on with a run that was stopped, bit for bit as if it had not been."""
+    """Resume an interrupted run, bit for bit as if it had never stopped."""
     run = Run.open(path)
     config = load_config(run, layer=layer)
-    with join() as team, _machine(config):
+    with process_group() as group, _torch_settings(config):
         _check_data(run, config)
         sources = data(config)
         start = run.load("last") if run.saved("last") else None
-        if start is None:  # pretrained vectors, which are a part of the weights later, are read once more
+        if start is None:  # pretrained vectors are not in learned.json: they have to be read again
             config = config._replace(task=config.task.fit(sources.train()))
-        _go(run, config, _fresh(config), sources, start, listeners, team)
+        module = _init_model(config)
+        _run_training(run, config, module, sources=sources, start=start, listeners=listeners, group=group)
     return run
 
 
-def leads() -> bool:
-    """Whether this process is the one that speaks for its team."""
+def is_main_process() -> bool:
+    """Whether this process prints and writes, as torchrun's environment variables say."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def _create(config: Config, output: str | Path | None) -> Run:
-    assert config.task.learned is not None  # noqa: S101  it was fitted
-    folder = output or free(Path("runs", config.name))
+    assert config.task.learned is not None  # noqa: S101  the task is fitted
+    folder = output or unused_folder(Path("runs", config.name))
     learned = config.task.learned.model_dump_json()
     facts = environment() | {"data": _fingerprints(config)}
     run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
@@ -115,30 +115,32 @@ def _create(config: Config, output: str | Path | None) -> Run:
 
 
 def _fingerprints(config: Config) -> dict[str, Any]:
-    """Of all files that the training reads."""
+    """Fingerprints of all files that training reads."""
     return {name: fingerprint(name) for name in config.task.files}
 
 
 def _check_data(run: Run, config: Config) -> None:
-    """Refuse to go on with other data than the run began with."""
-    if name := changed(run, config):
-        raise RunError(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
+    """Refuse to resume with different data."""
+    if name := changed_file(run, config):
+        raise RunError(
+            f"{name}: has changed since {run.path} was started; a run can only be resumed with the same data"
+        )
 
 
-def changed(run: Run, config: Config) -> str:
-    """The first file that is not as it was when a run began; empty: there is none."""
+def changed_file(run: Run, config: Config) -> str:
+    """The first data file that has changed since a run was started; empty: none has."""
     before = run.environment.get("data", {})
-    return next((name for name, found in _fingerprints(config).items() if found != before.get(name, found)), "")
+    return next((name for name, now in _fingerprints(config).items() if now != before.get(name, now)), "")
 
 
-def free(folder: Path) -> Path:
+def unused_folder(folder: Path) -> Path:
     """The folder, or the first of folder-2, folder-3 … that does not exist."""
     names = (folder if number == 1 else folder.with_name(f"{folder.name}-{number}") for number in count(1))
     return next(path for path in names if not os.path.lexists(path))
 
 
 def environment() -> dict[str, Any]:
-    """What a run depends on besides its configuration."""
+    """Versions and machine, as recorded in every run."""
     packages = ("torch", "numpy", "llvmlite", "tokenizers")
     return {
         "seqloom": seqloom.__version__,
@@ -151,67 +153,57 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _fresh(config: Config) -> nn.Module:
-    """The model before its training; every process begins with the same weights."""
+def _init_model(config: Config) -> nn.Module:
+    """The model with its initial weights, which are the same in every process."""
     torch.manual_seed(config.train.seed)
     return config.task.build_model().to(config.train.device)
 
 
-def _go(
+def _run_training(
     run: Run,
     config: Config,
     module: nn.Module,
+    *,
     sources: Data,
     start: Snapshot | None,
     listeners: Sequence[Listener],
-    team: Team,
+    group: ProcessGroup,
 ) -> None:
-    with run.lock() if team.leads else nullcontext(), interruptible() as interrupted:
-        torch.manual_seed(config.train.seed + 7919 * team.rank)
+    with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
+        torch.manual_seed(config.train.seed + 7919 * group.rank)
         dev = list(sources.dev())
         if not dev and (config.task.dev or config.task.dev_fraction):
-            raise ValueError(
-                "there are no development examples: give task.dev, or raise task.dev_fraction (0: go without)"
-            )
-        taught = is_taught(module)
-        if taught and not team.leads:
-            return
-        team = ALONE if taught else team  # they take several threads, and no process besides
+            raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
+        batches = _batches(config, sources.train, group)
+        rule = engine.update_rule(module, batches, config.task.loss, config.train, group=group)
+        group = rule.group  # not every model is trained by all processes
         rows = start.facts["rows"] if start else 0
-        if team.leads:
+        if group.is_main:
             run.rewind(rows)
-        keeper = Keeper(run, config, team, dev=dev, rows=rows, seconds=_spent(start))
-        evaluate = (lambda model: _evaluation(run, config, model, dev, team, interrupted)) if dev else None
-        if taught:
-            progress = teach(module, sources.train, config.train, evaluate=evaluate, spent=keeper.spent, start=start)
-        else:
-            progress = iterate(
-                module,
-                _batches(config, sources.train, team),
-                config.task.loss,
-                config.train,
-                evaluate=evaluate,
-                spent=keeper.spent,
-                start=start,
-                team=team,
-            )
+        seconds = float(start.facts["seconds"]) if start else 0.0
+        recorder = RunRecorder(run, config, group, dev=dev, rows=rows, seconds=seconds)
+
+        def evaluate(model: nn.Module) -> Evaluation:
+            return _evaluate(run, config, model, dev=dev, group=group, interrupted=interrupted)
+
+        events = engine.train(rule, evaluate=evaluate if dev else None, time_used=recorder.time_used, start=start)
         try:
-            for event in progress:
-                keeper.keep(event)
-                for listener in listeners if team.leads else ():
+            for event in events:
+                recorder.record(event)
+                for listener in listeners if group.is_main else ():
                     listener(run, event)
-                if team.agree(stop=interrupted()) and not event.finished:
-                    keeper.save(event)
+                if group.any_rank(flag=interrupted()) and not event.finished:
+                    recorder.save(event)
                     raise Interrupted(run.path)
-        except Diverged as error:
-            if team.leads:
+        except engine.Diverged as error:
+            if group.is_main:
                 batch = [(part.inputs, part.target) for part in error.batch]
-                write_tensors(run.path / "diverged.safetensors", flatten(batch, "batch"))
+                write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
                 run.log(str(error))
             raise
 
 
-def _batches(config: Config, read: Read, team: Team) -> BatchLoader:
+def _batches(config: Config, read: Read, group: ProcessGroup) -> BatchLoader:
     settings = config.train
     return BatchLoader(
         read,
@@ -222,59 +214,69 @@ def _batches(config: Config, read: Read, team: Team) -> BatchLoader:
         seed=settings.seed,
         pool=settings.shuffle_buffer,
         workers=settings.workers,
-        parts=settings.accumulate * team.size,
-        own=range(team.rank * settings.accumulate, (team.rank + 1) * settings.accumulate),
+        parts=settings.accumulate * group.size,
+        own=range(group.rank * settings.accumulate, (group.rank + 1) * settings.accumulate),
     )
 
 
-class Keeper:
-    """Writes down what happens: the log, the metrics, the checkpoints."""
+class RunRecorder:
+    """Writes the log, the metrics and the checkpoints of a training run."""
 
-    def __init__(self, run: Run, config: Config, team: Team, *, dev: Sequence[Any], rows: int, seconds: float) -> None:
-        self.run, self.config, self.team, self.dev, self.rows = run, config, team, dev, rows
+    def __init__(
+        self,
+        run: Run,
+        config: Config,
+        group: ProcessGroup,
+        *,
+        dev: Sequence[Any],
+        rows: int,  # of metrics.jsonl so far
+        seconds: float,  # of training before it was resumed
+    ) -> None:
+        self.run, self.config, self.group, self.dev, self.rows = run, config, group, dev, rows
         self.started = time.monotonic() - seconds
         self.saved = self.drawn = time.monotonic()
 
-    def spent(self) -> float:
-        """The share of the minutes that is over."""
+    def time_used(self) -> float:
+        """The share of train.minutes that has passed."""
         minutes = self.config.train.minutes
         return (time.monotonic() - self.started) / 60 / minutes if minutes else 0.0
 
-    def keep(self, event: Progress) -> None:
-        """Record an event, and save what it calls for."""
-        if self.team.leads:
-            self._record(event)
-        due = self.team.agree(stop=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
+    def record(self, event: Progress) -> None:
+        """Log an event, and write checkpoints and plots when they are due."""
+        if self.group.is_main:
+            self._log(event)
+        due = self.group.any_rank(flag=time.monotonic() - self.saved > 60 * self.config.train.save_every_minutes)
         if event.best and event.evaluation is not None:
             facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
-            if self.team.leads:
+            if self.group.is_main:
                 self.run.save("best", Snapshot(event.weights(), {}, facts))
         if due or event.pending or event.evaluation or event.finished:
             self.save(event)
-        if self.team.leads and (event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)):
+        drawing_due = event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)
+        if self.group.is_main and drawing_due:
             pictures.draw(self.run, self.config, dev=self.dev if event.finished else ())
             self.drawn = time.monotonic()
 
     def save(self, event: Progress) -> None:
-        """A checkpoint to go on from; all processes of a team take part."""
+        """Write a checkpoint to resume from; all processes of the group take part."""
         snapshot = event.snapshot()
         facts = {**snapshot.facts, "rows": self.rows, "seconds": time.monotonic() - self.started}
-        if self.team.leads:
+        if self.group.is_main:
             self.run.save("last", snapshot._replace(facts=facts))
         self.saved = time.monotonic()
 
-    def _record(self, event: Progress) -> None:
+    def _log(self, event: Progress) -> None:
         if event.logged:
             values = {"loss": event.loss, "rate": event.rate}
             if event.norm is not None:
                 values |= {"norm": event.norm, "clipped": event.clipped}
-            self._row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
+            self._write_row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
         if event.evaluation is not None:
-            self._row({"dev": event.evaluation.metrics}, event)
+            self._write_row({"dev": event.evaluation.metrics}, event)
         if event.finished:
             self.run.log(f"finished: {event.finished}")
 
-    def _row(self, values: dict[str, Any], event: Progress) -> None:
+    def _write_row(self, values: dict[str, Any], event: Progress) -> None:
         row = {"update": event.update, "epoch": round(event.epoch, 6), **values}
         self.run.record(row)
         self.rows += 1
@@ -283,36 +285,38 @@ class Keeper:
         self.run.log(f"update {event.update}: {'dev ' if 'dev' in values else ''}{', '.join(numbers)}")
 
 
-def _evaluation(
-    run: Run, config: Config, module: nn.Module, dev: Sequence[Any], team: Team, interrupted: Callable[[], bool]
+def _evaluate(
+    run: Run,
+    config: Config,
+    module: nn.Module,
+    *,
+    dev: Sequence[Any],
+    group: ProcessGroup,
+    interrupted: Callable[[], bool],
 ) -> Evaluation:
-    def alive() -> None:
-        if team.size == 1 and interrupted():
+    def stop_if_interrupted() -> None:
+        if group.size == 1 and interrupted():
             raise Interrupted(run.path)
 
-    metrics = evaluation.evaluate(config, module, dev, team=team, alive=alive)
+    metrics = evaluate(config, module, dev, group=group, before_batch=stop_if_interrupted)
     value = float(metrics[config.task.main_metric])
     return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric)
 
 
-def _spent(start: Snapshot | None) -> float:
-    return float(start.facts["seconds"]) if start else 0.0
-
-
-def _shared(team: Team, create: Callable[[], Run]) -> Run:
-    """The run that the first process makes, opened by the others once it is there."""
-    run = create() if team.leads else None
-    name = team.gather(str(run.path if run else "").encode())[0].decode()
+def _create_once(group: ProcessGroup, create: Callable[[], Run]) -> Run:
+    """The run that the main process creates, opened by the others once it exists."""
+    run = create() if group.is_main else None
+    name = group.all_gather(str(run.path if run else "").encode())[0].decode()
     return run or Run.open(name)
 
 
 @contextmanager
-def _machine(config: Config) -> Iterator[None]:
-    """The threads that are asked for, and a device that exists."""
+def _torch_settings(config: Config) -> Iterator[None]:
+    """Check the device, and set the number of threads while training."""
     device = config.train.device
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch's own, by the kind of device
+    except (RuntimeError, AssertionError) as error:  # which one depends on the kind of device
         raise ValueError(f'train.device is "{device}": {str(error).splitlines()[0]}') from None
     before = torch.get_num_threads()
     if config.train.threads:

@@ -35,17 +35,17 @@ def test_the_same_seed_is_the_same_result_and_threads_learn_as_much(fields: dict
         for threads in (1, 1, 3):
             torch.set_num_threads(threads)
             module = model(**fields)
-            found = module.learn(list(passages(TEXTS)), rates=(0.05, 0.01), seed=(1, 0, 0))
+            found = module.update(list(passages(TEXTS)), rates=(0.05, 0.01), seed=(1, 0, 0))
             learnt.append((module.vectors.clone(), found))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(learnt[0][0], learnt[1][0])
     assert learnt[0][1] == learnt[1][1]
-    assert learnt[2][1].seen == learnt[0][1].seen == 12 * 180
+    assert learnt[2][1].processed == learnt[0][1].processed == 12 * 180
     assert learnt[2][1].items == learnt[0][1].items  # which words are drawn depends on the passage alone
-    assert learnt[2][1].total == pytest.approx(learnt[0][1].total, rel=0.1)
+    assert learnt[2][1].loss == pytest.approx(learnt[0][1].loss, rel=0.1)
     other = model(**fields)
-    other.learn(list(passages(TEXTS)), rates=(0.05, 0.01), seed=(2, 0, 0))
+    other.update(list(passages(TEXTS)), rates=(0.05, 0.01), seed=(2, 0, 0))
     assert not torch.equal(other.vectors, learnt[0][0])
 
 

@@ -297,5 +297,5 @@ def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.Mo
     together = load(run.path, ensemble=[run.path]).predict([str(tmp_path / "images" / "3.png")])
     assert together[0].text == load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text
     (tmp_path / "captions.txt").write_text("0.png\tx\n")
-    with pytest.raises(RunError, match=r"captions\.txt: is not as it was"):
+    with pytest.raises(RunError, match=r"captions\.txt: has changed since"):
         workflow.resume(run.path)

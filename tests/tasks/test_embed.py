@@ -19,7 +19,7 @@ from seqloom.model import Model, load
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.tasks.embed import Embed
-from seqloom.training.loop import Progress
+from seqloom.training.progress import Progress
 
 
 def build(train: Path, **values: Any) -> Config:
@@ -126,7 +126,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
+    monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.examples_per_update", 5)
     monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     settings = build(folder / "train.txt", train__epochs=2)
     whole = workflow.train(settings, output=tmp_path / "whole")
@@ -142,7 +142,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
     with pytest.raises(Interrupted):
         workflow.train(settings, output=tmp_path / "left")
     monkeypatch.undo()
-    monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.lesson", 5)
+    monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.examples_per_update", 5)
     monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     seen: list[Progress] = []
     again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: seen.append(event)])

@@ -18,7 +18,9 @@ from seqloom.model import Model
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.run_config import Config
 from seqloom.tasks.language_model import LanguageModel, Scored
-from seqloom.training.loop import Train, train
+from seqloom.training.config import TrainConfig
+from seqloom.training.engine import train
+from seqloom.training.gradient_update import GradientUpdate
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
 SMALL = {"embedding": 6, "decoder": {"hidden": 8}}
@@ -112,7 +114,7 @@ def test_an_ngram_model_is_its_estimate() -> None:
 
 
 def config(fitted: LanguageModel, **settings: Any) -> Config:
-    return Config(fitted, Train.model_validate({"batch": 3, "threads": 1, **settings}))
+    return Config(fitted, TrainConfig.model_validate({"batch": 3, "threads": 1, **settings}))
 
 
 def test_perplexity_of_lines_by_hand() -> None:
@@ -152,11 +154,11 @@ def test_a_track_is_the_text_as_one_long_line(kind: str) -> None:
 def test_training_learns_the_text(kind: str, steps: int) -> None:
     torch.manual_seed(1)
     fitted = task(**KINDS[kind])
-    settings = Train.model_validate({"epochs": 12, "batch": 2, "steps": steps, "rate": 0.1, "threads": 1})
+    settings = TrainConfig.model_validate({"epochs": 12, "batch": 2, "steps": steps, "rate": 0.1, "threads": 1})
     module = fitted.build_model()
     before = evaluate(config(fitted), module, list(fitted.read(TEXT)))["perplexity"]
     loaded = BatchLoader(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
-    for _ in train(module, loaded, fitted.loss, settings):
+    for _ in train(GradientUpdate(module, loaded, fitted.loss, settings)):
         pass
     after = evaluate(config(fitted, steps=steps, batch=2), module, list(fitted.read(TEXT)))["perplexity"]
     assert before == pytest.approx(len(fitted.symbols.vocabulary), rel=0.1)  # a fresh model guesses

@@ -16,7 +16,7 @@ from seqloom.evaluation import evaluate
 from seqloom.model import Model
 from seqloom.run_config import Config
 from seqloom.tasks.language_model import LanguageModel, ScoredBothWays
-from seqloom.training.loop import Train
+from seqloom.training.config import TrainConfig
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
 SPELLED: dict[str, Any] = {"characters": {"layers": 1, "hidden": 3, "size": 4}}
@@ -30,7 +30,7 @@ def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
     module = fitted.build_model()
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.5)
-    return Model(Config(fitted, Train()), module)
+    return Model(Config(fitted, TrainConfig()), module)
 
 
 @pytest.mark.parametrize("fields", [{}, SPELLED])

@@ -16,7 +16,7 @@ from seqloom.model import Model, load
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.training.loop import Train
+from seqloom.training.config import TrainConfig
 
 KINDS = pytest.mark.parametrize(
     "kind",
@@ -50,7 +50,9 @@ def speaker(folder: Path, unit: str, **fields: Any) -> Path:
     path = folder / "texts.txt"
     path.write_text(TEXTS)
     task = LanguageModel(train=str(path), dev_fraction=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
-    return workflow.train(Config(task, Train(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}").path
+    return workflow.train(
+        Config(task, TrainConfig(updates=2, threads=1)), output=folder / f"lm-{unit}-{len(fields)}"
+    ).path
 
 
 def questions() -> list[Any]:

@@ -18,13 +18,13 @@ from tests.training.toy import Toy, batches, begin, evaluator, sequences, settin
 
 from seqloom import workflow
 from seqloom.checkpoint import RunError
-from seqloom.evaluation import evaluate
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.training.distributed import Team, join
-from seqloom.training.loop import Progress, Train
+from seqloom.training.config import TrainConfig
+from seqloom.training.distributed import ProcessGroup, process_group
+from seqloom.training.progress import Progress
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 
@@ -49,48 +49,48 @@ def together(size: int, work: Callable[[], object]) -> list[int | None]:
     return [process.exitcode for process in processes]
 
 
-def learn(team: Team) -> dict[str, Any]:
+def learn(group: ProcessGroup) -> dict[str, Any]:
     model = Toy()
     # 33 sequences in batches of 8: the last one has a single row, and no other process has any.
     chosen = settings(batch=8, epochs=2, rate=0.05, optimizer="sgd", clip=1.0)
-    events = begin(model, chosen, sequences(33), team=team, evaluate=evaluator(sequences(5)))
+    events = begin(model, chosen, sequences(33), group=group, evaluate=evaluator(sequences(5)))
     losses = [event.loss for event in events if event.logged]
     return {"losses": losses, "weights": {name: tensor.tolist() for name, tensor in model.state_dict().items()}}
 
 
-def judge(team: Team, count: int) -> dict[str, Any]:
+def judge(group: ProcessGroup, count: int) -> dict[str, Any]:
     """The scores of a language model on so many lines of unequal length."""
     lines = [" ".join("abcde"[(place * place + number) % 5] for place in range(number % 7)) for number in range(count)]
     task = LanguageModel.model_validate({"train": "x", "embedding": 4, "decoder": {"hidden": 5}})
     task = task.fit(task.read(["a b c d e"]))
     torch.manual_seed(0)
-    return evaluate(Config(task, Train(batch_size=8)), task.build_model(), list(task.read(lines)), team=team)
+    return evaluate(Config(task, TrainConfig(batch_size=8)), task.build_model(), list(task.read(lines)), group=group)
 
 
-def work(team: Team) -> dict[str, Any]:
+def work(group: ProcessGroup) -> dict[str, Any]:
     return {
-        "total": team.total(team.rank + 1, 0.5),
-        "gathered": [data.decode() for data in team.gather(f"rank {team.rank}".encode() * (team.rank + 1))],
-        "nothing": [data.decode() for data in team.gather(b"")],
-        "agreed": [team.agree(stop=False), team.agree(stop=team.rank == team.size - 1)],
-        "shared": team.share(lambda: {"rank": team.rank}),
-        "learnt": learn(team),
-        "many": judge(team, 499),
-        "one": judge(team, 1),
+        "total": group.sum(group.rank + 1, 0.5),
+        "gathered": [data.decode() for data in group.all_gather(f"rank {group.rank}".encode() * (group.rank + 1))],
+        "nothing": [data.decode() for data in group.all_gather(b"")],
+        "any": [group.any_rank(flag=False), group.any_rank(flag=group.rank == group.size - 1)],
+        "shared": group.broadcast(lambda: {"rank": group.rank}),
+        "learnt": learn(group),
+        "many": judge(group, 499),
+        "one": judge(group, 1),
     }
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    """What each process of teams of 1, 2 and 4 found."""
+    """What each process of groups of 1, 2 and 4 found."""
     torch.set_num_threads(1)
-    found = {1: [work(Team())]}
+    found = {1: [work(ProcessGroup())]}
     for size in (2, 4):
-        folder = tmp_path_factory.mktemp("team")
+        folder = tmp_path_factory.mktemp("group")
 
         def write(folder: Path = folder) -> None:
-            with join() as team:
-                (folder / f"{team.rank}.json").write_text(json.dumps(work(team)))
+            with process_group() as group:
+                (folder / f"{group.rank}.json").write_text(json.dumps(work(group)))
 
         assert together(size, write) == [0] * size
         found[size] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
@@ -114,7 +114,7 @@ def test_processes_add_and_gather(jobs: dict[int, list[dict[str, Any]]], size: i
         assert found["total"] == [size * (size + 1) / 2, size / 2]
         assert found["gathered"] == [f"rank {rank}" * (rank + 1) for rank in range(size)]
         assert found["nothing"] == [""] * size
-        assert found["agreed"] == [False, True]
+        assert found["any"] == [False, True]
         assert found["shared"] == {"rank": 0}
 
 
@@ -139,29 +139,37 @@ def test_scores_are_those_of_one_process(jobs: dict[int, list[dict[str, Any]]], 
 
 
 def test_two_ranks_see_what_two_parts_are() -> None:
-    def seen(team: Team, accumulate: int = 1) -> list[list[Any]]:
-        loaded = batches(sequences(9), settings(accumulate=accumulate), team=team)
+    def seen(group: ProcessGroup, accumulate: int = 1) -> list[list[Any]]:
+        loaded = batches(sequences(9), settings(accumulate=accumulate), group=group)
         return [[part.inputs.values.tolist() for part in parts] for parts in loaded.epoch(0)]
 
-    for parts, one, other in zip(seen(Team(), 2), seen(Team(0, 2)), seen(Team(1, 2)), strict=True):
+    for parts, one, other in zip(
+        seen(ProcessGroup(), 2), seen(ProcessGroup(0, 2)), seen(ProcessGroup(1, 2)), strict=True
+    ):
         assert parts == one + other
 
 
 def test_alone_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with join() as team:
-        assert team == Team(0, 1)
+    with process_group() as group:
+        assert group == ProcessGroup(0, 1)
         tensor = torch.ones(2)
-        team.add([tensor])
+        group.sum_tensors([tensor])
         assert tensor.tolist() == [1, 1]
-        assert (team.total(2.5), team.gather(b"x"), team.agree(stop=True)) == ([2.5], [b"x"], True)
+        assert (group.sum(2.5), group.all_gather(b"x"), group.any_rank(flag=True)) == ([2.5], [b"x"], True)
+
+
+def test_the_main_process_alone() -> None:
+    main, other = ProcessGroup(0, 2).main_only(), ProcessGroup(1, 2).main_only()
+    assert (main, main.is_main, main.is_member) == (ProcessGroup(), True, True)
+    assert (other.is_main, other.is_member) == (False, False)
 
 
 def test_a_process_that_dies_ends_the_others() -> None:
     def die() -> None:
-        with join() as team:
-            for event in begin(Toy(), settings(epochs=10_000), sequences(20), team=team):
-                if event.update == 3 and team.rank == 1:
+        with process_group() as group:
+            for event in begin(Toy(), settings(epochs=10_000), sequences(20), group=group):
+                if event.update == 3 and group.rank == 1:
                     os.kill(os.getpid(), signal.SIGKILL)
 
     assert together(2, die) == [1, -signal.SIGKILL]
@@ -183,7 +191,7 @@ def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.Mo
             workflow.train(chosen, output=path, listeners=[interrupt])
 
     assert together(2, stopped) == [0, 0]
-    with pytest.raises(RunError, match="was trained by 2 processes and goes on bit for bit only with as many"):
+    with pytest.raises(RunError, match="was trained by 2 processes and can only be resumed with the same number"):
         workflow.resume(path)
     assert together(2, lambda: workflow.resume(path)) == [0, 0]
     assert differences(outcome(tmp_path / "whole"), outcome(path)) == []

@@ -1,4 +1,4 @@
-"""Left after any update and gone on from its snapshot, a training is bit for bit the one that was never left."""
+"""Resumed from the snapshot of any event, a training run is bit for bit the one that was never interrupted."""
 
 import json
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load, save
-from tests.training.toy import Toy, begin, copied, evaluator, facts, same, sequences, settings
+from tests.training.toy import Toy, batches, begin, copied, evaluator, facts, loss, same, sequences, settings
 from torch import Tensor
 
 from seqloom.checkpoint import RunError, Snapshot
-from seqloom.training.distributed import Team
-from seqloom.training.snapshots import Past, Position, flatten, listed, nest, restore
+from seqloom.training.gradient_update import GradientUpdate
+from seqloom.training.snapshots import flatten_state, nest, unflatten_state
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -94,16 +94,18 @@ def test_a_snapshot_is_a_copy() -> None:
 def test_another_number_of_processes_is_refused() -> None:
     snapshot = next(begin(Toy(), settings(), sequences(18))).snapshot()
     facts = {**snapshot.facts, "ranks": 2}
-    with pytest.raises(RunError, match="was trained by 2 processes and goes on bit for bit only with as many, found 1"):
+    with pytest.raises(
+        RunError, match="was trained by 2 processes and can only be resumed with the same number, not 1"
+    ):
         next(begin(Toy(), settings(), sequences(18), start=snapshot._replace(facts=facts)))
 
 
 def test_states_have_names_and_come_back_as_tuples() -> None:
     a, b, c = (torch.full((2,), float(number)) for number in range(3))
     state = ((a, b), (c,))
-    named = flatten(state, "carried.0")
+    named = flatten_state(state, "carried.0")
     assert list(named) == ["carried.0.0.0", "carried.0.0.1", "carried.0.1.0"]
-    found = listed(nest(named)["carried"]["0"])
+    found = unflatten_state(nest(named)["carried"]["0"])
     assert [[torch.equal(*pair) for pair in zip(*parts, strict=True)] for parts in zip(found, state, strict=True)] == [
         [True, True],
         [True],
@@ -113,36 +115,28 @@ def test_states_have_names_and_come_back_as_tuples() -> None:
 def test_the_state_of_a_layer_without_memory_keeps_its_place() -> None:
     a = torch.ones(2)
     for state in ((), ((), (a,)), ((a,), ())):
-        found = listed(nest(flatten(state, "x"))["x"])
+        found = unflatten_state(nest(flatten_state(state, "x"))["x"])
         assert [len(part) for part in found] == [len(part) for part in state]
 
 
 def test_more_than_ten_parts_stay_in_their_order() -> None:
     state = tuple(torch.tensor([number]) for number in range(12))
-    found: tuple[Tensor, ...] = listed(nest(flatten(state, "x"))["x"])
+    found: tuple[Tensor, ...] = unflatten_state(nest(flatten_state(state, "x"))["x"])
     assert [int(part) for part in found] == list(range(12))
 
 
-def test_evaluations_since_the_best() -> None:
-    assert [Position(scores=scores).waited() for scores in ((), (1.0,), (2.0, 1.0), (1.0, 2.0), (2.0, 2.0))] == [
-        0,
-        0,
-        1,
-        0,
-        1,
-    ]
-
-
-def test_the_past_is_put_back() -> None:
+def test_the_state_of_an_update_rule_is_restored() -> None:
     model = Toy()
-    optimizer = torch.optim.SGD(model.parameters())
-    events = begin(
-        model, settings(average=2, steps=4, batch=2, evaluate_every=1), sequences(8), evaluate=evaluator(sequences(3))
-    )
+    chosen = settings(average=2, steps=4, batch=2, evaluate_every=1)
+    events = begin(model, chosen, sequences(8), evaluate=evaluator(sequences(3)))
     for _, event in zip(range(6), events, strict=False):
         snapshot = event.snapshot()
-    position, past = restore(through_a_file(snapshot), Toy(), optimizer, Team())
-    assert isinstance(past, Past)
-    assert position.update == 3
-    assert [sorted(weights) for weights in past.weights] == [sorted(model.state_dict())] * 2
-    assert len(past.carried) == 1
+    assert snapshot.facts["position"]["update"] == 3
+    rule = GradientUpdate(Toy(seed=1), batches(sequences(8), chosen), loss, chosen)
+    saved = through_a_file(snapshot)
+    rule.load_state(saved.model, saved.training)
+    assert [sorted(weights) for weights in rule.history] == [sorted(model.state_dict())] * 2
+    assert len(rule.carried) == 1
+    weights, training = rule.state()
+    assert same(weights, snapshot.model)
+    assert same(training, snapshot.training)

@@ -1,6 +1,6 @@
 """A small recurrent model, sequences of unequal length for it, and trainings of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +12,11 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.loading import BatchLoader
 from seqloom.layers.build import recurrent
 from seqloom.tasks.task import Loss
-from seqloom.training.distributed import Team
-from seqloom.training.loop import Evaluation, Progress, Train, train
+from seqloom.training.config import TrainConfig
+from seqloom.training.distributed import SINGLE, ProcessGroup
+from seqloom.training.engine import train
+from seqloom.training.gradient_update import GradientUpdate
+from seqloom.training.progress import Evaluation, Progress
 
 
 class Sequences(NamedTuple):
@@ -59,8 +62,8 @@ def loss(model: nn.Module, batch: Batch) -> Loss:
     return Loss(((found - batch.target)[batch.inputs.mask] ** 2).sum(), batch.items, state)
 
 
-def batches(examples: Sequence[Sequences], settings: Train, *, team: Team = Team()) -> BatchLoader:  # noqa: B008
-    own = range(team.rank * settings.accumulate, (team.rank + 1) * settings.accumulate)
+def batches(examples: Sequence[Sequences], settings: TrainConfig, *, group: ProcessGroup = SINGLE) -> BatchLoader:
+    own = range(group.rank * settings.accumulate, (group.rank + 1) * settings.accumulate)
     return BatchLoader(
         lambda: iter(examples),
         collate,
@@ -70,7 +73,7 @@ def batches(examples: Sequence[Sequences], settings: Train, *, team: Team = Team
         seed=settings.seed,
         pool=settings.shuffle_buffer,
         workers=settings.workers,
-        parts=settings.accumulate * team.size,
+        parts=settings.accumulate * group.size,
         own=own,
     )
 
@@ -87,19 +90,20 @@ def evaluator(examples: Sequence[Sequences]) -> Callable[[nn.Module], Evaluation
 
 def begin(
     model: nn.Module,
-    settings: Train,
+    settings: TrainConfig,
     examples: Sequence[Sequences],
     *,
     start: Snapshot | None = None,
-    team: Team = Team(),  # noqa: B008
+    group: ProcessGroup = SINGLE,
     **options: Any,
 ) -> Any:
-    return train(model, batches(examples, settings, team=team), loss, settings, start=start, team=team, **options)
+    rule = GradientUpdate(model, batches(examples, settings, group=group), loss, settings, group=group)
+    return train(rule, start=start, **options)
 
 
-def settings(**fields: Any) -> Train:
+def settings(**fields: Any) -> TrainConfig:
     defaults = {"epochs": 2, "batch": 4, "rate": 0.01, "log_every": 2}
-    return Train.model_validate(defaults | fields)
+    return TrainConfig.model_validate(defaults | fields)
 
 
 def copied(model: nn.Module) -> dict[str, Tensor]:
@@ -115,3 +119,28 @@ def facts(event: Progress) -> dict[str, Any]:
     """All numbers of an event."""
     found = {name: value for name, value in vars(event).items() if name not in ("snapshot", "weights")}
     return {name: repr(value) for name, value in found.items()}  # NaN is NaN
+
+
+def moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:
+    return torch.cat([(before[name] - after[name]).flatten() for name in before])
+
+
+class Poisoned:
+    """A loss that is not finite at some calls."""
+
+    def __init__(self, calls: Sequence[int], kind: str) -> None:
+        self.calls, self.kind, self.count = set(calls), kind, 0
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Any:
+        found = loss(model, batch)
+        self.count += 1
+        if self.count not in self.calls:
+            return found
+        if self.kind == "gradient":  # a finite loss, whose gradient is not
+            return found._replace(total=found.total + (found.total - found.total.detach()).abs().sqrt())
+        return found._replace(total=found.total * float(self.kind))
+
+
+def poisoned(model: nn.Module, calls: Sequence[int], kind: str = "nan", **fields: Any) -> Iterator[Progress]:
+    chosen = settings(**{"epochs": 4} | fields)
+    return train(GradientUpdate(model, batches(sequences(20), chosen), Poisoned(calls, kind), chosen))

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,12 +23,12 @@ from seqloom.bench.process import child
 from seqloom.bench.show import show
 from seqloom.data.text.passages import passages
 from seqloom.data.text.word_counts import WordIndex
-from seqloom.evaluation import evaluate
 from seqloom.models.word2vec import Word2Vec
 from seqloom.run_config import Config
 from seqloom.tasks.embed import Embed, Learned
-from seqloom.training.lessons import teach
-from seqloom.training.loop import Train
+from seqloom.training.config import TrainConfig
+from seqloom.training.engine import train
+from seqloom.training.self_trained import SelfTrainedUpdate
 
 SIZE, WINDOW, NEGATIVE, MINIMUM, SAMPLE, EPOCHS = 100, 5, 5, 5, 1e-3, 5
 RATE, LAST = 0.025, 0.0001
@@ -89,17 +89,16 @@ def fitted(text: Path, kind: str, *, minimum: int = MINIMUM) -> Embed:
 
 
 def learn(task: Embed, text: Path, *, epochs: int, seed: int) -> Word2Vec:
-    """A model that went over the text so often, by lessons as any training of it."""
+    """A model trained on the text by the same engine as in any run."""
     torch.manual_seed(seed)
-    model: Any = task.build_model()
-    _teach(model, text, epochs=epochs, seed=seed)
-    found: Word2Vec = model
-    return found
+    model = task.build_model()
+    _train(model, text, epochs=epochs, seed=seed)
+    return cast(Word2Vec, model)
 
 
-def _teach(model: nn.Module, text: Path, *, epochs: int = 1, seed: int = 1) -> None:
-    settings = Train(epochs=epochs, learning_rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
-    for _ in teach(model, lambda: passages(text), settings):
+def _train(model: nn.Module, text: Path, *, epochs: int = 1, seed: int = 1) -> None:
+    settings = TrainConfig(epochs=epochs, learning_rate=RATE, schedule="linear", decay=LAST / RATE, seed=seed)
+    for _ in train(SelfTrainedUpdate(cast(Word2Vec, model), lambda: passages(text), settings)):
         pass
 
 
@@ -124,7 +123,7 @@ def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
     words = int(peer.corpus_total_words)
     sentences = [line.split() for line in text.read_text().splitlines()]
     contestants: dict[str, Callable[[], object]] = {
-        "ours": lambda: _teach(model, text),
+        "ours": lambda: _train(model, text),
         "a file": lambda: _go_over(peer, 1, corpus_file=str(text)),
         "lists": lambda: _go_over(peer, 1, corpus_iterable=sentences),
     }
@@ -148,7 +147,7 @@ def speed(text: Path, kind: str, threads: int, *, repetitions: int) -> Result:
 
 def judge(task: Embed, model: Word2Vec) -> dict[str, float]:
     """What vectors know, from 0 to 1."""
-    config = Config(task, Train(batch_size=256))
+    config = Config(task, TrainConfig(batch_size=256))
     return {
         name: float(evaluate(config, model, list(task.read(shared(file))))["score"]) for name, file in TESTS.items()
     }

@@ -18,7 +18,9 @@ from seqloom.models.encoder import RecurrenceConfig
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.tag import BidirectionalEncoder, Tag, WordEmbeddingConfig
 from seqloom.tasks.task import Task
-from seqloom.training.loop import Train, train
+from seqloom.training.config import TrainConfig
+from seqloom.training.engine import train
+from seqloom.training.gradient_update import GradientUpdate
 
 WORDS = 10_000
 PTB_GOAL, TAGGER_GOAL, OVERHEAD_GOAL = 1.2, 1.5, 0.97
@@ -66,17 +68,17 @@ def lines(count: int, length: int, *, words: int, seed: int = 1) -> list[str]:
     return [" ".join(chooser.choices(vocabulary, weights, k=length)) for _ in range(count)]
 
 
-def ours(task: Task, examples: list[Any], settings: Train) -> tuple[Iterator[Any], Iterator[None], BatchLoader]:
+def ours(task: Task, examples: list[Any], settings: TrainConfig) -> tuple[Iterator[Any], Iterator[None], BatchLoader]:
     """Our training, update by update, and its bare bones: forward, backward, clipping and optimiser alone."""
     batches = BatchLoader(
         lambda: iter(examples), task.collate, rows=settings.batch_size, steps=settings.bptt_steps, seed=settings.seed
     )
     torch.manual_seed(1)
-    whole = train(task.build_model(), batches, task.loss, settings)
+    whole = train(GradientUpdate(task.build_model(), batches, task.loss, settings))
     return whole, bare(task, batches, settings), batches
 
 
-def bare(task: Task, batches: BatchLoader, settings: Train) -> Iterator[None]:
+def bare(task: Task, batches: BatchLoader, settings: TrainConfig) -> Iterator[None]:
     torch.manual_seed(1)
     model = task.build_model()
     kind: Callable[..., torch.optim.Optimizer] = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
@@ -123,7 +125,7 @@ def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
     task = LanguageModel(train="", embedding_size=hidden, tie_embeddings=False, input_dropout=0.5, decoder=recurrence)
     examples = list(task.read(lines(rows * steps * 3, 20, words=WORDS)))
     task = task.fit(task.read([f"w{number}" for number in range(WORDS)]))
-    settings = Train(batch_size=rows, bptt_steps=steps, optimizer="sgd", learning_rate=1.0, epochs=1000)
+    settings = TrainConfig(batch_size=rows, bptt_steps=steps, optimizer="sgd", learning_rate=1.0, epochs=1000)
     whole, bones, batches = ours(task, examples, settings)
     torch.manual_seed(1)
     symbols = len(task.symbols.vocabulary)
@@ -152,7 +154,7 @@ def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
         for number, (sentence, found) in enumerate(zip(words, labels, strict=True))
     ]
     task = task.fit(examples)
-    whole, bones, batches = ours(task, examples, Train(batch_size=rows, epochs=100_000))
+    whole, bones, batches = ours(task, examples, TrainConfig(batch_size=rows, epochs=100_000))
     torch.manual_seed(1)
     peer = Program(WORDS + 2, 100, hidden, outputs=17, layers=1, both=True, dropout=0.0)
     ready = [(part.inputs.words, part.target) for (part,) in batches.epoch(0)]

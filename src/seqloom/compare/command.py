@@ -37,10 +37,10 @@ def compare(
     from seqloom.compare.compare import compare as compare_all
     from seqloom.compare.variants import Budget
     from seqloom.interrupt import Interrupted
-    from seqloom.workflow import free
+    from seqloom.workflow import unused_folder
 
     with errors():
-        folder = output or free(OUTPUT)
+        folder = output or unused_folder(OUTPUT)
         try:
             rows = compare_all(
                 Path(config),

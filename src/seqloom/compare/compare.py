@@ -12,7 +12,7 @@ from seqloom.interrupt import Interrupted
 from seqloom.options import finite
 from seqloom.run import Run
 from seqloom.run_config import Config
-from seqloom.workflow import changed, environment
+from seqloom.workflow import changed_file, environment
 
 Measure = Callable[[Config, Path], dict[str, Any]]
 
@@ -67,7 +67,7 @@ def _refuse_others(config: Config, place: Path) -> None:
     run = Run.open(place)
     if run.config != config.text():
         raise ValueError(f"{place}: was trained by another configuration or budget; choose another --output")
-    if name := changed(run, config):
+    if name := changed_file(run, config):
         raise ValueError(f"{name}: is not as it was when {place} was trained; choose another --output")
 
 

@@ -17,7 +17,8 @@ from seqloom.metrics.confidence import bootstrap
 from seqloom.model import Model, load
 from seqloom.run import Run
 from seqloom.run_config import Config
-from seqloom.training.loop import Progress
+from seqloom.training.progress import Progress
+from seqloom.training.self_trained import CountingModel
 from seqloom.workflow import Listener, data, resume, train
 
 WARM = 32  # examples that are answered before time is measured
@@ -71,7 +72,7 @@ def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) ->
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
         **cost,
         "minutes": run.load("last").facts["seconds"] / 60,  # also those before an interruption
-        "counted": hasattr(model.module, "count"),
+        "counted": isinstance(model.module, CountingModel),
         **_ask(model),
     }
 

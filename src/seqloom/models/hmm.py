@@ -5,11 +5,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqloom.data.batch import Batch
 from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.crf import Chain, log_partition, marginals, score, viterbi
+from seqloom.training.self_trained import CountingModel
 
 LONGEST_ENDING = 5
 RARE = 10
@@ -28,7 +29,7 @@ class Clues(NamedTuple):
     mask: Tensor  # (B, T)
 
 
-class HMM(nn.Module):
+class HMM(CountingModel):
     """P(label | label before) and P(word | label) from counts: has no parameters and needs one pass over the data.
 
     An unknown word's labels are those of rare words with the same ending; P(word | label) is proportional to
@@ -64,7 +65,7 @@ class HMM(nn.Module):
         return Chain(self.start, self.between, self.end)
 
     def count(self, examples: Iterable[Any]) -> None:
-        """Learn from the examples, once and for all."""
+        """Estimate all tables from the examples."""
         labels = len(self.start)
         pairs = torch.zeros(
             labels + 1, labels + 1, dtype=torch.float64

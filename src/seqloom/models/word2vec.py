@@ -1,10 +1,10 @@
 """A vector for each word, learnt from the words around it (Mikolov et al. 2013); and what can be asked of vectors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,17 +14,10 @@ from torch import Tensor, nn
 from seqloom.data.readers.word_vectors import write_vectors
 from seqloom.data.text.passages import Passage
 from seqloom.data.text.word_counts import WordIndex
+from seqloom.training.self_trained import CountingModel, SelfTrained, UpdateStats
 
 BLOCK = 1 << 16  # words that questions are compared with at a time
 POWER = 0.75  # of a word's frequency, to draw what is not meant
-
-
-class Learnt(NamedTuple):
-    """What some passages taught."""
-
-    total: float  # loss
-    items: int  # predictions
-    seen: int  # words
 
 
 class Vectors(nn.Module, ABC):
@@ -56,15 +49,15 @@ class Vectors(nn.Module, ABC):
         return best, numbers
 
 
-class OneHot(Vectors):
-    """The baseline: each word is as far from each other one as from any. There is nothing to learn."""
+class OneHot(Vectors, CountingModel):
+    """The baseline: all words are equally far from each other. There is nothing to learn."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
 
-    def count(self, examples: Any) -> None:
-        """Nothing: to know the words is all."""
+    def count(self, examples: Iterable[Any]) -> None:
+        """Nothing: the vocabulary is all there is."""
 
     def compare(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:
         sums = torch.zeros(len(words), self.size).scatter_add_(1, words, weights.float())
@@ -74,15 +67,15 @@ class OneHot(Vectors):
         return self.compare(words, weights, slice(None)).gather(1, words)
 
 
-class Word2Vec(Vectors):
+class Word2Vec(Vectors, SelfTrained):
     """Skip-gram or CBOW, with negative sampling or hierarchical softmax.
 
     Two matrices are all that is large. Threads change them at the same time and take no notice of each other
     (Recht et al. 2011); on one thread the result depends on the seed alone.
     """
 
-    lesson: ClassVar[int] = 32  # passages: about four million letters
-    unit: ClassVar[str] = "words"
+    examples_per_update = 32  # passages: about four million characters
+    unit = "words"
 
     def __init__(
         self,
@@ -106,21 +99,21 @@ class Word2Vec(Vectors):
         self._tables: tuple[Any, ...] | None = None
         self._scales: Tensor | None = None
 
-    def learn(self, examples: Sequence[Passage], *, rates: tuple[float, float], seed: Sequence[int]) -> Learnt:
-        """Go over some passages once, with a rate that falls, or rises, from the first to the second."""
+    def update(self, examples: Iterable[Passage], *, rates: tuple[float, float], seed: Sequence[int]) -> UpdateStats:
+        """One pass over some passages; the learning rate is interpolated between the two."""
         self._scales = None
-        tables = self.tables()
-        ends = np.cumsum([0, *map(len, examples)]) / max(sum(map(len, examples)), 1)
+        tables, passages = self.tables(), list(examples)
+        ends = np.cumsum([0, *map(len, passages)]) / max(sum(map(len, passages)), 1)
         at = [rates[0] + (rates[1] - rates[0]) * end for end in ends.tolist()]
-        jobs = [(each, (at[index], at[index + 1]), _mixed((*seed, index))) for index, each in enumerate(examples)]
+        jobs = [(each, (at[index], at[index + 1]), _mixed((*seed, index))) for index, each in enumerate(passages)]
         threads = min(torch.get_num_threads(), len(jobs))
         if threads <= 1:
-            found = [self._learn(job, tables) for job in jobs]
+            found = [self._train_passage(job, tables) for job in jobs]
         else:
             with ThreadPoolExecutor(threads, thread_name_prefix="seqloom-words") as executor:
-                found = list(executor.map(lambda job: self._learn(job, tables), jobs))
+                found = list(executor.map(lambda job: self._train_passage(job, tables), jobs))
         losses, predictions, words = zip(*found, strict=True)
-        return Learnt(float(sum(losses)), sum(predictions), sum(words))
+        return UpdateStats(float(sum(losses)), sum(predictions), sum(words))
 
     def tables(self) -> tuple[Any, ...]:
         """What is drawn with which chance, and the tree, as the kernel wants them."""
@@ -141,7 +134,9 @@ class Word2Vec(Vectors):
                 self._tables = (keep, *chances, parents, second, kernel.depth(parents))
         return self._tables
 
-    def _learn(self, job: tuple[Passage, tuple[float, float], int], tables: tuple[Any, ...]) -> tuple[float, int, int]:
+    def _train_passage(
+        self, job: tuple[Passage, tuple[float, float], int], tables: tuple[Any, ...]
+    ) -> tuple[float, int, int]:
         from seqloom.kernels import word2vec as kernel
 
         passage, rates, seed = job

@@ -204,7 +204,7 @@ class Embed(Task):
         )
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        raise NotImplementedError("word vectors train themselves: see Word2Vec.learn")
+        raise NotImplementedError("word vectors are self-trained: see Word2Vec.update")
 
     def predict(self, model: Vectors, batch: Batch) -> Predictions:  # type: ignore[override]
         """All questions by one product with the vectors."""

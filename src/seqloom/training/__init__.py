@@ -1,1 +1,1 @@
-"""The loop that makes a loss small; knows neither tasks nor models."""
+"""The training engine; knows neither tasks nor models."""

@@ -1,4 +1,4 @@
-"""Several processes that train one model: started by torchrun, each with its share of every batch."""
+"""Data-parallel training: processes started by torchrun, each with its share of every batch."""
 
 import json
 import os
@@ -11,22 +11,32 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, distributed
 
-PATIENCE = timedelta(minutes=30)
-"""How long a process waits for the others: they may be evaluating."""
+TIMEOUT = timedelta(minutes=30)
+"""How long a process waits for the others, which may be evaluating."""
 
 
-class Team(NamedTuple):
-    """One process among all that train together."""
+class ProcessGroup(NamedTuple):
+    """The processes that train together, seen from one of them."""
 
     rank: int = 0
     size: int = 1
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
+        """Whether this process writes the run."""
         return self.rank == 0
 
-    def add(self, tensors: Iterable[Tensor]) -> None:
-        """Replace each tensor by the sum over all processes."""
+    @property
+    def is_member(self) -> bool:
+        """Whether this process takes part; False for the others after ``main_only``."""
+        return self.rank < self.size
+
+    def main_only(self) -> "ProcessGroup":
+        """The group of the main process alone."""
+        return ProcessGroup(self.rank, 1)
+
+    def sum_tensors(self, tensors: Iterable[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes."""
         if self.size == 1:
             return
         tensors = list(tensors)
@@ -35,65 +45,65 @@ class Team(NamedTuple):
         for tensor, summed in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(summed.view_as(tensor))
 
-    def total(self, *numbers: float) -> list[float]:
-        """Each number's sum over all processes."""
+    def sum(self, *numbers: float) -> list[float]:
+        """The sum of each number over all processes."""
         if self.size == 1:
             return list(numbers)
         summed = torch.tensor(numbers, dtype=torch.float64)
         distributed.all_reduce(summed)
         return summed.tolist()
 
-    def gather(self, data: bytes) -> list[bytes]:
-        """What each process gave, in the order of their ranks."""
+    def any_rank(self, *, flag: bool) -> bool:
+        """Whether the flag is set in any process."""
+        return self.sum(float(flag))[0] > 0
+
+    def all_gather(self, data: bytes) -> list[bytes]:
+        """The bytes of every process, by rank."""
         if self.size == 1:
             return [data]
         lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         distributed.all_gather(lengths, torch.tensor([len(data)]))
         longest = max(int(length) for length in lengths)
-        mine = torch.frombuffer(bytearray(data.ljust(longest, b"\0")), dtype=torch.uint8) if longest else torch.empty(0)
+        own = torch.frombuffer(bytearray(data.ljust(longest, b"\0")), dtype=torch.uint8) if longest else torch.empty(0)
         all_data = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
         if longest:
-            distributed.all_gather(all_data, mine)
+            distributed.all_gather(all_data, own)
         return [part[: int(length)].numpy().tobytes() for part, length in zip(all_data, lengths, strict=True)]
 
-    def share(self, make: Callable[[], Any]) -> Any:
-        """What the first process makes, handed on as JSON."""
+    def broadcast(self, make: Callable[[], Any]) -> Any:
+        """The JSON value that the main process makes, in every process."""
         if self.size == 1:
             return make()
-        made = json.dumps(make()) if self.leads else ""
-        return json.loads(self.gather(made.encode())[0])
+        made = json.dumps(make()) if self.is_main else ""
+        return json.loads(self.all_gather(made.encode())[0])
 
-    def merge(self, answers: list[list[Any]]) -> list[Any]:
-        """The dataclasses of all processes, in order: of each batch, rank r had every size-th from r on."""
+    def gather_rows(self, batches: list[list[Any]]) -> list[Any]:
+        """All rows (dataclasses) in order, on the main process: rank r has rows r, r + size, … of each batch."""
         if self.size == 1:
-            return [answer for found in answers for answer in found]
-        data = self.gather(json.dumps([[asdict(answer) for answer in found] for found in answers]).encode())
-        if not self.leads:
+            return [row for rows in batches for row in rows]
+        data = self.all_gather(json.dumps([[asdict(row) for row in rows] for rows in batches]).encode())
+        if not self.is_main:
             return []
-        kind = type(answers[0][0])  # there are examples, and the first process has the first one
+        kind = type(batches[0][0])  # there are examples, and the main process has the first one
         return [
-            kind(**rows[index % self.size][index // self.size])
-            for rows in zip(*map(json.loads, data), strict=True)
-            for index in range(sum(map(len, rows)))
+            kind(**shares[index % self.size][index // self.size])
+            for shares in zip(*map(json.loads, data), strict=True)
+            for index in range(sum(map(len, shares)))
         ]
 
-    def agree(self, *, stop: bool) -> bool:
-        """Whether any process wants to stop."""
-        return self.total(float(stop))[0] > 0
 
-
-ALONE = Team()
+SINGLE = ProcessGroup()
 
 
 @contextmanager
-def join() -> Iterator[Team]:
-    """The team of this process: as torchrun's environment says, or alone."""
+def process_group() -> Iterator[ProcessGroup]:
+    """The group of this process, as set by torchrun's environment variables; a single process without them."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1 or "RANK" not in os.environ:
-        yield ALONE
+        yield SINGLE
         return
-    distributed.init_process_group("gloo", timeout=PATIENCE)
+    distributed.init_process_group("gloo", timeout=TIMEOUT)
     try:
-        yield Team(distributed.get_rank(), distributed.get_world_size())
+        yield ProcessGroup(distributed.get_rank(), distributed.get_world_size())
     finally:
         distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Optimisers, and a gradient's norm."""
+"""Optimizers and the norm of a gradient."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -15,9 +15,9 @@ def build(
     *,
     rate: float,
     weight_decay: float,
-    momentum: float,  # of sgd; for the others the share of the past in their running mean is as usual
+    momentum: float,  # SGD only; Adam and AdamW keep their default betas
 ) -> Optimizer:
-    """An optimiser of all parameters that are trained; weight decay spares vectors, that is, biases and norms."""
+    """An optimizer of all trainable parameters; weight decay exempts vectors, that is, biases and norms."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": weight_decay},

@@ -23,7 +23,7 @@ from seqloom.run_config import Config
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.tag import Tag
 from seqloom.tasks.translate import Translate
-from seqloom.training.loop import Progress
+from seqloom.training.progress import Progress
 
 
 @pytest.fixture

@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.layers.embedding import PADDING
 from seqloom.models.ngram.arpa import Layout, read_arpa, spell, write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
+from seqloom.training.self_trained import CountingModel
 
 
-class NGramDecoder(nn.Module):
+class NGramDecoder(CountingModel):
     """The language model of word counts, with the interface of ``Decoder``; it has no parameters and no gradient."""
 
     class State(NamedTuple):
@@ -40,7 +41,7 @@ class NGramDecoder(nn.Module):
         return self.ngram
 
     def count(self, examples: Iterable[Any]) -> None:
-        """Learn from all examples in one pass, or take the model of the ARPA file."""
+        """Estimate the model in one pass over the examples, or read it from the ARPA file."""
         if self.arpa:
             self.ngram = self._read(resolve(self.arpa))
             return

@@ -1,0 +1,74 @@
+"""The `[train]` section of a configuration."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from seqloom.config import ConfigSection
+from seqloom.training import optimizers
+
+
+class TrainConfig(ConfigSection):
+    """Settings of a training run."""
+
+    epochs: int = Field(20, ge=0, description="Passes over the training data (0: until another limit is reached).")
+    updates: int = Field(0, ge=0, description="Stop after this many updates, regardless of epochs (0: no limit).")
+    tokens: int = Field(
+        0,
+        ge=0,
+        description="Stop after this many tokens, as counted by the loss, regardless of epochs (0: no limit).",
+    )
+    minutes: float = Field(0.0, ge=0, description="Stop after this many minutes (0: no limit).")
+    batch_size: int = Field(32, ge=1, description="Sequences per update.")
+    batch_tokens: int = Field(
+        0, ge=0, description="Tokens per update, padding included, instead of a number of sequences (0: not used)."
+    )
+    bptt_steps: int = Field(
+        0,
+        ge=0,
+        description="Truncated BPTT: time steps per segment; the state is carried over (0: whole sequences).",
+    )
+    accumulate: int = Field(
+        1, ge=1, description="Parts a batch is split into to save memory; the gradient is the same."
+    )
+    optimizer: optimizers.Name = Field("adam", description="Optimizer.")
+    learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")
+    schedule: Literal["constant", "cosine", "linear", "inverse_root", "step", "plateau"] = Field(
+        "constant", description="Learning rate schedule."
+    )
+    warmup: int = Field(0, ge=0, description="Updates of linear warm-up from zero (0: no warm-up).")
+    decay: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="step, plateau: factor of each decay; cosine, linear: final share of the learning rate.",
+    )
+    decay_after_epochs: float = Field(1, ge=0, description="step: epochs before the first decay.")
+    plateau_patience: int = Field(
+        1, ge=1, description="plateau: decay after this many evaluations without improvement."
+    )
+    momentum: float = Field(0.0, ge=0, lt=1, description="SGD momentum.")
+    weight_decay: float = Field(0.0, ge=0, description="Weight decay; biases and other vectors are exempt.")
+    clip_norm: float = Field(5.0, ge=0, description="Maximum norm of the gradient (0 disables clipping).")
+    evaluate_every: int = Field(0, ge=0, description="Updates between evaluations (0: evaluate after each epoch).")
+    patience: int = Field(
+        0, ge=0, description="Stop after this many evaluations without improvement (0 disables early stopping)."
+    )
+    average_checkpoints: int = Field(
+        1, ge=1, description="Evaluate and save the average of the weights at this many last evaluations."
+    )
+    save_every_minutes: float = Field(5.0, gt=0, description="Minutes between checkpoints within an epoch.")
+    log_every: int = Field(50, ge=1, description="Updates between log entries.")
+    seed: int = Field(1, ge=0, description="Random seed; the same seed gives the same model.")
+    workers: int = Field(0, ge=0, description="Threads that prepare batches in advance (0: none).")
+    threads: int = Field(0, ge=0, description="Threads for computation (0: one per core).")
+    shuffle_buffer: int = Field(
+        1_000_000, ge=1, description="Examples to keep in memory for shuffling; a larger file is streamed."
+    )
+    device: str = Field("cpu", description="Device to train on, such as cpu or cuda.")
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Self:
+        if not (self.epochs or self.updates or self.tokens or self.minutes):
+            raise ValueError("epochs is 0 and there is no other limit: set updates, tokens or minutes")
+        return self

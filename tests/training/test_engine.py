@@ -1,0 +1,234 @@
+"""The training engine: schedule, log entries, evaluations, limits and their events."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from tests.training.toy import (
+    Toy,
+    batches,
+    begin,
+    copied,
+    evaluator,
+    facts,
+    loss,
+    moved,
+    poisoned,
+    same,
+    sequences,
+    settings,
+)
+from torch import Tensor, nn
+
+from seqloom.training.engine import MAX_SKIPPED_IN_A_ROW, Diverged
+from seqloom.training.progress import Evaluation, Progress
+
+# Schedule and log
+
+
+def test_the_rate_is_what_the_schedule_says() -> None:
+    chosen = settings(epochs=2, optimizer="sgd", rate=0.5, schedule="linear", decay=0.0, warmup=2, clip=1e-3)
+    model = Toy()
+    before = copied(model)
+    for index, event in enumerate(begin(model, chosen, sequences(20))):
+        wanted = 0.5 * min((index + 1) / 2, 1) * (1 - max(index - 2, 0) / 8)
+        assert event.rate == pytest.approx(wanted)
+        assert float(moved(before, copied(model)).norm()) == pytest.approx(wanted * 1e-3, rel=1e-3)
+        before = copied(model)
+
+
+def test_the_logged_loss_is_the_mean_over_items_since_the_last_entry() -> None:
+    examples = sequences(18)
+    chosen = settings(epochs=1, rate=1e-30, optimizer="sgd", log_every=2)
+    parts = [part for (part,) in batches(examples, chosen).epoch(0)]
+    model = Toy()
+    each = [(float(loss(model, part).total.detach()), part.items) for part in parts]
+    wanted = [each[:2], each[2:4], each[4:]]
+    events = [event for event in begin(model, chosen, examples) if event.logged]
+    assert [event.update for event in events] == [2, 4, 5]
+    for event, some in zip(events, wanted, strict=True):
+        assert event.loss == pytest.approx(sum(total for total, _ in some) / sum(items for _, items in some))
+
+
+def test_ten_in_a_row_end_the_training() -> None:
+    model = Toy()
+    weights: list[dict[str, Tensor]] = []
+    message = r"not finite in 10 updates in a row, the last of them 15: lower train\.rate"
+    with pytest.raises(Diverged, match=message) as caught:
+        weights.extend(copied(model) for _ in poisoned(model, range(6, 99)))
+    assert len(weights) == 14
+    assert all(same(weights[4], later) for later in (*weights[5:], copied(model)))
+    assert caught.value.batch[0].inputs.values.shape[0] == 4
+
+
+def test_nine_in_a_row_do_not() -> None:
+    assert [event.skipped for event in poisoned(Toy(), [*range(2, 11), *range(12, 20)])][-1] == 17
+    assert MAX_SKIPPED_IN_A_ROW == 10
+
+
+# Evaluations
+
+
+def scripted(scores: Sequence[float]) -> Any:
+    left = iter(scores)
+
+    def evaluate(model: nn.Module) -> Evaluation:
+        assert not model.training
+        assert not torch.is_grad_enabled()
+        score = next(left)
+        return Evaluation(score, {"score": score}, "score")
+
+    return evaluate
+
+
+def evaluations(scores: Sequence[float], **fields: Any) -> list[Progress]:
+    events = begin(Toy(), settings(**{"epochs": len(scores)} | fields), sequences(20), evaluate=scripted(scores))
+    return [event for event in events if event.evaluation]
+
+
+def test_training_stops_where_nothing_gets_better() -> None:
+    found = evaluations([1, 2, 1.5, 2, 9, 9], patience=2)
+    assert [event.best for event in found] == [True, True, False, True]  # of equal ones the later is kept
+    assert found[-1].finished == "no improvement in 2 evaluations"
+    assert [event.update for event in found] == [5, 10, 15, 20]
+
+
+def test_without_patience_it_goes_on_to_the_end() -> None:
+    found = evaluations([3, 2, 1, 4])
+    assert [event.best for event in found] == [True, False, False, True]
+    assert found[-1].finished == "4 epochs done"
+
+
+def test_a_score_that_is_no_number_is_never_the_better_one() -> None:
+    found = evaluations([math.nan, 1, math.nan, 2])
+    assert [event.best for event in found] == [True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"evaluate_every": 3}, [3, 6, 9, 10]),
+        ({"evaluate_every": 5}, [5, 10]),
+        ({}, [5, 10]),
+        ({"updates": 7}, [5, 7]),
+        ({"updates": 7, "evaluate_every": 7}, [7]),
+        ({"updates": 12, "evaluate_every": 100}, [12]),
+    ],
+    ids=str,
+)
+def test_evaluations_come_when_they_are_due(fields: dict[str, Any], expected: list[int]) -> None:
+    found = evaluations([0.0] * 9, **{"epochs": 2} | fields)
+    assert [event.update for event in found] == expected
+    assert found[-1].finished
+    assert not any(event.finished for event in found[:-1])
+
+
+def test_an_evaluation_is_announced_and_closes_an_entry_of_the_log() -> None:
+    chosen = settings(epochs=1, log_every=100)
+    events = list(begin(Toy(), chosen, sequences(20), evaluate=scripted([1.0])))
+    assert [event.pending for event in events] == [False] * 4 + [True, False]
+    assert [event.logged for event in events] == [False] * 4 + [True, False]
+    assert (events[-1].items, events[-1].epoch, events[-1].updates) == (0, 1.0, 5)
+
+
+def test_time_is_asked_for_after_every_update() -> None:
+    asked = iter([0.0, 0.3, 0.6, 1.0])
+    events = list(
+        begin(Toy(), settings(minutes=2.5), sequences(20), time_used=lambda: next(asked), evaluate=scripted([1.0]))
+    )
+    assert [event.update for event in events] == [1, 2, 3, 3]
+    assert events[-1].finished == "2.5 minutes elapsed"
+
+
+def test_tokens_end_it_whatever_the_epochs_and_the_schedule_ends_there() -> None:
+    examples = sequences(20)
+    seen = sum(map(len, examples))
+    chosen = settings(epochs=1, tokens=3 * seen, rate=1.0, schedule="linear", decay=0.0, batch=20)
+    events = list(begin(Toy(), chosen, examples))
+    assert [event.rate for event in events] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert [event.updates for event in events] == [3] * 3
+    assert events[-1].finished == f"{3 * seen} tokens seen"
+    (first, *_, last) = begin(Toy(), settings(tokens=seen + 1, schedule="cosine", decay=0.0, batch=4), examples)
+    assert (first.finished, last.update) == ("", 6)  # the first update of the second epoch goes beyond
+    (only,) = begin(Toy(), settings(tokens=1, updates=5), examples)
+    assert only.finished == "1 tokens seen"
+
+
+def test_the_position_among_the_tokens_is_kept() -> None:
+    examples = sequences(20)
+    chosen = settings(tokens=2 * sum(map(len, examples)) + 1, schedule="cosine", decay=0.0)
+    whole, parts = Toy(), Toy()
+    wanted = list(begin(whole, chosen, examples))
+    snapshot = next(iter(begin(parts, chosen, examples))).snapshot()
+    again = Toy()
+    found = list(begin(again, chosen, examples, start=snapshot))
+    assert [facts(event) for event in found] == [facts(event) for event in wanted[1:]]
+    assert same(copied(whole), copied(again))
+
+
+def test_the_schedule_ends_with_the_minutes() -> None:
+    clock = iter([0.0, 0.25, 0.5, 0.75, 1.0])
+    chosen = settings(epochs=0, minutes=1.0, rate=1.0, schedule="linear", decay=0.0)
+    events = list(begin(Toy(), chosen, sequences(20), time_used=lambda: next(clock)))
+    assert [event.rate for event in events] == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert events[-1].finished == "1 minutes elapsed"
+
+
+def test_looking_changes_nothing() -> None:
+    examples = sequences(20)
+    without, with_evaluation = Toy(dropout=0.5), Toy(dropout=0.5)
+    torch.manual_seed(5)
+    list(begin(without, settings(), examples))
+    state = torch.get_rng_state()
+    torch.manual_seed(5)
+    chosen = settings(evaluate_every=1)
+    for event in begin(with_evaluation, chosen, examples, evaluate=evaluator(examples)):
+        event.snapshot()
+        event.weights()
+    assert same(copied(without), copied(with_evaluation))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert with_evaluation.training or event.finished
+
+
+def test_an_equal_score_is_kept_but_waiting_goes_on() -> None:
+    found = evaluations([1, 2, 2, 2, 2, 9], patience=3, schedule="plateau", decay=0.5, decay_wait=2, rate=1.0)
+    assert [event.best for event in found] == [True, True, True, True, True]
+    assert [event.rate for event in found] == [1, 1, 1, 0.5, 0.5]
+    assert found[-1].finished == "no improvement in 3 evaluations"
+
+
+# Ends
+
+
+def test_updates_in_all_are_known() -> None:
+    events = list(begin(Toy(), settings(epochs=3), sequences(18)))
+    assert {event.updates for event in events} == {15}
+    assert [event.epoch for event in events] == pytest.approx([number / 5 for number in range(1, 16)])
+    assert events[-1].finished == "3 epochs done"
+    assert {event.updates for event in begin(Toy(), settings(epochs=3, pool=5), sequences(18))} == {None}
+    assert len(list(begin(Toy(), settings(epochs=1, updates=12), sequences(18)))) == 12
+
+
+def test_a_schedule_that_needs_the_end_says_so() -> None:
+    with pytest.raises(
+        ValueError, match=r'train\.schedule is "cosine", which needs the total number of updates.*or train\.minutes$'
+    ):
+        list(begin(Toy(), settings(schedule="cosine", pool=5), sequences(18)))
+    assert list(begin(Toy(), settings(schedule="cosine", pool=5, updates=3), sequences(18)))
+
+
+def test_nothing_to_learn_from_is_an_error() -> None:
+    with pytest.raises(ValueError, match="there are no training examples"):
+        list(begin(Toy(), settings(), []))
+
+
+def test_workers_change_nothing() -> None:
+    runs, ends = [], []
+    for workers in (0, 2):
+        model = Toy(dropout=0.3)
+        runs.append([facts(event) for event in begin(model, settings(workers=workers), sequences(18))])
+        ends.append(copied(model))
+    assert runs[0] == runs[1]
+    assert same(*ends)
