@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import seqloom
-from seqloom import pictures
+from seqloom import run_plots
 from seqloom.checkpoint import BadRun, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import fingerprint, resolve
@@ -252,7 +252,7 @@ class Keeper:
         if due or event.pending or event.evaluation or event.finished:
             self.save(event)
         if self.team.leads and (event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)):
-            pictures.draw(self.run, self.config, dev=self.dev if event.finished else ())
+            run_plots.draw(self.run, self.config, dev=self.dev if event.finished else ())
             self.drawn = time.monotonic()
 
     def save(self, event: Progress) -> None:

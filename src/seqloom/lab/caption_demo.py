@@ -7,8 +7,8 @@ from typing import Any
 from seqloom import terminal
 from seqloom.data.builtin import datasets
 from seqloom.explain import explain
-from seqloom.insight.panels import panel_lines
-from seqloom.insight.telling import picture
+from seqloom.insight import draw_explanation
+from seqloom.insight.image_attention import image_attention_lines
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 
 SHOWN = 4  # images
@@ -26,11 +26,12 @@ def _guess_captions(trained: Trained) -> dict[str, float]:
 def _show_captions(trained: Trained) -> list[dict[str, Any]]:
     shown = []
     for number, example in enumerate(list(trained.model.task.read(trained.files.test))[:SHOWN]):
-        found = explain(trained.model, example)
+        explanation = explain(trained.model, example)
         if not number:
-            picture(found, trained.path)
-        told = {"image": example.name, "answer": found.answer.text, "truth": list(example.captions)}
-        shown.append({**told, "words": found.said[0], "looked": found.cells.tolist()})
+            draw_explanation(explanation, trained.path)
+        texts = {"image": example.name, "answer": explanation.prediction.text, "truth": list(example.captions)}
+        attention = explanation.image_attention.tolist()
+        shown.append({**texts, "words": explanation.nbest_tokens[0], "attention": attention})
     return shown
 
 
@@ -42,7 +43,8 @@ def _tell_captions(examples: Sequence[Mapping[str, Any]]) -> None:
     ]
     terminal.table(("image", "caption", ""), rows)
     first = examples[0]
-    terminal.say("", "Where it looked in the first one for each word:", *panel_lines(first["looked"], first["words"]))
+    lines = image_attention_lines(first["attention"], first["words"])
+    terminal.say("", "Attention over the first image for each word:", *lines)
 
 
 CAPTION = Demonstration(

@@ -6,7 +6,7 @@ from typing import Any
 
 from seqloom import terminal
 from seqloom.data.builtin import datasets
-from seqloom.insight.words import draw_words, flatten
+from seqloom.insight.embedding_map import draw_embedding_map, embedding_map
 from seqloom.lab.demonstration import Demonstration, Trained
 from seqloom.model import Config, assess
 
@@ -30,7 +30,7 @@ def _show_words(trained: Trained) -> list[dict[str, Any]]:
     words = SHOWN.split()
     vectors = module.vectors[[task.fitted.known.find(word) for word in words]].numpy()
     with suppress(ModuleNotFoundError):  # matplotlib
-        draw_words(flatten(vectors), words, trained.path / "words.png")
+        draw_embedding_map(embedding_map(words, vectors), trained.path / "embedding_map.png")
     return [{"question": each, "answer": str(answer)} for each, answer in zip(trained.typed, answers, strict=True)]
 
 

@@ -12,8 +12,8 @@ from seqloom import terminal
 from seqloom.data.builtin import datasets
 from seqloom.data.readers.recordings import Recording
 from seqloom.explain import explain
-from seqloom.insight.spikes import spike_lines
-from seqloom.insight.telling import picture
+from seqloom.insight import draw_explanation
+from seqloom.insight.ctc_plot import ctc_lines
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 from seqloom.metrics.transcripts import error_rate
 
@@ -61,12 +61,13 @@ def _cut(columns: NDArray[np.float32], count: int) -> list[NDArray[np.float32]]:
 def _show_lines(trained: Trained) -> list[dict[str, Any]]:
     shown = []
     for number, example in enumerate(list(trained.model.task.read(trained.files.test))[:SHOWN]):
-        found = explain(trained.model, example)
+        explanation = explain(trained.model, example)
         if not number:
-            picture(found, trained.path)
-        lines = spike_lines(found.spikes, found.image) if found.spikes and found.image is not None else []
-        told = {"image": example.name, "answer": found.answer.text, "truth": example.text}
-        shown.append({**told, "times": found.answer.times, "spikes": lines})
+            draw_explanation(explanation, trained.path)
+        frames, image, prediction = explanation.frames, explanation.image, explanation.prediction
+        lines = ctc_lines(frames, image) if frames and image is not None else []
+        texts = {"image": example.name, "answer": prediction.text, "truth": example.text}
+        shown.append({**texts, "times": prediction.times, "frames": lines})
     return shown
 
 
@@ -74,8 +75,8 @@ def _tell_lines(examples: Sequence[Mapping[str, Any]]) -> None:
     terminal.say("What it reads in lines that it has never seen:")
     rows = [(each["image"], each["answer"], each["truth"], _verdict(each)) for each in examples]
     terminal.table(("image", "read", "truth", ""), rows)
-    terminal.say("", "The first one column by column: the most probable digit, · being none, and how probable any is:")
-    terminal.say(*examples[0]["spikes"])
+    terminal.say("", "The first line, column by column: the most probable digit (· = blank) and its probability:")
+    terminal.say(*examples[0]["frames"])
 
 
 def _verdict(example: Mapping[str, Any]) -> str:

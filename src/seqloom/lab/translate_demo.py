@@ -8,8 +8,7 @@ from seqloom import terminal
 from seqloom.data.builtin import datasets
 from seqloom.data.builtin.dates import PIVOT
 from seqloom.explain import explain
-from seqloom.insight.alignment import alignment_lines
-from seqloom.insight.telling import picture
+from seqloom.insight import attention_lines, draw_explanation
 from seqloom.lab.demonstration import ONE_THREAD, Demonstration, Trained
 
 
@@ -34,19 +33,19 @@ def _rule(text: str) -> str:
 def _show_dates(trained: Trained) -> list[dict[str, Any]]:
     shown = []
     for number, text in enumerate(trained.typed):
-        found = explain(trained.model, text)
+        explanation = explain(trained.model, text)
         if not number:
-            picture(found, trained.path)
-        look = found.look
-        lines = alignment_lines(look.weights, look.columns, look.rows) if look else []
-        shown.append({"source": text, "answer": found.answer.text, "score": found.answer.score, "alignment": lines})
+            draw_explanation(explanation, trained.path)
+        attention, prediction = explanation.attention, explanation.prediction
+        lines = attention_lines(attention.weights, attention.columns, attention.rows) if attention else []
+        shown.append({"source": text, "answer": prediction.text, "score": prediction.score, "attention": lines})
     return shown
 
 
 def _tell_dates(examples: Sequence[Mapping[str, Any]]) -> None:
     terminal.say("What it makes of dates:")
     terminal.table(("written", "ISO 8601"), [(each["source"], each["answer"]) for each in examples])
-    terminal.say("", "Where it looked in the first one for each character that it said:", *examples[0]["alignment"])
+    terminal.say("", "Attention of each output character over the first date:", *examples[0]["attention"])
 
 
 CHARACTERS = {"task.source.unit": "characters", "task.target.unit": "characters"}
