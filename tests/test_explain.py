@@ -1,4 +1,4 @@
-"""Explanations against step-by-step truths; they change nothing; the command in every kind of trouble."""
+"""Explanations against step-by-step computations; they change no later prediction; the command and its errors."""
 
 import json
 import math
@@ -21,6 +21,7 @@ from seqloom.insight.explanation import Explanation
 from seqloom.layers.layer import coverage
 from seqloom.model import Model, load
 from seqloom.models.decoder import step
+from seqloom.models.ensemble import Ensemble
 from seqloom.run_config import Config
 from seqloom.training.self_trained import CountingModel
 from seqloom.workflow import train
@@ -44,7 +45,7 @@ def fresh(case: Case, folder: Path) -> Model:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_looking_changes_nothing(name: str, tmp_path: Path) -> None:
+def test_explaining_changes_nothing(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     model = fresh(case, tmp_path)
     before = [asdict(answer) for answer in model.predict(case.questions)]
@@ -53,9 +54,9 @@ def test_looking_changes_nothing(name: str, tmp_path: Path) -> None:
         if isinstance(question, str) and not question:
             continue
         (answer,) = model.predict([question])
-        found = explain(model, question, beam=hasattr(model.task, "search"), heads=True)
-        if not any("the beam is" in remark for remark in found.remarks):
-            assert asdict(found.answer) == asdict(answer)
+        found = explain(model, question, beam=model.task.searches, heads=True)
+        if not any("the beam shown" in note for note in found.notes):
+            assert asdict(found.prediction) == asdict(answer)
         json.dumps(found.data())
         traces(model, question)
     assert torch.equal(random, torch.get_rng_state())
@@ -63,7 +64,7 @@ def test_looking_changes_nothing(name: str, tmp_path: Path) -> None:
 
 
 def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T, S)
-    """Where a model with one attention looks, step by step: what its coverage grows by."""
+    """The attention of a model with one attention layer, step by step: what its coverage grows by."""
     task: Any = model.task
     module: Any = model.module
     (example,) = task.read_inputs([source])
@@ -88,17 +89,17 @@ def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T,
     ],
     ids=["after", "before", "transformer", "reversed"],
 )
-def test_an_alignment_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: Path) -> None:
+def test_attention_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: Path) -> None:
     model = fresh(_translate(**fields), tmp_path)
     found = explain(model, "a cd b b é")
-    assert found.look is not None
-    assert found.look.columns == ["a", "cd", "b", "b", "é", END]
-    assert found.look.rows[: len(found.answer.symbols)] == found.answer.symbols
-    wanted = stepped(model, "a cd b b é", found.answer.symbols)[: len(found.look.rows)]
+    assert found.attention is not None
+    assert found.attention.columns == ["a", "cd", "b", "b", "é", END]
+    assert found.attention.rows[: len(found.prediction.symbols)] == found.prediction.symbols
+    wanted = stepped(model, "a cd b b é", found.prediction.symbols)[: len(found.attention.rows)]
     if fields.get("reverse"):
         wanted = wanted[:, [4, 3, 2, 1, 0, 5]]
-    np.testing.assert_allclose(found.look.weights, wanted, atol=CLOSE)
-    assert found.remarks == []
+    np.testing.assert_allclose(found.attention.weights, wanted, atol=CLOSE)
+    assert found.notes == []
 
 
 def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
@@ -106,12 +107,12 @@ def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
     model = fresh(_translate(encoder=HEADS, decoder=decoder), tmp_path)
     found = explain(model, "a cd b", heads=True)
     assert [head.name for head in found.heads] == [f"layer {n}, head {m}" for n in (1, 2) for m in (1, 2)]
-    assert found.look is not None
-    assert found.look.name == "layer 2, mean of 2 heads"
+    assert found.attention is not None
+    assert found.attention.name == "layer 2, mean of 2 heads"
     weights = np.array([head.weights for head in found.heads])
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=CLOSE)
-    np.testing.assert_allclose(weights[2:].mean(axis=0), found.look.weights, atol=CLOSE)
-    both = stepped(model, "a cd b", found.answer.symbols)[: len(found.look.rows)]  # the mean of both layers
+    np.testing.assert_allclose(weights[2:].mean(axis=0), found.attention.weights, atol=CLOSE)
+    both = stepped(model, "a cd b", found.prediction.symbols)[: len(found.attention.rows)]  # the mean of both layers
     np.testing.assert_allclose(weights.mean(axis=0), both, atol=CLOSE)
 
 
@@ -122,25 +123,25 @@ def test_cells_are_rows_and_columns_of_the_image(tmp_path: Path) -> None:
     assert found.grid == (3, 3)
     assert found.image is not None
     assert found.image.shape == (10, 10, 3)
-    wanted = stepped(model, case.questions[0], found.answer.symbols)[: len(found.said[0])]
-    np.testing.assert_allclose(found.cells.reshape(-1, 9), wanted, atol=CLOSE)
+    wanted = stepped(model, case.questions[0], found.prediction.symbols)[: len(found.nbest_tokens[0])]
+    np.testing.assert_allclose(found.image_attention.reshape(-1, 9), wanted, atol=CLOSE)
     vector = explain(fresh(_caption(pool="vector"), tmp_path), case.questions[0])
-    assert vector.look is None
-    assert vector.remarks == ["there is but one vector to look at"]
+    assert vector.attention is None
+    assert vector.notes == ["attention is not shown: the source is a single vector"]
 
 
-def test_a_model_without_attention_says_so(tmp_path: Path) -> None:
+def test_a_model_without_attention_has_a_note(tmp_path: Path) -> None:
     found = explain(fresh(CASES["translate, no attention"], tmp_path), "a b")
-    assert found.look is None
-    assert "no attention" in found.remarks[0]
-    assert found.answer.best
+    assert found.attention is None
+    assert "no attention" in found.notes[0]
+    assert found.prediction.best
 
 
-def test_unknown_symbols_are_remarked(tmp_path: Path) -> None:
+def test_unknown_tokens_are_noted(tmp_path: Path) -> None:
     found = explain(fresh(CASES["translate"], tmp_path), "a what b")
-    assert found.look is not None
-    assert found.look.columns == ["a", "what", "b", END]
-    assert found.remarks == ["the model does not know 'what': it reads <unk> instead"]
+    assert found.attention is not None
+    assert found.attention.columns == ["a", "what", "b", END]
+    assert found.notes == ["not in the vocabulary, read as <unk>: 'what'"]
 
 
 def spelt(found: Explanation, number: int) -> list[str]:
@@ -148,7 +149,7 @@ def spelt(found: Explanation, number: int) -> list[str]:
     branches = {branch.number: branch for branch in found.beam}
     symbols: list[str] = []
     while branches[number].parent >= 0:
-        symbols.insert(0, branches[number].symbol)
+        symbols.insert(0, branches[number].token)
         number = branches[number].parent
     return symbols
 
@@ -158,8 +159,8 @@ def test_the_beam_leads_to_the_answers(tmp_path: Path) -> None:
     model = fresh(_translate(search=search), tmp_path)
     found = explain(model, "a cd b", beam=True)
     ends = sorted((branch for branch in found.beam if branch.fate == "best"), key=lambda branch: -branch.score)
-    assert [spelt(found, branch.number) for branch in ends] == found.said
-    assert [branch.score for branch in ends] == [candidate.score for candidate in found.answer.best]
+    assert [spelt(found, branch.number) for branch in ends] == found.nbest_tokens
+    assert [branch.score for branch in ends] == [candidate.score for candidate in found.prediction.best]
     for branch in found.beam:  # of each step at most as many as the beam is wide
         alive = [each for each in found.beam if each.length == branch.length and each.fate == "extended"]
         assert len(alive) <= 4
@@ -168,11 +169,11 @@ def test_the_beam_leads_to_the_answers(tmp_path: Path) -> None:
 
 def test_a_beam_where_the_search_is_greedy(tmp_path: Path) -> None:
     found = explain(fresh(_translate(), tmp_path), "a cd b", beam=True)
-    assert found.remarks == ["the search of the model is greedy: the beam is one of 5"]
-    assert len(found.answer.best) == 3
+    assert found.notes == ["the model decodes with greedy; the beam shown has size 5"]
+    assert len(found.prediction.best) == 3
 
 
-def test_labels_and_what_else_they_could_be(tmp_path: Path) -> None:
+def test_labels_and_their_alternatives(tmp_path: Path) -> None:
     model = fresh(_tag(encoder={**HEADS, "bidirectional": True}), tmp_path)
     module: Any = model.module
     text = "Anna sees New York"
@@ -182,17 +183,22 @@ def test_labels_and_what_else_they_could_be(tmp_path: Path) -> None:
     wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     found = explain(model, text, heads=True)
     names: Any = model.task.learned
-    for choice, row, word in zip(found.choices, wanted, text.split(), strict=True):
+    for choice, row, word in zip(found.label_choices, wanted, text.split(), strict=True):
         second, first = np.argsort(row)[-2:]
-        assert (choice.word, choice.label, choice.second) == (word, *(names.labels.names[n] for n in (first, second)))
-        assert (choice.probability, choice.second_probability) == pytest.approx((row[first], row[second]), abs=CLOSE)
-    assert found.look is not None
-    assert (found.look.rows, found.look.columns) == (text.split(), text.split())
+        assert (choice.word, choice.label, choice.alternative) == (
+            word,
+            *(names.labels.names[n] for n in (first, second)),
+        )
+        assert (choice.probability, choice.alternative_probability) == pytest.approx(
+            (row[first], row[second]), abs=CLOSE
+        )
+    assert found.attention is not None
+    assert (found.attention.rows, found.attention.columns) == (text.split(), text.split())
     assert len(found.heads) == 2
-    np.testing.assert_allclose(np.sum(found.look.weights, axis=1), 1, atol=CLOSE)
+    np.testing.assert_allclose(np.sum(found.attention.weights, axis=1), 1, atol=CLOSE)
 
 
-def test_how_much_each_word_counts(tmp_path: Path) -> None:
+def test_pooling_weight_of_each_word(tmp_path: Path) -> None:
     model = fresh(_classify(pooling="attention"), tmp_path)
     module: Any = model.module
     (example,) = model.task.read_inputs(["it goes up"])
@@ -201,45 +207,45 @@ def test_how_much_each_word_counts(tmp_path: Path) -> None:
     values = memory.values[0].double().numpy()
     pooling = {name: tensor.double().numpy() for name, tensor in module.pooling.state_dict().items()}
     scores = np.tanh(values @ pooling["project.weight"].T + pooling["project.bias"]) @ pooling["query.weight"][0]
-    found = explain(model, "it goes up").weighted
+    found = explain(model, "it goes up").token_values
     assert found is not None
-    assert found.symbols == ["it", "goes", "up"]
+    assert found.tokens == ["it", "goes", "up"]
     np.testing.assert_allclose(found.values, np.exp(scores) / np.exp(scores).sum(), atol=CLOSE)
 
 
-def test_a_transformer_tells_how_much_attention_a_word_got(tmp_path: Path) -> None:
+def test_attention_received_by_each_word(tmp_path: Path) -> None:
     found = explain(fresh(_classify(encoder=HEADS), tmp_path), "it goes up")
-    assert found.look is not None
-    assert found.weighted is not None
-    np.testing.assert_allclose(found.weighted.values, np.array(found.look.weights).mean(axis=0))
+    assert found.attention is not None
+    assert found.token_values is not None
+    np.testing.assert_allclose(found.token_values.values, np.array(found.attention.weights).mean(axis=0))
     plain = explain(fresh(_classify(), tmp_path), "it goes up")
-    assert plain.weighted is None
-    assert "no attention" in plain.remarks[-1]
+    assert plain.token_values is None
+    assert "no attention" in plain.notes[-1]
 
 
 @pytest.mark.parametrize("name", ["language_model", "language_model, ngram"])
-def test_surprise_is_counted_in_bits(name: str, tmp_path: Path) -> None:
+def test_surprisal_is_measured_in_bits(name: str, tmp_path: Path) -> None:
     found = explain(fresh(CASES[name], tmp_path), "a cd é")
-    assert found.weighted is not None
-    assert found.weighted.symbols == ["a", "cd", "é", END]
-    assert math.prod(2**-value for value in found.weighted.values) == pytest.approx(
-        math.exp(found.answer.log_probability)
+    assert found.token_values is not None
+    assert found.token_values.tokens == ["a", "cd", "é", END]
+    assert math.prod(2**-value for value in found.token_values.values) == pytest.approx(
+        math.exp(found.prediction.log_probability)
     )
 
 
-def test_pieces_of_words_are_readable(tmp_path: Path) -> None:
+def test_subwords_are_readable(tmp_path: Path) -> None:
     bytes_ = {"unit": "subwords", "size": 280}
     unigram = {"unit": "subwords", "size": 16, "algorithm": "unigram"}
     model = fresh(_translate(source=bytes_, target=unigram), tmp_path)
     found = explain(model, "a cd é")
-    assert found.look is not None
-    assert "".join(found.look.columns[:-1]).startswith("a cd ")
-    assert not any("▁" in symbol or "Ġ" in symbol for symbol in (*found.look.columns, *found.look.rows))
+    assert found.attention is not None
+    assert "".join(found.attention.columns[:-1]).startswith("a cd ")
+    assert not any("▁" in symbol or "Ġ" in symbol for symbol in (*found.attention.columns, *found.attention.rows))
 
 
-def test_gates_have_the_names_of_what_is_read(tmp_path: Path) -> None:
+def test_gate_traces_are_labelled_with_the_tokens_read(tmp_path: Path) -> None:
     model = fresh(_translate(reverse=True, encoder={"cell": "gru", "hidden": 6, "bidirectional": False}), tmp_path)
-    said = explain(model, "a cd b").said[0]
+    said = explain(model, "a cd b").nbest_tokens[0]
     found = {trace.name.partition(".")[0]: labels for trace, labels in traces(model, "a cd b")}
     assert found == {"encoder": ["b", "cd", "a", END], "decoder": ["<s>", *said][: len(said)]}
     ((trace, labels), *_) = traces(fresh(_tag(), tmp_path), "Anna sees Paris")  # none of the characters
@@ -247,11 +253,22 @@ def test_gates_have_the_names_of_what_is_read(tmp_path: Path) -> None:
     assert next(iter(trace.gates.values())).shape[:2] == (1, 3)
 
 
-def test_empty_sources_and_what_does_not_search(tmp_path: Path) -> None:
+def test_an_ensemble_is_explained_without_attention(tmp_path: Path) -> None:
+    model = fresh(_translate(encoder={"cell": "gru", "hidden": 6, "bidirectional": False}), tmp_path)
+    ensemble = Model(model.config, Ensemble([model.module, model.module]))
+    found = explain(ensemble, "a cd b", beam=True)
+    assert found.attention is None
+    assert found.notes[-1] == "attention is not shown for an ensemble: explain one of its models"
+    assert found.prediction.text == explain(model, "a cd b", beam=True).prediction.text
+    labels = {tuple(names) for trace, names in traces(ensemble, "a cd b") if "encoder" in trace.name}
+    assert labels == {("a", "cd", "b", END)}
+
+
+def test_empty_inputs_and_tasks_without_search(tmp_path: Path) -> None:
     model = fresh(_tag(), tmp_path)
-    with pytest.raises(ValueError, match="the source is empty"):
+    with pytest.raises(ValueError, match="the input is empty"):
         explain(model, " ")
-    with pytest.raises(ValueError, match="the task tag does not search"):
+    with pytest.raises(ValueError, match="the task tag does not use a search"):
         explain(model, "Anna", beam=True)
 
 
@@ -263,7 +280,7 @@ def call(*arguments: object, text: str = "") -> Result:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "seqloom.insight.curves", None)  # no learning curves, which take time
+        patch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)  # plots take time
         names = ("translate", "tag", "classify, attention", "classify, numbers", "language_model", "forecast")
         for name in (*names, "language_model, both ways", "tag, in context"):
             folder = tmp_path_factory.mktemp("explain")
@@ -272,15 +289,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_the_command_for_people(runs: dict[str, Path]) -> None:
-    result = call(runs["translate"], "a cd b", "--search", "beam size=3 best=2", "--beam", "--heads", "--gates")
+    result = call(runs["translate"], "a cd b", "--search", "beam size=3 best=2", "--beam", "--all", "--gates")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a cd b → ")
     assert sum(line.startswith("   score ") for line in lines) == 2
-    assert any(line.endswith("  answer 2") for line in lines)
-    pictures = {path.name for path in (runs["translate"] / "explain").iterdir()}
-    assert {"alignment.png", "heads.png", "beam.png"} < pictures
-    assert sum(name.startswith("gates-") for name in pictures) == 3  # two directions
+    assert any(line.endswith("  n-best #2") for line in lines)
+    plots = {path.name for path in (runs["translate"] / "explain").iterdir()}
+    assert {"attention.png", "heads.png", "beam.png"} < plots
+    assert sum(name.startswith("gates-") for name in plots) == 3  # two directions
     assert load(runs["translate"]).predict(["a cd b"])  # the run is as it was
 
 
@@ -288,24 +305,24 @@ def test_the_command_for_programs(runs: dict[str, Path], tmp_path: Path) -> None
     result = call(runs["translate"], "a cd b", "b", "--json", "--output", tmp_path)
     first, second = map(json.loads, result.stdout.splitlines())
     assert (first["source"], second["source"]) == ("a cd b", "b")
-    assert (first["look"]["columns"], second["look"]["columns"]) == (["a", "cd", "b", END], ["b", END])
-    assert first["pictures"] == [str(tmp_path / "1" / "alignment.png")]
-    assert first["answer"]["text"] == load(runs["translate"]).predict(["a cd b"])[0].text
+    assert (first["attention"]["columns"], second["attention"]["columns"]) == (["a", "cd", "b", END], ["b", END])
+    assert first["plots"] == [str(tmp_path / "1" / "attention.png")]
+    assert first["prediction"]["text"] == load(runs["translate"]).predict(["a cd b"])[0].text
 
 
 @pytest.mark.parametrize(
     ("name", "source", "wanted"),
     [
-        ("tag", "Anna sees Paris", "or else"),
-        ("classify, attention", "it goes up", "Share of the pooling"),
-        ("language_model", "a cd é", "Surprise, bits"),
+        ("tag", "Anna sees Paris", "alternative"),
+        ("classify, attention", "it goes up", "Pooling weight"),
+        ("language_model", "a cd é", "Surprisal in bits"),
     ],
 )
 def test_every_task(name: str, source: str, wanted: str, runs: dict[str, Path], tmp_path: Path) -> None:
     result = call(runs[name], "-", "--output", tmp_path, "--gates", text=f"{source}\n")
     assert (result.exit_code, result.stderr) == (0, "")
     assert wanted in result.stdout
-    assert (tmp_path / ("labels.png" if name == "tag" else "symbols.png")).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / ("labels.png" if name == "tag" else "tokens.png")).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -317,7 +334,7 @@ def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> No
     assert (tmp_path / "contexts.png").read_bytes().startswith(b"\x89PNG")
     *_, last = map(json.loads, call(run, "a cd b", "eff cd", "--json").stdout.splitlines())
     (pair,) = last["contexts"]
-    (_, one, _), (_, other) = (text.vectors for text in load(run).embed(["a cd b", "eff cd"]))
+    (_, one, _), (_, other) = (text.vectors for text in load(run).represent(["a cd b", "eff cd"]))
     layers = [(np.array(left), np.array(right)) for left, right in zip(one, other, strict=True)]
     wanted = [left @ right / np.linalg.norm(left) / np.linalg.norm(right) for left, right in layers]
     assert pair["similarities"] == pytest.approx(wanted)
@@ -329,41 +346,41 @@ def test_the_layers_that_a_tagger_mixes(runs: dict[str, Path], tmp_path: Path) -
     run = runs["tag, in context"]
     result = call(run, "Anna sees Paris", "--output", tmp_path, "--gates")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "How much each layer of the language model counts" in result.stdout
+    assert "Weights of the language model's layers" in result.stdout
     (found,) = map(json.loads, call(run, "Anna sees Paris", "--json").stdout.splitlines())
-    assert found["mixture"]["layers"] == ["out of context", "layer 1", "layer 2"]
-    assert sum(found["mixture"]["shares"]) == pytest.approx(1)
+    assert found["layer_weights"]["layers"] == ["embedding", "layer 1", "layer 2"]
+    assert sum(found["layer_weights"]["weights"]) == pytest.approx(1)
     assert not any("given" in path.name for path in tmp_path.iterdir())
 
 
-def test_what_reads_no_texts_is_given_files(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_tasks_that_read_no_text_take_files(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "numbers.csv").write_text("0.0,0.2,0.4,0.6,rise\n1.0,0.0,fall\n")
     result = call(runs["classify, numbers"], tmp_path / "numbers.csv")
     assert result.exit_code == 0, result.output
     assert "label" in result.stdout
     forecast = call(runs["forecast"], runs["forecast"].parent / "t.csv", "--gates", "--output", tmp_path)
     assert forecast.exit_code == 0, forecast.output
-    assert "there is nothing to explain yet" in forecast.stdout
+    assert "has no explanation of its own" in forecast.stdout
     assert list(tmp_path.glob("gates-*.png"))
 
 
-def test_without_matplotlib_the_text_comes(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_text_is_printed(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = call(runs["translate"], "a cd b")
     assert result.exit_code == 0
-    assert "Where it looked for each symbol" in result.stdout
-    assert "Pictures" not in result.stdout
-    assert result.stderr == "No pictures, since matplotlib.figure is missing: pip install 'seqloom[plots]'\n"
+    assert "Attention weights, one row per query token:" in result.stdout
+    assert "Plots" not in result.stdout
+    assert result.stderr == "No plots: matplotlib.figure is not installed; run pip install 'seqloom[plots]'\n"
 
 
-def test_trouble_is_a_sentence(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for arguments, wanted in (
-        ((runs["translate"], "a", "--output", tmp_path / "file"), f"cannot write into {tmp_path / 'file'}: "),
-        ((runs["translate"], ""), "the source is empty"),
-        ((runs["translate"], "-"), "no source was given"),
+        ((runs["translate"], "a", "--output", tmp_path / "file"), f"cannot write to {tmp_path / 'file'}: "),
+        ((runs["translate"], ""), "the input is empty"),
+        ((runs["translate"], "-"), "no input was given"),
         ((runs["translate"], "a", "--search", "beem"), "beem"),
-        ((runs["tag"], "Anna", "--beam"), "does not search"),
+        ((runs["tag"], "Anna", "--beam"), "does not use a search"),
         ((tmp_path / "nowhere", "a"), "nowhere"),
     ):
         result = call(*arguments)
@@ -372,7 +389,7 @@ def test_trouble_is_a_sentence(runs: dict[str, Path], tmp_path: Path) -> None:
         assert "Traceback" not in result.output
 
 
-def test_words_are_put_on_a_plane(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.txt").write_text("the king has a crown\nthe queen has a crown\na man has a hat\n" * 9)
     values = {"task.name": "embed", "task.train": str(tmp_path / "t.txt"), "task.size": 6, "train.threads": 1}
     settings = Config.build(Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]))
@@ -380,12 +397,12 @@ def test_words_are_put_on_a_plane(tmp_path: Path, capsys: pytest.CaptureFixture[
     explain_all(model, ["king", "queen man", "hat"], tmp_path / "new")
     said = capsys.readouterr().out
     assert [line.split()[0] for line in said.splitlines()[:5]] == ["word", "king", "queen", "man", "hat"]
-    assert (tmp_path / "new" / "words.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "new" / "embedding_map.png").read_bytes().startswith(b"\x89PNG")
     explain_all(model, ["king", "queen"], tmp_path / "new", as_json=True)
     found = json.loads(capsys.readouterr().out)
-    assert [each["word"] for each in found["words"]] == ["king", "queen"]
-    assert found["variance"][0] == pytest.approx(1)
+    assert found["embedding_map"]["words"] == ["king", "queen"]
+    assert found["embedding_map"]["explained_variance"][0] == pytest.approx(1)
     with pytest.raises(ValueError, match="'kning' has no vector; did you mean 'king'"):
         explain_all(model, ["king", "kning"], tmp_path)
-    with pytest.raises(ValueError, match="two words or more"):
+    with pytest.raises(ValueError, match="at least two different words"):
         explain_all(model, ["king"], tmp_path)

@@ -149,7 +149,7 @@ def test_one_file_of_sound_is_transcribed_and_explained(runs: dict[str, Path], t
     assert (told.exit_code, told.stderr) == (0, "")
     assert told.stdout.startswith(f"a.wav → {result.stdout.strip()[:1]}")
     assert "╵0.00 s" in told.stdout
-    assert (tmp_path / "spikes.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "ctc.png").read_bytes().startswith(b"\x89PNG")
     assert list(tmp_path.glob("gates-*.png"))
 
 
@@ -182,8 +182,8 @@ def test_errors_are_printed(runs: dict[str, Path], tmp_path: Path) -> None:
     assert f"{counts['substitutions']} replaced, {counts['insertions']} put in" in result.stdout
     told = call("explain", run, test, "--lexicon", words, "--json", "--output", tmp_path)
     found = json.loads(told.stdout)
-    assert set(found["answer"]["words"]) <= set(WORDS)
-    assert found["pictures"] == [str(tmp_path / "spikes.png")]
+    assert set(found["prediction"]["words"]) <= set(WORDS)
+    assert found["plots"] == [str(tmp_path / "ctc.png")]
 
 
 @pytest.mark.parametrize("option", [["--lexicon", "none.txt"], ["--lm", "none.arpa"], ["--lm", "weight=1"]])

@@ -33,7 +33,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signa
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", os.fstat)
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
 
 
 def settings(folder: Path, name: str = "language_model", **train: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import seqloom
-from seqloom import pictures
+from seqloom import run_plots
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import fingerprint, resolve
@@ -254,7 +254,7 @@ class RunRecorder:
             self.save(event)
         drawing_due = event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)
         if self.group.is_main and drawing_due:
-            pictures.draw(self.run, self.config, dev=self.dev if event.finished else ())
+            run_plots.draw(self.run, self.config, dev=self.dev if event.finished else ())
             self.drawn = time.monotonic()
 
     def save(self, event: Progress) -> None:

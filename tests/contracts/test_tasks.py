@@ -205,6 +205,39 @@ def test_questions_without_answers_are_answered(fitted: Fitted, request: pytest.
     assert close([asdict(answer) for answer in answers], [asdict(answer) for answer in one_by_one])
 
 
+def test_a_task_that_explains_nothing_shows_its_prediction(fitted: Fitted) -> None:
+    """The defaults of Task, which hold for a task that overrides none of them."""
+    task, example = fitted.config.task, fitted.examples[0]
+    with torch.no_grad():
+        found = Task.explain(task, fitted.module, example)
+    assert [asdict(found.prediction)] == fitted.answers([example])
+    assert found.headline == str(found.prediction)
+    assert found.notes == [f"the task {task.name} has no explanation of its own; --gates draws its recurrent layers"]
+    assert Task.explain_together(task, fitted.module, [example]) is None
+    assert Task.input_tokens(task, example) == []
+
+
+def test_explanations_are_data(fitted: Fitted, tmp_path: Path) -> None:
+    """Every task explains a prediction as data, and draws predictions only into the folder it is given."""
+    task, example = fitted.config.task, fitted.examples[0]
+    with torch.no_grad():
+        found = task.explain(fitted.module, example, beam=task.searches, heads=True)
+    assert found.task == task.name
+    json.dumps(found.data())
+    tokens = task.input_tokens(example)
+    assert tokens == [] or len(tokens) == task.collate([example]).inputs.mask.shape[1]
+    files = set(tmp_path.rglob("*"))
+    model = Model(fitted.config, fitted.module)
+    (tmp_path / "plots").mkdir()
+    predict = partial(_predict, model)
+    task.draw_predictions(fitted.examples, tmp_path / "plots", predict=predict)
+    assert {path.parent for path in tmp_path.rglob("*.png") if path not in files} <= {tmp_path / "plots"}
+
+
+def _predict(model: Model, examples: Sequence[Any]) -> list[Any]:
+    return [answer for batch in model.predict_batches(iter(examples)) for answer in batch]
+
+
 def test_a_fresh_task_says_that_it_is_not_fitted(fitted: Fitted) -> None:
     fresh = fitted.config.task.model_copy(update={"learned": None})
     for use in (fresh.build_model, lambda: fresh.collate(fitted.examples)):
@@ -239,7 +272,7 @@ TRAINED = [
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_run_that_is_left_anywhere_goes_on_bit_for_bit(name: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("os.fsync", os.fstat)
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     case = CASES[name]
     options: dict[str, Any] = {"updates": 6, "evaluate_every": 4, "average": 2, "accumulate": 2, "save_minutes": 1e-9}
     if case.name == "language_model" and "direction" not in case.fields:

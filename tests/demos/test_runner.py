@@ -93,10 +93,10 @@ def test_dates(found: dict[str, Any]) -> None:
     copied, ruled = result["baseline"].values()
     assert 0 < copied < ruled < 0.6
     assert [example["source"] for example in result["examples"]] == list(demos.find("translate").inputs)
-    assert (Path(result["run"]) / "alignment.png").read_bytes().startswith(b"\x89PNG")
-    assert "alignment.png" in result["files"]
+    assert (Path(result["run"]) / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert "attention.png" in result["files"]
     for example in result["examples"]:
-        assert len(example["alignment"]) == len("</s>") + len(example["answer"]) + 1  # the source above, an end below
+        assert len(example["attention"]) == len("</s>") + len(example["answer"]) + 1  # the source above, an end below
     assert result["test"]["forced_accuracy"] > 0.4  # after eighty updates
     assert {"free_accuracy", "gap", "loss", "exact_match_interval"} <= set(result["test"])
 
@@ -109,8 +109,8 @@ def test_shapes(found: dict[str, Any]) -> None:
     assert result["test"]["captions"] == 2 * result["test"]["images"] == 600
     for example in result["examples"]:
         assert example["answer"].split() == example["words"][:-1]
-        assert len(example["looked"]) == len(example["words"])
-        for grid in example["looked"]:
+        assert len(example["attention"]) == len(example["words"])
+        for grid in example["attention"]:
             assert [len(row) for row in grid] == [4] * 4
             assert sum(map(sum, grid)) == pytest.approx(1, abs=1e-5)
 
@@ -121,10 +121,10 @@ def test_lines(found: dict[str, Any]) -> None:
     assert 0.4 < nearest < always < 1
     assert result["test"]["cer"] < 0.7 * nearest  # after 150 updates
     assert {"cer", "cer_interval", "exact_match", "confusions"} <= set(result["test"])
-    assert (Path(result["run"]) / "spikes.png").read_bytes().startswith(b"\x89PNG")
+    assert (Path(result["run"]) / "ctc.png").read_bytes().startswith(b"\x89PNG")
     for example in result["examples"]:
         assert len(example["times"]) == len(example["answer"])
-        *picture, symbols, _, ruler = example["spikes"]
+        *picture, symbols, _, ruler = example["frames"]
         assert (len(picture), ruler[:2]) == (6, "╵0")
         assert set(example["answer"]) == set(symbols.replace("·", ""))
 
@@ -136,7 +136,7 @@ def test_words(found: dict[str, Any]) -> None:
     first, *_, odd = result["examples"]
     assert first["answer"].startswith("queen ")
     assert odd["answer"] == "soup"
-    assert (Path(result["run"]) / "words.png").read_bytes().startswith(b"\x89PNG")
+    assert (Path(result["run"]) / "embedding_map.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "Attention for the first date (columns: input, rows: output; darker is more):" in result.stdout
     assert "Type your own" not in result.stdout  # there is nobody at a terminal
-    assert (tmp_path / "demo-translate" / "run" / "alignment.png").is_file()
+    assert (tmp_path / "demo-translate" / "run" / "attention.png").is_file()
 
 
 def test_what_people_type_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:

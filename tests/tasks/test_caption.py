@@ -17,7 +17,7 @@ from seqloom.config import Document
 from seqloom.data.builtin.shapes import draw, scenes
 from seqloom.data.readers.captioned_images import CaptionedImage
 from seqloom.data.readers.text_files import DataError
-from seqloom.insight import alignments
+from seqloom.insight import capture_attention
 from seqloom.model import load
 from seqloom.models.decoder import step
 from seqloom.run_config import Config
@@ -153,7 +153,7 @@ def test_where_it_looked_is_a_weight_for_each_cell(fields: dict[str, Any]) -> No
     inputs = fitted.collate(pictures).inputs
     tokens = torch.tensor([[2, 3, 4, 5]] * 3)
     state = model.start(*inputs)
-    (wanted, _), found = alignments(model.decoder, tokens, state)
+    (wanted, _), found = capture_attention(model.decoder, tokens, state)
     assert torch.equal(wanted, model.decoder(tokens, state)[0])
     over = [each.weights for each in found if each.weights.shape[-1] == 16]
     assert over
@@ -284,7 +284,7 @@ def configure(folder: Path, **changes: Any) -> Config:
 
 
 def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     config = configure(tmp_path)
     run = workflow.train(config, output=tmp_path / "run")
     model = load(run.path, search="beam size=2 best=2")

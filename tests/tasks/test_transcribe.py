@@ -61,7 +61,7 @@ def config(folder: Path, name: str = "transcribe", **fields: Any) -> Config:
 
 @pytest.fixture(autouse=True)
 def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
 
 
 def test_the_loss_is_torchs() -> None:

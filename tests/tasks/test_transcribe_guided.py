@@ -28,7 +28,7 @@ TEXTS = "a ab\nab cab\nabc b\nca cc a\ncab cab\nab a\nb\n"
 
 @pytest.fixture(autouse=True)
 def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
 
 
 def transcriber(folder: Path, **fields: Any) -> Path:

@@ -210,7 +210,7 @@ def test_scheduled_sampling_mixes_in_training_only() -> None:
 
 
 def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     (tmp_path / "t.tsv").write_text("a\tb\nc\td\ne f\tg\nh\ti\n" * 3)
     values = ["task.name=translate", f"task.train={tmp_path / 't.tsv'}", "task.dev_fraction=0.2", "train.accumulate=2"]
     values += [

@@ -18,6 +18,7 @@ from tests.training.toy import Toy, batches, begin, evaluator, sequences, settin
 
 from seqloom import workflow
 from seqloom.checkpoint import RunError
+from seqloom.evaluation import evaluate
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
 from seqloom.run_config import Config
@@ -177,7 +178,7 @@ def test_a_process_that_dies_ends_the_others() -> None:
 
 def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", os.fstat)
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     chosen = build(CASES["language_model"], tmp_path, updates=9, evaluate_every=4, average=2, steps=3)
     assert together(2, lambda: workflow.train(chosen, output=tmp_path / "whole")) == [0, 0]
     path = tmp_path / "left"

@@ -23,6 +23,7 @@ from seqloom.bench.process import child
 from seqloom.bench.show import show
 from seqloom.data.text.passages import passages
 from seqloom.data.text.word_counts import WordIndex
+from seqloom.evaluation import evaluate
 from seqloom.models.word2vec import Word2Vec
 from seqloom.run_config import Config
 from seqloom.tasks.embed import Embed, Learned

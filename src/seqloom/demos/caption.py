@@ -7,8 +7,8 @@ from typing import Any
 from seqloom import terminal
 from seqloom.demos.demo import Demo, DemoRun
 from seqloom.explain import explain
-from seqloom.insight.panels import panel_lines
-from seqloom.insight.telling import picture
+from seqloom.insight import draw_explanation
+from seqloom.insight.image_attention import image_attention_lines
 
 SHOWN = 4  # images
 
@@ -26,9 +26,11 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
     for number, example in enumerate(list(run.model.task.read(run.files.test))[:SHOWN]):
         explanation = explain(run.model, example)
         if not number:
-            picture(explanation, run.path)
-        answer = {"image": example.name, "answer": explanation.answer.text, "truth": list(example.captions)}
-        answers.append({**answer, "words": explanation.said[0], "looked": explanation.cells.tolist()})
+            draw_explanation(explanation, run.path)
+        answer = {"image": example.name, "answer": explanation.prediction.text, "truth": list(example.captions)}
+        answers.append(
+            {**answer, "words": explanation.nbest_tokens[0], "attention": explanation.image_attention.tolist()}
+        )
     return answers
 
 
@@ -43,7 +45,7 @@ def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.say(
         "",
         "Attention over the first image for each word (darker is more):",
-        *panel_lines(first["looked"], first["words"]),
+        *image_attention_lines(first["attention"], first["words"]),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from seqloom import terminal
 from seqloom.demos.demo import Demo, DemoRun
 from seqloom.evaluation import evaluate
-from seqloom.insight.words import draw_words, flatten
+from seqloom.insight.embedding_map import draw_embedding_map, embedding_map
 from seqloom.run_config import Config
 
 DRAWN = (
@@ -30,7 +30,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
     words = DRAWN.split()
     vectors = module.vectors[[task.fitted.known.find(word) for word in words]].numpy()
     with suppress(ModuleNotFoundError):  # matplotlib
-        draw_words(flatten(vectors), words, run.path / "words.png")
+        draw_embedding_map(embedding_map(words, vectors), run.path / "embedding_map.png")
     return [{"question": text, "answer": str(answer)} for text, answer in zip(run.inputs, answers, strict=True)]
 
 

@@ -12,8 +12,8 @@ from seqloom import terminal
 from seqloom.data.readers.recordings import Recording
 from seqloom.demos.demo import Demo, DemoRun
 from seqloom.explain import explain
-from seqloom.insight.spikes import spike_lines
-from seqloom.insight.telling import picture
+from seqloom.insight import draw_explanation
+from seqloom.insight.ctc_plot import ctc_lines
 from seqloom.metrics.transcripts import error_rate
 
 SHOWN = 8  # lines
@@ -61,11 +61,11 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
     for number, example in enumerate(list(run.model.task.read(run.files.test))[:SHOWN]):
         explanation = explain(run.model, example)
         if not number:
-            picture(explanation, run.path)
-        spikes, image = explanation.spikes, explanation.image
-        lines = spike_lines(spikes, image) if spikes and image is not None else []
-        answer = {"image": example.name, "answer": explanation.answer.text, "truth": example.text}
-        answers.append({**answer, "times": explanation.answer.times, "spikes": lines})
+            draw_explanation(explanation, run.path)
+        frames, image = explanation.frames, explanation.image
+        lines = ctc_lines(frames, image) if frames and image is not None else []
+        answer = {"image": example.name, "answer": explanation.prediction.text, "truth": example.text}
+        answers.append({**answer, "times": explanation.prediction.times, "frames": lines})
     return answers
 
 
@@ -79,7 +79,7 @@ def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.say(
         "",
         "The first line, column by column: the most probable digit (· for none), and the probability of any digit:",
-        *answers[0]["spikes"],
+        *answers[0]["frames"],
     )
 
 

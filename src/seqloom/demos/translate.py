@@ -8,8 +8,7 @@ from seqloom import terminal
 from seqloom.data.builtin.dates import PIVOT
 from seqloom.demos.demo import Demo, DemoRun
 from seqloom.explain import explain
-from seqloom.insight.alignment import alignment_lines
-from seqloom.insight.telling import picture
+from seqloom.insight import attention_lines, draw_explanation
 
 
 def _baselines(run: DemoRun) -> dict[str, float]:
@@ -34,11 +33,11 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
     for number, text in enumerate(run.inputs):
         explanation = explain(run.model, text)
         if not number:
-            picture(explanation, run.path)
-        look = explanation.look
-        lines = alignment_lines(look.weights, look.columns, look.rows) if look else []
-        answer = explanation.answer
-        answers.append({"source": text, "answer": answer.text, "score": answer.score, "alignment": lines})
+            draw_explanation(explanation, run.path)
+        attention = explanation.attention
+        lines = attention_lines(attention.weights, attention.columns, attention.rows) if attention else []
+        answer = explanation.prediction
+        answers.append({"source": text, "answer": answer.text, "score": answer.score, "attention": lines})
     return answers
 
 
@@ -48,7 +47,7 @@ def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.say(
         "",
         "Attention for the first date (columns: input, rows: output; darker is more):",
-        *answers[0]["alignment"],
+        *answers[0]["attention"],
     )
 
 

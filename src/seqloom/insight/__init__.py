@@ -1,7 +1,27 @@
-"""Looking inside of models, without changing anything."""
+"""Looking inside models without changing them: gates, attention, explanations and their plots."""
 
-from seqloom.insight.alignments import Alignment, alignments
-from seqloom.insight.plots import draw_gates
-from seqloom.insight.trace import Trace, trace
+from seqloom.insight.attention_capture import CapturedAttention, capture_attention
+from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
+from seqloom.insight.explanation import AttentionMap, Explanation
+from seqloom.insight.forecast_plot import draw_forecast
+from seqloom.insight.gate_plot import draw_gates
+from seqloom.insight.gate_trace import GateTrace, trace_gates
+from seqloom.insight.learning_curves import draw_learning_curves
+from seqloom.insight.report import draw_explanation, print_explanation
 
-__all__ = ["Alignment", "Trace", "alignments", "draw_gates", "trace"]
+__all__ = [
+    "AttentionMap",
+    "CapturedAttention",
+    "Explanation",
+    "GateTrace",
+    "attention_lines",
+    "capture_attention",
+    "draw_attention",
+    "draw_attention_heads",
+    "draw_explanation",
+    "draw_forecast",
+    "draw_gates",
+    "draw_learning_curves",
+    "print_explanation",
+    "trace_gates",
+]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -21,6 +21,9 @@ from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.gate_trace import LabelledTrace
+from seqloom.insight.generation_report import Source, explain_generation, trace_generation
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
@@ -85,6 +88,7 @@ Score = Literal["bleu", "bleu_1", "exact_match", "loss"]
 class Caption(Task):
     """Describe images, or vectors of image features, in sentences."""
 
+    searches: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
@@ -343,6 +347,20 @@ class Caption(Task):
         return metrics.edit_errors(
             [row for row, _ in pairs], [cut(found[row]) for row, _ in pairs], [cut(caption) for _, caption in pairs]
         )
+
+    def explain(self, model: Any, example: CaptionedImage, *, beam: bool = False, heads: bool = False) -> Explanation:
+        """The n-best list, and the attention over the cells of the image."""
+        height, width = self.grid
+        cells = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
+        source = Source(example.name, cells, [], [])
+        encoding = self._fitted().text
+        explanation = explain_generation(self, model, example, source=source, encoding=encoding, beam=beam, heads=heads)
+        if explanation.attention is None:
+            return replace(explanation, image=example.image)
+        return replace(explanation, image=example.image, grid=self.grid, title=explanation.prediction.text)
+
+    def trace_gates(self, model: Any, example: CaptionedImage) -> list[LabelledTrace]:
+        return trace_generation(self, model, example, source_tokens=[], encoding=self._fitted().text)
 
 
 def _bleu(found: Sequence[str], wanted: Sequence[Sequence[str]], *, order: int = 4) -> metrics.CorpusScore:

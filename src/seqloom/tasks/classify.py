@@ -22,6 +22,9 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import Labels
+from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
+from seqloom.insight.explanation import Explanation, TokenValues
+from seqloom.insight.token_names import text_tokens
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
@@ -279,6 +282,47 @@ class Classify(Task):
     def metric_sums(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> MetricSums:
         pairs = zip(predictions, examples, strict=True)
         return ratio_of_sums([answer.label == example.label for answer, example in pairs], [1] * len(examples))
+
+    @property
+    def inputs_are_files(self) -> bool:
+        return self._fitted().text is None
+
+    def input_tokens(self, example: Example) -> list[str]:
+        return [] if self.inputs_are_files else self._element_names(example, [])
+
+    def _element_names(self, example: Example, notes: list[str]) -> list[str]:
+        """The tokens of a text, or the numbers of the elements of a sequence of vectors."""
+        encoding = self._fitted().text
+        if encoding is not None and isinstance(example.content, str):
+            return text_tokens(encoding, example.content, notes)
+        return [str(number) for number in range(1, len(example.content) + 1)]
+
+    def explain(self, model: nn.Module, example: Example, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+        """The label probabilities, and how much each element counts: its pooling weight or the attention received."""
+        batch = self.collate([example])
+        predictions, layers, pooling = self_attention(model, lambda: self.predict(model, batch))
+        (prediction,) = predictions.answers
+        notes: list[str] = []
+        tokens = self._element_names(example, notes)
+        attention, token_values = mean_of_heads(layers, tokens, tokens), None
+        if pooling is not None:
+            token_values = TokenValues("pooling weight", tokens, pooling, 0.0)
+        elif attention is not None:
+            received = np.mean(attention.weights, axis=0).tolist()
+            token_values = TokenValues(f"attention received, {attention.name}", tokens, received, 0.0)
+        else:
+            notes.append('the model has no attention; task.pooling = "attention" shows the weight of each element')
+        return Explanation(
+            task=self.name,
+            source=example.content if isinstance(example.content, str) else "",
+            prediction=prediction,
+            title=f"{prediction.label}, {prediction.probability:.1%}",
+            attention=attention,
+            heads=all_heads(layers, tokens, tokens) if heads else [],
+            token_values=token_values,
+            label_probabilities=dict(sorted(prediction.probabilities.items(), key=lambda pair: -pair[1])),
+            notes=notes,
+        )
 
 
 def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Example]:

@@ -19,6 +19,8 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_questions import Question, asked, kind_of, labelled
 from seqloom.data.text.passages import Passage, passages
 from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
+from seqloom.insight.embedding_map import embedding_map
+from seqloom.insight.explanation import Explanation
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
 from seqloom.metrics.rank_correlation import spearman
 from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
@@ -86,6 +88,7 @@ class Learned(ConfigSection):
 class Embed(Task):
     """Learn word vectors from plain text (word2vec)."""
 
+    explained_together: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.txt",
         "train.epochs": 5,
@@ -291,6 +294,25 @@ class Embed(Task):
             counted = 0 <= wanted < self.among
             rows.append((counted and answer.words[:1] == [known[wanted]], counted))
         return ratio_of_sums(*zip(*rows, strict=True))
+
+    def explain_together(self, model: Any, examples: Sequence[Question]) -> Explanation:
+        """A map of all words of the questions: the plane of their first two principal components."""
+        known = self.fitted.known
+        words = list(dict.fromkeys(word for question in examples for word in question.words))
+        indices = [known.find(word) for word in words]
+        if unknown := [word for word, index in zip(words, indices, strict=True) if index < 0]:
+            near = known.nearest(unknown[0])
+            raise ValueError(f"the word {unknown[0]!r} has no vector" + (f"; did you mean {near!r}?" if near else ""))
+        if self.model == "one_hot":
+            raise ValueError('task.model is "one_hot": there are no learned vectors to draw')
+        if len(words) < 2:
+            raise ValueError("a map needs at least two different words")
+        return Explanation(
+            task=self.name,
+            source=" ".join(words),
+            prediction="",
+            embedding_map=embedding_map(words, model.vectors[indices].numpy()),
+        )
 
 
 def _mostly_analogies(examples: Sequence[Question]) -> bool:

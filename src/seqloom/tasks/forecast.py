@@ -1,7 +1,7 @@
 """What comes next: numbers over time, or binary frames such as the keys of a piano."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -26,12 +26,14 @@ from seqloom.data.readers.series import (
     windows,
 )
 from seqloom.data.readers.text_files import DataError, Source
+from seqloom.insight.forecast_plot import draw_forecast
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task
 
+MAX_DRAWN = 200  # time steps in a plot
 RAREST = 1e-3  # how seldom a key may be on to begin with
 
 ERRORS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
@@ -366,3 +368,31 @@ class Forecast(Task):
             }
         steps = {"mse_scaled": own, "last_mse_scaled": still}
         return scores | {"windows": len(truth), "per_step": regression.by_step(truth, found, steps)}
+
+    @property
+    def inputs_are_files(self) -> bool:
+        return True
+
+    def draw_predictions(
+        self, examples: Sequence[Window], folder: Path, *, predict: Callable[[Sequence[Any]], list[Any]]
+    ) -> None:
+        """forecast.png: forecasts of the end of the development data, beside the last value as a baseline."""
+        if self.data_type != "numbers" or not examples:
+            return
+        last = self.output == "last"
+        stride = self.horizon if last else 1
+        series = examples[-1].series
+        windows = [window for window in examples[::-1] if window.series is series][::stride]
+        windows = windows[: max(MAX_DRAWN // stride, 1)][::-1] if last else windows[:1]
+        predictions = predict(windows)
+        names = predictions[0].columns
+        columns = [series.names.index(name) for name in names]
+        if last:
+            observed = np.concatenate([window.after(self.horizon)[0][:, columns] for window in windows])
+            forecast = np.concatenate([prediction.values for prediction in predictions])
+            baseline = np.concatenate([window.read[-1:, columns].repeat(self.horizon, axis=0) for window in windows])
+        else:
+            observed = np.array(predictions[0].truth)[-MAX_DRAWN:, 0]
+            forecast = np.array(predictions[0].steps)[-MAX_DRAWN:, 0]
+            baseline = windows[0].read[-MAX_DRAWN:, columns]
+        draw_forecast(observed, forecast, baseline, folder / "forecast.png", names=names)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -17,8 +18,13 @@ from seqloom.config import parse
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.text_files import DataError, Place, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
-from seqloom.data.text.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
+from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, ranked
 from seqloom.decoding.tokens.sample import Sample
+from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
+from seqloom.insight.explanation import Explanation, TokenValues
+from seqloom.insight.gate_trace import LabelledTrace, trace_function
+from seqloom.insight.token_names import text_tokens
+from seqloom.insight.word_contexts import compare_contexts
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.sampled_softmax import sampled_cross_entropy
 from seqloom.metrics.confidence import MetricSums
@@ -33,6 +39,7 @@ from seqloom.models.transcription.search_guide import LoadedLanguageModel
 from seqloom.run import Run
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 
+COMPARED_AT_ONCE = 64  # texts in a batch when words are compared
 CONTEXT = 128
 """How far back a transformer sees if nothing is said: a text that is carried on from piece to piece has no end."""
 
@@ -334,6 +341,61 @@ class LanguageModel(Task):
         lengths = np.array([len(self.symbols.encode(example.text)) + 1 for example in examples])
         surprise = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
         return MetricSums(np.stack([surprise, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
+
+    def input_tokens(self, example: Line) -> list[str]:
+        return [START, *text_tokens(self.symbols, example.text, [])]
+
+    def trace_gates(self, model: nn.Module, example: Line) -> list[LabelledTrace]:
+        batch, tokens = self.collate([example]), self.input_tokens(example)
+        backwards = [*tokens[:1], *tokens[:0:-1]]  # what the layers of the backward direction read
+
+        def labels(name: str) -> list[str]:
+            return backwards if name.startswith("reader.back") else tokens
+
+        return trace_function(model, lambda: self.predict(model, batch), labels=labels)
+
+    def explain(self, model: nn.Module, example: Line, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+        """The surprisal of each token, and the self-attention of Transformers."""
+        batch = self.collate([example])
+        predictions, layers, _ = self_attention(model, lambda: self.predict(model, batch))
+        (prediction,) = predictions.answers
+        notes: list[str] = []
+        tokens = text_tokens(self.symbols, example.text, notes)
+        surprisal = [-value / math.log(2) for value in prediction.log_probabilities]
+        rows, columns = [*tokens, END], [START, *tokens]
+        perplexity = f"perplexity {prediction.perplexity:.4g}"
+        return Explanation(
+            task=self.name,
+            source=example.text,
+            prediction=prediction,
+            headline=f"log-probability {prediction.log_probability:.4f}, {perplexity}",
+            title=perplexity,
+            attention=mean_of_heads(layers, rows, columns),
+            heads=all_heads(layers, rows, columns) if heads else [],
+            token_values=TokenValues("surprisal in bits", rows, surprisal, 0.0),
+            notes=notes,
+        )
+
+    def explain_together(self, model: nn.Module, examples: Sequence[Line]) -> Explanation | None:
+        """Of a model in both directions: how similar the vectors of a word are that occurs more than once."""
+        if self.direction != "both":
+            return None
+        waiting, texts = iter(examples), []
+        while some := list(islice(waiting, COMPARED_AT_ONCE)):
+            texts += self.embed(model, self.collate(some))
+        pairs = compare_contexts(texts)
+        if not pairs and len(examples) == 1:
+            return None
+        headline = "Words that occur more than once: cosine similarity of their vectors, layer by layer"
+        note = "no word occurs twice: give several texts that share a word to compare its vectors"
+        return Explanation(
+            task=self.name,
+            source=" | ".join(example.text for example in examples),
+            prediction="",
+            headline=headline if pairs else "",
+            contexts=pairs,
+            notes=[] if pairs else [note],
+        )
 
 
 def load_language_model(path: Path) -> LoadedLanguageModel:

@@ -18,6 +18,8 @@ from seqloom.data.readers import tagged
 from seqloom.data.readers.tagged import Column, Example, Scale, Sentence
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.text.vocabulary import Labels, Vocabulary, count, ranked
+from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
+from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
 from seqloom.models.character_encoder import LONGEST, CharacterConfig, CharacterEncoder, CharacterInput, to_characters
@@ -353,3 +355,34 @@ class Tag(Task):
             chosen = [index for index, one in enumerate(known) if one is side]
             sides[name] = accuracy([wanted[index] for index in chosen], [found[index] for index in chosen])
         return {**sides, "unknown_words": known.count(False)}
+
+    @property
+    def inputs_are_files(self) -> bool:
+        return self.fitted.words is None
+
+    def input_tokens(self, example: Example) -> list[str]:
+        return list(example.words) if isinstance(example, Sentence) else []
+
+    def explain(self, model: Any, example: Example, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+        """The probability of each label, the most probable alternative, and the self-attention of Transformers."""
+        batch = self.collate([example])
+        predictions, layers, _ = self_attention(model, lambda: self.predict(model, batch))
+        (prediction,) = predictions.answers
+        words = prediction.words or [str(number) for number in range(1, len(prediction.labels) + 1)]
+        emissions, _ = model(batch.inputs, None)
+        marginals = model.marginals(emissions, batch.inputs.mask)[0].tolist()
+        choices = []
+        for word, label, probability, row in zip(
+            words, prediction.labels, prediction.probabilities, marginals, strict=False
+        ):
+            others = [(value, name) for name, value in zip(self.fitted.labels.names, row, strict=True) if name != label]
+            value, alternative = max(others, default=(0.0, ""))
+            choices.append(LabelChoice(word, label, probability, alternative, value))
+        return Explanation(
+            task=self.name,
+            source=" ".join(prediction.words),
+            prediction=prediction,
+            attention=mean_of_heads(layers, words, words),
+            heads=all_heads(layers, words, words) if heads else [],
+            label_choices=choices,
+        )

@@ -1,7 +1,7 @@
 """The contract of a task: seven methods, one for each arrow from a file to a score, and what only some tasks can do."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, NoReturn, Self, TypedDict, Unpack, get_args
 
@@ -16,6 +16,8 @@ from seqloom.data.readers.text_files import encoding_problem
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.gate_trace import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.streaming import StreamingSession
@@ -159,6 +161,60 @@ class Task(ConfigSection, ABC):
     def custom_layer_field(self) -> str:
         """The field whose recurrent layers a custom layer can replace; empty: there is none."""
         return ""
+
+    # Explaining and drawing. The defaults show what any task has; each task overrides what it can explain further.
+    # Callers switch gradients off.
+
+    searches: ClassVar[bool] = False
+    """Whether predictions come from a search, which ``explain`` can show as a tree."""
+    explained_together: ClassVar[bool] = False
+    """Whether inputs are explained only all together, by ``explain_together``, and not one by one."""
+
+    @property
+    def inputs_are_files(self) -> bool:
+        """Whether an input on the command line names a file of examples instead of being the input itself."""
+        return False
+
+    def explain(
+        self,
+        model: nn.Module,
+        example: Any,
+        *,
+        beam: bool = False,  # noqa: ARG002  of tasks that search: keep what became of every hypothesis
+        heads: bool = False,  # noqa: ARG002  keep the attention of every layer and head
+    ) -> Explanation:
+        """The prediction for one example and what led to it."""
+        (prediction,) = self.predict(model, self.collate([example])).answers
+        note = f"the task {self.name} has no explanation of its own; --gates draws its recurrent layers"
+        return Explanation(
+            task=self.name,
+            source=str(example.place),
+            prediction=prediction,
+            headline=str(prediction),
+            notes=[note],
+        )
+
+    def explain_together(self, model: nn.Module, examples: Sequence[Any]) -> Explanation | None:  # noqa: ARG002
+        """What only several examples show together, such as one word in several contexts; None: nothing."""
+        return None
+
+    def input_tokens(self, example: Any) -> list[str]:  # noqa: ARG002  of tasks that read tokens
+        """The token read at each time step, in the order of reading; empty if inputs are not tokens."""
+        return []
+
+    def trace_gates(self, model: nn.Module, example: Any) -> list[LabelledTrace]:
+        """Gates and states of each recurrent layer while an example is predicted, with the names of its time steps."""
+        batch, tokens = self.collate([example]), self.input_tokens(example)
+        return trace_function(model, lambda: self.predict(model, batch), labels=lambda _: tokens)
+
+    def draw_predictions(
+        self,
+        examples: Sequence[Any],
+        folder: Path,
+        *,
+        predict: Callable[[Sequence[Any]], list[Any]],  # answers of the best model
+    ) -> None:
+        """Draw predictions for the development examples into the folder of a run; by default nothing is drawn."""
 
     def with_layer(self, layer: LayerFactory) -> Self:
         """A copy whose recurrent layers are replaced by a custom layer or cell."""

@@ -22,6 +22,8 @@ from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import FrameSearchConfig
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.transcript_report import explain_transcript
 from seqloom.layers.audio.augment import FINEST
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
@@ -66,6 +68,7 @@ class BidirectionalEncoder(RecurrenceConfig):
 class Transcribe(Task):
     """Transcribe speech, handwriting or pen strokes to text (CTC)."""
 
+    searches: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
@@ -377,4 +380,20 @@ class Transcribe(Task):
             symbols=[answer.symbols for answer in predictions],
             spelt=[self._fitted().text.tokens(self._spelt(example)) for example in examples],
             losses=[answer.loss for answer in predictions],
+        )
+
+    @property
+    def inputs_are_files(self) -> bool:
+        return True
+
+    def explain(self, model: Any, example: Recording, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+        """The token probabilities at each frame, timings, and the best transcripts."""
+        return explain_transcript(
+            self,
+            model,
+            example,
+            encoding=self._fitted().text,
+            reduction=self.time_reduction.whole,
+            file_name="line.png" if self.image_encoder.layers else example.name,  # convolutions read images only
+            beam=beam,
         )

@@ -20,6 +20,10 @@ from seqloom.data.text.vocabulary import END
 from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.gate_trace import LabelledTrace
+from seqloom.insight.generation_report import Source, explain_generation, trace_generation
+from seqloom.insight.token_names import text_tokens
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
@@ -88,6 +92,7 @@ Score = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "symbol_err
 class Translate(Task):
     """Translate sequences into other sequences: sentences, pronunciations, commands."""
 
+    searches: ClassVar[bool] = True
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
@@ -375,6 +380,23 @@ class Translate(Task):
         cut: Callable[[str], Any] = list if self._said.unit == "characters" else str.split
         sources = [example.source for example in examples]
         return metrics.edit_errors(sources, [*map(cut, found)], [*map(cut, self._wanted(examples))])
+
+    def input_tokens(self, example: Pair) -> list[str]:
+        tokens = text_tokens(self._fitted()[0], example.source, [])
+        return [*(tokens[::-1] if self.reverse_source else tokens), END]
+
+    def explain(self, model: Any, example: Pair, *, beam: bool = False, heads: bool = False) -> Explanation:
+        """The n-best list, and the attention over the source tokens, in the order of the text."""
+        notes: list[str] = []
+        encoding, target_encoding = self._fitted()
+        tokens = text_tokens(encoding, example.source, notes)
+        order = [*range(len(tokens))[::-1], len(tokens)] if self.reverse_source else []
+        source = Source(example.source, [*tokens, END], order, notes)
+        return explain_generation(self, model, example, source=source, encoding=target_encoding, beam=beam, heads=heads)
+
+    def trace_gates(self, model: Any, example: Pair) -> list[LabelledTrace]:
+        tokens, target_encoding = self.input_tokens(example), self._fitted()[1]
+        return trace_generation(self, model, example, source_tokens=tokens, encoding=target_encoding)
 
 
 def _measure(text: TextConfig) -> Callable[[str], int]:

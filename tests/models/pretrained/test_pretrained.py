@@ -29,7 +29,7 @@ from seqloom.training.progress import Progress
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
+    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
 
 
 @pytest.fixture

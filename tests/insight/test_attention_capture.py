@@ -1,4 +1,4 @@
-"""Alignments are the weights that were used, and looking changes nothing (law 7)."""
+"""Captured attention is the weights that were used, and capturing changes nothing (law 7)."""
 
 import copy
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqloom import state as states
 from seqloom.cells import LSTM, Zoneout
-from seqloom.insight import alignments
+from seqloom.insight import capture_attention
 from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, LuongAttention
 from seqloom.layers.attention.hard import HardAttention
@@ -25,20 +25,20 @@ ATTENDING = pytest.mark.parametrize("name", [name for name in layers() if "befor
 
 
 @ATTENDING
-def test_an_alignment_is_what_each_element_looked_at(name: str) -> None:
+def test_captured_weights_are_those_of_each_step(name: str) -> None:
     layer, mask = layers()[name], masked([5, 2, 0], 5)
     start = layer.start(3, memory([3, 0, 4], 4), coverage=True)
     x = noise(3, 5, INPUT)
-    (_, state), (found,) = alignments(layer, x, mask, start)
+    (_, state), (found,) = capture_attention(layer, x, mask, start)
     assert found.weights.shape == (3, 1, 5, 4)
     assert not found.weights[:, 0][~mask].any()
     wanted = coverage(state)
     assert wanted is not None
     torch.testing.assert_close(found.weights.sum(dim=(1, 2)), wanted, rtol=0, atol=1e-12)
     for step in range(5):  # one by one: the same rows
-        (_, start), (one,) = alignments(layer, x=x[:, step : step + 1], state=start)
+        (_, start), (one,) = capture_attention(layer, x=x[:, step : step + 1], state=start)
         torch.testing.assert_close(one.weights[0, 0, 0], found.weights[0, 0, step], rtol=0, atol=1e-12)
-    _, (found,) = alignments(layer, x[:, :0], mask[:, :0], start)
+    _, (found,) = capture_attention(layer, x[:, :0], mask[:, :0], start)
     assert found.weights.shape == (3, 1, 0, 4)
 
 
@@ -47,10 +47,10 @@ def test_hypotheses_are_rows(name: str) -> None:
     layer = layers()[name]
     state = states.repeat(layer.start(2, memory([3, 4], 4)), 2)
     x = noise(4, 3, INPUT)
-    _, (found,) = alignments(layer, x, None, state)
+    _, (found,) = capture_attention(layer, x, None, state)
     for row in range(4):
         own = states.select(state, torch.tensor([row]))
-        _, (alone,) = alignments(layer, x[row : row + 1], None, own)
+        _, (alone,) = capture_attention(layer, x[row : row + 1], None, own)
         torch.testing.assert_close(found.weights[row : row + 1], alone.weights, rtol=0, atol=1e-12)
 
 
@@ -71,14 +71,14 @@ class Decoder(nn.Module):
         return self.layer(x, mask, self.layer.start(2, source))
 
 
-def test_looking_changes_nothing() -> None:
+def test_capturing_changes_nothing() -> None:
     torch.manual_seed(0)
     model = Decoder()
     x, mask = noise(2, 6, INPUT, dtype=torch.float32), masked([6, 3], 6)
     results = []
     for each, look in ((model, True), (copy.deepcopy(model), False)):
         torch.manual_seed(1)
-        outputs = [(alignments(each, x, mask)[0] if look else each(x, mask))[0] for _ in range(3)]
+        outputs = [(capture_attention(each, x, mask)[0] if look else each(x, mask))[0] for _ in range(3)]
         estimate = each.hard.estimator(outputs[-1].sum(dim=-1), mask)
         (outputs[-1].sum() + estimate).backward()
         results.append([*outputs, estimate, *[parameter.grad for parameter in each.parameters()], torch.rand(1)])
@@ -86,11 +86,11 @@ def test_looking_changes_nothing() -> None:
         assert torch.equal(seen, unseen)
 
 
-def test_samples_and_noise_are_seen_as_they_were_drawn() -> None:
+def test_samples_and_noise_are_replayed() -> None:
     torch.manual_seed(2)
     layer = BahdanauAttention(Zoneout(LSTM(INPUT + SOURCE, 5), 0.5), HardAttention(5, SOURCE)).double()
     source = memory([4, 2], 4)
-    (y, _), (found,) = alignments(layer, noise(2, 9, INPUT), None, layer.start(2, source))
+    (y, _), (found,) = capture_attention(layer, noise(2, 9, INPUT), None, layer.start(2, source))
     # Another sample would be another context.
     torch.testing.assert_close(found.weights[:, 0] @ source.values, y[..., 5:], rtol=0, atol=1e-12)
 
@@ -108,10 +108,10 @@ class Model(nn.Module):
         return out
 
 
-def test_every_attention_of_a_model_is_seen_in_order() -> None:
+def test_every_attention_of_a_model_is_captured_in_order() -> None:
     torch.manual_seed(3)
     model, x, mask = Model(), torch.randn(2, 4, 3), masked([4, 2], 4)
-    result, found = alignments(model, x, mask)
+    result, found = capture_attention(model, x, mask)
     assert torch.equal(result, model(x, mask))
     shapes = [(each.name, tuple(each.weights.shape)) for each in found]
     assert shapes == [("look", (2, 1, 4, 4)), ("pool", (2, 1, 1, 4))]
@@ -119,15 +119,15 @@ def test_every_attention_of_a_model_is_seen_in_order() -> None:
     wanted = (x[1] @ x[1, :2].T / 3**0.5).softmax(dim=-1)
     torch.testing.assert_close(found[0].weights[1, 0, :, :2], wanted)
     torch.testing.assert_close(found[1].weights.sum(dim=-1), torch.ones(2, 1, 1))
-    assert alignments(model.plain, x)[1] == []
+    assert capture_attention(model.plain, x)[1] == []
 
 
 @pytest.mark.parametrize("positions", ["rotary", "relative"])
-def test_the_heads_of_a_transformer_are_seen(positions: Literal["rotary", "relative"]) -> None:
+def test_the_heads_of_a_transformer_are_captured(positions: Literal["rotary", "relative"]) -> None:
     torch.manual_seed(4)
     block = TransformerBlock(8, heads=2, positions=positions, memory_size=SOURCE).double()
     source, x = memory([3, 4], 4), noise(2, 5, 8)
-    (y, state), found = alignments(block, x, None, block.start(2, source, coverage=True))
+    (y, state), found = capture_attention(block, x, None, block.start(2, source, coverage=True))
     assert torch.equal(y, block(x, None, block.start(2, source, coverage=True))[0])
     own, other = found
     assert (own.name, tuple(own.weights.shape)) == ("attention", (2, 2, 5, 5))

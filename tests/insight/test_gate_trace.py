@@ -1,4 +1,4 @@
-"""Traces say what the layer computed, and looking changes nothing (law 7)."""
+"""Traces hold what the layer computed, and tracing changes nothing (law 7)."""
 
 import copy
 
@@ -8,7 +8,7 @@ from torch import nn
 
 import seqloom
 from seqloom import cells
-from seqloom.insight import trace
+from seqloom.insight import trace_gates
 
 
 class Model(nn.Module):
@@ -31,7 +31,7 @@ def test_states_are_the_outputs_and_gates_follow_the_equations(reverse: bool) ->
     torch.manual_seed(1)
     layer = seqloom.Recurrent(cells.LSTM(3, 5), reverse=reverse).double()
     x, mask = torch.randn(3, 6, 3, dtype=torch.float64), masked(6, 2, 0)
-    (out, state), (found,) = trace(layer, x, mask)
+    (out, state), (found,) = trace_gates(layer, x, mask)
     # The kernel computes the output, the plain steps the trace: they agree to the last places.
     torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-12)
     i, f, z, o = (found.gates[name] for name in ("input", "forget", "candidate", "output"))
@@ -46,10 +46,10 @@ def test_states_are_the_outputs_and_gates_follow_the_equations(reverse: bool) ->
     torch.testing.assert_close(state.hidden[0], out[0, 0 if reverse else 5], rtol=0, atol=1e-12)
 
 
-def test_every_recurrent_layer_of_a_model_is_seen_in_order() -> None:
+def test_every_recurrent_layer_of_a_model_is_traced_in_order() -> None:
     torch.manual_seed(2)
     model, x, mask = Model(), torch.randn(2, 4, 3), masked(4, 3)
-    result, traces = trace(model, x, mask)
+    result, traces = trace_gates(model, x, mask)
     assert torch.equal(result, model(x, mask))
     assert [each.name for each in traces] == [
         f"encoder.layers.{index}.{way}" for index in (0, 1) for way in ("ahead", "back")
@@ -57,7 +57,7 @@ def test_every_recurrent_layer_of_a_model_is_seen_in_order() -> None:
     assert list(traces[0].gates) == ["reset", "update", "candidate"]
 
 
-def test_looking_changes_nothing() -> None:
+def test_tracing_changes_nothing() -> None:
     torch.manual_seed(3)
     model = seqloom.recurrent("lstm", 3, 5, layers=2, dropout=0.3, zoneout=0.2, recurrent_dropout=0.2)
     twin = copy.deepcopy(model)
@@ -65,17 +65,17 @@ def test_looking_changes_nothing() -> None:
     results = []
     for each, look in ((model, True), (twin, False)):
         torch.manual_seed(4)
-        outputs = [(trace(each, x)[0] if look else each(x))[0] for _ in range(3)]
+        outputs = [(trace_gates(each, x)[0] if look else each(x))[0] for _ in range(3)]
         outputs[-1].sum().backward()
         results.append([*outputs, *[parameter.grad for parameter in each.parameters()], torch.rand(1)])
     for seen, unseen in zip(*results, strict=True):
         assert torch.equal(seen, unseen)
 
 
-def test_dropout_is_seen_as_it_was_drawn() -> None:
+def test_dropout_is_replayed() -> None:
     torch.manual_seed(5)
     layer = seqloom.Recurrent(cells.Zoneout(cells.Elman(3, 5), 0.5))
-    (out, _), (found,) = trace(layer, torch.randn(2, 20, 3))
+    (out, _), (found,) = trace_gates(layer, torch.randn(2, 20, 3))
     # Half of the values are carried over: another draw would not give the same output.
     torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-6)
 
@@ -83,7 +83,7 @@ def test_dropout_is_seen_as_it_was_drawn() -> None:
 def test_state_and_empty_sequences() -> None:
     layer = seqloom.Recurrent(cells.GRU(3, 5))
     _, state = layer(torch.randn(2, 4, 3))
-    (out, _), (found,) = trace(layer, torch.randn(2, 1, 3), state=state)
+    (out, _), (found,) = trace_gates(layer, torch.randn(2, 1, 3), state=state)
     torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-6)
-    _, (found,) = trace(layer, torch.randn(2, 0, 3))
+    _, (found,) = trace_gates(layer, torch.randn(2, 0, 3))
     assert found.gates["reset"].shape == (2, 0, 5)

@@ -1,4 +1,4 @@
-"""Explanations of transcripts against the search and the loss themselves."""
+"""Explanations of transcripts against the search and the loss."""
 
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,14 @@ def test_the_beam_gives_the_best(tmp_path: Path) -> None:
     found = explain(model, source, beam=True)
     frames = logits(model, source).log_softmax(dim=-1)
     (wanted,) = PrefixBeam(size=64, nbest=5)(frames, torch.tensor([frames.shape[1]]))
-    assert [each.score for each in found.answer.best] == pytest.approx([each.score for each in wanted])
-    assert found.remarks == ["the search of the model is best_path: the beam is one of 64"]
-    assert len(explain(model, source).answer.best) == 1
+    assert [each.score for each in found.prediction.best] == pytest.approx([each.score for each in wanted])
+    assert found.notes == ["the model decodes with best_path; the beam shown has size 64"]
+    assert len(explain(model, source).prediction.best) == 1
     one = explain(fresh(_transcribe(search={"name": "prefix_beam"}), tmp_path), source, beam=True)
-    assert one.remarks == ["the search of the model gives one transcript: here the beam is asked for 5"]
-    assert [each.text for each in one.answer.best] == [each.text for each in found.answer.best]
+    assert one.notes == ["the model's search returns one transcript; here it returns 5"]
+    assert [each.text for each in one.prediction.best] == [each.text for each in found.prediction.best]
     two = explain(fresh(CASES["transcribe, beam"], tmp_path), source, beam=True)
-    assert (len(two.answer.best), two.remarks) == (2, [])
+    assert (len(two.prediction.best), two.notes) == (2, [])
 
 
 def test_scores_are_split(tmp_path: Path) -> None:
@@ -54,13 +54,13 @@ def test_scores_are_split(tmp_path: Path) -> None:
     model = fresh(case, tmp_path)
     source = [[0.0, 1.0, 0.0]] * 12
     found = explain(model, source)
-    assert found.answer.best
-    for each in found.answer.best:
+    assert found.prediction.best
+    for each in found.prediction.best:
         assert each.score == pytest.approx(each.acoustic + 0.5 * len(each.text.split()))
         assert each.language == 0
 
 
-def test_the_truth_has_its_probability(tmp_path: Path) -> None:
+def test_the_reference_has_its_probability(tmp_path: Path) -> None:
     model = fresh(_transcribe(), tmp_path)
     task: Any = model.task
     text, source = "ab", [[0.0, 1.0, 0.0]] * 6
@@ -68,19 +68,19 @@ def test_the_truth_has_its_probability(tmp_path: Path) -> None:
     found = explain(model, example)
     target = torch.tensor([task.learned.text.encode(text)])
     loss = ctc_loss(logits(model, source), torch.tensor([6]), target, torch.tensor([2])).losses.item()
-    assert found.remarks == [f"what it says is known: 'ab' (log-probability {-loss:.4f})"]
+    assert found.notes == [f"reference: 'ab' (log-probability {-loss:.4f})"]
     (short,) = task.read([(source[:1], text)])
-    assert explain(model, short).remarks == ["what it says is known: 'ab' (impossible)"]
+    assert explain(model, short).notes == ["reference: 'ab' (too few frames)"]
 
 
-def test_what_is_seen_stands_beside_the_data(tmp_path: Path) -> None:
+def test_input_frames_are_kept_beside_the_data(tmp_path: Path) -> None:
     case = _transcribe_sound(reduction={"factor": 2})
     found = explain(fresh(case, tmp_path), case.questions[0])
-    assert found.spikes is not None
+    assert found.frames is not None
     assert found.image is not None
     assert found.image.shape[1] == 8  # bands
-    assert found.data()["spikes"]["unit"] == pytest.approx(0.02)
+    assert found.data()["frames"]["frame_length"] == pytest.approx(0.02)
     assert "image" not in found.data()
     columns = explain(fresh(CASES["transcribe, columns"], tmp_path), [[0.0, 1.0, 0.0]] * 4)
-    assert columns.spikes is not None
-    assert columns.spikes.kind == "image"
+    assert columns.frames is not None
+    assert columns.frames.input_kind == "image"

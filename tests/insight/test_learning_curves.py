@@ -1,4 +1,4 @@
-"""Pictures of a training and of forecasts, read back from what was drawn."""
+"""Learning curves, read back from what was drawn."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from seqloom.insight.curves import draw_curves, draw_forecast
+from seqloom.insight import draw_learning_curves
 
 ROWS: list[dict[str, Any]] = [
     {"update": 10, "epoch": 1.0, "loss": 3.0, "rate": 0.1, "norm": 1.0, "clipped": 0.0},
@@ -28,7 +28,7 @@ def drawn(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
 
 
 def test_the_losses_and_the_best_score_are_shown(tmp_path: Path) -> None:
-    figure = draw_curves(ROWS, tmp_path / "new" / "results.png")
+    figure = draw_learning_curves(ROWS, tmp_path / "new" / "results.png")
     loss, accuracy = figure.axes
     assert drawn(loss) == {"training": ([10, 20], [3, 2]), "dev": ([10, 20, 30], [2.5, 2.2, 2.1])}
     assert drawn(accuracy) == {
@@ -43,18 +43,18 @@ def test_the_losses_and_the_best_score_are_shown(tmp_path: Path) -> None:
 
 
 def test_the_best_may_be_the_lowest(tmp_path: Path) -> None:
-    figure = draw_curves(ROWS, tmp_path / "x.png", metric="accuracy", higher_is_better=False)
+    figure = draw_learning_curves(ROWS, tmp_path / "x.png", metric="accuracy", higher_is_better=False)
     assert "best: 0.5 at update 10" in drawn(figure.axes[1])
 
 
 def test_of_equal_scores_the_last_is_the_best(tmp_path: Path) -> None:
     rows = [*ROWS, {"update": 40, "epoch": 4.0, "dev": {"accuracy": 0.8}}]
-    figure = draw_curves(rows, tmp_path / "x.png")
+    figure = draw_learning_curves(rows, tmp_path / "x.png")
     assert drawn(figure.axes[1])["best: 0.8 at update 40"] == ([40], [0.8])
 
 
 def test_a_metric_called_loss_shares_the_panel(tmp_path: Path) -> None:
-    figure = draw_curves(ROWS, tmp_path / "x.png", metric="loss", higher_is_better=False)
+    figure = draw_learning_curves(ROWS, tmp_path / "x.png", metric="loss", higher_is_better=False)
     (axes,) = figure.axes
     assert list(drawn(axes)) == ["training", "dev", "best: 2.1 at update 30"]
 
@@ -62,12 +62,12 @@ def test_a_metric_called_loss_shares_the_panel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("part", "title"), [("loss", "loss"), ("dev", "accuracy")])
 def test_what_is_not_there_has_no_panel(tmp_path: Path, part: str, title: str) -> None:
     rows = [row | {"dev": {"accuracy": row["dev"]["accuracy"]}} if "dev" in row else row for row in ROWS]
-    figure = draw_curves([row for row in rows if part in row], tmp_path / "x.png")
+    figure = draw_learning_curves([row for row in rows if part in row], tmp_path / "x.png")
     assert [axes.get_title("left") for axes in figure.axes] == [title]
 
 
 def test_epochs_are_counted_above_the_updates(tmp_path: Path) -> None:
-    figure = draw_curves(ROWS, tmp_path / "x.png")
+    figure = draw_learning_curves(ROWS, tmp_path / "x.png")
     (above,) = figure.axes[0].child_axes
     low, high = figure.axes[0].get_xlim()
     assert above.get_xlim() == pytest.approx((low / 10, high / 10))
@@ -75,7 +75,7 @@ def test_epochs_are_counted_above_the_updates(tmp_path: Path) -> None:
 
 def test_one_wild_value_does_not_flatten_the_curve(tmp_path: Path) -> None:
     rows = [{"update": step, "epoch": 1.0, "loss": 1000.0 if step == 0 else 1 / step} for step in range(100)]
-    figure = draw_curves(rows, tmp_path / "x.png")
+    figure = draw_learning_curves(rows, tmp_path / "x.png")
     assert figure.axes[0].get_ylim()[1] < 2
     assert max(drawn(figure.axes[0])["training"][1]) == 1000
 
@@ -83,37 +83,4 @@ def test_one_wild_value_does_not_flatten_the_curve(tmp_path: Path) -> None:
 def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
     for rows in ([], [{"update": 1, "epoch": 0.1, "loss": float("inf")}]):
         with pytest.raises(ValueError, match="nothing to draw"):
-            draw_curves(rows, tmp_path / "x.png")
-
-
-def test_a_forecast_stands_at_the_end_of_the_truth(tmp_path: Path) -> None:
-    truth = np.arange(12.0).reshape(6, 2)
-    forecast, baseline = truth[-2:] + 0.5, np.repeat(truth[3:4], 2, axis=0)
-    figure = draw_forecast(truth, forecast, baseline, tmp_path / "forecast.png", ["sun", "moon"])
-    for column, axes in enumerate(figure.axes):
-        assert drawn(axes) == {
-            "truth": ([-3, -2, -1, 0, 1, 2], truth[:, column].tolist()),
-            "baseline": ([1, 2], baseline[:, column].tolist()),
-            "forecast": ([1, 2], forecast[:, column].tolist()),
-        }
-    assert [axes.get_title("left") for axes in figure.axes] == ["sun", "moon"]
-    assert (tmp_path / "forecast.png").stat().st_size > 10_000
-
-
-def test_one_column_needs_no_second_dimension_and_no_baseline(tmp_path: Path) -> None:
-    figure = draw_forecast([1.0, 2.0], [1.5, 2.5], None, tmp_path / "x.png")
-    assert list(drawn(figure.axes[0])) == ["truth", "forecast"]
-    assert figure.axes[0].get_title("left") == "column 1"
-
-
-def test_many_columns_are_cut_to_what_can_be_seen(tmp_path: Path) -> None:
-    assert len(draw_forecast(np.zeros((3, 20)), np.zeros((1, 20)), None, tmp_path / "x.png").axes) == 8
-
-
-def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"the forecast has shape \(3, 1\), wanted at most \(2, 1\)"):
-        draw_forecast([1.0, 2.0], [1.0, 2.0, 3.0], None, tmp_path / "x.png")
-    with pytest.raises(ValueError, match=r"the baseline has shape \(1, 2\)"):
-        draw_forecast([1.0, 2.0], [1.0], [[1.0, 2.0]], tmp_path / "x.png")
-    with pytest.raises(ValueError, match="names has 2 entries, wanted 1"):
-        draw_forecast([1.0, 2.0], [1.0], None, tmp_path / "x.png", ["a", "b"])
+            draw_learning_curves(rows, tmp_path / "x.png")

@@ -1,4 +1,4 @@
-"""Pictures come with a run, and show what they should."""
+"""Every run gets plots, and they show what they should."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from seqloom.workflow import train
 
 
 @pytest.mark.parametrize("output", ["last", "every_step"])
-def test_a_forecast_is_drawn_beside_truth_and_last_value(
+def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = np.sin(np.arange(120) / 5)
@@ -23,7 +23,7 @@ def test_a_forecast_is_drawn_beside_truth_and_last_value(
         drawn.append(arrays[:3])
         assert names == ["level"]
 
-    monkeypatch.setattr("seqloom.insight.curves.draw_forecast", draw)
+    monkeypatch.setattr("seqloom.tasks.forecast.draw_forecast", draw)
     config = Config.build(
         Document.empty(
             [
@@ -40,21 +40,21 @@ def test_a_forecast_is_drawn_beside_truth_and_last_value(
     )
     run = train(config, output=tmp_path / "run")
     assert (run.path / "results.png").stat().st_size > 1000
-    ((truth, found, still),) = drawn
-    assert truth.shape == found.shape == still.shape
-    # The picture ends where the data end, and the baseline is the value before what is forecast.
+    ((observed, forecast, baseline),) = drawn
+    assert observed.shape == forecast.shape == baseline.shape
+    # The plot ends where the data end, and the baseline is the value before the forecast.
     horizon, end = (2, len(steps)) if output == "last" else (1, len(steps) - 1)
-    np.testing.assert_allclose(truth[:, 0], steps[end - len(truth) : end], atol=1e-5)
-    before = steps[end - len(truth) - 1 : end - 1][::horizon].repeat(horizon)
-    np.testing.assert_allclose(still[:, 0], before, atol=1e-5)
+    np.testing.assert_allclose(observed[:, 0], steps[end - len(observed) : end], atol=1e-5)
+    before = steps[end - len(observed) - 1 : end - 1][::horizon].repeat(horizon)
+    np.testing.assert_allclose(baseline[:, 0], before, atol=1e-5)
 
 
 def test_without_matplotlib_the_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text("a b\n" * 20)
-    monkeypatch.setitem(sys.modules, "seqloom.insight.curves", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     config = Config.build(
         Document.empty(["task.name=language_model", f"task.train={tmp_path / 'text.txt'}", "train.updates=1"])
     )
     run = train(config, output=tmp_path / "run")
     assert not (run.path / "results.png").exists()
-    assert "no pictures, since" in (run.path / "train.log").read_text()
+    assert "no plots: matplotlib.figure is not installed" in (run.path / "train.log").read_text()

@@ -3,12 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqloom.insight.panels import draw_panels, panel_lines
+from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
 
 
 def test_text_for_a_terminal() -> None:
     weights = np.array([[[1, 0], [0, 0]], [[0.25, 0.25], [0.25, 0.25]], [[0, 0.2], [0.1, 0.7]]])
-    lines = panel_lines(weights, ["a", "b", "red"], width=20)
+    lines = image_attention_lines(weights, ["a", "b", "red"], width=20)
     assert lines == [
         "a          b",
         "██         ████",
@@ -18,25 +18,25 @@ def test_text_for_a_terminal() -> None:
         "  ░░",
         "░░██",
     ]
-    assert panel_lines(np.zeros((0, 2, 2)), []) == []
+    assert image_attention_lines(np.zeros((0, 2, 2)), []) == []
 
 
 @pytest.mark.parametrize("image", [np.zeros((6, 6, 3), np.uint8), np.full((6, 6), 0.5)])
-def test_a_picture(image: np.ndarray, tmp_path: Path) -> None:
-    draw_panels(image, np.full((8, 3, 3), 1 / 9), list("abcdefgh"), tmp_path / "p.png", title="a $ b $")
+def test_plot(image: np.ndarray, tmp_path: Path) -> None:
+    draw_image_attention(image, np.full((8, 3, 3), 1 / 9), list("abcdefgh"), tmp_path / "p.png", title="a $ b $")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
-    ("shape", "looks", "words", "wanted"),
+    ("shape", "maps", "words", "wanted"),
     [
         ((4, 4, 2), (1, 2, 2), ["a"], "image has shape"),
         ((4, 4), (2, 2, 2), ["a"], "weights has"),
-        ((4, 4), (0, 2, 2), [], "no word"),
+        ((4, 4), (0, 2, 2), [], "no words"),
     ],
 )
-def test_what_cannot_be_drawn(
-    shape: tuple[int, ...], looks: tuple[int, ...], words: list[str], wanted: str, tmp_path: Path
+def test_invalid_arguments_are_refused(
+    shape: tuple[int, ...], maps: tuple[int, ...], words: list[str], wanted: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=wanted):
-        draw_panels(np.zeros(shape), np.zeros(looks), words, tmp_path / "p.png")
+        draw_image_attention(np.zeros(shape), np.zeros(maps), words, tmp_path / "p.png")

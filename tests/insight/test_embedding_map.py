@@ -1,4 +1,4 @@
-"""Words as points: the plane against the singular value decomposition; names that do not hide each other."""
+"""Words as points: the plane against the singular value decomposition; labels that do not overlap."""
 
 from pathlib import Path
 
@@ -7,13 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.insight.words import _overlap, arrange, draw_words, flatten, principal
+from seqloom.insight.embedding_map import (
+    _overlap,
+    draw_embedding_map,
+    embedding_map,
+    place_labels,
+    principal_components,
+)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(30, 5), (4, 60), (2, 3), (5, 5)])
 def test_the_plane_is_that_of_the_singular_values(rows: int, width: int) -> None:
     vectors = np.random.default_rng(rows).normal(size=(rows, width))
-    found, shares = principal(vectors)
+    found, shares = principal_components(vectors)
     left, values, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
     wanted = (left * values)[:, :2]
     np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=1e-7)  # roots of values that should be zero
@@ -22,24 +28,27 @@ def test_the_plane_is_that_of_the_singular_values(rows: int, width: int) -> None
 
 
 def test_one_number_has_one_direction() -> None:
-    found, shares = principal(np.array([[1.0], [3.0]]))
+    found, shares = principal_components(np.array([[1.0], [3.0]]))
     np.testing.assert_allclose(np.abs(found), [[1, 0], [1, 0]])
     assert shares.tolist() == [1, 0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 100), st.integers(5, 90)), min_size=1, max_size=15))
-def test_names_do_not_hide_each_other(given_points: list[tuple[int, int, int]]) -> None:
+def test_labels_do_not_overlap(given_points: list[tuple[int, int, int]]) -> None:
     points = np.array([each[:2] for each in given_points], np.float64)
     sizes = np.array([(each[2], 12) for each in given_points], np.float64)
-    corners = arrange(points, sizes)
+    corners = place_labels(points, sizes)
     boxes = [(*low, *high) for low, high in zip(corners.tolist(), (corners + sizes).tolist(), strict=True)]
     for index, box in enumerate(boxes):
         assert not any(_overlap(box, other) for other in boxes[:index])
         assert not any(box[0] < x < box[2] and box[1] < y < box[3] for x, y in points.tolist())
 
 
-def test_a_picture(tmp_path: Path) -> None:
+def test_plot(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(8, 6))
     vectors[3] = vectors[4]  # at the same place
-    draw_words(flatten(vectors), [f"$word{number}" for number in range(8)], tmp_path / "new" / "words.png")
+    words = embedding_map([f"$word{number}" for number in range(8)], vectors)
+    assert (words.nearest[3], words.nearest[4]) == ("$word4", "$word3")
+    assert words.similarities[3] == pytest.approx(1)
+    draw_embedding_map(words, tmp_path / "new" / "words.png")
     assert (tmp_path / "new" / "words.png").read_bytes().startswith(b"\x89PNG")

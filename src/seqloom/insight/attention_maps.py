@@ -1,0 +1,69 @@
+"""Attention of one prediction, chosen and named: layer by layer, head by head, and of the pooling."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from seqloom.insight.attention_capture import CapturedAttention, capture_attention
+from seqloom.insight.explanation import AttentionMap
+from seqloom.insight.gate_trace import Call
+from seqloom.layers.transformer.block import TransformerBlock
+from seqloom.models.pooling import AttentionPooling
+
+OTHER_READERS = r"\.given\.|reader\.back"
+"""Modules inside pretrained inputs, or that read from the end: their attention is not that of the sequence."""
+
+AttentionLayers = Sequence[tuple[str, Tensor]]
+"""Names of layers and their weights (heads, T, S)."""
+
+
+class Attended(NamedTuple):
+    """The result of a function and the attention of the model while it ran."""
+
+    result: Any
+    layers: AttentionLayers  # of self-attention
+    pooling: list[float] | None  # weight of each element; None: no attention pooling
+
+
+def self_attention(model: nn.Module, function: Callable[[], Any]) -> Attended:
+    """Run a function that applies the model to one sequence, and capture its self-attention."""
+    call = Call(model, function)
+    result, captured = capture_attention(call)
+    captured = [each for each in captured if not re.search(OTHER_READERS, each.name)]
+    pooling = [each for each in captured if isinstance(call.get_submodule(each.name), AttentionPooling)]
+    weights = pooling[0].weights[0, 0, 0].tolist() if pooling else None
+    return Attended(result, attention_layers(call, captured, to_self=True), weights)
+
+
+def attention_layers(model: nn.Module, captured: Sequence[CapturedAttention], *, to_self: bool) -> AttentionLayers:
+    """The layers of self-attention, or those that attend to another sequence."""
+    chosen = []
+    for each in captured:
+        parent, _, last = each.name.rpartition(".")
+        is_self = isinstance(model.get_submodule(parent), TransformerBlock) and last == "attention"
+        is_pooling = isinstance(model.get_submodule(each.name), AttentionPooling)
+        if is_self is to_self and not is_pooling:
+            chosen.append(each.weights[0].double())
+    return [(f"layer {number}", weights) for number, weights in enumerate(chosen, start=1)]
+
+
+def mean_of_heads(layers: AttentionLayers, rows: list[str], columns: list[str]) -> AttentionMap | None:
+    """The last layer, averaged over its heads."""
+    if not layers:
+        return None
+    layer, weights = layers[-1]
+    name = layer if len(layers) > 1 else "attention"
+    if len(weights) > 1:
+        name = f"{layer}, mean of {len(weights)} heads"
+    return AttentionMap(name, rows, columns, weights.mean(dim=0).tolist())
+
+
+def all_heads(layers: AttentionLayers, rows: list[str], columns: list[str]) -> list[AttentionMap]:
+    """Each head of each layer."""
+    return [
+        AttentionMap(f"{layer}, head {number}", rows, columns, head.tolist())
+        for layer, weights in layers
+        for number, head in enumerate(weights, start=1)
+    ]

@@ -1,0 +1,118 @@
+"""Gates and states of recurrent layers at every step: the input of each layer is stepped through once more."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.layers.recurrent.recurrent import Recurrent, steps
+
+
+@dataclass(frozen=True)
+class GateTrace:
+    """One recurrent layer during one call. All tensors are (B, T, hidden_size), in the order of time."""
+
+    name: str  # of the layer, as in named_modules
+    gates: dict[str, Tensor]
+    states: dict[str, Tensor]  # after each step; the first one is the output
+    mask: Tensor | None  # (B, T); False where there is padding
+
+
+LabelledTrace = tuple[GateTrace, list[str]]
+"""A trace and the names of its time steps; no names where the steps are not tokens."""
+
+
+class Call(nn.Module):
+    """A function that uses a module, as a module: so that hooks on its parts see everything the function does."""
+
+    def __init__(self, module: nn.Module, function: Callable[[], Any]) -> None:
+        super().__init__()
+        self.module = module
+        self._function = function
+
+    def forward(self) -> Any:
+        return self._function()
+
+
+@dataclass(frozen=True)
+class _LayerCall:
+    name: str
+    layer: Recurrent
+    rng_state: Tensor  # before the call: dropout is drawn from it again
+    x: Tensor
+    mask: Tensor | None
+    state: Any
+
+
+def trace_gates(module: nn.Module, *args: Any, **kwargs: Any) -> tuple[Any, list[GateTrace]]:
+    """Call the module; return its result and a trace of each recurrent layer inside, in the order of the calls.
+
+    Neither this result nor any later one is changed by it.
+    """
+    calls: list[_LayerCall] = []
+    with ExitStack() as stack:
+        for name, layer in module.named_modules():
+            if isinstance(layer, Recurrent):
+                hook = layer.register_forward_pre_hook(_recorder(calls, name), with_kwargs=True)
+                stack.callback(hook.remove)
+        result = module(*args, **kwargs)
+    return result, [_replay(call) for call in calls]
+
+
+def trace_function(
+    module: nn.Module,
+    function: Callable[[], Any],
+    labels: Callable[[str], list[str]],  # from the name of a layer to the names of its time steps
+) -> list[LabelledTrace]:
+    """Trace the layers of a module that read the one sequence a function is about.
+
+    Left out are layers inside pretrained inputs, which belong to another model, and layers that read other sequences,
+    such as the characters of each word.
+    """
+    _, traces = trace_gates(Call(module, function))
+    kept = []
+    for trace in traces:
+        name = trace.name.removeprefix("module.")
+        rows, length = next(iter(trace.states.values())).shape[:2]
+        if ".given." in name or rows != 1 or not length:
+            continue
+        names = labels(name)
+        kept.append((replace(trace, name=name), names if len(names) == length else []))
+    return kept
+
+
+def _recorder(calls: list[_LayerCall], name: str) -> Any:
+    def record(layer: Recurrent, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = dict(zip(("x", "mask", "state"), args, strict=False)) | kwargs
+        calls.append(_LayerCall(name, layer, torch.get_rng_state(), given["x"], given.get("mask"), given.get("state")))
+
+    return record
+
+
+def _replay(call: _LayerCall) -> GateTrace:
+    cell, mask = call.layer.cell, call.mask
+    x = call.x if mask is None else call.x.masked_fill(~mask.unsqueeze(-1), 0)
+    state = cell.start(len(x)) if call.state is None else cell.State(*call.state)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(call.rng_state)
+        projected = cell.project(x.transpose(0, 1))
+        history = list(steps(cell, projected, mask, state, reverse=call.layer.reverse))
+    if call.layer.reverse:
+        history.reverse()
+    empty = x.new_zeros(len(x), 0, call.layer.output_size)
+
+    def stack_steps(values: list[Tensor]) -> Tensor:
+        stacked = torch.stack(values, dim=1) if values else empty
+        return stacked if mask is None else stacked.masked_fill(~mask.unsqueeze(-1), 0)
+
+    return GateTrace(
+        name=call.name,
+        gates={gate: stack_steps([gates[index] for _, gates in history]) for index, gate in enumerate(cell.gates)},
+        states={
+            field: stack_steps([after[index] for after, _ in history]) for index, field in enumerate(state._fields)
+        },
+        mask=mask,
+    )

@@ -1,0 +1,177 @@
+"""An explanation for people and programs: printed, as JSON, and as plots in a folder."""
+
+import json
+import shutil
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from seqloom import terminal
+from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
+from seqloom.insight.beam_tree import beam_lines, draw_beam
+from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, timing_lines
+from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.gate_plot import draw_gates
+from seqloom.insight.gate_trace import LabelledTrace
+from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_columns
+from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
+from seqloom.insight.plotting import escape_dollars
+from seqloom.insight.token_names import show_whitespace
+from seqloom.insight.word_contexts import draw_contexts, print_contexts
+
+WIDTH = 100  # characters of a line if standard output is not a terminal
+HEADS_PER_ROW = 8
+MAX_LABELS = 8  # in the table of a classifier
+
+
+def report(
+    explanation: Explanation, folder: Path, *, traces: Sequence[LabelledTrace] = (), as_json: bool = False
+) -> None:
+    """Print an explanation and write its plots into a folder."""
+    if not as_json:
+        print_explanation(explanation)
+    plots = draw_explanation(explanation, folder, traces=traces)
+    if as_json:
+        terminal.say(json.dumps({**explanation.data(), "plots": list(map(str, plots))}))
+    elif plots:
+        terminal.say("", f"Plots: {', '.join(map(str, plots))}")
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Print an explanation."""
+    width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
+    terminal.say(*[explanation.headline] * bool(explanation.headline))
+    if explanation.frames is not None and explanation.image is not None:
+        _print_transcript(explanation.prediction, explanation.frames, explanation.image, width=width)
+    if explanation.label_choices:
+        choices = [
+            (each.word, each.label, f"{each.probability:.1%}", each.alternative, f"{each.alternative_probability:.1%}")
+            for each in explanation.label_choices
+        ]
+        terminal.table(("word", "label", "probability", "alternative", "probability"), choices)
+    if explanation.label_probabilities:
+        labels = list(explanation.label_probabilities.items())[:MAX_LABELS]
+        terminal.table(("label", "probability"), [(label, f"{probability:.2%}") for label, probability in labels])
+    if explanation.nbest_tokens:
+        terminal.say("", "N-best list, with the log-probability of each token:")
+        pairs = zip(explanation.prediction.best, explanation.nbest_tokens, strict=True)
+        for rank, (candidate, tokens) in enumerate(pairs, start=1):
+            terminal.say("", *_candidate_lines(rank, candidate, tokens, width=width))
+    if (each := explanation.token_values) is not None:
+        top = each.maximum or max(each.values, default=0.0)
+        lines = heatmap_lines(each.tokens, each.values, maximum=each.maximum, width=width)
+        terminal.say("", f"{each.label[:1].upper()}{each.label[1:]} (█ = {top:.3g}):", *lines)
+    _print_attention(explanation, width=width)
+    if explanation.layer_weights is not None:
+        weights = explanation.layer_weights
+        terminal.say("", f"Weights of the language model's layers (scale {weights.scale:.3g}):")
+        rows = [(name, f"{weight:.1%}") for name, weight in zip(weights.layers, weights.weights, strict=True)]
+        terminal.table(("layer", "weight"), rows)
+    if explanation.contexts:
+        terminal.say("")
+        print_contexts(explanation.contexts)
+    if explanation.embedding_map is not None:
+        print_embedding_map(explanation.embedding_map)
+    if explanation.beam:
+        terminal.say("", "Beam search tree (the best path continues straight down), with scores and outcomes:")
+        terminal.say(*beam_lines(explanation.beam))
+    terminal.say(*(["", *(f"Note: {note}" for note in explanation.notes)] if explanation.notes else []))
+
+
+def _print_attention(explanation: Explanation, *, width: int) -> None:
+    attention = explanation.attention
+    if attention is None:
+        return
+    name = "" if attention.name == "attention" else f" ({attention.name})"
+    if explanation.grid is not None:
+        terminal.say("", f"Attention over the image for each word{name}:")
+        terminal.say(*image_attention_lines(explanation.image_attention, attention.rows, width=width))
+    else:
+        terminal.say("", f"Attention weights{name}, one row per query token:")
+        terminal.say(*attention_lines(attention.weights, attention.columns, attention.rows, width=width))
+
+
+def _print_transcript(prediction: Any, frames: FrameProbabilities, inputs: NDArray[Any], *, width: int) -> None:
+    terminal.say("", "Most probable token at each frame (· = blank):")
+    terminal.say(*ctc_lines(frames, inputs, width=width), *timing_lines(prediction, frames, width=width))
+    terminal.say("", "N-best list, with log scores:")
+    rows = [
+        (each.text, f"{each.score:.4f}", f"{each.acoustic:.4f}", f"{each.language:.4f}") for each in prediction.best
+    ]
+    terminal.table(("transcript", "score", "acoustic", "language model"), rows)
+
+
+def _candidate_lines(rank: int, candidate: Any, tokens: list[str], *, width: int) -> Iterator[str]:
+    yield f"{rank}. {candidate.text}"
+    yield f"   score {candidate.score:.4f}, log-probability {candidate.log_probability:.4f}"
+    values = [f"{value:.2f}" if value < -0.005 else "0" for value in candidate.log_probabilities]
+    columns = list(zip(map(show_whitespace, tokens), values, strict=True))
+    for line in wrap_columns(columns, gap=1, width=width - 3):
+        yield f"   {line}".rstrip()
+
+
+def draw_explanation(explanation: Explanation, folder: Path, *, traces: Sequence[LabelledTrace] = ()) -> list[Path]:
+    """Draw an explanation and gate traces into a folder; the files, or none if matplotlib is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # characters that the font lacks are drawn as boxes
+            plots = _draw(explanation, folder)
+            for trace, labels in traces:
+                plots.append(folder / f"gates-{trace.name}.png")
+                names = [escape_dollars(show_whitespace(label)) for label in labels]
+                draw_gates(trace, plots[-1], labels=names or None)
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"No plots: {error.name} is not installed; run pip install 'seqloom[plots]'\n")
+        return []
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror}; choose another folder with --output") from None
+    return plots
+
+
+def _draw(explanation: Explanation, folder: Path) -> list[Path]:
+    plots: list[Path] = []
+
+    def new(name: str) -> Path:
+        plots.append(folder / name)
+        return plots[-1]
+
+    attention, frames, image, title = explanation.attention, explanation.frames, explanation.image, explanation.title
+    if frames is not None and image is not None and frames.most_probable:
+        draw_ctc(frames, image, explanation.prediction, new("ctc.png"), title=title)
+    if attention is not None and image is not None and explanation.grid is not None:
+        weights = explanation.image_attention
+        draw_image_attention(image, weights, attention.rows, new("image_attention.png"), title=title)
+    elif attention is not None:
+        name = attention.name.removeprefix("attention")
+        draw_attention(attention.weights, attention.columns, attention.rows, new("attention.png"), title=name)
+    if explanation.heads and explanation.grid is None:
+        first = explanation.heads[0]
+        maps = [(each.name, each.weights) for each in explanation.heads]
+        heads_per_layer = max(Counter(each.name.partition(",")[0] for each in explanation.heads).values())
+        across = min(heads_per_layer, HEADS_PER_ROW)
+        draw_attention_heads(maps, first.columns, first.rows, new("heads.png"), panels_per_row=across)
+    if (each := explanation.token_values) is not None:
+        path = new("tokens.png")
+        draw_heatmap_text(each.tokens, each.values, path, maximum=each.maximum, title=title, label=each.label)
+    if choices := explanation.label_choices:
+        draw_heatmap_text(
+            [choice.word for choice in choices],
+            [1 - choice.probability for choice in choices],
+            new("labels.png"),
+            maximum=1.0,
+            captions=[f"{choice.label} {choice.probability:.0%}" for choice in choices],
+            label="1 − label probability",
+        )
+    if explanation.contexts:
+        draw_contexts(explanation.contexts, new("contexts.png"))
+    if explanation.embedding_map is not None:
+        draw_embedding_map(explanation.embedding_map, new("embedding_map.png"))
+    if explanation.beam:
+        draw_beam(explanation.beam, new("beam.png"), title=title)
+    return plots

@@ -1,0 +1,38 @@
+"""Plots that every run gets: its learning curves, and predictions that its task can draw."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from seqloom.insight.learning_curves import draw_learning_curves
+from seqloom.model import Model
+from seqloom.run import Run
+from seqloom.run_config import Config
+
+
+def draw(
+    run: Run,
+    config: Config,
+    *,
+    dev: Sequence[Any] = (),  # development examples; empty: draw the learning curves only
+) -> None:
+    """Write results.png and what the task draws, such as forecast.png, if matplotlib is installed."""
+    task, rows = config.task, run.rows()
+    if not any(row.get("dev") or math.isfinite(row.get("loss", math.nan)) for row in rows):
+        return  # models that only count have no learning curve
+
+    def predict(examples: Sequence[Any]) -> list[Any]:
+        module = task.build_model()
+        module.load_state_dict(run.load_best().model)
+        batches = Model(config, module).predict_batches(iter(examples))
+        return [prediction for batch in batches for prediction in batch]
+
+    try:
+        path = run.path / "results.png"
+        draw_learning_curves(rows, path, metric=task.main_metric, higher_is_better=task.higher_is_better)
+        if dev and run.saved("best"):
+            task.draw_predictions(dev, run.path, predict=predict)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        run.log(f"no plots: {error.name} is not installed; run pip install 'seqloom[plots]'")

@@ -1,0 +1,105 @@
+"""A beam search as a tree: every branch occurs once, with its outcome."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.search_record import Fate, SearchRecord
+from seqloom.insight.beam_tree import ENDED, PRUNED, BeamNode, Branch, beam_lines, build_tree, draw_beam, join_tokens
+
+#          root
+#        a       b†      (c was never followed)
+#     aa  ab†
+#   aa$  aab†(hopeless)
+TREE = [
+    BeamNode(0, -1, "", 0, 0.0, 0.0, "extended"),
+    BeamNode(1, 0, "a", 1, -0.1, -0.1, "extended"),
+    BeamNode(2, 0, "b", 1, -2.0, -2.0, "extended"),
+    BeamNode(3, 0, "c", 1, -3.0, -3.0, "beam"),
+    BeamNode(4, 1, "a", 2, -0.2, -0.3, "extended"),
+    BeamNode(5, 1, "b", 2, -1.0, -1.1, "worse"),
+    BeamNode(6, 2, "a", 2, -9.0, -11.0, "beam"),
+    BeamNode(7, 2, "b", 2, -8.0, -10.0, "threshold"),
+    BeamNode(8, 4, "</s>", 3, -0.1, -0.4, "best"),
+    BeamNode(9, 4, "b", 3, -1.0, -1.3, "hopeless"),
+]
+
+
+def test_text() -> None:
+    assert beam_lines(TREE) == [
+        "├─ b    -2.000  pruned: below the score threshold",  # the reason is that of the best pruned child
+        "a",
+        "├─ b    -1.100  finished, not in the n-best",
+        "a",
+        "├─ b    -1.300  stopped: cannot reach the n-best",
+        "</s>    -0.400  n-best #1",
+    ]
+
+
+def test_forks_inside_branches() -> None:
+    branches = [
+        BeamNode(0, -1, "", 0, 0.0, 0.0, "extended"),
+        BeamNode(1, 0, "x", 1, -0.1, -0.1, "best"),
+        BeamNode(2, 0, "y", 1, -2.0, -2.0, "extended"),
+        BeamNode(3, 2, "z", 2, -3.0, -3.0, "hopeless"),
+        BeamNode(4, 2, "w", 2, -4.0, -4.0, "hopeless"),
+    ]
+    assert beam_lines(branches) == [
+        "├─ y",
+        "│  ├─ w    -4.000  stopped: cannot reach the n-best",
+        "│  z       -3.000  stopped: cannot reach the n-best",
+        "x          -0.100  n-best #1",
+    ]
+
+
+def test_the_worst_branches_are_left_out() -> None:
+    root, left_out = build_tree(TREE, max_branches=2)
+    assert left_out == 2
+    assert root.leaves == 2
+    assert beam_lines(TREE, max_branches=2)[-1] == "(2 more branches)"
+
+
+def test_words_are_separated_by_spaces() -> None:
+    assert join_tokens(["the", "sky", "</s>"]) == "the sky </s>"
+    assert join_tokens(["1", "7", "</s>"]) == "17</s>"
+    assert join_tokens(["the", " sky", "s"]) == "the␣skys"
+
+
+def test_every_fate_has_a_text() -> None:
+    assert {fate.name.lower() for fate in Fate} - {"impossible"} == PRUNED.keys() | ENDED.keys()
+    assert not PRUNED.keys() & ENDED.keys()
+    assert set(ENDED) == {fate.name.lower() for fate in Fate if fate >= Fate.EXTENDED}
+
+
+@pytest.mark.parametrize(
+    "search", [Beam(size=4, nbest=2), Beam(size=4, nbest=2, threshold=1.0, per_node=2), Beam(size=1)]
+)
+def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
+    table = torch.from_numpy(np.random.default_rng(5).normal(size=(6, 6))).log_softmax(dim=1)
+    record = SearchRecord()
+    (found,) = search(
+        lambda last, state: (table[last], state), torch.zeros(1, 1), torch.tensor([0]), 0, lengths=7, record=record
+    )
+    nodes = record.nodes(0)
+    tree_nodes = [BeamNode(n.number, n.parent, str(n.symbol), *n[4:7], n.fate.name.lower()) for n in nodes]
+    root, left_out = build_tree(tree_nodes, max_branches=10**6)
+    assert left_out == 0
+    seen: list[Branch] = []
+    waiting = [root]
+    while waiting:
+        branch = waiting.pop()
+        seen.append(branch)
+        waiting += branch.children
+        assert bool(branch.outcome) is not bool(branch.children)
+        assert all(child.node.parent == branch.node.number for child in branch.children)
+    assert sorted(branch.node.number for branch in seen) == [n.number for n in nodes if n.fate >= Fate.EXTENDED]
+    ranked = sorted((branch for branch in seen if branch.rank), key=lambda branch: branch.rank)
+    assert [branch.node.score for branch in ranked] == [hypothesis.score for hypothesis in found]
+
+
+def test_plot(tmp_path: Path) -> None:
+    draw_beam(TREE, tmp_path / "new" / "beam.png", title="$ → $", max_branches=2)
+    assert (tmp_path / "new" / "beam.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,191 @@
+"""Token probabilities over time against NumPy, as text and as plots."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqloom.data.text.tokenizers import TextConfig, Tokenizer
+from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, frame_probabilities, timing_lines
+from seqloom.layers.audio.spectrum import Spectrum
+from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
+from seqloom.models.transcription.line_images import LineImageConfig
+from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
+from seqloom.models.transcription.transcripts import Transcription
+
+
+def model(symbols: int, *, size: int = 3, factor: int = 2, **listening: Any) -> Transcriber:
+    torch.manual_seed(4)
+    made = build_transcriber(
+        size=size,
+        symbols=symbols,
+        look=LineImageConfig(),
+        front=PrenetConfig(),
+        recurrence=RecurrenceConfig(cell="gru", hidden_size=5),
+        reduction=TimeReductionConfig(factor=factor),
+        **listening,
+    )
+    made.output.weight.data *= 8
+    return made.eval()
+
+
+def letters() -> Tokenizer:
+    return TextConfig(unit="characters").fit(["ab c", "cab"])
+
+
+def test_probabilities_are_those_of_the_softmax() -> None:
+    encoding = letters()
+    symbols = encoding.vocabulary.symbols
+    module = model(len(symbols))
+    values = torch.randn(1, 9, 3)
+    mask = torch.ones(1, 9, dtype=torch.bool)
+    with torch.no_grad():
+        found, seen = frame_probabilities(module, values, mask, encoding, transcript=["c", "a", "c"], reduction=2)
+        logits = module(values, mask)[0][0].double().numpy()
+    wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)  # (5, V)
+    assert found.transcript == ["c", "a", "c"]
+    assert found.tokens[:2] == ["c", "a"]
+    likely = {symbols[number] for number in range(1, len(symbols)) if wanted[:, number].max() >= 0.1}
+    assert set(found.tokens) == likely | {"c", "a"}
+    for name, row in zip(found.tokens, found.probabilities, strict=True):
+        np.testing.assert_allclose(row, wanted[:, symbols.index(name)], rtol=1e-6)
+    np.testing.assert_allclose(found.blank, wanted[:, 0], rtol=1e-6)
+    assert found.most_probable == ["" if number == 0 else symbols[number] for number in wanted.argmax(axis=1)]
+    assert (found.frame_length, found.in_seconds, found.input_kind) == (2, False, "numbers")
+    np.testing.assert_array_equal(seen, values[0].double().numpy())
+
+
+def test_the_input_of_sound_is_its_spectrogram() -> None:
+    encoding = letters()
+    spectrum = Spectrum(8000, mels=6)
+    module = model(len(encoding.vocabulary.symbols), size=6, factor=3, spectrum=spectrum)
+    samples = torch.sin(torch.arange(2000) / 5).unsqueeze(0)
+    with torch.no_grad():
+        found, seen = frame_probabilities(
+            module, samples, torch.ones(1, 2000, dtype=torch.bool), encoding, transcript=[], reduction=3
+        )
+        wanted = spectrum(samples)[0][0]
+    np.testing.assert_array_equal(seen, wanted.double().numpy())
+    assert (found.input_kind, found.in_seconds) == ("sound", True)
+    assert found.frame_length == pytest.approx(0.03)
+    assert len(found.most_probable) == -(-len(seen) // 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "kind"),
+    [
+        ([[0.5, 0.1, 1.0], [0.2, 0.3, 0.0]], "", "strokes"),
+        ([[0.5, 0.1, 0.5], [0.2, 0.3, 0.0]], "", "numbers"),
+        ([[0.5, 0.1, 1.0], [0.2, 0.3, 0.0]], "a.PNG", "image"),
+    ],
+)
+def test_the_kind_of_input(values: list[list[float]], name: str, kind: str) -> None:
+    encoding = letters()
+    module = model(len(encoding.vocabulary.symbols), factor=1)
+    with torch.no_grad():
+        found, _ = frame_probabilities(
+            module,
+            torch.tensor([values]),
+            torch.ones(1, 2, dtype=torch.bool),
+            encoding,
+            transcript=[],
+            reduction=1,
+            file_name=name,
+        )
+    assert found.input_kind == kind
+
+
+def frames(best: str, *, reduction: int = 1, kind: str = "image", seconds: bool = False) -> FrameProbabilities:
+    """A point is the blank, all others have a probability of 1."""
+    names = sorted(set(best) - {"."})
+    return FrameProbabilities(
+        transcript=[symbol for symbol in best if symbol != "."],
+        tokens=names,
+        probabilities=[[float(symbol == name) for symbol in best] for name in names],
+        blank=[float(symbol == ".") for symbol in best],
+        most_probable=["" if symbol == "." else symbol for symbol in best],
+        frame_length=0.5 if seconds else reduction,
+        in_seconds=seconds,
+        reduction=reduction,
+        input_kind=kind,
+    )
+
+
+def answer(found: FrameProbabilities, words: list[str] | None = None) -> Transcription:
+    places = [place for place, symbol in enumerate(found.most_probable) if symbol]
+    times = [(place * found.frame_length, (place + 1) * found.frame_length) for place in places]
+    spans = [times[min(number, len(times) - 1)] for number in range(len(words or []))]
+    text = "".join(found.transcript)
+    return Transcription(
+        text, -1.0, -1.0, 0.0, found.transcript, times, words or [text], spans or times[:1], [], "", None
+    )
+
+
+def test_text_for_a_terminal() -> None:
+    found = frames("..3....4  ..".replace(" ", "."))
+    seen = np.zeros((12, 2))
+    seen[2], seen[7, 0] = 1, 1
+    assert ctc_lines(found, seen) == [
+        "  █    █",
+        "  █",
+        "··3····4····",
+        "  █    █",
+        "╵0        ╵10",
+    ]
+    assert ctc_lines(found, 1 - seen) == ctc_lines(found, seen)  # ink may be dark or bright
+
+
+def test_long_recordings_are_wrapped_and_words_are_separated() -> None:
+    found = replace(frames("." * 25, reduction=2, kind="sound", seconds=True), most_probable=[""] * 24 + ["aa"])
+    lines = ctc_lines(found, np.zeros((50, 1)), width=35)
+    assert lines[0] == "·  " * 9 + "·"
+    assert lines[2] == "╵0.00 s"
+    assert lines[-3:] == ["·  ·  ·  ·  aa", "", "╵10.00 s"]
+    assert len(lines) == 3 * 3 + 2
+    assert ctc_lines(frames(""), np.zeros((0, 4))) == []
+
+
+def test_high_frequencies_are_above_low_ones() -> None:
+    seen = np.zeros((3, 16))
+    seen[:, :2] = 1  # the lowest
+    assert ctc_lines(frames("...", kind="sound"), seen)[:8] == [""] * 7 + ["███"]
+    joined = np.repeat([[0.0, 0.0], [100.0, 0.0], [100.0, 1.0]], [2, 2, 1], axis=0)  # the last has one frame only
+    assert ctc_lines(frames("...", reduction=2, kind="numbers"), joined)[:2] == ["  █", " ██"]
+
+
+def test_timings_of_words_and_tokens() -> None:
+    found = frames(".a.b", kind="sound", seconds=True)
+    lines = list(timing_lines(answer(found, ["a", "bee"]), found))
+    assert lines == [
+        "",
+        "Word timings, start and end:",
+        "a      bee",
+        "0.50 s 1.50 s",
+        "1.00 s 2.00 s",
+        "",
+        "Token timings, start and end:",
+        "a      b",
+        "0.50 s 1.50 s",
+        "1.00 s 2.00 s",
+    ]
+    assert list(timing_lines(answer(frames("a.b")), frames("a.b")))[1] == "Token timings, start and end in frames:"
+    assert list(timing_lines(answer(frames("..")), frames(".."))) == []
+
+
+@pytest.mark.parametrize("kind", ["image", "sound", "strokes", "numbers"])
+def test_plots(kind: str, tmp_path: Path) -> None:
+    found = frames(".$..b.b" * 40, reduction=2, kind=kind, seconds=kind == "sound")
+    seen = np.random.default_rng(1).random((559, 3))
+    seen[:, 2] = seen[:, 2] > 0.5
+    draw_ctc(found, seen, answer(found, ["a", "b$"]), tmp_path / "new" / "s.png", title="a $ b $")
+    assert (tmp_path / "new" / "s.png").read_bytes().startswith(b"\x89PNG")
+    draw_ctc(found, seen[:, :1], answer(found), tmp_path / "one.png")
+    assert (tmp_path / "one.png").is_file()
+
+
+def test_an_empty_input_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the input has no frames"):
+        draw_ctc(frames(""), np.zeros((0, 3)), answer(frames("")), tmp_path / "s.png")

@@ -1,0 +1,50 @@
+"""Plots of forecasts, read back from what was drawn."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from seqloom.insight import draw_forecast
+
+
+def drawn(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    """The points of each line by its label."""
+    return {
+        str(line.get_label()): (np.asarray(line.get_xdata()).tolist(), np.asarray(line.get_ydata()).tolist())
+        for line in axes.lines
+    }
+
+
+def test_a_forecast_ends_with_the_observations(tmp_path: Path) -> None:
+    observed = np.arange(12.0).reshape(6, 2)
+    forecast, baseline = observed[-2:] + 0.5, np.repeat(observed[3:4], 2, axis=0)
+    figure = draw_forecast(observed, forecast, baseline, tmp_path / "forecast.png", ["sun", "moon"])
+    for column, axes in enumerate(figure.axes):
+        assert drawn(axes) == {
+            "observed": ([-3, -2, -1, 0, 1, 2], observed[:, column].tolist()),
+            "baseline": ([1, 2], baseline[:, column].tolist()),
+            "forecast": ([1, 2], forecast[:, column].tolist()),
+        }
+    assert [axes.get_title("left") for axes in figure.axes] == ["sun", "moon"]
+    assert (tmp_path / "forecast.png").stat().st_size > 10_000
+
+
+def test_one_column_needs_no_second_dimension_and_no_baseline(tmp_path: Path) -> None:
+    figure = draw_forecast([1.0, 2.0], [1.5, 2.5], None, tmp_path / "x.png")
+    assert list(drawn(figure.axes[0])) == ["observed", "forecast"]
+    assert figure.axes[0].get_title("left") == "column 1"
+
+
+def test_at_most_eight_columns_are_drawn(tmp_path: Path) -> None:
+    assert len(draw_forecast(np.zeros((3, 20)), np.zeros((1, 20)), None, tmp_path / "x.png").axes) == 8
+
+
+def test_mismatched_shapes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"forecast has shape \(3, 1\), expected at most \(2, 1\)"):
+        draw_forecast([1.0, 2.0], [1.0, 2.0, 3.0], None, tmp_path / "x.png")
+    with pytest.raises(ValueError, match=r"baseline has shape \(1, 2\)"):
+        draw_forecast([1.0, 2.0], [1.0], [[1.0, 2.0]], tmp_path / "x.png")
+    with pytest.raises(ValueError, match="names has 2 entries, expected 1"):
+        draw_forecast([1.0, 2.0], [1.0], None, tmp_path / "x.png", ["a", "b"])
