@@ -13,6 +13,7 @@ import seqloom
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "seqloom"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -57,25 +58,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("model", "explain", "workflow", "lab", "examples"),
     },
     "info": {"terminal", "layers", "kernels", "seqloom"},
-    "bench": {
-        *("terminal", "data", "cells", "layers", "kernels", "models", "decoding", "training", "tasks"),
-        *("metrics", "run", "run_config", "evaluation", "model", "workflow", "compare", "info", "seqloom"),
-    },
     "cli": {
         *("options", "config", "terminal", "run_config", "data", "decoding", "tasks", "training"),
-        *(
-            "model",
-            "streaming",
-            "explain",
-            "workflow",
-            "compare",
-            "check",
-            "examples",
-            "demos",
-            "info",
-            "bench",
-            "seqloom",
-        ),
+        *("model", "streaming", "explain", "workflow", "compare", "check", "examples", "demos", "info", "seqloom"),
     },
     "__main__": {"cli"},
     "__init__": {"layers", "cells", "decoding", "model", "workflow"},
@@ -99,6 +84,7 @@ def imported_parts(path: Path) -> set[str]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
             root, _, rest = f"{name}.".partition(".")
+            assert root not in ("benchmarks", "tests"), f"{path}: the package imports {root}"
             if root == "seqloom":
                 top = rest.split(".")[0]
                 ours = (PACKAGE / f"{top}.py").is_file() or (PACKAGE / top / "__init__.py").is_file()
@@ -159,12 +145,14 @@ def test_tests_mirror_the_source() -> None:
 
 
 def test_no_drawer_for_everything() -> None:
-    for path in [*SOURCES, *(ROOT / "tests").rglob("*.py")]:
+    for path in [*SOURCES, *BENCHMARKS, *(ROOT / "tests").rglob("*.py")]:
         words = re.split(r"[/_.]", str(path.relative_to(ROOT)))
         assert not {"util", "utils", "helper", "helpers", "common", "misc"} & set(words), path
 
 
-@pytest.mark.parametrize("path", sources())
+@pytest.mark.parametrize(
+    "path", [*sources(), *(pytest.param(path, id=str(path.relative_to(ROOT))) for path in BENCHMARKS)]
+)
 def test_nothing_runs_code_from_data(path: Path) -> None:
     forbidden_modules = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"}
     forbidden_calls = {

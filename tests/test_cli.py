@@ -19,7 +19,7 @@ NAMES = (
     *("init", "check", "train", "evaluate", "predict", "explain", "generate", "compare"),
     *("demo", "data", "info", "export"),
 )
-COMMANDS = (["--help"], *([name, "--help"] for name in (*NAMES, "bench")), ["bench", "recurrent", "--help"])
+COMMANDS = (["--help"], *([name, "--help"] for name in NAMES))
 
 TAGGED = "the DET\ncat NOUN\nsleeps VERB\n\nthe DET\ndog NOUN\nbarks VERB\n\ncats NOUN\nbark VERB\n"
 SMALL = [
@@ -64,7 +64,7 @@ def test_help(command: list[str]) -> None:
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0
     assert "Usage: " in result.stdout
-    if command[:-1] and command[:-1] != ["bench"]:
+    if command[:-1]:
         (example,) = (line for line in result.stdout.splitlines() if "Example: " in line)
         assert f"seqloom {' '.join(command[:-1])}" in example
 

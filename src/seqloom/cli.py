@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from seqloom import __version__
-from seqloom.bench.commands import bench
 from seqloom.compare.command import compare
 from seqloom.options import (
     AsJson,
@@ -35,7 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(bench, name="bench", help="Measure ours side by side with others.")
 
 
 def main() -> None:

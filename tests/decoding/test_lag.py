@@ -5,7 +5,8 @@ import pytest
 import torch
 from tests.decoding.frames.test_prefix_beam import GUIDES, emit, guides, search
 
-from seqloom.bench import emissions
+from benchmarks import simulated_speech
+from benchmarks.simulated_speech import AcousticModel, SentenceGenerator
 from seqloom.decoding.frames import node_arrays
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
@@ -15,10 +16,11 @@ from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.models.ngram.kneser_ney import estimate
 
 TIME, LAG = 300, 20
-WORDS = emissions.words(300)
-SPEAKER = emissions.Speaker(len(WORDS))
-LEXICON = Lexicon([(word, emissions.spell(word)) for word in WORDS], separator=emissions.SEPARATOR)
-NGRAM = estimate(SPEAKER.corpus(300), order=3, start=len(WORDS), end=len(WORDS) + 1, vocabulary=len(WORDS) + 2)
+WORDS = simulated_speech.make_words(300)
+LEXICON = Lexicon([(word, simulated_speech.spell(word)) for word in WORDS], separator=simulated_speech.SEPARATOR)
+NGRAM = estimate(
+    SentenceGenerator(len(WORDS)).corpus(300), order=3, start=len(WORDS), end=len(WORDS) + 1, vocabulary=len(WORDS) + 2
+)
 SPEECH = {
     "symbols": Guide(),
     "words": Guide(LEXICON),
@@ -26,11 +28,10 @@ SPEECH = {
 }
 
 
-def speech(kind: emissions.Kind, seed: int) -> torch.Tensor:
-    speaker = emissions.Speaker(len(WORDS), seed=seed)
-    return torch.from_numpy(
-        emissions.utter(speaker, WORDS, kind, count=1, frames=TIME, seed=seed).logits[0]
-    ).log_softmax(-1)
+def speech(model: AcousticModel, seed: int) -> torch.Tensor:
+    sentences = SentenceGenerator(len(WORDS), seed=seed)
+    utterances = simulated_speech.simulate(sentences, WORDS, model=model, count=1, frames=TIME, seed=seed)
+    return torch.from_numpy(utterances.logits[0]).log_softmax(-1)
 
 
 def said(one: Transcript) -> list[int]:
@@ -47,12 +48,12 @@ def listen(beam: PrefixBeam, frames: torch.Tensor, guide: Guide) -> tuple[list[l
     return told, stream.finish()[0]
 
 
-@pytest.mark.parametrize("kind", [emissions.PEAKY, emissions.FLAT], ids=["peaky", "flat"])
+@pytest.mark.parametrize("model", [simulated_speech.PEAKY, simulated_speech.FLAT], ids=["peaky", "flat"])
 @pytest.mark.parametrize("name", SPEECH)
-def test_everything_is_told_in_time_and_stays_told(name: str, kind: emissions.Kind) -> None:
+def test_everything_is_told_in_time_and_stays_told(name: str, model: AcousticModel) -> None:
     guide, late = SPEECH[name], 0
     for seed in range(3):
-        frames = speech(kind, seed)
+        frames = speech(model, seed)
         told, final = listen(PrefixBeam(lag=LAG), frames, guide)
         for before, after in zip(told, [*told[1:], said(final)], strict=True):
             assert after[: len(before)] == before
@@ -62,11 +63,11 @@ def test_everything_is_told_in_time_and_stays_told(name: str, kind: emissions.Ki
         ]
         # A word is over with the separator behind it. Where a symbol stands is not known better than by some frames.
         late = max(late, *(time - end for time, end in zip(first, over, strict=True)))
-    assert late <= LAG + 2 * emissions.SHARE
+    assert late <= LAG + 2 * simulated_speech.FRAMES_PER_SYMBOL
 
 
 def test_without_a_lag_most_is_told_late() -> None:
-    told, final = listen(PrefixBeam(), speech(emissions.PEAKY, 0), Guide())
+    told, final = listen(PrefixBeam(), speech(simulated_speech.PEAKY, 0), Guide())
     assert len(told[TIME - 1]) < len(said(final)) / 2
 
 

@@ -1,0 +1,1 @@
+"""The libraries that Seqloom is compared with, one file each."""

@@ -1,0 +1,226 @@
+"""Convert data sets to the files that configurations in benchmarks/configs read; writes to benchmarks/data."""
+
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+import wave
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.models.ngram.arpa import write_arpa
+from seqloom.models.ngram.kneser_ney import estimate
+
+FOLDER = Path("benchmarks/data")
+SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
+Samples = NDArray[np.int16]
+
+
+def data_file(name: str) -> Path:
+    """A file in the folder of data sets, ``SEQLOOM_DATA``."""
+    if "SEQLOOM_DATA" not in os.environ:
+        raise SystemExit("SEQLOOM_DATA is not set; set it to the folder of the data sets")
+    return Path(os.environ["SEQLOOM_DATA"], name)
+
+
+def _lines(name: str) -> list[str]:
+    return [line for line in data_file(name).read_text().splitlines() if line.strip()]
+
+
+def names() -> None:
+    """Names by country: a folder with one file per language."""
+    with tarfile.open(data_file("names_by_country/names.tar.gz")) as archive:
+        archive.extractall(FOLDER, filter="data")
+
+
+def music() -> None:
+    """Polyphonic music: MATLAB cell arrays converted to .npz files."""
+    from scipy.io import loadmat
+
+    from seqloom.data.readers.vectors import write_npz
+
+    matrices = loadmat(data_file("poly_music/JSB_Chorales.mat"))
+    for split in ("train", "valid", "test"):
+        pieces = [piece.astype("float32") for piece in matrices[f"{split}data"][0]]
+        write_npz(FOLDER / f"jsb_{split}.npz", pieces, None)
+
+
+def speech() -> None:
+    """AN4: transcripts, file lists and features in one folder, with every tenth training speaker held out for dev."""
+    for part in ("train", "test"):
+        with tarfile.open(data_file(f"an4_mfcc/an4_{part}_mfc.tar.gz")) as archive:
+            archive.extractall(FOLDER / "an4", filter="data")
+    texts, files = (
+        {part: data_file(f"an4_mfcc/an4_{part}.{kind}").read_text().splitlines() for part in ("train", "test")}
+        for kind in ("transcription", "fileids")
+    )
+    speakers = [Path(name).parent.name for name in files["train"]]
+    held_out = set(sorted(set(speakers))[4::10])
+    for part, is_dev in (("train", False), ("dev", True)):
+        selected = [number for number, speaker in enumerate(speakers) if (speaker in held_out) is is_dev]
+        _write(f"an4/{part}.transcription", (texts["train"][number] for number in selected))
+        _write(f"an4/{part}.fileids", (files["train"][number] for number in selected))
+    _write("an4/test.transcription", texts["test"])
+    _write("an4/test.fileids", files["test"])
+    words = sorted({line.split()[0].partition("(")[0] for line in _lines("an4_mfcc/an4.dic")})
+    _write("an4/words.txt", words)
+    _write_ngram(Path("an4/words.arpa"), words, (FOLDER / "an4/train.transcription").read_text().splitlines())
+
+
+def _write_ngram(name: Path, words: list[str], texts: list[str]) -> None:
+    """Estimate a 3-gram from transcripts, each followed by the name of its recording in parentheses."""
+    names = ["<unk>", "<s>", "</s>", *words]
+    numbers = {word: number for number, word in enumerate(names)}
+    sentences = [[numbers.get(word, 0) for word in text.rpartition(" (")[0].split()] for text in texts]
+    write_arpa(estimate(sentences, order=3, start=1, end=2, vocabulary=len(names)), names, FOLDER / name)
+
+
+def yes_and_no() -> None:
+    """Recordings of eight words each, transcribed by their file names (1 is yes): half for training, half for test."""
+    with tarfile.open(data_file("yesno/waves_yesno.tar.gz")) as archive:
+        recordings = sorted(entry.name for entry in archive if entry.name.endswith(".wav"))
+    rows = [f"{name}\t{Path(name).stem.replace('_', ' ')}" for name in recordings]
+    order = np.random.default_rng(1).permutation(len(rows))
+    for part, numbers in (("train", order[:30]), ("test", order[30:])):
+        _write(f"yesno_{part}.tsv", (rows[number] for number in sorted(numbers)))
+
+
+def digit_strings() -> None:
+    """Strings of spoken digits: all five speakers, all but one, and only that one, for each speaker."""
+    for speaker in SPEAKERS:
+        write_strings(data_file(f"fsdd/{speaker}.tar.gz"), FOLDER / "fsdd", count=600)
+    rows = {speaker: (FOLDER / "fsdd" / f"{speaker}.tsv").read_text().splitlines() for speaker in SPEAKERS}
+    _write("fsdd/all.tsv", (row for strings in rows.values() for row in strings))
+    for speaker in SPEAKERS:
+        _write(
+            f"fsdd/without_{speaker}.tsv", (row for name, strings in rows.items() if name != speaker for row in strings)
+        )
+        _write(f"fsdd/only_{speaker}.tsv", rows[speaker][:200])
+
+
+def write_strings(archive: Path, folder: Path, *, count: int) -> Path:
+    """Concatenate clips of one speaker to strings of 1 to 8 digits: .wav files and a list of them."""
+    speaker = archive.name.removesuffix(".tar.gz")
+    clips, rate = _clips(archive)
+    random = np.random.default_rng(sum(map(ord, speaker)))
+    (folder / speaker).mkdir(parents=True, exist_ok=True)
+    rows = []
+    for number in range(count):
+        digits = random.integers(len(clips), size=random.integers(1, 9))
+        pieces: list[Samples] = []
+        for digit in digits:
+            pieces += [np.zeros(int(rate * random.uniform(0, 0.2)), dtype=np.int16), clips[digit][1]]
+        name = f"{speaker}/{number:03}.wav"
+        with wave.open(str(folder / name), "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(rate)
+            file.writeframes(np.concatenate(pieces).astype("<i2").tobytes())
+        rows.append(f"{name}\t{' '.join(clips[digit][0] for digit in digits)}")
+    return _write(f"{folder.name}/{speaker}.tsv", rows)
+
+
+def _clips(archive: Path) -> tuple[list[tuple[str, Samples]], int]:
+    """All clips with the digit that is spoken, and their sampling rate."""
+    clips, rate = [], 0
+    with tarfile.open(archive) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            stream = entries.extractfile(entry) if entry.name.endswith(".wav") else None
+            if stream is not None:
+                with wave.open(io.BytesIO(stream.read())) as clip:
+                    rate = clip.getframerate()
+                    samples = np.frombuffer(clip.readframes(clip.getnframes()), dtype="<i2")
+                clips.append((Path(entry.name).name[0], samples))
+    return clips, rate
+
+
+def pen_strings() -> None:
+    """Strings of handwritten digits as pen strokes: dx, dy, and whether the pen is lifted afterwards."""
+    for part, file, count in (("train", "tra", 6000), ("test", "tes", 1000)):
+        random = np.random.default_rng(len(part))
+        with gzip.open(data_file(f"pendigits/pendigits.{file}.gz"), "rt") as stream:
+            digits = [_digit(line) for line in stream]
+        if part == "train":  # sorted by writer, so that dev has writers of its own
+            last = int(0.9 * len(digits))
+            _write("pen_dev.jsonl", _strokes(digits[last:], 500, random))
+            digits = digits[:last]
+        _write(f"pen_{part}.jsonl", _strokes(digits, count, random))
+
+
+def _digit(line: str) -> tuple[NDArray[np.float64], str]:  # points (8, 2), label
+    *numbers, one_hot = line.strip().split(",")
+    return np.array(numbers, dtype=float).reshape(8, 2) / 100, str(one_hot.index("1"))
+
+
+def _strokes(digits: list[tuple[NDArray[np.float64], str]], count: int, random: np.random.Generator) -> Iterator[str]:
+    for _ in range(count):
+        indices = random.integers(len(digits), size=random.integers(3, 9))
+        points, offset = [], 0.0
+        for index in indices:
+            points.append(digits[index][0] + [offset, 0.0])
+            offset += float(random.uniform(1.1, 1.4))
+        path = np.concatenate(points)
+        moved = np.diff(path, axis=0, prepend=path[:1])
+        lifted = np.arange(1, len(path) + 1) % 8 == 0
+        rows = [[round(x, 3), round(y, 3), int(up)] for (x, y), up in zip(moved.tolist(), lifted, strict=True)]
+        yield json.dumps({"strokes": rows, "text": " ".join(digits[index][1] for index in indices)})
+
+
+def plain_text() -> None:
+    """Sentences of wikitext2, PTB and Brown; every hundredth is held out for dev."""
+    sentences = [sentence for line in read_corpus() for sentence in re.split(r"(?<= [.?!]) ", _detokenize(line))]
+    _write("text/train.txt", (sentence for number, sentence in enumerate(sentences) if number % 100))
+    _write("text/dev.txt", sentences[::100])
+
+
+def _detokenize(line: str) -> str:
+    """A line of wikitext with its number and hyphen markers resolved."""
+    return line.replace(" @,@ ", ",").replace(" @.@ ", ".").replace(" @-@ ", " - ")
+
+
+def questions() -> None:
+    """TREC with a tenth of its questions for training and another tenth for dev."""
+    lines = gzip.decompress(data_file("trec/TREC.train.gz").read_bytes()).decode("latin-1").splitlines()
+    _write("trec_tenth/train.txt", lines[0::10])
+    _write("trec_tenth/dev.txt", lines[5::10])
+
+
+def read_corpus() -> Iterator[str]:
+    """The lines of wikitext2, PTB and Brown, cased as they are, with tokens separated by spaces."""
+    for name in ("wikitext2/train.txt.gz", "ptb/ptb.train.txt.gz"):
+        with gzip.open(data_file(name), "rt", encoding="utf-8") as file:
+            yield from (" ".join(words) for line in file if (words := line.split()))
+    with zipfile.ZipFile(data_file("brown/brown.zip")) as archive:
+        for name in sorted(archive.namelist()):
+            if re.fullmatch(r"brown/c[a-r]\d\d", name):
+                for line in archive.read(name).decode().splitlines():
+                    if words := [token.rpartition("/")[0] for token in line.split()]:
+                        yield " ".join(words)
+
+
+def _write(name: str, rows: Iterable[Any]) -> Path:
+    path = FOLDER / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+PREPARE: dict[str, Callable[[], None]] = {
+    "names": names,
+    "jsb": music,
+    "an4": speech,
+    "yesno": yes_and_no,
+    "fsdd": digit_strings,
+    "pen_digits": pen_strings,
+    "trec_tenth": questions,
+    "text_static": plain_text,
+    "text_contextual": plain_text,
+}
+"""By the name of the configuration that reads the files."""

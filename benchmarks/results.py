@@ -1,0 +1,129 @@
+"""Train the configurations in benchmarks/configs on real data and write docs/results.json and docs/results.md."""
+
+import argparse
+import json
+import shutil
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from benchmarks import prepare
+from seqloom import terminal
+from seqloom.compare.outcome import describe, outcome
+from seqloom.info import collect
+from seqloom.model import load
+from seqloom.run import Run
+from seqloom.run_config import Config, read_document
+from seqloom.workflow import train
+
+CONFIGS = Path("benchmarks/configs")
+RESULTS = Path("docs/results.json")
+PAGE = Path("docs/results.md")
+
+
+def train_run(name: str, path: Path, *, overrides: list[str], retrain: bool) -> tuple[Run, float]:
+    """The run of a configuration and its training time in minutes; reuses an existing run unless ``retrain``."""
+    output = Path("runs/results", name)
+    if output.exists() and not retrain:
+        run = Run.open(output)
+        return run, run.load("last").facts["seconds"] / 60
+    if output.exists():
+        shutil.rmtree(output)
+    config = Config.build(read_document(str(path), overrides))
+    started = time.monotonic()
+    with terminal.Watch() as watch:
+        run = train(config, output=output, listeners=[watch])
+    return run, (time.monotonic() - started) / 60
+
+
+def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, Any]:
+    """Train one configuration and evaluate it as its entry in figures.toml says."""
+    config = figure.get("config", figure.get("run", name))
+    if config in prepare.PREPARE:
+        prepare.FOLDER.mkdir(parents=True, exist_ok=True)
+        prepare.PREPARE[config]()
+    path = CONFIGS / f"{config}.toml"
+    run_name = figure.get("run", name)  # may be the run of another figure
+    overrides = figure.get("overrides", [])
+    run, minutes = train_run(run_name, path, overrides=overrides, retrain=retrain and run_name == name)
+    decoding = {option: figure[option] for option in ("search", "lexicon", "language") if option in figure}
+    scores = load(run.path, **decoding).evaluate(figure["file"]) if "file" in figure else outcome(run)
+    return {
+        "name": name,
+        "data": figure["data"],
+        "split": figure["split"],
+        "metric": figure["metric"],
+        "value": scores[figure["metric"]],
+        "interval": scores.get(f"{figure['metric']}_interval"),
+        "goal": figure.get("goal"),
+        "lower": figure.get("lower", False),
+        "compare": figure.get("compare", ""),
+        "command": f"scripts/results {name}",
+        "config": str(path),
+        "minutes": minutes,
+        "parameters": describe(run.path)["parameters"],
+        "versions": collect().versions,
+        "all": {key: value for key, value in scores.items() if isinstance(value, float | int)},
+    }
+
+
+def render(results: list[dict[str, Any]]) -> str:
+    """docs/results.md as text."""
+    text = [
+        "# Results on real data",
+        "",
+        "Each row is one training run of a configuration in `benchmarks/configs`, started by the command in the last",
+        "column; `SEQLOOM_DATA` is the folder of the data sets. All choices were made on dev. A dev value is that of",
+        "the best checkpoint, which was selected by it; a test value was measured once, at the end. `scripts/results`",
+        "generates this page from `docs/results.json`.",
+        "",
+        "| data | split | metric | value | 95 % interval | goal | | for comparison | minutes | parameters | command |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in results:
+        low, high = row["interval"] or (None, None)
+        interval = "" if low is None else f"{low:.4g}–{high:.4g}"
+        goal = "" if row["goal"] is None else f"{'≤' if row['lower'] else '≥'} {row['goal']:g}"
+        cells = [row["data"], row["split"], row["metric"], f"{row['value']:.4g}", interval, goal, verdict(row)]
+        cells += [row["compare"], f"{row['minutes']:.1f}", f"{row['parameters']:,}", f"`{row['command']}`"]
+        text.append(f"| {' | '.join(cells)} |")
+    remarks = RESULTS.parent / "results_remarks.md"
+    return "\n".join(text) + "\n" + ("\n" + remarks.read_text() if remarks.exists() else "")
+
+
+def verdict(row: dict[str, Any]) -> str:
+    if row["goal"] is None:
+        return ""
+    reached = row["value"] <= row["goal"] if row["lower"] else row["value"] >= row["goal"]
+    return "reached" if reached else "missed"
+
+
+def main() -> None:
+    """Train and evaluate the named figures, keep the other results, and regenerate the page."""
+    figures: dict[str, dict[str, Any]] = tomllib.loads((CONFIGS / "figures.toml").read_text())
+    parser = argparse.ArgumentParser(prog="scripts/results", description=__doc__)
+    parser.add_argument(
+        "name",
+        nargs="*",
+        choices=[*figures, []],
+        metavar="NAME",
+        help="figures of benchmarks/configs/figures.toml to train and evaluate; none: only regenerate the page",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="evaluate the existing run in runs/results instead of training again"
+    )
+    options = parser.parse_args()
+    for name in options.name:
+        row = measure(name, figures[name], retrain=not options.keep)
+        previous = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+        rows = {**{old["name"]: old for old in previous}, name: row}
+        ordered = [rows[key] for key in figures if key in rows]
+        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
+        print(f"{name}: {row['metric']} {row['value']:.5g} in {row['minutes']:.1f} minutes {verdict(row)}")
+    if RESULTS.exists():
+        PAGE.write_text(render(json.loads(RESULTS.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Training, timed update by update, compared with the same program in plain PyTorch."""
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import Result, compare_rates, interleave
+from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.tagged import Sentence
+from seqloom.data.readers.text_files import Place
+from seqloom.models.character_encoder import CharacterConfig
+from seqloom.models.encoder import RecurrenceConfig
+from seqloom.tasks.language_model import LanguageModel
+from seqloom.tasks.tag import BidirectionalEncoder, Tag, WordEmbeddingConfig
+from seqloom.tasks.task import Task
+from seqloom.training.config import TrainConfig
+from seqloom.training.engine import train
+from seqloom.training.gradient_update import GradientUpdate
+
+WORDS = 10_000
+PTB_GOAL, TAGGER_GOAL, OVERHEAD_GOAL = 1.2, 1.5, 0.97
+PYTORCH, WITHOUT_LOOP = "a plain PyTorch program", "our forward, backward and optimiser alone"
+
+
+class TorchModel(nn.Module):
+    """A language model or tagger as it is usually written in PyTorch."""
+
+    def __init__(
+        self, symbols: int, size: int, hidden: int, *, outputs: int, layers: int, bidirectional: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(symbols, size)
+        self.lstm = nn.LSTM(size, hidden, layers, dropout=dropout, bidirectional=bidirectional, batch_first=True)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(hidden * (1 + bidirectional), outputs)
+
+    def forward(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        values, state = self.lstm(self.dropout(self.embed(tokens)), state)
+        return self.output(self.dropout(values)), state
+
+
+def torch_updates(
+    model: TorchModel, batches: list[tuple[Tensor, Tensor]], optimizer: torch.optim.Optimizer, *, stateful: bool
+) -> Iterator[None]:
+    """The usual training loop; each iteration is one update."""
+    criterion = nn.CrossEntropyLoss()
+    state: Any = None
+    while True:
+        for tokens, target in batches:
+            optimizer.zero_grad()
+            logits, state = model(tokens, state)
+            criterion(logits.flatten(0, 1), target.flatten()).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+            optimizer.step()
+            state = tuple(part.detach() for part in state) if stateful else None
+            yield
+
+
+def random_sentences(count: int, length: int, *, words: int, seed: int = 1) -> list[str]:
+    """Sentences of random words whose frequencies follow Zipf's law."""
+    generator = random.Random(seed)  # noqa: S311  not a secret
+    vocabulary = [f"w{number}" for number in range(words)]
+    weights = [1 / (number + 10) for number in range(words)]
+    return [" ".join(generator.choices(vocabulary, weights, k=length)) for _ in range(count)]
+
+
+class Updates(NamedTuple):
+    """Our training of a task; each iteration is one update."""
+
+    training: Iterator[Any]
+    without_loop: Iterator[None]  # forward, backward, clipping and optimiser only
+    batches: BatchLoader
+
+
+def our_updates(task: Task, examples: list[Any], settings: TrainConfig) -> Updates:
+    batches = BatchLoader(
+        lambda: iter(examples), task.collate, rows=settings.batch_size, steps=settings.bptt_steps, seed=settings.seed
+    )
+    torch.manual_seed(1)
+    training = train(GradientUpdate(task.build_model(), batches, task.loss, settings))
+    return Updates(training, _without_loop(task, batches, settings), batches)
+
+
+def _without_loop(task: Task, batches: BatchLoader, settings: TrainConfig) -> Iterator[None]:
+    torch.manual_seed(1)
+    model = task.build_model()
+    kind: Callable[..., torch.optim.Optimizer] = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.Adam
+    optimizer = kind(model.parameters(), lr=settings.learning_rate, fused=True)
+    collated = [parts[0] for parts in batches.epoch(0)]
+    while True:
+        for batch in collated:
+            loss = task.loss(model, batch._replace(state=None))
+            (loss.total / loss.items).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+            yield
+
+
+def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
+    """PTB-medium (Zaremba et al. 2014): 2 × 650, batch 20, 35 steps, 10k words, dropout 0.5."""
+    rows, steps, hidden = 20, 35, 650
+    recurrence = RecurrenceConfig(hidden_size=hidden, layers=2, dropout=0.5)
+    task = LanguageModel(train="", embedding_size=hidden, tie_embeddings=False, input_dropout=0.5, decoder=recurrence)
+    examples = list(task.read(random_sentences(rows * steps * 3, 20, words=WORDS)))
+    task = task.fit(task.read([f"w{number}" for number in range(WORDS)]))
+    settings = TrainConfig(batch_size=rows, bptt_steps=steps, optimizer="sgd", learning_rate=1.0, epochs=1000)
+    ours = our_updates(task, examples, settings)
+    torch.manual_seed(1)
+    symbols = len(task.symbols.vocabulary)
+    peer = TorchModel(symbols, hidden, hidden, outputs=symbols, layers=2, bidirectional=False, dropout=0.5)
+    batches = [(part.inputs.values, part.target) for (part,) in ours.batches.epoch(0)][:-1]
+    theirs = torch_updates(peer, batches, torch.optim.SGD(peer.parameters(), lr=1.0), stateful=True)
+    rates = partial(compare_rates, "PTB-medium training", threads, items=rows * steps, unit="tokens/s")
+    yield from _compare(ours, theirs, rates, goal=PTB_GOAL, repetitions=repetitions)
+
+
+def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
+    """A bidirectional LSTM of 256 units, batches of 32 sentences of 25 words, 17 labels."""
+    rows, steps, hidden = 32, 25, 256
+    sentences = [line.split() for line in random_sentences(rows * 40, steps, words=WORDS)]
+    task = Tag(
+        train="",
+        words=WordEmbeddingConfig(embedding_size=100, unknown_dropout=0.0),
+        characters=CharacterConfig(layers=0),
+        input_dropout=0.0,
+        encoder=BidirectionalEncoder(hidden_size=hidden, dropout=0.0),
+    )
+    examples = [
+        Sentence(Place("random", number), tuple(words), tuple(f"L{int(word[1:]) % 17}" for word in words))
+        for number, words in enumerate(sentences)
+    ]
+    task = task.fit(examples)
+    ours = our_updates(task, examples, TrainConfig(batch_size=rows, epochs=100_000))
+    torch.manual_seed(1)
+    peer = TorchModel(WORDS + 2, 100, hidden, outputs=17, layers=1, bidirectional=True, dropout=0.0)
+    batches = [(part.inputs.words, part.target) for (part,) in ours.batches.epoch(0)]
+    theirs = torch_updates(peer, batches, torch.optim.Adam(peer.parameters(), lr=1e-3), stateful=False)
+    rates = partial(compare_rates, "bi-LSTM 256 tagger training", threads, items=rows, unit="sentences/s")
+    yield from _compare(ours, theirs, rates, goal=TAGGER_GOAL, repetitions=repetitions)
+
+
+def _compare(
+    ours: Updates, theirs: Iterator[None], rates: Callable[..., Result], *, goal: float, repetitions: int
+) -> Iterator[Result]:
+    loops: dict[str, Iterator[Any]] = {"ours": ours.training, PYTORCH: theirs, WITHOUT_LOOP: ours.without_loop}
+    timings = interleave({name: partial(next, loop) for name, loop in loops.items()}, repetitions=repetitions)
+    for name, ratio in ((PYTORCH, goal), (WITHOUT_LOOP, OVERHEAD_GOAL)):
+        yield rates(ours=timings["ours"], peer=timings[name], peer_name=name, goal=ratio)
+
+
+def measure(*, quick: bool) -> Iterator[Result]:
+    """Both models, with one thread and with all threads."""
+    for threads in sorted({1, torch.get_num_threads()}):
+        torch.set_num_threads(threads)
+        yield from language_model(threads, repetitions=3 if quick else 21)
+        yield from tagger(threads, repetitions=7 if quick else 101)

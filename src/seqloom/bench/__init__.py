@@ -1,1 +1,0 @@
-"""Ours side by side with others, in one run."""

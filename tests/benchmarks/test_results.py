@@ -1,0 +1,59 @@
+"""Results on real data: the configurations can be used, and docs/results.md matches docs/results.json."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import prepare, results
+from seqloom.run_config import Config, read_document
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / results.CONFIGS
+FIGURES: dict[str, dict[str, Any]] = tomllib.loads((CONFIGS / "figures.toml").read_text())
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.toml") if path.stem != "figures")
+
+
+@pytest.fixture
+def at_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("SEQLOOM_DATA", "data")
+
+
+@pytest.mark.usefixtures("at_root")
+def test_page_is_generated_from_its_data() -> None:
+    rows = json.loads(results.RESULTS.read_text())
+    assert results.render(rows) == results.PAGE.read_text()
+    for row in rows:
+        figure = FIGURES[row["name"]]
+        assert (row["data"], row["compare"]) == (figure["data"], figure.get("compare", ""))
+        assert Path(row["config"]).is_file()
+
+
+@pytest.mark.usefixtures("at_root")
+@pytest.mark.parametrize("name", NAMES)
+def test_configurations_are_valid(name: str) -> None:
+    Config.build(read_document(str(CONFIGS / f"{name}.toml"), []))
+
+
+@pytest.mark.usefixtures("at_root")
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_name_valid_configurations(name: str) -> None:
+    figure = FIGURES[name]
+    config = figure.get("config", figure.get("run", name))
+    Config.build(read_document(str(CONFIGS / f"{config}.toml"), figure.get("overrides", [])))
+    assert figure.get("run", name) in FIGURES
+
+
+def test_prepared_data_belong_to_configurations() -> None:
+    assert prepare.PREPARE.keys() <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("value", "goal", "lower", "expected"),
+    [(0.9, 0.89, False, "reached"), (0.8, 0.89, False, "missed"), (0.1, 0.2, True, "reached"), (0.1, None, True, "")],
+)
+def test_verdict(value: float, goal: float | None, lower: bool, expected: str) -> None:
+    assert results.verdict({"value": value, "goal": goal, "lower": lower}) == expected
