@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from seqloom import checkpoint
-from seqloom.checkpoint import FILES, BadRun, Snapshot
+from seqloom.checkpoint import FILES, RunError, Snapshot
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 
@@ -191,7 +191,7 @@ def test_tensors_that_cannot_be_held_are_refused_and_nothing_is_lost(
 ) -> None:
     checkpoint.save(tmp_path / "last", snapshot(1))
     before = contents(tmp_path)
-    with pytest.raises(BadRun, match="last"):
+    with pytest.raises(RunError, match="last"):
         checkpoint.save(tmp_path / "last", Snapshot(tensors, {}, {}))
     assert contents(tmp_path) == before
 
@@ -199,7 +199,7 @@ def test_tensors_that_cannot_be_held_are_refused_and_nothing_is_lost(
 def test_facts_that_json_cannot_hold_are_refused_before_anything_happens(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         checkpoint.save(tmp_path / "last", Snapshot({}, {}, {"a": torch.zeros(1)}))
-    with pytest.raises(BadRun, match=r"training\.json: more than"):
+    with pytest.raises(RunError, match=r"training\.json: more than"):
         checkpoint.save(tmp_path / "last", Snapshot({}, {}, {"a": "x" * checkpoint.LIMITS["training.json"]}))
     assert not list(tmp_path.iterdir())
     assert not checkpoint.places(tmp_path / "last")
@@ -269,7 +269,7 @@ def test_damage_is_named_and_the_one_before_is_used(
         assert str(previous) in told[0]
 
         put(older, damage(good_older, chance))
-        with pytest.raises(BadRun) as both:
+        with pytest.raises(RunError) as both:
             checkpoint.load(pair, warn=never)
         assert str(file) in str(both.value)
         assert str(older) in str(both.value)
@@ -284,7 +284,7 @@ def test_damage_is_named_and_the_one_before_is_used(
 def test_missing_and_longer_files_are_named(pair: Path, name: str) -> None:
     file = pair / name
     file.write_bytes(file.read_bytes() + b" ")
-    with pytest.raises(BadRun, match=name):
+    with pytest.raises(RunError, match=name):
         checkpoint.check(pair)
     file.unlink()
     told: list[str] = []
@@ -293,7 +293,7 @@ def test_missing_and_longer_files_are_named(pair: Path, name: str) -> None:
 
 
 def test_a_checkpoint_that_never_was(tmp_path: Path) -> None:
-    with pytest.raises(BadRun, match=r"last: no checkpoint has been saved"):
+    with pytest.raises(RunError, match=r"last: no checkpoint has been saved"):
         checkpoint.load(tmp_path / "last", warn=never)
 
 
@@ -434,7 +434,7 @@ def test_an_error_at_every_operation_changes_nothing(
         try:
             with watched(fail, monkeypatch):
                 checkpoint.save(folder, snapshot(9))
-        except BadRun as error:
+        except RunError as error:
             refused += 1
             message = str(error)
             assert "No space left on device" in message
@@ -514,7 +514,7 @@ def test_a_real_limit_of_the_file_size(pair: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
         try:
             checkpoint.save(pair, Snapshot({"weight": torch.zeros(2000)}, {}, {}))
-        except BadRun as error:
+        except RunError as error:
             os.write(writer, str(error).encode())
 
     before = contents(pair.parent)
@@ -529,7 +529,7 @@ def test_a_real_limit_of_the_file_size(pair: Path) -> None:
 def test_a_read_only_folder(pair: Path) -> None:
     pair.parent.chmod(0o555)
     try:
-        with pytest.raises(BadRun, match="last: not saved: Permission denied"):
+        with pytest.raises(RunError, match="last: not saved: Permission denied"):
             checkpoint.save(pair, snapshot(3))
         assert value(pair, warn=never) == 2
     finally:
@@ -603,7 +603,7 @@ def test_ill_meant_tensors_are_refused(tmp_path: Path, file: str, case: str, mon
     (folder / "manifest.json").unlink()
     checkpoint.seal(folder, FILES)
     before = contents(tmp_path)
-    with pytest.raises(BadRun, match=file):
+    with pytest.raises(RunError, match=file):
         checkpoint.load(folder, warn=never)
     assert contents(tmp_path) == before
     assert {path.name for path in tmp_path.iterdir()} == {"last"}
@@ -661,7 +661,7 @@ def test_ill_meant_manifests_are_refused(tmp_path: Path, case: str) -> None:
     checkpoint.save(tmp_path / "last", snapshot(1))
     (tmp_path / "last" / "manifest.json").write_bytes(data)
     before = contents(tmp_path)
-    with pytest.raises(BadRun, match=rf"last.(manifest\.json: )?.*({message})"):
+    with pytest.raises(RunError, match=rf"last.(manifest\.json: )?.*({message})"):
         checkpoint.load(tmp_path / "last", warn=never)
     assert contents(tmp_path) == before
 
@@ -669,7 +669,7 @@ def test_ill_meant_manifests_are_refused(tmp_path: Path, case: str) -> None:
 def test_a_newer_format_is_not_taken_for_damage(pair: Path) -> None:
     """The one before could be read, but is not what the user means."""
     (pair / "manifest.json").write_bytes(closed({"format": 2}))
-    with pytest.raises(BadRun, match="upgrade"):
+    with pytest.raises(RunError, match="upgrade"):
         checkpoint.load(pair, warn=never)
 
 
@@ -689,7 +689,7 @@ def test_ill_meant_facts_are_refused(tmp_path: Path, facts: bytes, message: str)
     (folder / "training.json").write_bytes(facts)
     (folder / "manifest.json").unlink()
     checkpoint.seal(folder, FILES)
-    with pytest.raises(BadRun, match=rf"training\.json: {message}"):
+    with pytest.raises(RunError, match=rf"training\.json: {message}"):
         checkpoint.load(folder, warn=never)
 
 
@@ -738,7 +738,7 @@ def nest(folder: Path, secret: Path) -> Path:
 def test_links_and_special_files_are_refused(tmp_path: Path, change: Callable[[Path, Path], Path]) -> None:
     checkpoint.save(tmp_path / "last", snapshot(1))
     named = change(tmp_path / "last", tmp_path / "secret")
-    with pytest.raises(BadRun) as refused:
+    with pytest.raises(RunError) as refused:
         checkpoint.load(tmp_path / "last", warn=never)
     assert str(refused.value).startswith(f"{named}: a ")
 
@@ -747,7 +747,7 @@ def test_links_and_special_files_are_refused(tmp_path: Path, change: Callable[[P
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_opening_follows_no_link_and_waits_for_no_pipe(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "training.json")
-    with pytest.raises(BadRun, match=r"training\.json"):
+    with pytest.raises(RunError, match=r"training\.json"):
         checkpoint.read_text(tmp_path / "training.json")
 
 
@@ -756,7 +756,7 @@ def test_a_link_in_the_place_of_a_temporary_folder_leads_nowhere(pair: Path, tmp
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
     pair.with_name("last.partial").symlink_to(tmp_path / "precious")
-    with pytest.raises(BadRun, match="last: not saved"):
+    with pytest.raises(RunError, match="last: not saved"):
         checkpoint.save(pair, snapshot(3))
     assert (tmp_path / "precious" / "file").exists()
     assert value(pair, warn=never) == 2

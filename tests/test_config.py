@@ -8,31 +8,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from seqloom.config import Document, Part, Wrong, dump, parse, read, template
+from seqloom.config import ConfigError, ConfigSection, Document, dump, parse, read, template
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 
 
-class Beam(Part):
+class Beam(ConfigSection):
     """Keep the best few."""
 
     name: Literal["beam"] = "beam"
     size: int = Field(5, ge=1, description="Hypotheses kept.")
 
 
-class Greedy(Part):
+class Greedy(ConfigSection):
     """Keep the best."""
 
     name: Literal["greedy"] = "greedy"
 
 
-class Limit(Part):
+class Limit(ConfigSection):
     """When to stop."""
 
     steps: int = Field(description="Steps at most.")
     share: float = Field(0.5, description="Of the data.")
 
 
-class Task(Part):
+class Task(ConfigSection):
     """A label for each word.
 
     More that no template shows.
@@ -51,16 +51,16 @@ class Task(Part):
     limit: Limit | None = None
     weights: dict[str, float] = Field(default_factory=dict, description="Of each label.")
     nested: dict[str, Beam] = Field(default_factory=dict)
-    learned: Part | None = Field(None, exclude=True)
+    learned: ConfigSection | None = Field(None, exclude=True)
 
 
-class Train(Part):
+class Train(ConfigSection):
     epochs: int = Field(10, ge=1, description="Passes over the data.")
     rate: float = 1e-3
 
 
 def refused(text: str, *overrides: str) -> str:
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(ConfigError) as wrong:
         parse(text, "a.toml", overrides=overrides).build(task=Task, train=Train)
     return str(wrong.value)
 
@@ -98,13 +98,13 @@ def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | None, messag
     path = tmp_path / "a.toml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(ConfigError) as wrong:
         read(path)
     assert str(wrong.value) == f"{path}:{message}"
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(Wrong, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         read(tmp_path)
 
 
@@ -175,7 +175,7 @@ def test_errors_of_overrides_name_the_command_line() -> None:
 @pytest.mark.parametrize("override", ["", "x", "x.y", "=5", ".=5", "x.=5", "x y=5", "#x=5", "[x]\ny=5", "x.y=\udcff"])
 def test_what_is_no_override(override: str) -> None:
     message = f"command line: {override!r} is no override, wanted section.key=value in UTF-8"
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(ConfigError) as wrong:
         Document.empty([override])
     assert str(wrong.value) == message
     assert refused("[a", override) == f"a.toml:1: wanted ] at the end of the table's name, found: [a\n{message}"
@@ -190,7 +190,7 @@ def test_an_override_needs_a_table() -> None:
 
 def test_nothing_but_the_command_line() -> None:
     assert Document.empty(["task.train=x"]).build(task=Task)["task"] == Task(train="x")
-    with pytest.raises(Wrong, match=r'^command line: missing key "train" in \[task\]: File to learn from.$'):
+    with pytest.raises(ConfigError, match=r'^command line: missing key "train" in \[task\]: File to learn from.$'):
         Document.empty().build(task=Task, train=Train)
 
 
@@ -335,7 +335,7 @@ def test_a_template_needs_a_value_for_each_required_field() -> None:
         template({"task": Task}, {"task.train": "x", "task.trian": "y"})
 
 
-class Wordy(Part):
+class Wordy(ConfigSection):
     short: int = Field(1, description="word " * 60)
     path: str = Field("x" * 90, description="A wide value. " + "word " * 30)
     many: tuple[str, ...] = Field(tuple("word" * 3 for _ in range(20)), description="A list that fits no line.")
@@ -358,7 +358,7 @@ def test_a_template_fits_the_page() -> None:
 
 @given(tasks)
 def test_a_template_of_any_values_is_what_they_say(task: Task) -> None:
-    class Given(Part):
+    class Given(ConfigSection):
         inner: Task = task
 
     built = parse(template({"x": Given}), "a.toml").build(x=Given)["x"]

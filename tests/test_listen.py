@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from seqloom.checkpoint import Snapshot
 from seqloom.cli import app
 from seqloom.data.readers.audio_files import Sound
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.listen import transcribe
 from seqloom.model import load
 from seqloom.run import Run
@@ -223,6 +223,6 @@ def test_what_was_heard_before_the_end_is_told(runs: dict[str, Path]) -> None:
         found.extend(transcribe(model, Interrupted(samples)))
     assert "".join(found) == wanted
     found = []
-    with pytest.raises(BadData, match="ends in the middle of a sample"):
+    with pytest.raises(DataError, match="ends in the middle of a sample"):
         found.extend(transcribe(model, io.BytesIO(samples + b"x")))
     assert "".join(found) == wanted

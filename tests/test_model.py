@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from seqloom import config, tasks, workflow
 from seqloom.cells.gru import GRU
-from seqloom.checkpoint import BadRun, Snapshot
+from seqloom.checkpoint import RunError, Snapshot
 from seqloom.compare.outcome import describe
-from seqloom.config import Wrong
+from seqloom.config import ConfigError
 from seqloom.data.loading import BatchLoader
 from seqloom.model import Config, Model, answers, assess, document, files, find_layer, load, opened
 from seqloom.run import Run
@@ -42,7 +42,7 @@ NAMES = ", ".join(tasks.names())
     ],
 )
 def test_a_task_has_a_name(text: str, message: str) -> None:
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(ConfigError) as caught:
         Config.build(config.parse(text, "c.toml"))
     assert str(caught.value).startswith(message)
 
@@ -127,7 +127,7 @@ def test_the_best_or_the_last_is_loaded(run: Run) -> None:
 def test_a_run_whose_task_learnt_something_else_is_refused(tmp_path: Path) -> None:
     chosen = build(CASES["classify"], tmp_path)
     strange = Run.create(tmp_path / "run", config=chosen.text(), learned='{"x": 1}', environment={})
-    with pytest.raises(BadRun, match=r"learned\.json: is not what the task classify has learnt"):
+    with pytest.raises(RunError, match=r"learned\.json: is not what the task classify has learnt"):
         opened(strange)
 
 
@@ -218,7 +218,7 @@ def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None
         assert len(first.best) == 1
         assert len(several.best) == 3
         assert several.best[0].log_probability >= first.best[0].log_probability - 1e-5
-    with pytest.raises(Wrong, match=r'unknown key "sise" in \[task\.search\]: did you mean "size"'):
+    with pytest.raises(ConfigError, match=r'unknown key "sise" in \[task\.search\]: did you mean "size"'):
         load(translators[0], search="beam sise=4")
 
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from seqloom import workflow
 from seqloom.cli import app
-from seqloom.config import Wrong
-from seqloom.data.readers.text_files import BadData
+from seqloom.config import ConfigError
+from seqloom.data.readers.text_files import DataError
 from seqloom.model import Model, load
 
 
@@ -41,7 +41,7 @@ def test_a_file_in_another_format(models: dict[str, Path], tmp_path: Path) -> No
     wanted = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
     assert said(model, path, format="lines") == wanted
     assert said(model, path, format="lines", encoding="cp1252") == wanted
-    with pytest.raises(BadData, match="found 1 column"):
+    with pytest.raises(DataError, match="found 1 column"):
         said(model, path)
     assert model.task.model_dump()["format"] == "auto"  # the model stays as it was
 
@@ -76,7 +76,7 @@ def test_standard_input_is_utf_8_if_nothing_is_said(models: dict[str, Path], mon
     ],
 )
 def test_what_cannot_be_said(models: dict[str, Path], task: str, given: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, Wrong), match=message):
+    with pytest.raises((ValueError, ConfigError), match=message):
         load(models[task]).read("-", **given)
 
 

@@ -16,7 +16,7 @@ import torch
 from tests.test_checkpoint import child, closed, contents, equal, put, snapshot
 
 from seqloom import checkpoint, run
-from seqloom.run import BadRun, Run, Snapshot
+from seqloom.run import Run, RunError, Snapshot
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 ARTEFACTS = Path(__file__).parent / "artefacts"
@@ -66,7 +66,7 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, kind: str) -> None:
         case _:
             path.symlink_to(tmp_path / "elsewhere")
     before = contents(tmp_path)
-    with pytest.raises(BadRun, match="run: exists already"):
+    with pytest.raises(RunError, match="run: exists already"):
         make(path)
     assert contents(tmp_path) == before
 
@@ -81,7 +81,7 @@ def test_of_two_that_make_the_same_run_one_is_refused(tmp_path: Path, monkeypatc
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", late)
-    with pytest.raises(BadRun, match="no run could be made: Directory not empty"):
+    with pytest.raises(RunError, match="no run could be made: Directory not empty"):
         Run.create(path, config="second", learned="", environment={})
     assert Run.open(path).config.startswith("[task]")
     assert [folder.name for folder in tmp_path.iterdir()] == ["run"]
@@ -104,7 +104,7 @@ def test_where_a_run_cannot_be_made_nothing_is_left(tmp_path: Path, name: str, m
             context.setattr(os, name, fail)
             try:
                 make(tmp_path / "runs" / "run")
-            except BadRun as error:
+            except RunError as error:
                 message = str(error)
             else:
                 assert failing > 1
@@ -115,7 +115,7 @@ def test_where_a_run_cannot_be_made_nothing_is_left(tmp_path: Path, name: str, m
 
 
 def test_a_text_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(BadRun, match=r"config\.toml: more than 1048576 bytes"):
+    with pytest.raises(RunError, match=r"config\.toml: more than 1048576 bytes"):
         Run.create(tmp_path / "run", config="#" * (2**20 + 1), learned="", environment={})
     assert not list(tmp_path.iterdir())
 
@@ -127,11 +127,11 @@ def test_every_change_is_seen(made: Run, name: str) -> None:
     for place in range(len(data)):
         data[place] ^= 1
         put(file, bytes(data))
-        with pytest.raises(BadRun, match=re.escape(str(file))):
+        with pytest.raises(RunError, match=re.escape(str(file))):
             Run.open(made.path)
         data[place] ^= 1
     file.unlink()
-    with pytest.raises(BadRun, match=re.escape(name)):
+    with pytest.raises(RunError, match=re.escape(name)):
         Run.open(made.path)
 
 
@@ -149,7 +149,7 @@ def test_ill_meant_texts_are_refused(made: Run, name: str, data: bytes, message:
     (made.path / name).write_bytes(data)
     (made.path / "manifest.json").unlink()
     checkpoint.seal(made.path, run.FILES)
-    with pytest.raises(BadRun, match=rf"{re.escape(name)}: {message}"):
+    with pytest.raises(RunError, match=rf"{re.escape(name)}: {message}"):
         Run.open(made.path)
 
 
@@ -164,13 +164,13 @@ def test_ill_meant_texts_are_refused(made: Run, name: str, data: bytes, message:
 def test_what_is_not_a_run_is_refused(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BadRun, match=message):
+    with pytest.raises(RunError, match=message):
         Run.open(tmp_path / path)
 
 
 def test_a_newer_run_asks_for_an_upgrade(made: Run) -> None:
     (made.path / "manifest.json").write_bytes(closed({"format": 2}))
-    with pytest.raises(BadRun, match="format 2 is newer than 1, the newest known here: upgrade Seqloom"):
+    with pytest.raises(RunError, match="format 2 is newer than 1, the newest known here: upgrade Seqloom"):
         Run.open(made.path)
 
 
@@ -189,7 +189,7 @@ def test_links_and_pipes_inside_are_refused(made: Run, tmp_path: Path, name: str
         os.mkfifo(file)
     else:
         file.symlink_to(tmp_path / "secret" if kind == "link" else tmp_path / "nowhere")
-    with pytest.raises(BadRun, match=rf"{re.escape(name)}: a (link|special file), wanted a plain file"):
+    with pytest.raises(RunError, match=rf"{re.escape(name)}: a (link|special file), wanted a plain file"):
         Run.open(made.path)
 
 
@@ -238,10 +238,10 @@ def test_best_and_last_are_apart_and_the_one_before_is_used(made: Run, capsys: p
     told = capsys.readouterr().err
     assert told.startswith(f"warning: {damaged}: damaged: ")
     assert told.endswith(f"; {made.path / 'last.previous'} is used instead\n")
-    with pytest.raises(BadRun, match=r"model\.safetensors: damaged"):
+    with pytest.raises(RunError, match=r"model\.safetensors: damaged"):
         made.verify("last")
     (made.path / "best" / "training.json").unlink()
-    with pytest.raises(BadRun, match=r"best.training\.json: No such file"):
+    with pytest.raises(RunError, match=r"best.training\.json: No such file"):
         made.load("best")
 
 
@@ -292,7 +292,7 @@ def hold(made: Run, *, worker: bool = False) -> Callable[[int], None]:
 def test_a_second_process_is_refused_until_the_first_is_killed(made: Run) -> None:
     with child(hold(made)) as (process, reader):
         os.read(reader, 1)
-        with pytest.raises(BadRun, match=f"run: process {process} is training on it"), made.lock():
+        with pytest.raises(RunError, match=f"run: process {process} is training on it"), made.lock():
             pytest.fail("two at once")
     with made.lock():
         pass
@@ -313,7 +313,7 @@ def test_a_second_lock_in_the_same_process_is_refused(made: Run) -> None:
     other = Run.open(made.path)
     with made.lock():
         for _ in range(2):  # a refusal does not loosen it
-            with pytest.raises(BadRun, match=f"process {os.getpid()} is training on it"), other.lock():
+            with pytest.raises(RunError, match=f"process {os.getpid()} is training on it"), other.lock():
                 pytest.fail("two at once")
     with other.lock():
         pass
@@ -330,7 +330,7 @@ def test_the_lock_is_released_by_an_error(made: Run) -> None:
 def test_a_lock_that_is_a_link_is_not_written_to(made: Run, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (made.path / ".lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(BadRun, match="run: cannot be locked"), made.lock():
+    with pytest.raises(RunError, match="run: cannot be locked"), made.lock():
         pytest.fail("locked")
     assert (tmp_path / "precious").read_text() == "precious"
 
@@ -378,7 +378,7 @@ def test_rewinding_beyond_the_end_is_refused(made: Run) -> None:
     made.rewind(0)
     assert not (made.path / "metrics.jsonl").exists()
     made.record({})
-    with pytest.raises(BadRun, match=r"metrics\.jsonl: 1 complete lines, wanted 2"):
+    with pytest.raises(RunError, match=r"metrics\.jsonl: 1 complete lines, wanted 2"):
         made.rewind(2)
 
 
@@ -393,7 +393,7 @@ def test_a_row_is_written_to_its_end_or_not_at_all(made: Run, monkeypatch: pytes
 
     with monkeypatch.context() as context:
         context.setattr(os, "write", fill)
-        with pytest.raises(BadRun, match=r"metrics\.jsonl: No space left on device"):
+        with pytest.raises(RunError, match=r"metrics\.jsonl: No space left on device"):
             made.record({"step": 2})
     assert (made.path / "metrics.jsonl").read_text() == '{"step": 1}\n'
 
@@ -410,7 +410,7 @@ def test_a_row_is_written_to_its_end_or_not_at_all(made: Run, monkeypatch: pytes
 )
 def test_ill_meant_rows_are_refused(made: Run, data: bytes, message: str) -> None:
     (made.path / "metrics.jsonl").write_bytes(data)
-    with pytest.raises(BadRun, match=rf"metrics\.jsonl{message}"):
+    with pytest.raises(RunError, match=rf"metrics\.jsonl{message}"):
         made.rows()
 
 
@@ -418,7 +418,7 @@ def test_ill_meant_rows_are_refused(made: Run, data: bytes, message: str) -> Non
 def test_a_table_of_endless_size_is_refused(made: Run) -> None:
     (made.path / "metrics.jsonl").touch()
     os.truncate(made.path / "metrics.jsonl", 2**40)  # sparse
-    with pytest.raises(BadRun, match=r"metrics\.jsonl: more than 1073741824 bytes"):
+    with pytest.raises(RunError, match=r"metrics\.jsonl: more than 1073741824 bytes"):
         made.rows()
 
 
@@ -432,6 +432,6 @@ def test_nothing_is_written_through_a_link(made: Run, tmp_path: Path, name: str)
         "metrics.jsonl": [lambda: made.record({}), lambda: made.rewind(0), made.rows],
     }
     for action in actions[name]:
-        with pytest.raises(BadRun, match=re.escape(name)):
+        with pytest.raises(RunError, match=re.escape(name)):
             action()
     assert json.loads((tmp_path / "precious").read_text()) == {"precious": True}

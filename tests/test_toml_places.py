@@ -7,7 +7,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.toml_places import NotTOML, Steps, load
+from seqloom.toml_places import Steps, TOMLSyntaxError, load
 
 EVERY_FORM = '''# a comment with [brackets] and "quotes
 top = 1
@@ -218,7 +218,7 @@ def test_any_text_is_read_or_refused_with_a_line(text: str) -> None:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        with pytest.raises(NotTOML, match=r"\A.*\Z") as refused:
+        with pytest.raises(TOMLSyntaxError, match=r"\A.*\Z") as refused:
             load(text)
         assert 1 <= refused.value.line <= text.count("\n") + 1
     else:
@@ -260,6 +260,6 @@ def paths(value: Any, path: Steps = ()) -> set[Steps]:
     ],
 )
 def test_what_is_no_toml_is_said_plainly(text: str, line: int, message: str) -> None:
-    with pytest.raises(NotTOML) as refused:
+    with pytest.raises(TOMLSyntaxError) as refused:
         load(text)
     assert (refused.value.line, str(refused.value)) == (line, message)

@@ -7,26 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, field_validator, model_validator
 
-from seqloom.config import Part, Wrong, parse
+from seqloom.config import ConfigError, ConfigSection, parse
 from seqloom.layers.build import names
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 from seqloom.wording import problems, suggest
 
 
-class Beam(Part):
+class Beam(ConfigSection):
     name: Literal["beam"] = "beam"
     size: int = Field(5, ge=1, description="Hypotheses kept.")
 
 
-class Greedy(Part):
+class Greedy(ConfigSection):
     name: Literal["greedy"] = "greedy"
 
 
-class Limit(Part):
+class Limit(ConfigSection):
     steps: int = Field(gt=0, le=99, multiple_of=3, description="Steps at most.")
 
 
-class Tag(Part):
+class Tag(ConfigSection):
     name: Literal["tag"] = "tag"
     train: str = Field(description="File to learn from.", min_length=2, max_length=20, pattern="^[a-z]")
     front: PrenetConfig = PrenetConfig()
@@ -41,7 +41,7 @@ class Tag(Part):
     limits: dict[str, Beam] = Field(default_factory=dict)
     weights: dict[str, float] = Field(default_factory=dict)
     flags: tuple[bool | str, ...] = ()
-    learned: Part | None = Field(None, exclude=True)
+    learned: ConfigSection | None = Field(None, exclude=True)
 
     @field_validator("pair")
     @classmethod
@@ -57,12 +57,12 @@ class Tag(Part):
         return self
 
 
-class Train(Part):
+class Train(ConfigSection):
     epochs: int = Field(10, ge=1, description="Passes over the data.")
     rate: float = Field(1e-3, gt=0)
 
 
-class Needy(Part):
+class Needy(ConfigSection):
     front: PrenetConfig = Field(description="Layers before the others.")
     mode: Literal["fast", "slow"]
     decode: Beam | Greedy = Field(discriminator="name")
@@ -235,7 +235,7 @@ TRAIN = '[task]\ntrain = "train.tsv"\n'
     ],
 )
 def test_what_is_wrong_is_said_in_our_words(text: str, messages: list[str]) -> None:
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(ConfigError) as wrong:
         parse(text, "a.toml").build(task=Tag, train=Train)
     assert str(wrong.value).split("\n") == [f"a.toml:{message}" for message in messages]
 
@@ -249,13 +249,13 @@ def test_what_is_wrong_is_said_in_our_words(text: str, messages: list[str]) -> N
     ],
 )
 def test_limits_of_numbers(steps: str, message: str) -> None:
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(ConfigError) as wrong:
         parse(f"limit.steps = {steps}", "a.toml").build(limit=Limit)
     assert str(wrong.value) == f"a.toml:1: limit.steps {message}"
 
 
 def test_a_missing_table_and_a_missing_choice() -> None:
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(ConfigError) as wrong:
         parse("", "a.toml").build(x=Needy)
     assert str(wrong.value).split("\n") == [
         "a.toml:1: missing table [x.front]: Layers before the others.",
@@ -264,7 +264,7 @@ def test_a_missing_table_and_a_missing_choice() -> None:
     ]
 
 
-class Wrapped(Part):
+class Wrapped(ConfigSection):
     steps: int = 1
 
     @model_validator(mode="wrap")
@@ -273,7 +273,7 @@ class Wrapped(Part):
         return handler(value)
 
 
-class Doubtful(Part):
+class Doubtful(ConfigSection):
     limit: Wrapped | float = 1.0
     search: Beam | Greedy = Beam()
     either: Limit | Train = Train()
@@ -288,7 +288,7 @@ class Doubtful(Part):
     ],
 )
 def test_parts_that_cannot_be_told_apart_are_refused_too(text: str, message: str) -> None:
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(ConfigError) as wrong:
         parse(f"[x]\n{text}", "a.toml").build(x=Doubtful)
     assert str(wrong.value).partition(": ")[2] == message
 

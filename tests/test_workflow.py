@@ -18,7 +18,7 @@ from tests.killing import command, differences, finish, launch, outcome, prepare
 from typer.testing import CliRunner
 
 from seqloom import tasks, workflow
-from seqloom.checkpoint import BadRun
+from seqloom.checkpoint import RunError
 from seqloom.cli import app
 from seqloom.interrupt import Interrupted
 from seqloom.model import load
@@ -106,7 +106,7 @@ def test_folders_are_numbered_and_never_overwritten(tmp_path: Path, monkeypatch:
     chosen = settings(tmp_path, "classify", updates=1)
     paths = [str(workflow.train(chosen).path) for _ in range(2)]
     assert paths == ["runs/classify", "runs/classify-2"]
-    with pytest.raises(BadRun, match="exists already"):
+    with pytest.raises(RunError, match="exists already"):
         workflow.train(chosen, output=Path("runs/classify"))
 
 
@@ -329,7 +329,7 @@ def test_a_run_goes_on_with_the_same_data_only(tmp_path: Path) -> None:
     train = Path(config.task.train)
     before = train.read_bytes()
     train.write_bytes(before + b"one more\n")
-    with pytest.raises(BadRun, match="is not as it was"):
+    with pytest.raises(RunError, match="is not as it was"):
         workflow.resume(tmp_path / "run")
     train.write_bytes(before)
     assert workflow.resume(tmp_path / "run").saved("best")

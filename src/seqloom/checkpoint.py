@@ -35,11 +35,11 @@ LIMITS = {  # bytes; a folder from somewhere must not fill the memory with text
 PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-class BadRun(ValueError):
+class RunError(ValueError):
     """A run, or a file of one, that cannot be used; the message names the file and says what is wrong with it."""
 
 
-class NewerFormat(BadRun):
+class NewerFormat(RunError):
     """Written by a later version: not damaged, so that nothing older is used in its place."""
 
 
@@ -57,14 +57,14 @@ def reason(error: OSError) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """A plain file to read from; whatever goes wrong with it is a BadRun."""
+    """A plain file to read from; whatever goes wrong with it is a RunError."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadRun(f"{path}: a special file, wanted a plain one")
+                raise RunError(f"{path}: a special file, wanted a plain one")
             yield file
     except OSError as error:
-        raise BadRun(f"{path}: {reason(error)}") from error
+        raise RunError(f"{path}: {reason(error)}") from error
 
 
 def read_text(path: Path) -> str:
@@ -74,7 +74,7 @@ def read_text(path: Path) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise BadRun(f"{path}: byte {error.start} is not UTF-8") from error
+        raise RunError(f"{path}: byte {error.start} is not UTF-8") from error
 
 
 def parse(text: str | bytes, place: object) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def parse(text: str | bytes, place: object) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except RecursionError as error:
-        raise BadRun(f"{place}: too deeply nested") from error
+        raise RunError(f"{place}: too deeply nested") from error
     except ValueError as error:
-        raise BadRun(f"{place}: not JSON: {error}") from error
+        raise RunError(f"{place}: not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise BadRun(f"{place}: {type(found).__name__}, wanted a JSON object")
+        raise RunError(f"{place}: {type(found).__name__}, wanted a JSON object")
     return found
 
 
@@ -141,7 +141,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         with safe_open(path, framework="pt", backend="pread") as file:
             file.keys()  # what cannot be read must not take the place of what can
     except (LookupError, RuntimeError, ValueError) as error:
-        raise BadRun(f"{path}: tensors that safetensors cannot hold: {error}") from error
+        raise RunError(f"{path}: tensors that safetensors cannot hold: {error}") from error
     path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable by its owner only
     sync(path)
 
@@ -153,9 +153,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             for name, other in (file.metadata() or {}).items():
                 tensors[name] = tensors[other]
     except (SafetensorError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise BadRun(f"{path}: not a file of tensors that can be read: {error}") from error
+        raise RunError(f"{path}: not a file of tensors that can be read: {error}") from error
     except OSError as error:
-        raise BadRun(f"{path}: {reason(error)}") from error
+        raise RunError(f"{path}: {reason(error)}") from error
     return tensors
 
 
@@ -171,17 +171,17 @@ def seal(folder: Path, names: Iterable[str]) -> None:
 
 
 def verify(folder: Path, names: Iterable[str]) -> None:
-    """Every file is there, plain, and byte for byte what the manifest says; otherwise a BadRun that names the file."""
+    """Raise a RunError that names the file unless every file is there, plain, and byte for byte as in the manifest."""
     files = _listed(folder, set(names))
     for name, (size, digest) in files.items():
         path = folder / name
         with opened(path) as file:
             found = os.fstat(file.fileno()).st_size
             if found != size:
-                raise BadRun(f"{path}: damaged: {found} bytes, the manifest says {size}")
+                raise RunError(f"{path}: damaged: {found} bytes, the manifest says {size}")
             _limit(path, size)
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise BadRun(f"{path}: damaged: its sha256 is not the one in the manifest")
+                raise RunError(f"{path}: damaged: its sha256 is not the one in the manifest")
 
 
 def refuse_links(folder: Path, *, folders: bool) -> None:
@@ -192,9 +192,9 @@ def refuse_links(folder: Path, *, folders: bool) -> None:
                 plain = entry.is_file(follow_symlinks=False) or (folders and entry.is_dir(follow_symlinks=False))
                 if not plain:
                     kind = "a link" if entry.is_symlink() else "a folder" if entry.is_dir() else "a special file"
-                    raise BadRun(f"{folder / entry.name}: {kind}, wanted a plain file")
+                    raise RunError(f"{folder / entry.name}: {kind}, wanted a plain file")
     except OSError as error:
-        raise BadRun(f"{folder}: {reason(error)}") from error
+        raise RunError(f"{folder}: {reason(error)}") from error
 
 
 def save(folder: Path, snapshot: Snapshot) -> None:
@@ -217,9 +217,9 @@ def save(folder: Path, snapshot: Snapshot) -> None:
             with suppress(OSError):  # what went wrong before has to be told; what is left is swept the next time
                 sweep(folder)
     except OSError as error:
-        raise BadRun(f"{folder}: not saved: {reason(error)}") from error
+        raise RunError(f"{folder}: not saved: {reason(error)}") from error
     except SafetensorError as error:  # carries the system's words for a full disk, too
-        raise BadRun(f"{folder}: not saved: {error}") from error
+        raise RunError(f"{folder}: not saved: {error}") from error
 
 
 def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
@@ -235,13 +235,13 @@ def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
             )
         except NewerFormat:
             raise
-        except BadRun as error:
+        except RunError as error:
             problems.append(str(error))
             continue
         if problems:
             warn(f"{'; '.join(problems)}; {place} is used instead")
         return snapshot
-    raise BadRun("; ".join(problems) or f"{folder}: no checkpoint has been saved")
+    raise RunError("; ".join(problems) or f"{folder}: no checkpoint has been saved")
 
 
 def places(folder: Path) -> list[Path]:
@@ -260,9 +260,9 @@ def sweep(folder: Path) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raise BadRun if this checkpoint is not whole."""
+    """Raise RunError if this checkpoint is not whole."""
     if folder.is_symlink():
-        raise BadRun(f"{folder}: a link, wanted a folder")
+        raise RunError(f"{folder}: a link, wanted a folder")
     refuse_links(folder, folders=False)
     verify(folder, FILES)
 
@@ -306,7 +306,7 @@ def _beside(folder: Path, word: str) -> Path:
 
 def _limit(path: Path, size: int) -> None:
     if size > LIMITS.get(path.name, size):
-        raise BadRun(f"{path}: more than {LIMITS[path.name]} bytes")
+        raise RunError(f"{path}: more than {LIMITS[path.name]} bytes")
 
 
 def _close(content: Mapping[str, Any]) -> str:
@@ -324,21 +324,21 @@ def _listed(folder: Path, names: set[str]) -> dict[str, tuple[int, str]]:
     try:
         whole = text == _close(content)
     except RecursionError as error:
-        raise BadRun(f"{path}: too deeply nested") from error
+        raise RunError(f"{path}: too deeply nested") from error
     if not whole:
-        raise BadRun(f"{path}: damaged: its content and its sha256 differ")
+        raise RunError(f"{path}: damaged: its content and its sha256 differ")
     number, files = content.get("format"), content.get("files")
     if type(number) is not int:
-        raise BadRun(f"{path}: format is {number!r}, wanted a number")
+        raise RunError(f"{path}: format is {number!r}, wanted a number")
     if number > FORMAT:
         raise NewerFormat(f"{path}: format {number} is newer than {FORMAT}, the newest known here: upgrade Seqloom")
     if not isinstance(files, dict) or files.keys() != names:
-        raise BadRun(f"{path}: does not list just these files: {', '.join(sorted(names))}")
+        raise RunError(f"{path}: does not list just these files: {', '.join(sorted(names))}")
     listed = {}
     for name, entry in files.items():
         match entry:
             case {"size": int(size), "sha256": str(digest)}:
                 listed[name] = (size, digest)
             case _:
-                raise BadRun(f"{path}: {name} needs a size and a sha256")
+                raise RunError(f"{path}: {name} needs a size and a sha256")
     return listed

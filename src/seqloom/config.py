@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from seqloom.toml_places import NotTOML, Steps, load
+from seqloom.toml_places import Steps, TOMLSyntaxError, load
 from seqloom.wording import choices, dotted, fields, key, literal, problems, suggest, tables, tag, wanted
 
 LARGEST = 1_000_000  # bytes of a file
@@ -22,7 +22,7 @@ COMMAND_LINE = "command line"
 COLUMNS = 120  # of a template
 
 
-class Part(BaseModel):
+class ConfigSection(BaseModel):
     """A frozen, typed piece of configuration: the object that a table of the TOML file describes.
 
     Each field says on its own line what it is (``Field(description=...)``); its default is written there and nowhere
@@ -35,7 +35,7 @@ class Part(BaseModel):
     )
 
 
-class Wrong(ValueError):
+class ConfigError(ValueError):
     """A configuration that cannot be used; each line is ``file:line: message`` or ``command line: message``."""
 
     def __init__(self, *lines: str) -> None:
@@ -56,7 +56,7 @@ class Document:
         values: dict[str, Any] = {}
         lines: dict[Steps, int] = {(): 0}
         if wrong := _override(values, lines, overrides=overrides):
-            raise Wrong(*wrong)
+            raise ConfigError(*wrong)
         return cls(COMMAND_LINE, values, lines)
 
     def get(self, name: str) -> Any | None:
@@ -70,12 +70,12 @@ class Document:
         """Where ``task.name`` stands, or else the table that it would stand in: ``file:line`` or ``command line``."""
         return self._place(tuple(name.split(".")))
 
-    def build(self, **parts: type[Part]) -> dict[str, Part]:
-        """Each table as its part; Wrong with everything that is not as the parts want it."""
+    def build(self, **parts: type[ConfigSection]) -> dict[str, ConfigSection]:
+        """Each table as its part; ConfigError with everything that is not as the parts want it."""
         found = problems(parts, self.values)
         if found:
             found.sort(key=lambda problem: self._line(problem.path) or sys.maxsize)
-            raise Wrong(*(f"{self._place(path)}: {message}" for path, message in found))
+            raise ConfigError(*(f"{self._place(path)}: {message}" for path, message in found))
         tables = {name: json.dumps(self.values.get(name, {})) for name in parts}
         return {name: part.model_validate_json(tables[name]) for name, part in parts.items()}
 
@@ -95,14 +95,14 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Document:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
-        raise Wrong(f"{path}:1: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}:1: cannot be read: {error.strerror}") from None
     if len(content) > LARGEST:
-        raise Wrong(f"{path}:1: is larger than {LARGEST:,} bytes, wanted a configuration")
+        raise ConfigError(f"{path}:1: is larger than {LARGEST:,} bytes, wanted a configuration")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Wrong(f"{path}:{line}: is not UTF-8 text: found byte 0x{content[error.start]:02x}") from None
+        raise ConfigError(f"{path}:{line}: is not UTF-8 text: found byte 0x{content[error.start]:02x}") from None
     return parse(text, str(path), overrides=overrides)
 
 
@@ -113,12 +113,12 @@ def parse(text: str, name: str, *, overrides: Sequence[str] = ()) -> Document:
     wrong = []
     try:
         values, lines = load(text)
-    except NotTOML as error:
+    except TOMLSyntaxError as error:
         wrong.append(f"{name}:{error.line}: {error}")
     lines[()] = 1
     wrong += _override(values, lines, overrides=overrides)
     if wrong:
-        raise Wrong(*wrong)
+        raise ConfigError(*wrong)
     return Document(name, values, lines)
 
 
@@ -157,7 +157,7 @@ def _path(name: str) -> tuple[str, ...]:
     """The steps of a dotted key; none where it is no key."""
     try:
         inner: Any = {} if "\n" in name else load(f"{name} = 0")[0]
-    except NotTOML:
+    except TOMLSyntaxError:
         return ()
     steps = []
     while inner:
@@ -175,12 +175,12 @@ def _value(text: str) -> Any:
     return text if value.keys() != {"value"} or isinstance(value["value"], date | time) else value["value"]
 
 
-def dump(**parts: Part) -> str:
+def dump(**parts: ConfigSection) -> str:
     """All fields of the parts as TOML, so that a later change of a default changes nothing."""
     return tomli_w.dumps({name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items()})
 
 
-def template(parts: Mapping[str, type[Part]], values: Mapping[str, Any] | None = None) -> str:
+def template(parts: Mapping[str, type[ConfigSection]], values: Mapping[str, Any] | None = None) -> str:
     """A complete TOML with a comment for each key: its default, or what ``values`` has for ``section.key``.
 
     A required field needs such a value or ``Field(examples=[...])``.

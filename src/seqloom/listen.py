@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import IO
 
 from seqloom.data.readers.audio_files import pcm
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.model import Model
 
 
@@ -26,7 +26,7 @@ def transcribe(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_json: bo
             if text != said:
                 yield json.dumps({"text": text}) + "\n" if as_json else text[len(said) :]
                 said = text
-    except (KeyboardInterrupt, BadData) as error:  # what was heard until then is still told
+    except (KeyboardInterrupt, DataError) as error:  # what was heard until then is still told
         broken = error
     answer = listening.finish()
     yield json.dumps(asdict(answer)) + "\n" if as_json else f"{answer.text[len(said) :]}\n"

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from seqloom import config as configuration
 from seqloom import tasks
-from seqloom.checkpoint import BadRun
-from seqloom.config import Wrong
+from seqloom.checkpoint import RunError
+from seqloom.config import ConfigError
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import resolve
 from seqloom.data.text.vocabulary import END
@@ -46,22 +46,21 @@ class Config(NamedTuple):
 
     @classmethod
     def build(cls, document: configuration.Document) -> "Config":
-        """The typed configuration of a document, or Wrong with everything that is wrong in it."""
-        name = document.get("task.name")
+        """The typed configuration of a document, or ConfigError with everything that is wrong in it."""
+        name, place = document.get("task.name"), document.place
         if name is None:
-            raise Wrong(f'{document.place("task")}: missing key "name" in [task]: one of {", ".join(tasks.names())}')
+            raise ConfigError(f'{place("task")}: missing key "name" in [task]: one of {", ".join(tasks.names())}')
         try:
             kind = tasks.find(name)
         except ValueError as error:
-            raise Wrong(f"{document.place('task.name')}: {error}") from None
+            raise ConfigError(f"{place('task.name')}: {error}") from None
         parts: dict[str, Any] = document.build(task=kind, train=Train)
         if "opener" in kind.model_fields:
             parts["task"] = parts["task"].model_copy(update={"opener": speaker})
         config = cls(**parts)
         if config.train.bptt_steps and config.task.no_bptt_reason:
-            place = document.place("train.bptt_steps")
-            raise Wrong(
-                f"{place}: train.bptt_steps is {config.train.bptt_steps}, wanted 0: {config.task.no_bptt_reason}"
+            raise ConfigError(
+                f"{place('train.bptt_steps')}: train.bptt_steps is {config.train.bptt_steps}, wanted 0: {config.task.no_bptt_reason}"
             )
         return config
 
@@ -285,7 +284,7 @@ def opened(run: Run, *, layer: LayerFactory | None = None, overrides: Sequence[s
     try:
         learned = kinds[0].model_validate_json(run.learned)
     except ValueError as error:
-        raise BadRun(f"{run.path / 'learned.json'}: is not what the task {config.name} has learnt") from error
+        raise RunError(f"{run.path / 'learned.json'}: is not what the task {config.name} has learnt") from error
     return config._replace(task=config.task.model_copy(update={"learned": learned}))
 
 

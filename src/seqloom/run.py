@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from seqloom import checkpoint
-from seqloom.checkpoint import PLAIN, BadRun, Snapshot
+from seqloom.checkpoint import PLAIN, RunError, Snapshot
 
-__all__ = ["BadRun", "Run", "Snapshot"]
+__all__ = ["Run", "RunError", "Snapshot"]
 
 Name = Literal["best", "last"]
 
@@ -31,9 +31,9 @@ def _complain(message: str) -> None:
 
 
 def refuse_existing(path: str | Path) -> None:
-    """Raise BadRun if there is anything where a run is to be made."""
+    """Raise RunError if there is anything where a run is to be made."""
     if os.path.lexists(path):
-        raise BadRun(f"{path}: exists already, and a run is never overwritten; choose another folder")
+        raise RunError(f"{path}: exists already, and a run is never overwritten; choose another folder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Run:
                 if partial.exists():
                     shutil.rmtree(partial)
         except OSError as error:
-            raise BadRun(f"{path}: no run could be made: {checkpoint.reason(error)}") from error
+            raise RunError(f"{path}: no run could be made: {checkpoint.reason(error)}") from error
         return cls(path, config, learned, json.loads(texts["env.json"]))
 
     @classmethod
@@ -76,7 +76,7 @@ class Run:
         path = Path(path)
         checkpoint.refuse_links(path, folders=True)
         if not os.path.lexists(path / checkpoint.MANIFEST):
-            raise BadRun(f"{path}: not a run: it has no {checkpoint.MANIFEST}")
+            raise RunError(f"{path}: not a run: it has no {checkpoint.MANIFEST}")
         checkpoint.verify(path, FILES)
         config, learned, environment = (checkpoint.read_text(path / name) for name in FILES)
         return cls(path, config, learned, checkpoint.parse(environment, path / "env.json"))
@@ -87,12 +87,12 @@ class Run:
         try:
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | PLAIN, 0o666)
         except OSError as error:
-            raise BadRun(f"{self.path}: cannot be locked: {checkpoint.reason(error)}") from error
+            raise RunError(f"{self.path}: cannot be locked: {checkpoint.reason(error)}") from error
         if not _grab(descriptor):
             owner = os.read(descriptor, 20)
             os.close(descriptor)
             process = f"process {int(owner)}" if owner.isdigit() else "another process"
-            raise BadRun(f"{self.path}: {process} is training on it")
+            raise RunError(f"{self.path}: {process} is training on it")
         _held.add(descriptor)
         try:
             os.ftruncate(descriptor, 0)
@@ -113,7 +113,7 @@ class Run:
                 try:
                     checkpoint.sync(log)
                 except OSError as error:
-                    raise BadRun(f"{log}: {checkpoint.reason(error)}") from error
+                    raise RunError(f"{log}: {checkpoint.reason(error)}") from error
         with suppress(OSError):
             checkpoint.sweep(self._folder("last" if name == "best" else "best"))
         checkpoint.save(self._folder(name), snapshot)
@@ -131,7 +131,7 @@ class Run:
         return bool(checkpoint.places(self._folder(name)))
 
     def verify(self, name: Name) -> None:
-        """Raise BadRun if the checkpoint, itself and not the one before, is damaged."""
+        """Raise RunError if the checkpoint, itself and not the one before, is damaged."""
         checkpoint.check(self._folder(name))
 
     def log(self, line: str) -> None:
@@ -156,14 +156,14 @@ class Run:
             found += 1
             size += len(line)
         if found < rows:
-            raise BadRun(f"{self._metrics}: {found} complete lines, wanted {rows}")
+            raise RunError(f"{self._metrics}: {found} complete lines, wanted {rows}")
         if not self._metrics.is_file():
             return
         try:
             os.truncate(self._metrics, size)  # one call: nobody sees it half done
             checkpoint.sync(self._metrics)
         except OSError as error:
-            raise BadRun(f"{self._metrics}: {checkpoint.reason(error)}") from error
+            raise RunError(f"{self._metrics}: {checkpoint.reason(error)}") from error
 
     @property
     def _log(self) -> Path:
@@ -193,7 +193,7 @@ def _append(path: Path, text: str) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise BadRun(f"{path}: {checkpoint.reason(error)}") from error
+        raise RunError(f"{path}: {checkpoint.reason(error)}") from error
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -202,11 +202,11 @@ def _lines(path: Path) -> Iterator[bytes]:
         return
     with checkpoint.opened(path) as file:
         if os.fstat(file.fileno()).st_size > LARGEST_TABLE:
-            raise BadRun(f"{path}: more than {LARGEST_TABLE} bytes")
+            raise RunError(f"{path}: more than {LARGEST_TABLE} bytes")
         while (line := file.readline(LONGEST_LINE)).endswith(b"\n"):
             yield line
         if len(line) == LONGEST_LINE:
-            raise BadRun(f"{path}: a line of more than {LONGEST_LINE} bytes")
+            raise RunError(f"{path}: a line of more than {LONGEST_LINE} bytes")
 
 
 if sys.platform == "win32":

@@ -37,7 +37,7 @@ _PLAIN = {  # what tomllib says → what it means
 }
 
 
-class NotTOML(ValueError):
+class TOMLSyntaxError(ValueError):
     """A text that cannot be read; ``line`` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
@@ -52,18 +52,18 @@ def load(text: str) -> tuple[dict[str, Any], dict[Steps, int]]:
     except tomllib.TOMLDecodeError as error:
         raise _explain(str(error), text) from None
     except (ValueError, RecursionError):  # thousands of digits or brackets
-        raise NotTOML(1, "a number is too long, or lists are too deep inside each other") from None
+        raise TOMLSyntaxError(1, "a number is too long, or lists are too deep inside each other") from None
     if _deep(values):
-        raise NotTOML(1, f"more than {DEEPEST} tables or lists are inside each other")
+        raise TOMLSyntaxError(1, f"more than {DEEPEST} tables or lists are inside each other")
     return values, _Scanner(text).scan()
 
 
-def _explain(message: str, text: str) -> NotTOML:
+def _explain(message: str, text: str) -> TOMLSyntaxError:
     numbered = re.search(r"at line (\d+)", message)
     line = int(numbered[1]) if numbered else text.rstrip().count("\n") + 1
     plain = next((plain for pattern, plain in _PLAIN.items() if re.match(pattern, message)), "not TOML")
     found = " ".join(text.split("\n")[line - 1].split())
-    return NotTOML(line, f"{plain}, found: {found[:60]}" if found and found.isprintable() else plain)
+    return TOMLSyntaxError(line, f"{plain}, found: {found[:60]}" if found and found.isprintable() else plain)
 
 
 def _deep(values: Any) -> bool:

@@ -17,7 +17,7 @@ from torch import nn
 
 import seqloom
 from seqloom import pictures
-from seqloom.checkpoint import BadRun, Snapshot, write_tensors
+from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import fingerprint, resolve
 from seqloom.data.split import Read, hold_out
@@ -122,7 +122,7 @@ def _fingerprints(config: Config) -> dict[str, Any]:
 def _check_data(run: Run, config: Config) -> None:
     """Refuse to go on with other data than the run began with."""
     if name := changed(run, config):
-        raise BadRun(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
+        raise RunError(f"{name}: is not as it was when {run.path} began, and a run goes on with the same data only")
 
 
 def changed(run: Run, config: Config) -> str:

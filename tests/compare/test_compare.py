@@ -10,7 +10,7 @@ import pytest
 from seqloom.compare import trial
 from seqloom.compare.compare import compare
 from seqloom.compare.variants import Budget
-from seqloom.config import Wrong
+from seqloom.config import ConfigError
 from seqloom.interrupt import Interrupted
 from seqloom.model import Config
 from seqloom.run import Run
@@ -116,6 +116,6 @@ def test_interrupted_it_names_the_folder_to_go_on_with(config: Path, tmp_path: P
 
 
 def test_all_variants_are_checked_before_the_first_is_trained(config: Path, tmp_path: Path) -> None:
-    with pytest.raises(Wrong, match="did you mean"):
+    with pytest.raises(ConfigError, match="did you mean"):
         run(config, tmp_path / "out", ["task.model=ngram", "task.ordr=2"])
     assert not (tmp_path / "out").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.compare.variants import Budget, variants
-from seqloom.config import Wrong
+from seqloom.config import ConfigError
 
 FREE = Budget()
 
@@ -74,5 +74,5 @@ def test_what_is_wrong_is_said_at_once(config: Path, tmp_path: Path) -> None:
     assert "wanted one of them" in wrong("base", "task.model=ngram", budget=Budget(1.0, 1))
     (tmp_path / "tag.toml").write_text('[task]\nname = "tag"\ntrain = "x"\n')
     assert wrong(str(tmp_path / "tag.toml")) == "the variants have several tasks, wanted one: language_model, tag"
-    with pytest.raises(Wrong):
+    with pytest.raises(ConfigError):
         variants(config, ["base", "task.decoder.cell=lstn"], budget=FREE, seeds=1)

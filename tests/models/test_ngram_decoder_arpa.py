@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
 
 SYMBOLS = ("<pad>", "<unk>", "</s>", "a", "b", " ")
@@ -42,7 +42,7 @@ def test_written_and_taken_back(counted: NGramDecoder, tmp_path: Path) -> None:
         if name != "fallbacks":
             assert torch.equal(again.state_dict()[name], tensor), name
     other = decoder(symbols=(*SYMBOLS[:-1], "c"), arpa=str(tmp_path / "a.arpa"))
-    with pytest.raises(BadData, match=r"a\.arpa: its words are no longer those that the task has learnt"):
+    with pytest.raises(DataError, match=r"a\.arpa: its words are no longer those that the task has learnt"):
         other.count(())
 
 

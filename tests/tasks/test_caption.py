@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from seqloom import workflow
-from seqloom.checkpoint import BadRun
+from seqloom.checkpoint import RunError
 from seqloom.config import Document
 from seqloom.data.builtin.shapes import draw, scenes
 from seqloom.data.readers.captioned_images import CaptionedImage
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.insight import alignments
 from seqloom.model import Config, load
 from seqloom.models.decoder import step
@@ -236,21 +236,23 @@ def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
 def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
     fitted, model, _ = fit()
     asked = list(fitted.read_inputs([image(1)]))
-    with pytest.raises(BadData, match="input:1: there is no caption; training needs one for each image"):
+    with pytest.raises(DataError, match="input:1: there is no caption; training needs one for each image"):
         task().fit(asked)
-    with pytest.raises(BadData, match="there are no examples"):
+    with pytest.raises(DataError, match="there are no examples"):
         task().fit([])
     with pytest.raises(ValueError, match="there is no loss"):
         fitted.loss(model, fitted.collate(asked))
-    with pytest.raises(BadData, match="input:1: there is no caption to compare with"):
+    with pytest.raises(DataError, match="input:1: there is no caption to compare with"):
         fitted.score([answer("x")], asked)
     mixed = list(fitted.read([GIVEN[0], VECTORS[0]]))
-    with pytest.raises(BadData, match="input:2: vectors of 3 numbers; the examples before are images of 8 × 8 pixels"):
+    with pytest.raises(
+        DataError, match="input:2: vectors of 3 numbers; the examples before are images of 8 × 8 pixels"
+    ):
         task().fit(mixed)
-    with pytest.raises(BadData, match="input:2: vectors of 3 numbers; the model reads images of 8 × 8 pixels"):
+    with pytest.raises(DataError, match="input:2: vectors of 3 numbers; the model reads images of 8 × 8 pixels"):
         fitted.collate(mixed)
     vectors = fit(VECTORS)[0]
-    with pytest.raises(BadData, match="input:1: images of 8 × 8 pixels; the model reads vectors of 3 numbers"):
+    with pytest.raises(DataError, match="input:1: images of 8 × 8 pixels; the model reads vectors of 3 numbers"):
         vectors.collate(mixed)
 
 
@@ -294,5 +296,5 @@ def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.Mo
     together = load(run.path, also=[run.path]).predict([str(tmp_path / "images" / "3.png")])
     assert together[0].text == load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text
     (tmp_path / "captions.txt").write_text("0.png\tx\n")
-    with pytest.raises(BadRun, match=r"captions\.txt: is not as it was"):
+    with pytest.raises(RunError, match=r"captions\.txt: is not as it was"):
         workflow.resume(run.path)

@@ -14,7 +14,7 @@ from tests.contracts.registry import shake
 
 from seqloom.data.batch import Batch
 from seqloom.data.readers.labelled import Example
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
 from seqloom.tasks.classify import Classified, Classify, Learned
@@ -240,20 +240,20 @@ def test_it_learns_which_symbol_comes_first(pooling: str) -> None:
     ],
 )
 def test_what_cannot_be_learnt_from_is_named(data: list[Any], options: Any, message: str) -> None:
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         fitted(data, **options)
 
 
 def test_what_does_not_fit_the_model_is_named() -> None:
     texts, _ = fitted(TEXTS)
     vectors, examples = fitted(VECTORS)
-    with pytest.raises(BadData, match="input:1: found a text; the model reads vectors"):
+    with pytest.raises(DataError, match="input:1: found a text; the model reads vectors"):
         vectors.collate(list(vectors.read(["a"])))
-    with pytest.raises(BadData, match="input:1: found vectors; the model reads texts"):
+    with pytest.raises(DataError, match="input:1: found vectors; the model reads texts"):
         texts.collate(examples)
-    with pytest.raises(BadData, match="input:1: found 1 channels; the model reads 2"):
+    with pytest.raises(DataError, match="input:1: found 1 channels; the model reads 2"):
         vectors.collate(list(vectors.read([[1.0, 2.0]])))
-    with pytest.raises(BadData, match="input:1: there is no label to compare with"):
+    with pytest.raises(DataError, match="input:1: there is no label to compare with"):
         texts.score([Classified("x", 1.0, {"x": 1.0})], list(texts.read(["a"])))
     with pytest.raises(ValueError, match="some examples of the batch have no label"):
         texts.loss(texts.build_model(), texts.collate(list(texts.read(["a"]))))

@@ -10,7 +10,7 @@ from tests.contracts.tiny import literal
 
 from seqloom import config, workflow
 from seqloom.data.builtin.analogies import lines
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.readers.word_questions import Question
 from seqloom.data.readers.word_vectors import read_vectors
 from seqloom.interrupt import Interrupted
@@ -162,13 +162,13 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
 )
 def test_a_text_that_teaches_nothing(text: str, fields: dict[str, Any], message: str, tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(text)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         workflow.train(build(tmp_path / "train.txt", **fields), output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_text_is_no_question(model: Model, folder: Path) -> None:
-    with pytest.raises(BadData, match=r"train\.txt:\d+: found a text; questions are wanted"):
+    with pytest.raises(DataError, match=r"train\.txt:\d+: found a text; questions are wanted"):
         model.evaluate(folder / "train.txt")
 
 

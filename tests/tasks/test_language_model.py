@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from seqloom.data.loading import BatchLoader
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.model import Config, Model, assess
 from seqloom.models.ngram.kneser_ney import estimate
@@ -258,7 +258,7 @@ def test_padding_is_never_drawn() -> None:
 
 
 def test_no_text_and_no_fit_are_named() -> None:
-    with pytest.raises(BadData, match=r"train\.txt: there is no text to learn from"):
+    with pytest.raises(DataError, match=r"train\.txt: there is no text to learn from"):
         task(["", ""])
     with pytest.raises(ValueError, match="call fit first"):
         _ = LanguageModel(train="x").symbols

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from seqloom import config, workflow
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.model import Config, Model, load
 from seqloom.tasks.language_model import LanguageModel
 
@@ -100,7 +100,7 @@ def test_a_run_of_an_arpa_file_needs_it_no_longer(run: tuple[Path, Model]) -> No
     trained(folder, "gone", arpa=str(arpa), unit=unit(model))
     arpa.unlink()
     assert load(folder / "gone").evaluate(["the cat"]) == model.evaluate(["the cat"])
-    with pytest.raises(BadData, match="there is no such file"):
+    with pytest.raises(DataError, match="there is no such file"):
         trained(folder, "never", arpa=str(arpa))
 
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_taken_from_an_arpa_file(fields: dict[str, Any], message:
 def test_words_that_do_not_fit(word: str, unit: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.arpa"
     path.write_text(f"\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 {word}\n\n\\end\\\n")
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         task(kind="ngram", arpa=str(path), text={"unit": unit}).fit(())
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from seqeval.metrics import f1_score
 
 from seqloom.data.readers.tagged import Sentence
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.readers.vectors import Vectors
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
@@ -160,7 +160,7 @@ def test_scores() -> None:
     low, high = scores["span_f1_interval"]
     assert low <= scores["span_f1"] <= high
     json.dumps(scores)
-    with pytest.raises(BadData, match=r"train\.conll:3: there are no labels"):
+    with pytest.raises(DataError, match=r"train\.conll:3: there are no labels"):
         found.score(answers[:1], [sentence("a b c d e f")])
 
 
@@ -186,9 +186,9 @@ def test_a_sentence_with_an_unseen_label_is_judged_but_not_learnt_from(output: s
 
 
 def test_training_needs_labels() -> None:
-    with pytest.raises(BadData, match=r"train\.conll:3: there are no labels"):
+    with pytest.raises(DataError, match=r"train\.conll:3: there are no labels"):
         task().fit([sentence("a b")])
-    with pytest.raises(BadData, match=r"train\.conll: there is nothing"):
+    with pytest.raises(DataError, match=r"train\.conll: there is nothing"):
         task().fit([])
     with pytest.raises(ValueError, match="call fit first"):
         task().collate(SPANS)
@@ -205,7 +205,7 @@ def test_whatever_is_in_a_file_an_error_names_it(rows: list[str], name: str, kin
         try:
             examples = list(task(kind=kind, train=str(path)).read(path))
             found = task(kind=kind, train=str(path)).fit(examples)
-        except BadData as error:
+        except DataError as error:
             place = str(error)
         else:
             place = ""
@@ -272,9 +272,9 @@ def test_frames(tmp_path: Path) -> None:
     assert found.score([first, second], examples)["elements"] == 3
     (alone,) = found.predict(model, found.collate(list(found.read([np.array([[1.0, 10], [3, 10]])])))).answers
     assert alone.labels == first.labels
-    with pytest.raises(BadData, match="input:1: found vectors of 1 numbers; this model reads vectors of 2"):
+    with pytest.raises(DataError, match="input:1: found vectors of 1 numbers; this model reads vectors of 2"):
         found.collate(list(found.read([np.ones((2, 1))])))
-    with pytest.raises(BadData, match="found words"):
+    with pytest.raises(DataError, match="found words"):
         found.collate(list(found.read(["a b"])))
     with pytest.raises(ValueError, match=r'task\.kind is "hmm"'):
         task(kind="hmm").fit(examples).build_model()

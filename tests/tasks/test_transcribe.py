@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqloom import check, terminal, workflow
 from seqloom.data.readers.recordings import write_npz
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.layers.ctc import frames_needed
 from seqloom.model import Config, Model, load
 from seqloom.models.transcription.audio_features import AudioFeatures, AugmentConfig
@@ -220,7 +220,7 @@ def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
     examples = list(task.read([(np.zeros((40, 6)), "RED READ")]))
     wanted = ["R EH D R IY D"]
     assert task.score(found, examples)["per"] == pytest.approx(jiwer.wer(wanted, [found[0].text]))
-    with pytest.raises(BadData, match=r"input:1: the word 'BLUE' does not stand in .*words.dict"):
+    with pytest.raises(DataError, match=r"input:1: the word 'BLUE' does not stand in .*words.dict"):
         fitted(["BLUE"], **fields)
     strange = list(task.read([(emissions(task, "R|EH|D"), "RED BLUE")]))  # nobody has to know all words of a test
     found = task.predict(Echo(), task.collate(strange)).answers
@@ -323,18 +323,18 @@ def test_fields_that_do_not_fit_together(fields: dict[str, Any], message: str) -
 
 def test_recordings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     task = fitted(["ab"], size=3)
-    with pytest.raises(BadData, match=r"input:1: found 4 numbers in a frame; the others have 3"):
+    with pytest.raises(DataError, match=r"input:1: found 4 numbers in a frame; the others have 3"):
         task.collate(list(task.read([np.zeros((2, 4))])))
     write_npz(tmp_path / "s.npz", [np.zeros(300)], ["a"], rate=8000)
-    with pytest.raises(BadData, match=r"s.npz:1: found sound; the others are frames of 3 numbers"):
+    with pytest.raises(DataError, match=r"s.npz:1: found sound; the others are frames of 3 numbers"):
         task.collate(list(task.read(resolve(str(tmp_path / "s.npz")))))
     sounds = Transcribe(train="-")
     write_npz(tmp_path / "short.npz", [np.zeros(300), np.zeros(100)], ["a", "b"], rate=8000)
-    with pytest.raises(BadData, match=r"the sound .* has 100 samples; a window needs 200"):
+    with pytest.raises(DataError, match=r"the sound .* has 100 samples; a window needs 200"):
         sounds.fit(sounds.read(resolve(str(tmp_path / "short.npz"))))
-    with pytest.raises(BadData, match=r"input:1: there is no text"):
+    with pytest.raises(DataError, match=r"input:1: there is no text"):
         sounds.fit(task.read([np.zeros((2, 3))]))
-    with pytest.raises(BadData, match=r"-: there are no examples"):
+    with pytest.raises(DataError, match=r"-: there are no examples"):
         sounds.fit([])
 
 
@@ -348,5 +348,5 @@ def test_other_tasks_do_not_listen(tmp_path: Path) -> None:
 def test_where_every_example_is_impossible_nothing_is_trained(tmp_path: Path) -> None:
     task = Transcribe(train=str(tmp_path / "train.jsonl"), time_reduction=TimeReductionConfig(factor=4))
     examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
-    with pytest.raises(BadData, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
+    with pytest.raises(DataError, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
         task.fit(examples)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from seqloom import workflow
 from seqloom.config import Document
 from seqloom.data.readers.parallel import Pair
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.text.vocabulary import END
 from seqloom.metrics.text import bleu
 from seqloom.model import Config
@@ -226,11 +226,11 @@ def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch
 def test_what_lacks_its_target() -> None:
     fitted, model, _ = fit()
     asked = list(fitted.read_inputs(["a b"]))
-    with pytest.raises(BadData, match="there is no target; training needs one"):
+    with pytest.raises(DataError, match="there is no target; training needs one"):
         task().fit(asked)
-    with pytest.raises(BadData, match="there are no examples"):
+    with pytest.raises(DataError, match="there are no examples"):
         task().fit([])
     with pytest.raises(ValueError, match="there is no loss"):
         fitted.loss(model, fitted.collate(asked))
-    with pytest.raises(BadData, match="input:1: there is no target to compare with"):
+    with pytest.raises(DataError, match="input:1: there is no target to compare with"):
         fitted.score([answer("x", [], [])], asked)

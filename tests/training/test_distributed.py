@@ -17,7 +17,7 @@ from tests.killing import differences, outcome
 from tests.training.toy import Toy, batches, begin, evaluator, sequences, settings
 
 from seqloom import workflow
-from seqloom.checkpoint import BadRun
+from seqloom.checkpoint import RunError
 from seqloom.interrupt import Interrupted
 from seqloom.model import Config, assess
 from seqloom.run import Run
@@ -182,7 +182,7 @@ def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.Mo
             workflow.train(chosen, output=path, listeners=[interrupt])
 
     assert together(2, stopped) == [0, 0]
-    with pytest.raises(BadRun, match="was trained by 2 processes and goes on bit for bit only with as many"):
+    with pytest.raises(RunError, match="was trained by 2 processes and goes on bit for bit only with as many"):
         workflow.resume(path)
     assert together(2, lambda: workflow.resume(path)) == [0, 0]
     assert differences(outcome(tmp_path / "whole"), outcome(path)) == []

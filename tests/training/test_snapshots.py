@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from tests.training.toy import Toy, begin, copied, evaluator, facts, same, sequences, settings
 from torch import Tensor
 
-from seqloom.checkpoint import BadRun, Snapshot
+from seqloom.checkpoint import RunError, Snapshot
 from seqloom.training.distributed import Team
 from seqloom.training.snapshots import Past, Position, flatten, listed, nest, restore
 
@@ -94,7 +94,7 @@ def test_a_snapshot_is_a_copy() -> None:
 def test_another_number_of_processes_is_refused() -> None:
     snapshot = next(begin(Toy(), settings(), sequences(18))).snapshot()
     facts = {**snapshot.facts, "ranks": 2}
-    with pytest.raises(BadRun, match="was trained by 2 processes and goes on bit for bit only with as many, found 1"):
+    with pytest.raises(RunError, match="was trained by 2 processes and goes on bit for bit only with as many, found 1"):
         next(begin(Toy(), settings(), sequences(18), start=snapshot._replace(facts=facts)))
 
 

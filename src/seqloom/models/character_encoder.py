@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
 
@@ -20,7 +20,7 @@ NEVER = 0xFFFFFFFF
 """No character has this number."""
 
 
-class CharacterConfig(Part):
+class CharacterConfig(ConfigSection):
     """A recurrent layer over the characters of each word."""
 
     layers: int = Field(1, ge=0, description="How many on top of each other; 0: words are not spelled.")

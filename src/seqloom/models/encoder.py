@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.layers.build import find, names, recurrent
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.custom import CustomLayer
@@ -26,7 +26,7 @@ LayerFactory = type[Cell] | Callable[[int], nn.Module]
 """A user's own: a cell class, or a function from the width of the input to a module (see ``Own``)."""
 
 
-class PrenetConfig(Part):
+class PrenetConfig(ConfigSection):
     """Feed-forward or convolutional layers before the recurrence."""
 
     layers: int = Field(default=0, ge=0, description="How many; 0: the recurrence reads the input itself.")
@@ -39,7 +39,7 @@ class PrenetConfig(Part):
     )
 
 
-class RecurrenceConfig(Part):
+class RecurrenceConfig(ConfigSection):
     """Recurrent layers by name."""
 
     cell: str | tuple[str, ...] = Field(

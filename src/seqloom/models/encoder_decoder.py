@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, cast
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.layers.attention.attention import Attention, AttentionMechanism
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.attention.hard import HardAttention, estimator
@@ -23,7 +23,7 @@ from seqloom.models.scheduled_sampling import ScheduledSampling, TokenMixer
 Bridge = Literal["linear", "copy", "zero"]
 
 
-class AttentionConfig(Part):
+class AttentionConfig(ConfigSection):
     """How a recurrent decoder looks at the source; transformers do so by themselves."""
 
     style: Literal["after", "before", "none"] = Field(

@@ -4,14 +4,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.layer import Memory
 
 GROUPS = 8  # of channels that are normalised together, if they can be divided so
 
 
-class ImageEncoderConfig(Part):
+class ImageEncoderConfig(ConfigSection):
     """Convolutions of 3 × 3; each level halves the image and doubles the width."""
 
     layers: int = Field(default=3, ge=1, description="Levels: with 3, 64 × 64 pixels become 8 × 8 cells.")

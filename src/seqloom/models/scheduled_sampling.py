@@ -7,11 +7,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.models.decoder import Decoder
 
 
-class ScheduledSampling(Part):
+class ScheduledSampling(ConfigSection):
     """How often the decoder reads the true symbol in training, instead of one of its own, after i updates."""
 
     schedule: Literal["none", "linear", "exponential", "inverse_sigmoid"] = Field(

@@ -12,11 +12,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.captioned_images import CaptionedImage, Format, Reader
 from seqloom.data.readers.pixels import Frame
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.beam import Beam
@@ -69,7 +69,7 @@ class Captions(NamedTuple):
     rows: Tensor  # (N,), which image each is about
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """The symbols of the training captions, and the scale of what is seen."""
 
     text: Tokenizer
@@ -191,17 +191,17 @@ class Caption(Task):
         shape: tuple[int, ...] = ()
         for example in examples:
             if not example.captions:
-                raise BadData(example.place, "there is no caption; training needs one for each image")
+                raise DataError(example.place, "there is no caption; training needs one for each image")
             captions += example.captions
             if count and example.image.shape != shape:
-                raise BadData(example.place, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}")
+                raise DataError(example.place, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}")
             shape = example.image.shape
             values = example.image.reshape(-1, shape[-1]).astype(np.float64)
             sums = sums + values.sum(axis=0) if count else values.sum(axis=0)
             squares = squares + (values**2).sum(axis=0) if count else (values**2).sum(axis=0)
             count += len(values)
         if not captions:
-            raise BadData(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "there are no examples to learn from")
         text = self.text.fit(captions, specials=(END,))
         mean = sums / count
         deviation = np.sqrt((squares / count - mean**2).clip(min=0))
@@ -224,7 +224,7 @@ class Caption(Task):
         wanted = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
         for example in examples:
             if example.image.shape != wanted:
-                raise BadData(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
+                raise DataError(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
         seen = np.stack([example.image for example in examples]).reshape(len(examples), -1, *wanted[1:] or wanted)
         mean, deviation = np.array([learned.mean, learned.deviation], dtype=np.float32)
         values = torch.from_numpy((seen.astype(np.float32) - mean) / deviation)  # (B, size, size, 3) or (B, 1, D)
@@ -325,7 +325,7 @@ class Caption(Task):
         wanted = []
         for example in examples:
             if not example.captions:
-                raise BadData(example.place, "there is no caption to compare with")
+                raise DataError(example.place, "there is no caption to compare with")
             wanted.append(
                 [text.lower() for text in example.captions] if self.text.lowercase else list(example.captions)
             )

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.moments import RunningMoments
 from seqloom.data.readers.labelled import Example, Format, Reader
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import Labels
@@ -37,7 +37,7 @@ UNSEEN = -1
 """Stands for a label that does not occur in the training data."""
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """What the training examples hold."""
 
     labels: Labels
@@ -149,7 +149,7 @@ class Classify(Task):
         checked = _checked(examples, counts)
         first = next(checked, None)
         if first is None:
-            raise BadData(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "there are no examples to learn from")
         rest = chain([first], checked)
         if isinstance(first.content, str):
             language = self.pretrained.language(self.text.unit)
@@ -158,7 +158,7 @@ class Classify(Task):
             parts["vectors"] = self.pretrained.take(text.vocabulary.symbols, language)
         else:
             if self.pretrained:
-                raise BadData(first.place, "found vectors; task.pretrained is for texts")
+                raise DataError(first.place, "found vectors; task.pretrained is for texts")
             means, deviations = _moments(rest)
             if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
@@ -174,7 +174,7 @@ class Classify(Task):
         for name, weight in table.items():
             labels.index(name, place="class_weights")
             if not 0 <= weight < math.inf:
-                raise BadData("class_weights", f"the weight of {name!r} is {weight}; a number from 0 is wanted")
+                raise DataError("class_weights", f"the weight of {name!r} is {weight}; a number from 0 is wanted")
         return tuple(table.get(name, 1.0) for name in labels.names)
 
     def _fitted(self) -> Learned:
@@ -198,12 +198,12 @@ class Classify(Task):
         content = example.content
         if isinstance(content, str):
             if learned.text is None:
-                raise BadData(example.place, "found a text; the model reads vectors")
+                raise DataError(example.place, "found a text; the model reads vectors")
             return np.array(learned.text.encode(content), dtype=np.int64)
         if learned.text is not None:
-            raise BadData(example.place, "found vectors; the model reads texts")
+            raise DataError(example.place, "found vectors; the model reads texts")
         if content.shape[1] != len(learned.means):
-            raise BadData(example.place, f"found {content.shape[1]} channels; the model reads {len(learned.means)}")
+            raise DataError(example.place, f"found {content.shape[1]} channels; the model reads {len(learned.means)}")
         scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
         return scaled.astype(np.float32)
 
@@ -248,7 +248,7 @@ class Classify(Task):
         truth, names = [], list(self._fitted().labels.names)
         for example in examples:
             if example.label is None:
-                raise BadData(example.place, "there is no label to compare with")
+                raise DataError(example.place, "there is no label to compare with")
             truth.append(example.label)
         found = [answer.label for answer in predictions]
         losses = [
@@ -280,9 +280,9 @@ def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Exam
     kind = None
     for example in examples:
         if example.label is None:
-            raise BadData(example.place, "there is no label; training needs one for each example")
+            raise DataError(example.place, "there is no label; training needs one for each example")
         if isinstance(example.content, str) is not (kind := isinstance(example.content, str) if kind is None else kind):
-            raise BadData(example.place, "found texts and vectors; one or the other is wanted")
+            raise DataError(example.place, "found texts and vectors; one or the other is wanted")
         counts[example.label] += 1
         yield example
 
@@ -293,6 +293,6 @@ def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[floa
     for example in examples:
         values = np.asarray(example.content)
         if moments.size and values.shape[1] != moments.size:
-            raise BadData(example.place, f"found {values.shape[1]} channels; the examples before have {moments.size}")
+            raise DataError(example.place, f"found {values.shape[1]} channels; the examples before have {moments.size}")
         moments.add(values)
     return moments.means(), moments.deviations()

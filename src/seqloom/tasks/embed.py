@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_questions import Question, asked, kind_of, labelled
 from seqloom.data.text.passages import Passage, passages
 from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
@@ -58,14 +58,14 @@ class Answer:
         return "  ".join(f"{word} {score:.4f}" for word, score in zip(self.words, self.scores, strict=True))
 
 
-class PhrasesConfig(Part):
+class PhrasesConfig(ConfigSection):
     """Words that stand side by side more often than by chance become one, such as new_york (Mikolov et al. 2013)."""
 
     threshold: float = Field(0.0, ge=0, description="Of (n - discount) × words / (n1 × n2), such as 100; 0: none do.")
     discount: int = Field(5, ge=0, description="Keeps pairs of rare words apart.")
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """The words of the text, from the most to the least frequent; a million of them take little memory."""
 
     words: str  # separated by line feeds
@@ -153,7 +153,7 @@ class Embed(Task):
         if len(found.words) < 2:
             several = "only one word" if found.words else "no word"
             rarer = f" at least {self.min_count} times (task.min_count)" if found.length else ""
-            raise BadData(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
+            raise DataError(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
         values, starts = np.unique(-found.counts, return_index=True)
         runs = np.diff([*starts.tolist(), len(found.counts)])
         learned = Learned(
@@ -167,7 +167,7 @@ class Embed(Task):
 
     def _text(self, example: Any) -> Passage:
         if not isinstance(example, Passage):
-            raise BadData(example.place, "found a question with its answer; task.train wants a text")
+            raise DataError(example.place, "found a question with its answer; task.train wants a text")
         return example
 
     def collate(self, examples: Sequence[Any]) -> Batch:
@@ -217,7 +217,7 @@ class Embed(Task):
         questions = batch.examples
         for row, question in enumerate(questions):
             if isinstance(question, Passage):
-                raise BadData(question.place, "found a text; questions are wanted: analogies, or pairs of words")
+                raise DataError(question.place, "found a text; questions are wanted: analogies, or pairs of words")
             one[row] = one[row] if question.kind == "similarity" else weights[row].float()
         own = model.between(numbers, one)
         searched = [row for row, question in enumerate(questions) if question.kind in ("neighbours", "analogy")]

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, pad
 from seqloom.data.readers.series import (
     Numbers,
@@ -25,7 +25,7 @@ from seqloom.data.readers.series import (
     table,
     windows,
 )
-from seqloom.data.readers.text_files import BadData, Source
+from seqloom.data.readers.text_files import DataError, Source
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
@@ -37,7 +37,7 @@ RAREST = 1e-3  # how seldom a key may be on to begin with
 ERRORS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """The scales of the training rows."""
 
     columns: tuple[str, ...]  # that are read
@@ -135,7 +135,7 @@ class Forecast(Task):
         for series in self._series(source):
             if self.data_type == "binary" and not np.isin(series.values, (0, 1)).all():
                 row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
-                raise BadData(series.at(row), 'kind = "binary" wants zeros and ones, found another number')
+                raise DataError(series.at(row), 'kind = "binary" wants zeros and ones, found another number')
             if self.ahead:
                 yield ending(series, self.history)
             elif self.output == "every_step":
@@ -162,12 +162,12 @@ class Forecast(Task):
         spans: dict[int, tuple[Series, int, int]] = {}
         for window in examples:
             if not window.known:
-                raise BadData(window.place, "what comes next is not known; training needs it")
+                raise DataError(window.place, "what comes next is not known; training needs it")
             series, begin, end = spans.get(id(window.series), (window.series, window.begin, 0))
             spans[id(series)] = series, min(begin, window.begin), max(end, window.end + self.horizon)
         parts = [series.values[begin:end] for series, begin, end in spans.values()]
         if not parts:
-            raise BadData(self.train, "there is nothing to learn from")
+            raise DataError(self.train, "there is nothing to learn from")
         columns = next(iter(spans.values()))[0].names
         targets = self._targets(columns)
         joined = np.concatenate(parts)
@@ -188,7 +188,7 @@ class Forecast(Task):
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
         if unread := [name for name in self.target if name not in columns]:
-            raise BadData(self.train, f"there is no column {unread[0]!r} to forecast; found {', '.join(columns)}")
+            raise DataError(self.train, f"there is no column {unread[0]!r} to forecast; found {', '.join(columns)}")
         return [columns.index(name) for name in self.target or columns]
 
     @property
@@ -290,7 +290,7 @@ class Forecast(Task):
         """What came and what was said, of each example (N, horizon, targets)."""
         unknown = next((window for window in examples if not window.known), None)
         if unknown is not None:
-            raise BadData(unknown.place, "what comes next is not known; a score needs it")
+            raise DataError(unknown.place, "what comes next is not known; a score needs it")
         targets = self._targets(self._fitted.columns)
         shape = -1, self.horizon, len(targets)
         if self.output == "every_step":

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.readers.text_files import BadData, Place, lines, resolve
+from seqloom.data.readers.text_files import DataError, Place, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, PAD, UNKNOWN, Vocabulary, ranked
 from seqloom.layers.embedding import Embedding
@@ -183,7 +183,7 @@ class LanguageModel(Task):
         letters: Counter[str] | None = Counter() if self.characters.layers else None
         encoding = self.text.fit(_texts(examples, letters), specials=(END,))
         if len(encoding.vocabulary) <= 3:
-            raise BadData(self.train, "there is no text to learn from")
+            raise DataError(self.train, "there is no text to learn from")
         characters = None if letters is None else ranked(letters, size=1 << 15, minimum=1, specials=(END,))
         return self.model_copy(update={"learned": Learned(text=encoding, characters=characters)})
 
@@ -193,9 +193,9 @@ class LanguageModel(Task):
         if self.text.unit == "characters":
             found = characters(found)
             if long := [name for name in found if len(name) > 1]:
-                raise BadData(str(path), f"found {long[0]!r}; task.text.unit says that its words are characters")
+                raise DataError(str(path), f"found {long[0]!r}; task.text.unit says that its words are characters")
         if PAD in found:
-            raise BadData(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
+            raise DataError(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
         vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *found))
         return Tokenizer(unit=self.text.unit, lowercase=self.text.lowercase, vocabulary=vocabulary, specials=(END,))
 

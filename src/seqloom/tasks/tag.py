@@ -12,11 +12,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers import tagged
 from seqloom.data.readers.tagged import Column, Example, Scale, Sentence
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.text.vocabulary import Labels, Vocabulary, count, ranked
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
@@ -32,7 +32,7 @@ from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 NO_LABEL = -1
 
 
-class WordEmbeddingConfig(Part):
+class WordEmbeddingConfig(ConfigSection):
     """Vectors of words."""
 
     embedding_size: int = Field(100, ge=1, description="Size of a word's vector.")
@@ -52,7 +52,7 @@ class BidirectionalEncoder(RecurrenceConfig):
     dropout: float = Field(0.3, ge=0, lt=1, description="Between layers and on the output.")
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """Labels, words, scales of the training data."""
 
     labels: Labels
@@ -155,9 +155,9 @@ class Tag(Task):
         scale = Scale()
         for example in examples:
             if example.labels is None:
-                raise BadData(example.place, "there are no labels, and training needs them")
+                raise DataError(example.place, "there are no labels, and training needs them")
             if "" in example.labels:
-                raise BadData(example.place, "a label is empty")
+                raise DataError(example.place, "a label is empty")
             pairs.update(pairwise(("", *example.labels, "")))
             if isinstance(example, Sentence):
                 words.update(example.words)
@@ -165,15 +165,15 @@ class Tag(Task):
                 scale.add(example)
         labels = Labels.of(label for pair in pairs for label in pair if label)
         if not labels.names:
-            raise BadData(self.train, "there is nothing to learn from")
+            raise DataError(self.train, "there is nothing to learn from")
         if words and scale.count:
-            raise BadData(self.train, "found words and vectors; one of them is wanted")
+            raise DataError(self.train, "found words and vectors; one of them is wanted")
         common: dict[str, Any] = {
             "labels": labels,
             "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
         }
         if not words and self.pretrained:
-            raise BadData(self.train, "found vectors; task.pretrained is for words")
+            raise DataError(self.train, "found vectors; task.pretrained is for words")
         if not words:
             learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
         else:
@@ -218,7 +218,7 @@ class Tag(Task):
         learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
-            raise BadData(examples[0].place, "found vectors; this model reads words")
+            raise DataError(examples[0].place, "found vectors; this model reads words")
         assert learned.words is not None  # noqa: S101  fitted to words
         assert learned.characters is not None  # noqa: S101
         rows = [learned.words.encode(map(self._key, sentence.words)) for sentence in sentences]
@@ -243,7 +243,7 @@ class Tag(Task):
         for example in examples:
             if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
                 found = "words" if isinstance(example, Sentence) else f"vectors of {example.values.shape[1]}"
-                raise BadData(example.place, f"found {found} numbers; this model reads vectors of {learned.size}")
+                raise DataError(example.place, f"found {found} numbers; this model reads vectors of {learned.size}")
             rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
         return pad(rows, dtype=np.float32)
 
@@ -308,7 +308,7 @@ class Tag(Task):
     def score(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> dict[str, Any]:
         for example, answer in zip(examples, predictions, strict=True):
             if example.labels is None:
-                raise BadData(example.place, "there are no labels to compare with")
+                raise DataError(example.place, "there are no labels to compare with")
             if len(answer.labels) != len(example.labels):
                 raise ValueError("the sequences were joined: tagging needs train.bptt_steps = 0")
         wanted = [label for example in examples for label in example.labels or ()]

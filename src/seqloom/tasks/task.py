@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch
 from seqloom.data.readers.text_files import encoding_problem
 from seqloom.metrics.confidence import MetricSums
@@ -40,7 +40,7 @@ class Predictions(NamedTuple):
     state: Any = None  # of the model after this batch, for the batch that continues it
 
 
-class Task(Part, ABC):
+class Task(ConfigSection, ABC):
     """What is learnt from which files. Owns no loop, no device, no file output, no optimiser.
 
     An example has a length (``len``, for buckets) and a ``place`` (file and line, for errors).
@@ -57,7 +57,7 @@ class Task(Part, ABC):
         0.1, ge=0, lt=1, description="Share of the training file held out where there is no dev file."
     )
 
-    learned: Part | None = Field(None, exclude=True)
+    learned: ConfigSection | None = Field(None, exclude=True)
     """What `fit` found: vocabularies, scales. Each task narrows the type."""
 
     @property

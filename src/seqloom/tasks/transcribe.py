@@ -11,11 +11,11 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, pad
 from seqloom.data.readers.pronunciations import first_spellings
 from seqloom.data.readers.recordings import Format, Reader, Recording
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import UNKNOWN
 from seqloom.decoding.frames.best_path import BestPath
@@ -46,7 +46,7 @@ from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
 Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """What the training recordings hold."""
 
     text: Tokenizer
@@ -194,20 +194,20 @@ class Transcribe(Task):
         ear, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
         for example in examples:
             if example.text is None:
-                raise BadData(example.place, "there is no text; training needs one for each recording")
+                raise DataError(example.place, "there is no text; training needs one for each recording")
             ear.add(example)
             self._check_words(example)
             texts.append(self._spelt(example))
             lengths.append(len(example))
         if not texts:
-            raise BadData(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "there are no examples to learn from")
         learned = Learned(text=self.text.fit(texts), heard=ear.learned(), examples=len(texts), infeasible=0)
         doubt = self.model_copy(update={"learned": learned}).doubt
         symbols = map(learned.text.encode, texts)
         doubts = [doubt(length, target) for length, target in zip(lengths, symbols, strict=True)]
         impossible = sum(map(bool, doubts))
         if impossible == len(texts):
-            raise BadData(self.train, f"nothing can be learnt from any of the {impossible} examples: {doubts[0]}")
+            raise DataError(self.train, f"nothing can be learnt from any of the {impossible} examples: {doubts[0]}")
         return self.model_copy(update={"learned": learned.model_copy(update={"infeasible": impossible})})
 
     def _fitted(self) -> Learned:
@@ -219,7 +219,7 @@ class Transcribe(Task):
         """Refuse a word that cannot be learnt, as nobody says how it is spelt."""
         for word in (example.text or "").split() if self.spelling == "lexicon" else ():
             if word not in self._spellings:
-                raise BadData(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
+                raise DataError(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
 
     def _spelt(self, example: Recording) -> str:
         """The text of a recording, or of words the first spellings of all of them; a strange word is one error."""
@@ -352,7 +352,7 @@ class Transcribe(Task):
     def _beside(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
-                raise BadData(example.place, "there is no text to compare with")
+                raise DataError(example.place, "there is no text to compare with")
         return metrics.Transcripts(
             names=[example.name or str(example.place) for example in examples],
             found=[answer.text for answer in predictions],

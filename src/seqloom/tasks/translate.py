@@ -11,10 +11,10 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.parallel import Format, Pair, Reader
-from seqloom.data.readers.text_files import BadData, lines, resolve
+from seqloom.data.readers.text_files import DataError, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.tokens.beam import Beam
@@ -60,7 +60,7 @@ class Translated:
         return self.text
 
 
-class Learned(Part):
+class Learned(ConfigSection):
     """The symbols of the training texts."""
 
     source: Tokenizer
@@ -75,7 +75,7 @@ class BidirectionalEncoder(RecurrenceConfig):
     bidirectional: bool = Field(default=True, description="Read in both directions.")
 
 
-class MaxLength(Part):
+class MaxLength(ConfigSection):
     """How long an answer may be: factor × symbols of the source + offset."""
 
     factor: float = Field(0.0, ge=0, description="0: 1.5 times what the training data need.")
@@ -193,12 +193,12 @@ class Translate(Task):
         sources, targets, ratios = [], [], []
         for example in examples:
             if example.target is None:
-                raise BadData(example.place, "there is no target; training needs one for each source")
+                raise DataError(example.place, "there is no target; training needs one for each source")
             sources.append(example.source)
             targets.append(example.target)
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
-            raise BadData(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "there are no examples to learn from")
         language = self.pretrained.language(self.source.unit)
         texts = [*sources, *targets] if self.shared_vocab else sources
         source = self.pretrained.fit(self.source, texts, language, specials=(END,))
@@ -286,7 +286,7 @@ class Translate(Task):
         found = [said.encode(text) for _, text in lines(path, encoding=self.encoding)]
         known = [symbols for symbols in found if UNKNOWN not in symbols]
         if not known:
-            raise BadData(str(path), "holds no answer whose symbols occur in the training data")
+            raise DataError(str(path), "holds no answer whose symbols occur in the training data")
         return PrefixTree(known, end=said.vocabulary.index(END)), max(map(len, known)) + 1
 
     def _limits(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
@@ -351,7 +351,7 @@ class Translate(Task):
         wanted = []
         for example in examples:
             if example.target is None:
-                raise BadData(example.place, "there is no target to compare with")
+                raise DataError(example.place, "there is no target to compare with")
             wanted.append(example.target.lower() if self._said.lowercase else example.target)
         return wanted
 

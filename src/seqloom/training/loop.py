@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom.checkpoint import Snapshot
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch
 from seqloom.data.loading import BatchLoader
 from seqloom.state import apply
@@ -22,7 +22,7 @@ PATIENCE = 10
 """Updates in a row without a finite gradient before the training ends."""
 
 
-class Train(Part):
+class Train(ConfigSection):
     """How a model is trained."""
 
     epochs: int = Field(20, ge=0, description="Times that the training data are seen; 0: until another limit.")

@@ -7,7 +7,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from seqloom.checkpoint import BadRun, Snapshot
+from seqloom.checkpoint import RunError, Snapshot
 from seqloom.training.distributed import Team
 
 EMPTY = "empty"
@@ -82,7 +82,7 @@ def capture(model: nn.Module, optimizer: Optimizer, position: Position, past: Pa
 def restore(snapshot: Snapshot, model: nn.Module, optimizer: Optimizer, team: Team) -> tuple[Position, Past]:
     """Put everything back to where it was."""
     if snapshot.facts["ranks"] != team.size:
-        raise BadRun(
+        raise RunError(
             f"the run was trained by {snapshot.facts['ranks']} processes and goes on bit for bit only with as many, "
             f"found {team.size}"
         )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from seqloom.data.readers.audio_files import Sound, pcm, read_sound, resample
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 
 soundfile = pytest.importorskip("soundfile")
 RAMP = np.arange(-500, 500, dtype=np.int16)
@@ -45,7 +45,7 @@ def read(data: bytes) -> Sound:
 
 
 def wrong(data: bytes) -> str:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         read(data)
     return str(error.value)
 
@@ -100,10 +100,10 @@ def test_a_file_and_one_in_an_archive(tmp_path: Path) -> None:
         entry.size = len(data)
         archive.addfile(entry, io.BytesIO(data))
     assert len(read_sound(tmp_path / "all.tar.gz" / "b" / "a.wav").samples) == 1000
-    with pytest.raises(BadData, match=r"aa\.wav: there is no such file; did you mean .*a\.wav\?"):
+    with pytest.raises(DataError, match=r"aa\.wav: there is no such file; did you mean .*a\.wav\?"):
         read_sound(tmp_path / "aa.wav")
     (tmp_path / "empty.wav").touch()
-    with pytest.raises(BadData, match=r"empty\.wav: is empty"):
+    with pytest.raises(DataError, match=r"empty\.wav: is empty"):
         read_sound(tmp_path / "empty.wav")
 
 
@@ -162,7 +162,7 @@ def test_damaged_files_give_sound_or_are_named() -> None:
             cut = int(random.integers(len(data))) if random.random() < 0.5 else len(data)
             try:
                 found = read(bytes(changed[:cut]))
-            except BadData as error:
+            except DataError as error:
                 assert str(error).startswith("a.wav: ")  # noqa: PT017  either way is right
             else:
                 assert np.isfinite(found.samples).all()
@@ -188,7 +188,9 @@ def test_raw_samples_come_in_pieces(cuts: list[int], size: int) -> None:
 
 
 def test_half_of_a_sample_is_named() -> None:
-    with pytest.raises(BadData, match="standard input: ends in the middle of a sample; samples of 16 bits are wanted"):
+    with pytest.raises(
+        DataError, match="standard input: ends in the middle of a sample; samples of 16 bits are wanted"
+    ):
         list(pcm(io.BytesIO(b"abc")))
     assert list(pcm(io.BytesIO())) == []
 

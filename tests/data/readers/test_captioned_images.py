@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from seqloom.data.readers.captioned_images import CaptionedImage, Reader
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
@@ -26,7 +26,7 @@ def told(pictures: list[CaptionedImage]) -> list[tuple[str, tuple[str, ...], str
 
 
 def wrong(source: Any, **options: Any) -> str:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         read(source, **options)
     return str(error.value)
 

@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 
 from seqloom.data.readers.conll import conll, conllu
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 
 WORD = "1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_"
 
 
 def error(read: Iterator[Any]) -> str:
-    with pytest.raises(BadData) as caught:
+    with pytest.raises(DataError) as caught:
         list(read)
     return str(caught.value)
 

@@ -6,7 +6,7 @@ from typing import IO
 import pytest
 
 from seqloom.data.readers.file_lists import BadContent, Packed, bare, listed, load
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 
 FILES = {"a/one.x": b"1", "a/two.y": b"2", "./b/three.x": b"3", "a/bad.x": b"bad"}
 
@@ -72,17 +72,17 @@ def test_what_is_wrong_is_named_by_the_line_of_the_list(tmp_path: Path) -> None:
     archive = pack(tmp_path / "all.tar.gz", FILES)
     found = load(wanted("one.x", "bad.x"), decode, folder=tmp_path, files=str(archive / "a"), noun="number")
     assert next(found) == 1
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         next(found)
     assert str(error.value) == f"list:2: the number bad.x in {archive / 'a'} is bad in a/bad.x"
     for name, message in (("on.x", "did you mean 'a/one.x'?"), ("folder.x", "did you mean 'a/folder.x'?")):
-        with pytest.raises(BadData) as error:
+        with pytest.raises(DataError) as error:
             list(load(wanted(name), decode, folder=tmp_path, files=str(archive / "a")))
         assert str(error.value) == f"list:1: the file {name} in {archive / 'a'} is not there; {message}"
-    with pytest.raises(BadData, match=r"list:1: there is no file 'x\.y' in "):
+    with pytest.raises(DataError, match=r"list:1: there is no file 'x\.y' in "):
         list(load(wanted("x.y"), decode, folder=tmp_path))
     (tmp_path / "bad.x").write_bytes(b"bad")
-    with pytest.raises(BadData, match=r"list:1: the file .* is bad in bad\.x"):
+    with pytest.raises(DataError, match=r"list:1: the file .* is bad in bad\.x"):
         list(load(wanted("bad.x"), decode, folder=tmp_path))
 
 
@@ -94,7 +94,7 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "out", filter="data")
     assert listed(tmp_path / "out" / "a", (".x",), beside=".txt", encoding="utf-8") == (wanted_names, wanted_texts)
-    with pytest.raises(BadData, match="there is no such file"):
+    with pytest.raises(DataError, match="there is no such file"):
         listed(tmp_path / "nothing", (".x",), beside=".txt", encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seqloom.data.readers.labelled import Reader, detect
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import write_npz
 
 Rows = list[tuple[Any, str | None, int]]
@@ -77,7 +77,7 @@ def test_texts_in_other_encodings(tmp_path: Path, name: str, lines: list[str]) -
     path.write_bytes("\n".join(lines).encode("latin-1"))
     for known in (None, {"pos", "neg"}):
         assert read(path, encoding="latin-1", known=known) == [("café", "pos", 1), ("böse", "neg", 2)]
-    with pytest.raises(BadData, match=f'{name}:1: found byte 0xe9 .* task.encoding = "latin-1"'):
+    with pytest.raises(DataError, match=f'{name}:1: found byte 0xe9 .* task.encoding = "latin-1"'):
         read(path)
 
 
@@ -117,7 +117,7 @@ def test_after_training_columns_may_lack_labels(tmp_path: Path) -> None:
     path = written(tmp_path, "y.tsv", "text\tnumber", "good film\t7")
     options: Any = {"label_column": "label", "text_column": "text"}
     assert read(path, known={"pos"}, **options) == [("good film", None, 2)]
-    with pytest.raises(BadData, match="there is no column 'label'; the header has text, number"):
+    with pytest.raises(DataError, match="there is no column 'label'; the header has text, number"):
         read(path, **options)
 
 
@@ -134,7 +134,7 @@ def test_after_training_columns_may_lack_labels(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(tmp_path: Path, name: str, lines: list[str], options: Any, message: str) -> None:
     path = written(tmp_path, name, *lines)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         read(path.parent if options.pop("folder", False) else path, **options)
 
 
@@ -148,9 +148,9 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str, lines: list[str], opt
     ],
 )
 def test_python_values_that_are_no_sequences_are_refused(value: Any, message: str) -> None:
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         read([value])
-    with pytest.raises(BadData, match="a list of texts is wanted"):
+    with pytest.raises(DataError, match="a list of texts is wanted"):
         read("a text")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.data.readers.parallel import Pair, Reader
-from seqloom.data.readers.text_files import BadData, fingerprint, resolve
+from seqloom.data.readers.text_files import DataError, fingerprint, resolve
 
 
 def pairs(source: Path | list[object], **options: object) -> list[tuple[str, str | None]]:
@@ -14,7 +14,7 @@ def pairs(source: Path | list[object], **options: object) -> list[tuple[str, str
 
 
 def wrong(source: Path | list[object], **options: object) -> str:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         pairs(source, **options)
     return str(error.value)
 
@@ -64,7 +64,7 @@ def test_two_files_side_by_side(tmp_path: Path) -> None:
     )
     assert fingerprint(str(path)) != before
     assert 'format is "jsonl"; two files are "lines"' in wrong(path, format="jsonl")
-    with pytest.raises(BadData, match=r"train\.fr: there is no such file; did you mean .*train"):
+    with pytest.raises(DataError, match=r"train\.fr: there is no such file; did you mean .*train"):
         resolve(str(tmp_path / "train.{en,fr}"))
 
 
@@ -125,7 +125,7 @@ def test_lists() -> None:
     assert wrong([3]) == "input:1: found int; a text, or a tuple of two, is wanted"
     assert wrong(["a", ("b", 3)]) == "input:2: found int; a text, or a tuple of two, is wanted"
     assert "NUL" in wrong(["a\0"])
-    with pytest.raises(BadData, match="found one text"):
+    with pytest.raises(DataError, match="found one text"):
         list(Reader().read("a text"))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.data.readers.pronunciations import first_spellings, read_pronunciations
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 
 
 def write(folder: Path, text: str) -> Path:
@@ -28,12 +28,12 @@ def test_a_list_of_words(tmp_path: Path) -> None:
         ("no", ()),
         ("f(2)", ()),
     ]
-    with pytest.raises(BadData, match=r"words.dict:1: found 'yes' alone"):
+    with pytest.raises(DataError, match=r"words.dict:1: found 'yes' alone"):
         first_spellings(path)
 
 
 def test_one_or_the_other(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match=r"words.dict:2: found 'no' without a spelling; the words before have one"):
+    with pytest.raises(DataError, match=r"words.dict:2: found 'no' without a spelling; the words before have one"):
         list(read_pronunciations(write(tmp_path, "yes Y EH S\nno\n")))
-    with pytest.raises(BadData, match=r"words.dict:2: found 'no' with a spelling; the words before have none"):
+    with pytest.raises(DataError, match=r"words.dict:2: found 'no' with a spelling; the words before have none"):
         list(read_pronunciations(write(tmp_path, "yes\nno N OW\n")))

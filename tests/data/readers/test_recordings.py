@@ -13,7 +13,7 @@ from tests.data.readers.test_audio_files import wav
 
 from seqloom.data.readers.audio_files import Sound
 from seqloom.data.readers.recordings import Reader, Recording, write_npz
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 
 TONES = {"low": 100, "middle": 200, "high": 300}  # the value of all its samples
 
@@ -53,7 +53,7 @@ def told(found: list[Recording]) -> list[tuple[str, str | None]]:
 
 
 def wrong(source: Any, **options: Any) -> str:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         read(source, **options)
     return str(error.value)
 
@@ -169,7 +169,7 @@ def test_recordings_come_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("low.wav\tx\nhigh.wav\ty\n")
     found = Reader(files=str(archive)).read(tmp_path / "train.tsv")
     assert next(found).text == "x"
-    with pytest.raises(BadData, match=r"train\.tsv:2: the file high\.wav in .* is no WAV, FLAC, Ogg or SPHERE file"):
+    with pytest.raises(DataError, match=r"train\.tsv:2: the file high\.wav in .* is no WAV, FLAC, Ogg or SPHERE file"):
         next(found)
 
 
@@ -240,7 +240,7 @@ def test_many_in_one_file(tmp_path: Path) -> None:
 )
 def test_bad_arrays_are_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "all.npz", **({"values": np.zeros((3, 2))} | arrays))
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         read(tmp_path / "all.npz")
 
 
@@ -332,7 +332,7 @@ def test_fuzzed_lists_are_read_or_named(tmp_path: Path) -> None:
             (tmp_path / name).write_bytes(bytes(changed[: random.integers(1, len(data) + 1)]))
             try:
                 found = read(tmp_path / name)
-            except BadData as error:
+            except DataError as error:
                 assert str(tmp_path) in str(error)  # noqa: PT017  either way is right
             else:
                 assert all(len(each) for each in found)

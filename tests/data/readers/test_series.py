@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seqloom.data.readers.series import Range, Series, changes, ending, pieces, sequences, split_range, table, windows
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.readers.vectors import write_npz
 
 
@@ -43,13 +43,13 @@ def test_ranges_are_rows_or_shares(text: str, length: int, wanted: tuple[int, in
 
 @pytest.mark.parametrize("text", ["x.csv[]", "x.csv[5]", "x.csv[a:b]", "x.csv[1:2:3]", "x.csv[1e3:]", "x.csv[-0.5:1]"])
 def test_what_is_no_range_is_refused(text: str) -> None:
-    with pytest.raises(BadData, match="two rows or shares are wanted"):
+    with pytest.raises(DataError, match="two rows or shares are wanted"):
         split_range(Path(text))
 
 
 @pytest.mark.parametrize("text", ["[5:5]", "[6:4]", "[0:11]", "[0.5:1.5]", "[-11:]", "[0.01:0.02]"])
 def test_ranges_outside_of_the_file_are_refused(text: str) -> None:
-    with pytest.raises(BadData, match=r"x.csv\[.*: holds rows .* a part of the 10 rows is wanted"):
+    with pytest.raises(DataError, match=r"x.csv\[.*: holds rows .* a part of the 10 rows is wanted"):
         split_range(Path("x.csv" + text))[1].rows(10, what="rows")
 
 
@@ -90,10 +90,10 @@ def test_a_packed_file_with_a_range(tmp_path: Path) -> None:
 
 def test_missing_values_are_named_or_filled() -> None:
     lines = ["a,b", "1,2", ",NaN", "3,?"]
-    with pytest.raises(BadData, match=r"^input:3: column a: a number is missing; fill = true"):
+    with pytest.raises(DataError, match=r"^input:3: column a: a number is missing; fill = true"):
         table(lines)
     assert table(lines, fill=True).values.tolist() == [[1, 2], [1, 2], [3, 2]]
-    with pytest.raises(BadData, match=r"^input:2: column b: a number is missing, and there is none before"):
+    with pytest.raises(DataError, match=r"^input:2: column b: a number is missing, and there is none before"):
         table(["a,b", "1,", "2,3"], fill=True)
 
 
@@ -112,7 +112,7 @@ def test_missing_values_are_named_or_filled() -> None:
     ],
 )
 def test_bad_tables_are_named_by_line(lines: list[str], options: dict[str, object], message: str) -> None:
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         table(lines, **options)  # type: ignore[arg-type]
 
 
@@ -127,7 +127,7 @@ def test_windows_forecast_every_run_of_the_range_and_nothing_else(
     runs = [end for end in range(length) if start <= end and end + horizon <= stop]
     ends = [end for end in runs if end >= history] or [end for end in runs[-1:] if end]
     if not ends:
-        with pytest.raises(BadData, match="are too few"):
+        with pytest.raises(DataError, match="are too few"):
             list(windows(series, history, horizon=horizon))
         return
     found = list(windows(series, history, horizon=horizon))
@@ -147,7 +147,7 @@ def test_pieces_follow_each_other_and_know_what_comes_after_each_row(
     series = counting(length, start=start, stop=stop)
     wanted = [row for row in range(length) if start <= row + 1 and row + horizon < stop]
     if not wanted:
-        with pytest.raises(BadData, match="are too few"):
+        with pytest.raises(DataError, match="are too few"):
             list(pieces(series, history, horizon=horizon))
         return
     found = list(pieces(series, history, horizon=horizon))
@@ -204,7 +204,7 @@ def test_arrays_are_series() -> None:
     ],
 )
 def test_arrays_that_are_no_series_are_refused(given: object, message: str) -> None:
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         list(sequences([given], columns=("a", "b", "c")))
 
 

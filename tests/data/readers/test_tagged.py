@@ -20,7 +20,7 @@ from seqloom.data.readers.tagged import (
     read_lines,
     read_parallel,
 )
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.readers.vectors import Vectors
 
 UD = (
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named_with_its_place(
     folder = tmp_path / "x"
     folder.mkdir()
     written(folder, "labels", "X\n" if text == "a b\n" else "X Y\n")
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         list(read(written(folder, "data", text)))
 
 
@@ -108,7 +108,7 @@ def test_python_values() -> None:
     assert found[3].values.shape == (2, 3)
     assert [one.words for one in read_lines(["a b", ""])] == [("a", "b"), ()]
     for wrong in ("a text", [3.5], [[["a"], 1]], [np.full((2, 2), np.nan)]):
-        with pytest.raises(BadData, match="input"):
+        with pytest.raises(DataError, match="input"):
             list(read_items(wrong))
 
 
@@ -134,7 +134,7 @@ def test_texts_in_other_encodings(tmp_path: Path, options: Any, text: str) -> No
     (found,) = Reader(encoding="latin-1", **options).read(tmp_path / "x")
     assert isinstance(found, Sentence)
     assert found.words == ("é", "b")
-    with pytest.raises(BadData, match=r"x:[13]: found byte 0xe9"):
+    with pytest.raises(DataError, match=r"x:[13]: found byte 0xe9"):
         list(Reader(**options).read(tmp_path / "x"))
 
 
@@ -175,5 +175,5 @@ def test_scale_is_that_of_all_frames_together() -> None:
     whole = np.concatenate(parts).astype(np.float64)
     assert scale.mean == pytest.approx(whole.mean(axis=0))
     assert scale.deviation == pytest.approx([whole[:, 0].std(), 1])
-    with pytest.raises(BadData, match="f:2: found vectors of 3"):
+    with pytest.raises(DataError, match="f:2: found vectors of 3"):
         scale.add(Vectors(Place("f", 2), np.ones((2, 3), np.float32)))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from seqloom.data.readers import text_files
 from seqloom.data.readers.conll import conll, conllu
 from seqloom.data.readers.text_files import (
-    BadData,
+    DataError,
     Place,
     delimited,
     fingerprint,
@@ -59,7 +59,7 @@ def texts(source: text_files.Source) -> list[str]:
 
 
 def error(read: Iterator[Any]) -> str:
-    with pytest.raises(BadData) as caught:
+    with pytest.raises(DataError) as caught:
         list(read)
     return str(caught.value)
 
@@ -215,7 +215,7 @@ def test_a_line_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_bad_data_survives_a_process() -> None:
-    bad = BadData(Place("a", 3), "wrong")
+    bad = DataError(Place("a", 3), "wrong")
     again = copy.copy(bad)  # by the same steps as between processes
     assert (str(again), again.place, again.message) == ("a:3: wrong", Place("a", 3), "wrong")
 
@@ -236,7 +236,7 @@ def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("~nobody of this name/x", "~nobody of this name/x: there is no such file"),
         (f"$FOLDER/{'x' * 5000}/y", "File name too long"),
     ]:
-        with pytest.raises(BadData) as caught:
+        with pytest.raises(DataError) as caught:
             resolve(text)
         assert message in str(caught.value)
 
@@ -376,7 +376,7 @@ def refused(name: str, path: Path, seed: int) -> bool:
     try:
         for _ in reader(path):
             pass
-    except BadData as bad:
+    except DataError as bad:
         return str(bad).startswith(f"{path}:")
     return False
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Vectors, csv, frames, npz, ts, write_npz
 
 HEADER = ["# a comment", "@problemName Toy", "@timeStamps false", "@dimensions 2", "@classLabel true a b", "@data"]
@@ -61,7 +61,7 @@ def test_missing_values_are_held_where_asked() -> None:
     ],
 )
 def test_what_is_wrong_in_ts_is_named_by_line(lines: list[str], message: str) -> None:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         list(ts(lines))
     assert str(error.value).startswith(message)
 
@@ -95,7 +95,7 @@ def test_csv_without_labels() -> None:
     ],
 )
 def test_what_is_wrong_in_csv_is_named_by_line(lines: list[str], options: Any, message: str) -> None:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         list(csv(lines, **options))
     assert str(error.value).startswith(message)
 
@@ -126,7 +126,7 @@ def test_frames_are_told_apart_by_a_column() -> None:
     ],
 )
 def test_what_is_wrong_in_frames_is_named_by_line(lines: list[str], message: str) -> None:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         list(frames(lines))
     assert str(error.value).startswith(message)
 
@@ -181,7 +181,7 @@ def test_npz_of_one_block(tmp_path: Path, order: Any) -> None:
 )
 def test_what_is_wrong_in_npz_is_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         list(npz(tmp_path / "x.npz"))
 
 
@@ -206,7 +206,7 @@ def header(shape: str, dtype: str = "<f4") -> bytes:
 def test_a_file_that_lies_is_refused(tmp_path: Path, member: bytes) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", member)
-    with pytest.raises(BadData, match=r"x\.npz: x: "):
+    with pytest.raises(DataError, match=r"x\.npz: x: "):
         list(npz(tmp_path / "x.npz"))
 
 
@@ -225,7 +225,7 @@ def test_a_damaged_file_gives_no_foreign_error(
     path.write_bytes(content)
     try:
         list(npz(path))
-    except BadData as error:
+    except DataError as error:
         assert str(path) in str(error)  # noqa: PT017  either answer is right, another error is not
 
 
@@ -235,5 +235,5 @@ def test_nonsense_gives_no_foreign_error(lines: list[str]) -> None:
         for source in (lines, [*HEADER, *lines]):
             try:
                 list(read_it(source))
-            except BadData as error:
+            except DataError as error:
                 assert str(error).startswith("input")  # noqa: PT017  either answer is right, another error is not

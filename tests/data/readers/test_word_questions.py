@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.readers.word_questions import ask, asked, kind_of, labelled
 
 HERE = Place("input", 1)
@@ -42,7 +42,7 @@ def test_analogies() -> None:
         "capitals",
     )
     assert (second.group, third.truth, third.place.line) == ("plural", "ds", 6)
-    with pytest.raises(BadData, match="input:2: found 3 words; four"):
+    with pytest.raises(DataError, match="input:2: found 3 words; four"):
         list(labelled([": group", "a b c"]))
 
 
@@ -60,7 +60,7 @@ def test_similar_words(lines: list[str]) -> None:
     assert kind_of(lines) == "pairs"
     found = [(*each.words, each.human) for each in labelled(lines)]
     assert found == [("love", "sex", 6.77), ("tiger", "cat", 7.35)]
-    with pytest.raises(BadData, match="two words and a number"):
+    with pytest.raises(DataError, match="two words and a number"):
         list(labelled([*lines, "what"]))
 
 

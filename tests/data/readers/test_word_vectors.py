@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_vectors import read_vectors, write_vectors
 
 
@@ -38,7 +38,7 @@ def test_only_what_is_wanted_and_the_first_of_two(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named_by_line(tmp_path: Path, lines: list[str], message: str) -> None:
-    with pytest.raises(BadData) as error:
+    with pytest.raises(DataError) as error:
         read_vectors(written(tmp_path, *lines))
     assert message in str(error.value)
 
@@ -102,5 +102,5 @@ def test_a_blank_inside_cannot_be_written(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_in_binary_vectors_is_told(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "vectors").write_bytes(content)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         read_vectors(tmp_path / "vectors")

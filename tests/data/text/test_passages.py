@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.data.text.passages import LONGEST, passages
 
 SIZE = 1 << 12  # bytes, so that small texts have many passages
@@ -57,10 +57,10 @@ def test_other_encodings_packed_files_and_folders(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "text").write_bytes(content)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         list(passages(tmp_path / "text"))
 
 
 def test_a_list_holds_texts() -> None:
-    with pytest.raises(BadData, match="input:2: found int; a text is wanted"):
+    with pytest.raises(DataError, match="input:2: found int; a text is wanted"):
         list(passages(["a", 3]))

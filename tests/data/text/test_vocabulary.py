@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.text.vocabulary import END, START, Labels, Vocabulary, count
 
 SYMBOLS = st.lists(st.sampled_from(["a", "b", "c", "ä", "", "<unk>", "<pad>", "<s>", "long word"]))
@@ -53,13 +53,13 @@ def test_labels() -> None:
     assert "O" in labels
     assert "X" not in labels
     assert Labels.model_validate_json(labels.model_dump_json()) == labels
-    with pytest.raises(BadData) as caught:
+    with pytest.raises(DataError) as caught:
         labels.index("B-PERS", place=Place("dev.conll", 7))
     assert (
         str(caught.value)
         == "dev.conll:7: the label 'B-PERS' does not occur in the training data; the nearest is 'B-PER'"
     )
-    with pytest.raises(BadData, match="there are B-PER, I-PER, O"):
+    with pytest.raises(DataError, match="there are B-PER, I-PER, O"):
         labels.index("zzz")
     with pytest.raises(ValidationError):
         Labels(names=("a", "a"))

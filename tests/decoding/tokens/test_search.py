@@ -7,14 +7,14 @@ import torch
 from pydantic import Field
 from tests.decoding.reference import Toy
 
-from seqloom.config import Part, Wrong, dump, parse, template
+from seqloom.config import ConfigError, ConfigSection, dump, parse, template
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import limits
 
 
-class Task(Part):
+class Task(ConfigSection):
     """A task that searches."""
 
     search: Annotated[Greedy | Beam | Sample, Field(discriminator="name")] = Field(
@@ -57,7 +57,7 @@ def test_a_template_shows_the_search() -> None:
     ],
 )
 def test_wrong_configurations_are_named(text: str, message: str) -> None:
-    with pytest.raises(Wrong) as caught:
+    with pytest.raises(ConfigError) as caught:
         read(f"[task.search]\n{text}")
     assert message in str(caught.value)
 

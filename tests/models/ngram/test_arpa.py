@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.models.ngram.arpa import Layout, characters, read_arpa, read_words, spell, write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
@@ -124,7 +124,7 @@ def test_what_others_write(tmp_path: Path) -> None:
 )
 def test_names_the_line(old: str, new: str, line: int, message: str, tmp_path: Path) -> None:
     assert old in FOREIGN
-    with pytest.raises(BadData, match=message) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read(FOREIGN.replace(old, new, 1), tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / 'model.arpa'}:{line}: ")
 
@@ -139,7 +139,7 @@ def test_damaged_files_are_refused_or_read(data: st.DataObject, tmp_path: Path) 
     try:
         found, _ = read(FOREIGN[:first] + piece + FOREIGN[last:], tmp_path)
         found.score([[word for word in range(found.vocabulary) if word not in (found.start, found.end)]])
-    except BadData as error:
+    except DataError as error:
         message = str(error)
     assert not message or message.startswith(f"{tmp_path / 'model.arpa'}:")
 

@@ -11,10 +11,10 @@ from tests.contracts.tiny import CASES, build
 from torch import Tensor
 
 from seqloom import config, workflow
-from seqloom.checkpoint import BadRun, Snapshot
-from seqloom.config import Wrong
+from seqloom.checkpoint import RunError, Snapshot
+from seqloom.config import ConfigError
 from seqloom.data.readers.tagged import Sentence
-from seqloom.data.readers.text_files import BadData, Place, resolve
+from seqloom.data.readers.text_files import DataError, Place, resolve
 from seqloom.model import Config, load
 from seqloom.models.pretrained.combined import CombinedInput, ContextualEmbedding, ContextualInput, PretrainedEmbedding
 from seqloom.models.pretrained.pretrained import PretrainedConfig
@@ -238,29 +238,29 @@ def test_a_run_needs_no_other_folder(name: str, tmp_path: Path) -> None:
 def test_other_units_and_other_runs_are_named(folder: Path) -> None:
     vectors = {"run": str(folder / "language")}
     task = Classify.model_validate({"train": "t", "text": {"unit": "characters"}, "vectors": vectors})
-    with pytest.raises(BadData, match="language: reads words, and this task reads characters"):
+    with pytest.raises(DataError, match="language: reads words, and this task reads characters"):
         task.fit(list(task.read([("a", "x")])))
-    with pytest.raises(BadRun, match="not a run"):
+    with pytest.raises(RunError, match="not a run"):
         tag(folder, run=str(folder))
     one_way = CASES["language_model"]
     settings = build(one_way, folder)
     fitted: Any = settings.task.fit(settings.task.read(folder / one_way.file))
     Run.create(folder / "forward", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={})
-    with pytest.raises(BadData, match=r'task language_model with task.direction = "forward"; .* direction = "both"'):
+    with pytest.raises(DataError, match=r'task language_model with task.direction = "forward"; .* direction = "both"'):
         PretrainedConfig(run=str(folder / "forward")).language("words")
 
 
 def test_frames_and_files_without_any_word_are_refused(folder: Path) -> None:
     (folder / "strange.txt").write_text("elsewhere 1 2 3\n")
-    with pytest.raises(BadData, match="has a vector for no word"):
+    with pytest.raises(DataError, match="has a vector for no word"):
         tag(folder, run="", file=str(folder / "strange.txt"), extra=0)
     vectors = {"run": str(folder / "language")}
     (folder / "t.csv").write_text("1,2,A\n3,4,B\n")
     tagger = Tag.model_validate({"train": "t.csv", "vectors": vectors})
-    with pytest.raises(BadData, match=r"found vectors; task\.vectors is for words"):
+    with pytest.raises(DataError, match=r"found vectors; task\.vectors is for words"):
         tagger.fit(tagger.read(folder / "t.csv"))
     classifier = Classify.model_validate({"train": "t.csv", "vectors": vectors})
-    with pytest.raises(BadData, match=r"found vectors; task\.vectors is for texts"):
+    with pytest.raises(DataError, match=r"found vectors; task\.vectors is for texts"):
         classifier.fit(list(classifier.read([([[1.0, 2.0]], "A")])))
 
 
@@ -276,5 +276,5 @@ def test_frames_and_files_without_any_word_are_refused(folder: Path) -> None:
     ],
 )
 def test_what_does_not_fit_together_is_refused(fields: list[str], message: str) -> None:
-    with pytest.raises(Wrong, match=message):
+    with pytest.raises(ConfigError, match=message):
         Config.build(config.Document.empty(["task.name=tag", "task.train=t.conll", *fields]))

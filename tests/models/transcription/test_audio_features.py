@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqloom.data.readers.recordings import Recording
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.layers.audio.augment import VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
 from seqloom.layers.audio.spectrum import Normalise, Spectrum
 from seqloom.models.transcription.audio_features import (
@@ -81,7 +81,7 @@ def test_parts_are_there_where_they_are_wanted() -> None:
     ],
 )
 def test_what_does_not_fit_is_named(found: Recording, message: str) -> None:
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DataError, match=message):
         AudioStatistics(rate=4000, size=6).check(found, window=100)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqloom.data.readers.pronunciations import Entry
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.data.readers.text_files import DataError, Place
 from seqloom.data.text.tokenizers import TextConfig
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.language_models import NGramLanguage, StepLanguage
@@ -67,7 +67,7 @@ def test_phones_have_variants_and_no_separator() -> None:
     assert (found.words, found.separator) == (["read"], None)
     wanted = [encoding.encode("R EH D"), encoding.encode("R IY D")]
     assert sorted(spelling for _, spelling in spelt(found)) == sorted(wanted)
-    with pytest.raises(BadData, match="d: holds no word whose symbols all occur"):
+    with pytest.raises(DataError, match="d: holds no word whose symbols all occur"):
         load_lexicon(entries("zoo Z UW", spelt=True), encoding, name="d")
 
 

@@ -9,7 +9,7 @@ import re
 import tokenize
 from collections.abc import Iterator, Sequence
 
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 
 SITE = "copyright credits exit help license quit"  # there in an interactive Python only
 BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - set(SITE.split())
@@ -28,7 +28,7 @@ def statements(module: str) -> Iterator[Line]:
     spec = importlib.util.find_spec(module)
     source = spec and isinstance(spec.loader, importlib.abc.InspectLoader) and spec.loader.get_source(module)
     if not source:
-        raise BadData(module, "this Python comes without the source of its standard library")
+        raise DataError(module, "this Python comes without the source of its standard library")
     line: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.NEWLINE:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.file_lists import BadContent
-from seqloom.data.readers.text_files import BadData, opened
+from seqloom.data.readers.text_files import DataError, opened
 
 Samples = NDArray[np.float32]
 
@@ -40,7 +40,7 @@ def read_sound(source: Path | IO[bytes], *, name: str = "") -> Sound:
                 return decode(io.BytesIO(stream.read()))
         return decode(source)
     except BadContent as error:
-        raise BadData(place, str(error)) from None
+        raise DataError(place, str(error)) from None
 
 
 def decode(stream: IO[bytes]) -> Sound:
@@ -92,7 +92,7 @@ def pcm(stream: IO[bytes], *, size: int = 1600, name: str = "standard input") ->
         if whole:
             yield np.frombuffer(data[:whole], dtype="<i2").astype(np.float32) * SCALE
     if rest:
-        raise BadData(name, "ends in the middle of a sample; samples of 16 bits are wanted")
+        raise DataError(name, "ends in the middle of a sample; samples of 16 bits are wanted")
 
 
 def resample(samples: Samples, rate: int, wanted: int) -> Samples:

@@ -14,7 +14,7 @@ from seqloom.data.readers import file_lists, parallel, pixels, text_files
 from seqloom.data.readers.labelled import STANDARD_INPUT
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.pixels import SUFFIXES, BadImage, Frame
-from seqloom.data.readers.text_files import BadData, Place, Source, resolve
+from seqloom.data.readers.text_files import DataError, Place, Source, resolve
 from seqloom.data.readers.vectors import filled
 
 Format = Literal["auto", "columns", "jsonl"]
@@ -67,7 +67,7 @@ class Reader:
         told = self._told() if self.captions and isinstance(source, Path) else {}
         for picture in self._pictures(source, told):
             if not picture.captions and told:
-                raise BadData(picture.place, f"{picture.name} has no caption in {self.captions}")
+                raise DataError(picture.place, f"{picture.name} has no caption in {self.captions}")
             yield picture
 
     def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
@@ -86,7 +86,7 @@ class Reader:
         if source.is_dir():
             names = sorted(path.name for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
             if not names:
-                raise BadData(str(source), "there is no PNG or JPEG image in the folder")
+                raise DataError(str(source), "there is no PNG or JPEG image in the folder")
             found = [ImageReference(Place(str(source), number), name) for number, name in enumerate(names, start=1)]
         else:
             found = _together(self._rows(source))
@@ -117,11 +117,11 @@ class Reader:
             told = value.get(caption)
             captions = told if isinstance(told, list) else [] if told is None else [told]
             if not all(isinstance(each, str) for each in captions):
-                raise BadData(place, f"found {captions!r:.60} as {caption!r}; a text, or a list of texts, is wanted")
+                raise DataError(place, f"found {captions!r:.60} as {caption!r}; a text, or a list of texts, is wanted")
             name, vector = value.get(image, ""), value.get("vector")
             if not isinstance(name, str) or (not name and vector is None):
                 kind = type(value.get(image)).__name__
-                raise BadData(place, f"found {kind} as {image!r}; the name of an image, or a 'vector', is wanted")
+                raise DataError(place, f"found {kind} as {image!r}; the name of an image, or a 'vector', is wanted")
             found = None if vector is None else _vector(place, vector)
             yield ImageReference(place, name, tuple(each.strip() for each in captions), found)
 
@@ -144,7 +144,7 @@ class Reader:
             content = vectors.get(each.name) if each.vector is None else each.vector
             if content is None:
                 near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(each.name, vectors, n=1))
-                raise BadData(each.place, f"there is no vector {each.name!r} in {self.images}{near}")
+                raise DataError(each.place, f"there is no vector {each.name!r} in {self.images}{near}")
             yield self.picture(each, content)
 
     def _decode(self, stream: IO[bytes], name: str) -> Content:  # noqa: ARG002  any name may be an image's
@@ -170,11 +170,11 @@ def _vectors(path: Path) -> Iterator[tuple[str, Content]]:
     """Of a .npz file with the arrays ``names`` (N,) and ``vectors`` (N, D)."""
     arrays = read_arrays(path, ("names", "vectors"))
     if len(arrays) < 2:
-        raise BadData(str(path), f"found the arrays {', '.join(arrays) or 'none'}; names and vectors are wanted")
+        raise DataError(str(path), f"found the arrays {', '.join(arrays) or 'none'}; names and vectors are wanted")
     names, values = arrays["names"], arrays["vectors"]
     if names.ndim != 1 or values.ndim != 2 or len(names) != len(values) or values.dtype.kind not in "fiu":
         shapes = f"names {names.shape} and vectors {values.dtype} {values.shape}"
-        raise BadData(str(path), f"found {shapes}; (N,) and numbers (N, D) are wanted")
+        raise DataError(str(path), f"found {shapes}; (N,) and numbers (N, D) are wanted")
     for number, (name, vector) in enumerate(zip(names.tolist(), values, strict=True), start=1):
         yield str(name), _vector(Place(str(path), number), vector)
 
@@ -183,9 +183,9 @@ def _vector(place: Place, values: Any) -> Content:
     try:
         vector = np.array(values, dtype=np.float32)
     except (TypeError, ValueError):
-        raise BadData(place, f"found {type(values).__name__} as a vector; a list of numbers is wanted") from None
+        raise DataError(place, f"found {type(values).__name__} as a vector; a list of numbers is wanted") from None
     if vector.ndim != 1 or not len(vector):
-        raise BadData(place, f"found numbers {vector.shape} as a vector; a list of numbers is wanted")
+        raise DataError(place, f"found numbers {vector.shape} as a vector; a list of numbers is wanted")
     found: Content = filled(place, vector[np.newaxis], "error")[0]
     return found
 
@@ -193,14 +193,14 @@ def _vector(place: Place, values: Any) -> Content:
 def _given(values: Sequence[Any], reader: Reader) -> Iterator[CaptionedImage]:
     """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of one of those and a caption or a list."""
     if isinstance(values, str):
-        raise BadData("input", "found one text; a list of paths or arrays is wanted")
+        raise DataError("input", "found one text; a list of paths or arrays is wanted")
     for number, value in enumerate(values, start=1):
         place = Place("input", number)
         content, told = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
         captions = (told,) if isinstance(told, str) else tuple(told)
         for caption in captions:
             if not isinstance(caption, str):
-                raise BadData(place, f"found {type(caption).__name__} as a caption; a text is wanted")
+                raise DataError(place, f"found {type(caption).__name__} as a caption; a text is wanted")
             text_files.checked(place, caption)
         if isinstance(content, str | Path):
             yield from reader.load([ImageReference(place, str(content), captions)], Path())
@@ -214,4 +214,4 @@ def _given(values: Sequence[Any], reader: Reader) -> Iterator[CaptionedImage]:
                 pixels.of_array(np.asarray(content), size=reader.size, frame=reader.frame),
             )
         except BadImage as error:
-            raise BadData(place, f"the image {error}") from None
+            raise DataError(place, f"the image {error}") from None

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seqloom.data.readers.text_files import BadData, Place, Source, counted, lines
+from seqloom.data.readers.text_files import DataError, Place, Source, counted, lines
 
 LONGEST_BLOCK = 100_000  # rows; a file that lacks its blank lines would be one sentence
 
@@ -36,7 +36,7 @@ def conll(source: Source, *, separator: str | None = None, encoding: str = "utf-
             continue
         if len(fields) != width:
             if width:
-                raise BadData(place, f"found {counted(len(fields), 'column')}; the rows before have {width}")
+                raise DataError(place, f"found {counted(len(fields), 'column')}; the rows before have {width}")
             width = len(fields)
         if not rows:
             start = place
@@ -57,9 +57,9 @@ def split(line: str, separator: str | None) -> list[str]:
 def filled(place: Place, fields: list[str], *, before: int) -> list[str]:
     """A row without empty columns that is not one too many."""
     if "" in fields:
-        raise BadData(place, f"column {fields.index('') + 1} is empty")
+        raise DataError(place, f"column {fields.index('') + 1} is empty")
     if before == LONGEST_BLOCK:
-        raise BadData(place, f"there are {LONGEST_BLOCK} rows before without a blank line, which ends each sentence")
+        raise DataError(place, f"there are {LONGEST_BLOCK} rows before without a blank line, which ends each sentence")
     return fields
 
 
@@ -78,11 +78,11 @@ def conllu(source: Source, *, encoding: str = "utf-8") -> Iterator[Block]:
                 rows, numbers = [], []
             continue
         if len(fields) != 10:
-            raise BadData(place, f"found {counted(len(fields), 'column')} separated by tabs; CoNLL-U has 10")
+            raise DataError(place, f"found {counted(len(fields), 'column')} separated by tabs; CoNLL-U has 10")
         if not (fields[0].isascii() and fields[0].isdecimal()):
             if re.fullmatch(r"[0-9]+[-.][0-9]+", fields[0]):
                 continue
-            raise BadData(place, f"found {fields[0][:20]!r} in column 1; the number of the word is wanted")
+            raise DataError(place, f"found {fields[0][:20]!r} in column 1; the number of the word is wanted")
         if not rows:
             start = place
         rows.append(filled(place, fields, before=len(rows)))

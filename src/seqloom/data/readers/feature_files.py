@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from seqloom.data.readers.file_lists import BadContent
 from seqloom.data.readers.npz import read_array, read_arrays
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 
 Frames = NDArray[np.float32]
 
@@ -58,7 +58,7 @@ def _arrays(data: bytes, name: str) -> NDArray[np.generic]:
         if data.startswith(b"\x93NUMPY"):
             return read_array(name, io.BytesIO(data), len(data))
         arrays = read_arrays(io.BytesIO(data), NAMES, name=name)
-    except BadData as error:
+    except DataError as error:
         raise BadContent(f"cannot be read: {error.message}") from None
     if not arrays:
         raise BadContent(f"has no array called {', '.join(NAMES[:-1])} or {NAMES[-1]}")

@@ -14,7 +14,7 @@ from typing import IO, Generic, TypeVar
 
 from seqloom.data.readers import text_files
 from seqloom.data.readers.tar_members import archive
-from seqloom.data.readers.text_files import BadData, Place, missing, opened, resolve
+from seqloom.data.readers.text_files import DataError, Place, missing, opened, resolve
 
 T = TypeVar("T")
 Decode = Callable[[IO[bytes], str], T]
@@ -76,7 +76,7 @@ class Packed(Generic[T]):
                             self.kept[key] = error
                     yield name
         except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-            raise BadData(str(self.path), f"is no tar archive, or damaged ({error})") from None
+            raise DataError(str(self.path), f"is no tar archive, or damaged ({error})") from None
 
 
 def bare(name: str, suffixes: Sequence[str]) -> str:
@@ -131,7 +131,7 @@ def _members(outside: Path, start: str, suffix: str) -> Iterator[tuple[str, IO[b
                     stream = packed.extractfile(entry) if name.endswith(suffix) else None
                     yield name.removeprefix(start), stream
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise BadData(str(outside), f"is no tar archive, or damaged ({error})") from None
+        raise DataError(str(outside), f"is no tar archive, or damaged ({error})") from None
 
 
 def load(
@@ -168,7 +168,7 @@ def load(
                 content = around.take(_inside(path, around.path))
             except BadContent as error:
                 inside = f"{name} in {where}" if files else str(path)
-                raise BadData(place, f"the {noun} {inside} {error}") from None
+                raise DataError(place, f"the {noun} {inside} {error}") from None
             yield content
 
 
@@ -191,10 +191,10 @@ def _open(place: Place, name: str, path: Path, decode: Decode[T], *, where: str,
         with path.open("rb") as stream:
             return decode(stream, path.name)
     except BadContent as error:
-        raise BadData(place, f"the {noun} {path} {error}") from None
+        raise DataError(place, f"the {noun} {path} {error}") from None
     except (FileNotFoundError, NotADirectoryError):
         names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208  names are wanted
         near = "".join(f"; did you mean {other!r}?" for other in get_close_matches(path.name, names, n=1))
-        raise BadData(place, f"there is no {noun} {name!r} in {where}{near}") from None
+        raise DataError(place, f"there is no {noun} {name!r} in {where}{near}") from None
     except (OSError, ValueError) as error:
-        raise BadData(place, f"the {noun} {path} cannot be opened: {error}") from None
+        raise DataError(place, f"the {noun} {path} cannot be opened: {error}") from None

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from seqloom.data.readers import text_files, vectors
-from seqloom.data.readers.text_files import BadData, Place, Source
+from seqloom.data.readers.text_files import DataError, Place, Source
 from seqloom.data.readers.vectors import Missing, Values, Vectors
 
 Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "ts", "npz"]
@@ -72,7 +72,7 @@ class Reader:
     def _numbers(self, source: Path) -> Found:
         column = -1 if self.label_column == "" else self.label_column
         if isinstance(column, str):
-            raise BadData(str(source), f"label_column is {column!r}; among numbers, the number of a column is wanted")
+            raise DataError(str(source), f"label_column is {column!r}; among numbers, the number of a column is wanted")
         label = None if source == STANDARD_INPUT else column
         separator = self.separator or ","
         return _cases(
@@ -124,11 +124,11 @@ class Reader:
         for place, value in text_files.jsonl(source, encoding=self.encoding):
             text, label = (value.get(str(name)) for name in names)
             if not isinstance(text, str):
-                raise BadData(
+                raise DataError(
                     place, f"found {type(text).__name__} as {names[0]!r}; a text is wanted (text_column names it)"
                 )
             if isinstance(label, (list, dict, float)):
-                raise BadData(place, f"found {type(label).__name__} as {names[1]!r}; a text or an integer is wanted")
+                raise DataError(place, f"found {type(label).__name__} as {names[1]!r}; a text or an integer is wanted")
             yield place, text.strip(), None if label is None else str(label)
 
     def _folder(self, source: Path) -> Found:
@@ -137,7 +137,7 @@ class Reader:
             return
         files = sorted(file for file in source.iterdir() if file.name.removesuffix(".gz").endswith(".txt"))
         if not files:
-            raise BadData(str(source), "there is no .txt file in the folder; one for each label is wanted")
+            raise DataError(str(source), "there is no .txt file in the folder; one for each label is wanted")
         for file in files:
             for place, text, _ in self._texts(file):
                 yield place, text, file.name.removesuffix(".gz").removesuffix(".txt")
@@ -177,7 +177,7 @@ def _suffix(source: Path) -> str:
 def _cases(cases: Iterable[Vectors]) -> Found:
     for case in cases:
         if case.labels is not None and case.label is None:
-            raise BadData(case.place, "each element has a label; one label for the whole sequence is wanted")
+            raise DataError(case.place, "each element has a label; one label for the whole sequence is wanted")
         yield case.place, case.values, case.label
 
 
@@ -185,10 +185,10 @@ def pick(place: Place, fields: list[str], header: list[str], column: int | str) 
     """The field of a column, by its number or by its name in the header."""
     if isinstance(column, str):
         if column not in header:
-            raise BadData(place, f"there is no column {column!r}; the header has {', '.join(header)[:200]}")
+            raise DataError(place, f"there is no column {column!r}; the header has {', '.join(header)[:200]}")
         column = header.index(column)
     if not -len(fields) <= column < len(fields):
-        raise BadData(
+        raise DataError(
             place, f"found {text_files.counted(len(fields), 'column')}; there is no column {column} (the first is 0)"
         )
     return fields[column].strip()
@@ -197,12 +197,12 @@ def pick(place: Place, fields: list[str], header: list[str], column: int | str) 
 def _given(values: Sequence[Any]) -> Found:
     """Python values: texts or arrays (T, D) or (T,), or pairs (tuples) of one of those and its label."""
     if isinstance(values, str):
-        raise BadData("input", "found one text; a list of texts is wanted")
+        raise DataError("input", "found one text; a list of texts is wanted")
     for number, value in enumerate(values, start=1):
         place = Place("input", number)
         content, label = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         if label is not None and not isinstance(label, str):
-            raise BadData(place, f"found {type(label).__name__} as the label; a text is wanted")
+            raise DataError(place, f"found {type(label).__name__} as the label; a text is wanted")
         if isinstance(content, str):
             text_files.checked(place, content)
             yield place, content.strip(), label
@@ -210,8 +210,8 @@ def _given(values: Sequence[Any]) -> Found:
         try:
             array = np.asarray(content, dtype=np.float32)
         except (TypeError, ValueError):
-            raise BadData(place, f"found {type(content).__name__}; a text or numbers (T, D) are wanted") from None
+            raise DataError(place, f"found {type(content).__name__}; a text or numbers (T, D) are wanted") from None
         array = array[:, np.newaxis] if array.ndim == 1 else array
         if array.ndim != 2:
-            raise BadData(place, f"found numbers {array.shape}; (T, D) is wanted")
+            raise DataError(place, f"found numbers {array.shape}; (T, D) is wanted")
         yield place, vectors.filled(place, array, "error"), label

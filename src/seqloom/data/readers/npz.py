@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from seqloom.data.readers.text_files import BadData, missing
+from seqloom.data.readers.text_files import DataError, missing
 
 LARGEST = 1 << 36
 """Bytes of one array; a small file may unpack to more than any memory."""
@@ -33,12 +33,12 @@ def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "")
                     with archive.open(info) as stream:
                         found[each] = read_array(f"{file}: {each}", stream, info.file_size)
             return found
-    except BadData:
+    except DataError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise BadData(file, f"not a .npz file, or damaged ({error})") from None
+        raise DataError(file, f"not a .npz file, or damaged ({error})") from None
     except OSError as error:
-        raise BadData(file, f"cannot be read: {error.strerror or error}") from None
+        raise DataError(file, f"cannot be read: {error.strerror or error}") from None
 
 
 def read_array(
@@ -52,13 +52,13 @@ def read_array(
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
     except (ValueError, SyntaxError, TypeError, tokenize.TokenError, RecursionError) as error:
-        raise BadData(place, f"not an array of NumPy ({str(error).splitlines()[0]})") from None
+        raise DataError(place, f"not an array of NumPy ({str(error).splitlines()[0]})") from None
     if dtype.hasobject or dtype.kind not in "biufUS":
-        raise BadData(place, f"found {dtype}; numbers or strings are wanted")
+        raise DataError(place, f"found {dtype}; numbers or strings are wanted")
     count, wanted = math.prod(shape), math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or wanted != size - stream.tell() or size > LARGEST:
-        raise BadData(place, f"says that it is {dtype} {shape}, and has {size - stream.tell()} bytes")
+        raise DataError(place, f"says that it is {dtype} {shape}, and has {size - stream.tell()} bytes")
     data = np.frombuffer(stream.read(wanted), dtype=dtype)
     if len(data) != count:
-        raise BadData(place, f"has {len(data)} of {count} values: the file is cut off")
+        raise DataError(place, f"has {len(data)} of {count} values: the file is cut off")
     return data.reshape(shape[::-1]).transpose() if fortran else data.reshape(shape)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from seqloom.data.readers import text_files
 from seqloom.data.readers.labelled import STANDARD_INPUT, pick
-from seqloom.data.readers.text_files import BadData, Place, Source
+from seqloom.data.readers.text_files import DataError, Place, Source
 
 Format = Literal["auto", "columns", "lines", "jsonl", "scan"]
 Found = Iterator[tuple[Place, str, str | None]]  # source and target
@@ -66,7 +66,7 @@ class Reader:
         files = text_files.files(path)
         if len(files) == 2:
             if self.format not in ("auto", "lines"):
-                raise BadData(str(path), f'names two files, and format is "{self.format}"; two files are "lines"')
+                raise DataError(str(path), f'names two files, and format is "{self.format}"; two files are "lines"')
             return text_files.parallel(*files, encoding=self.encoding)
         kind = self.detect(path)
         readers = {"columns": self._columns, "lines": self._sources, "jsonl": self._jsonl, "scan": self._scan}
@@ -117,35 +117,35 @@ class Reader:
         for place, value in text_files.jsonl(path, encoding=self.encoding):
             source, target = (value.get(name) for name in names)
             if not isinstance(source, str):
-                raise BadData(
+                raise DataError(
                     place, f"found {type(source).__name__} as {names[0]!r}; a text is wanted (source_column names it)"
                 )
             for each in (target or [None]) if isinstance(target, list) else [target]:
                 if each is not None and not isinstance(each, str):
                     kind = type(each).__name__
-                    raise BadData(place, f"found {kind} as {names[1]!r}; a text, or a list of texts, is wanted")
+                    raise DataError(place, f"found {kind} as {names[1]!r}; a text, or a list of texts, is wanted")
                 yield place, source, each
 
     def _scan(self, path: Path) -> Found:
         for place, line in text_files.lines(path, encoding=self.encoding):
             found = SCAN.fullmatch(line.strip())
             if found is None:
-                raise BadData(place, f"found {line[:40]!r}; IN: source OUT: target is wanted")
+                raise DataError(place, f"found {line[:40]!r}; IN: source OUT: target is wanted")
             yield place, found["source"], found["target"]
 
 
 def _given(values: Sequence[Any]) -> Found:
     """Python values: sources, or tuples of a source and a target."""
     if isinstance(values, str):
-        raise BadData("input", "found one text; a list of texts is wanted")
+        raise DataError("input", "found one text; a list of texts is wanted")
     for number, value in enumerate(values, start=1):
         place = Place("input", number)
         source, target = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         for text in (source, target):
             if text is not None and not isinstance(text, str):
-                raise BadData(place, f"found {type(text).__name__}; a text, or a tuple of two, is wanted")
+                raise DataError(place, f"found {type(text).__name__}; a text, or a tuple of two, is wanted")
         if source is None:
-            raise BadData(place, "found None; a text is wanted")
+            raise DataError(place, "found None; a text is wanted")
         for text in filter(None, (source, target)):
             text_files.checked(place, text)
         yield place, source, target

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from seqloom.data.readers.text_files import BadData, Place, lines
+from seqloom.data.readers.text_files import DataError, Place, lines
 
 VARIANT = re.compile(r"(?<=.)\(\d+\)$")
 """Stands behind a word that is listed once more, with another pronunciation: ``READ(2)``."""
@@ -30,7 +30,7 @@ def read_pronunciations(path: Path, *, encoding: str = "utf-8") -> Iterator[Entr
             spelt = bool(spelling)
         if spelt is not bool(spelling):
             odd = f"found {word!r} {'with' if spelling else 'without'} a spelling"
-            raise BadData(place, f"{odd}; the words before have {'one' if spelt else 'none'}")
+            raise DataError(place, f"{odd}; the words before have {'one' if spelt else 'none'}")
         yield Entry(place, VARIANT.sub("", word) if spelt else word, tuple(spelling))
 
 
@@ -39,6 +39,6 @@ def first_spellings(path: Path, *, encoding: str = "utf-8") -> dict[str, tuple[s
     found: dict[str, tuple[str, ...]] = {}
     for entry in read_pronunciations(path, encoding=encoding):
         if not entry.spelling:
-            raise BadData(entry.place, f"found {entry.word!r} alone; wanted a word and its spelling")
+            raise DataError(entry.place, f"found {entry.word!r} alone; wanted a word and its spelling")
         found.setdefault(entry.word, entry.spelling)
     return found

@@ -16,7 +16,7 @@ from seqloom.data.readers.file_lists import BadContent
 from seqloom.data.readers.labelled import STANDARD_INPUT
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.tar_members import archive
-from seqloom.data.readers.text_files import BadData, Place, Source
+from seqloom.data.readers.text_files import DataError, Place, Source
 
 Format = Literal["auto", "columns", "jsonl", "sphinx", "folder", "npz", "file"]
 Values = NDArray[np.float32]
@@ -137,7 +137,7 @@ class Reader:
         for place, value in text_files.jsonl(path, encoding=self.encoding):
             text = value.get(caption)
             if text is not None and not isinstance(text, str):
-                raise BadData(place, f"found {type(text).__name__} as {caption!r}; a text is wanted")
+                raise DataError(place, f"found {type(text).__name__} as {caption!r}; a text is wanted")
             text = None if text is None else text.strip()
             if numbers := next((key for key in NUMBERS if key in value), ""):
                 yield RecordingReference(place, "", text, self._numbers(place, value[numbers]))
@@ -145,7 +145,7 @@ class Reader:
             name = next((value[key] for key in keys if key in value), None)
             if not isinstance(name, str) or not name:
                 wanted = f"the name of a file as {' or '.join(map(repr, keys))}, or 'strokes'"
-                raise BadData(place, f"found {', '.join(map(repr, value))[:80] or 'nothing'}; {wanted}, is wanted")
+                raise DataError(place, f"found {', '.join(map(repr, value))[:80] or 'nothing'}; {wanted}, is wanted")
             yield RecordingReference(place, name, text)
 
     def _sphinx(self, path: Path) -> Iterator[RecordingReference]:
@@ -155,7 +155,7 @@ class Reader:
                 continue
             found = SPHINX.fullmatch(line)
             if found is None:
-                raise BadData(place, f"found {line[:60]!r}; a text and the name of its file in brackets are wanted")
+                raise DataError(place, f"found {line[:60]!r}; a text and the name of its file in brackets are wanted")
             name = found["name"]
             yield RecordingReference(place, beside.get(name, name), SENTENCE.sub("", found["text"]).strip())
 
@@ -163,7 +163,7 @@ class Reader:
         """Every file of a folder and of those in it; its text is in the file of the same name that ends in .txt."""
         names, texts = file_lists.listed(path, SUFFIXES, beside=".txt", encoding=self.encoding)
         if not names:
-            raise BadData(str(path), f"there is no file in the folder that ends in {', '.join(SUFFIXES)}")
+            raise DataError(str(path), f"there is no file in the folder that ends in {', '.join(SUFFIXES)}")
         for number, name in enumerate(names, start=1):
             text = texts.get(file_lists.bare(name, SUFFIXES))
             yield RecordingReference(Place(str(path), number), name, text)
@@ -203,9 +203,9 @@ class Reader:
         try:
             return self._read_array(value)
         except BadContent as error:
-            raise BadData(place, f"the recording {error}") from None
+            raise DataError(place, f"the recording {error}") from None
         except (TypeError, ValueError, OverflowError):
-            raise BadData(place, f"found {type(value).__name__}; numbers (T, D) are wanted") from None
+            raise DataError(place, f"found {type(value).__name__}; numbers (T, D) are wanted") from None
 
     def _read_array(self, value: Any) -> Sound:
         if isinstance(value, Sound):
@@ -223,13 +223,13 @@ class Reader:
     def _given(self, values: Sequence[Any]) -> Iterator[RecordingReference]:
         """Python values: names of files, arrays, sounds, or tuples of one of those and its text."""
         if isinstance(values, str):
-            raise BadData("input", "found one text; a list of paths or arrays is wanted")
+            raise DataError("input", "found one text; a list of paths or arrays is wanted")
         for number, value in enumerate(values, start=1):
             place = Place("input", number)
             paired = isinstance(value, tuple) and not isinstance(value, Sound) and len(value) == 2
             content, text = value if paired else (value, None)
             if text is not None and not isinstance(text, str):
-                raise BadData(place, f"found {type(text).__name__} as the text; a text is wanted")
+                raise DataError(place, f"found {type(text).__name__} as the text; a text is wanted")
             text_files.checked(place, text or "")
             if isinstance(content, str | Path):
                 yield RecordingReference(place, str(content), text)
@@ -264,18 +264,18 @@ def write_npz(
 def _sequences(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[RecordingReference, Sound]]:
     values, lengths, texts = arrays.get("values", np.zeros(0)), arrays["lengths"], arrays.get("texts")
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
-        raise BadData(file, f"lengths {lengths.dtype} {lengths.shape} are not those of values {values.shape}")
+        raise DataError(file, f"lengths {lengths.dtype} {lengths.shape} are not those of values {values.shape}")
     if texts is not None and (texts.dtype.kind != "U" or texts.shape != lengths.shape):
-        raise BadData(file, f"texts are {texts.dtype} {texts.shape}; a string for each of {len(lengths)} is wanted")
+        raise DataError(file, f"texts are {texts.dtype} {texts.shape}; a string for each of {len(lengths)} is wanted")
     rate = arrays.get("rate", np.array(0))
     if rate.shape or rate.dtype.kind not in "iu" or bool(rate) != (values.ndim == 1):
-        raise BadData(
+        raise DataError(
             file, f"values are {values.shape}, and rate is {rate}; (total,) with a rate, or (total, D), wanted"
         )
     try:
         audio_files.check_rate(int(rate) or audio_files.SLOWEST)
     except BadContent as error:
-        raise BadData(file, str(error)) from None
+        raise DataError(file, str(error)) from None
     start = 0
     for number, length in enumerate(lengths.tolist()):
         place, span = Place(file, number + 1), values[start : start + length]
@@ -284,7 +284,7 @@ def _sequences(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[
             text_files.checked(place, text or "")
             found = Sound(audio_files.checked(_samples(span)) if rate else feature_files.checked(span), int(rate))
         except BadContent as error:
-            raise BadData(place, f"the recording {error}") from None
+            raise DataError(place, f"the recording {error}") from None
         yield RecordingReference(place, "", text), found
         start += length
 

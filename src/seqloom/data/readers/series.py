@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import vectors
-from seqloom.data.readers.text_files import BadData, Place, Source, delimited
+from seqloom.data.readers.text_files import DataError, Place, Source, delimited
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}
 """How files write that there is no number, in lower case."""
@@ -36,7 +36,7 @@ class Range(NamedTuple):
             for text, default in ((self.start, 0), (self.stop, length))
         )
         if not 0 <= start < stop <= length:
-            raise BadData(self.text, f"holds rows {start} to {stop}; a part of the {length} {what} is wanted")
+            raise DataError(self.text, f"holds rows {start} to {stop}; a part of the {length} {what} is wanted")
         return start, stop
 
     def _row(self, text: str, length: int, *, shares: bool) -> int:
@@ -53,7 +53,7 @@ def split_range(path: Path) -> tuple[Path, Range]:
     bounds = match[2].split(":")
     number = r"-?\d+|\d*\.\d+|\d+\.|"
     if len(bounds) != 2 or not all(re.fullmatch(number, bound.strip()) for bound in bounds):
-        raise BadData(
+        raise DataError(
             str(path), f"found the range [{match[2]}]; two rows or shares are wanted, such as [0:8640] or [0.6:0.8]"
         )
     return path.with_name(match[1]), Range(str(path), bounds[0].strip(), bounds[1].strip())
@@ -137,8 +137,8 @@ def changes(parts: Sequence[Numbers], steps: int) -> Numbers:  # each (T, D) →
     return np.concatenate([part[steps:] - part[:-steps] for part in parts])
 
 
-def _too_short(series: Series, horizon: int) -> BadData:
-    return BadData(
+def _too_short(series: Series, horizon: int) -> DataError:
+    return DataError(
         series.place,
         f"rows {series.start} to {series.stop} are too few: wanted {horizon} to forecast and one before them to read",
     )
@@ -157,15 +157,15 @@ def table(
     records = delimited(path, separator=separator, header=False)
     place, first = next(records, (Place(range_.text, 1), []))
     if not first:
-        raise BadData(place, "the file is empty; a CSV file of numbers is wanted")
+        raise DataError(place, "the file is empty; a CSV file of numbers is wanted")
     header = all(_number(field) is None for field in first) and not all(map(_is_missing, first))
     names = [name.strip() for name in first] if header else [str(number + 1) for number in range(len(first))]
     if len(set(names)) < len(names):
-        raise BadData(place, "the names of the columns are not distinct")
+        raise DataError(place, "the names of the columns are not distinct")
     if header:
         place, first = next(records, (place, []))
     if not first:
-        raise BadData(place, "there are no rows behind the names of the columns")
+        raise DataError(place, "there are no rows behind the names of the columns")
     kept = _choose(place, names, first, columns=columns, date=date)
     rows = [_row(place, first, [], kept=kept, fill=fill)]
     numbers = [place.line]
@@ -182,16 +182,16 @@ def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False
         try:
             values = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            raise BadData(place, f"found {type(given).__name__}; an array of numbers is wanted") from None
+            raise DataError(place, f"found {type(given).__name__}; an array of numbers is wanted") from None
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or not values.size:
-            raise BadData(place, f"found numbers of shape {values.shape}; wanted (time, columns)")
+            raise DataError(place, f"found numbers of shape {values.shape}; wanted (time, columns)")
         if not np.isfinite(values).all():
             step = int((~np.isfinite(values)).any(axis=1).argmax())
-            raise BadData(place, f"step {step} holds a number that is missing or infinite")
+            raise DataError(place, f"step {step} holds a number that is missing or infinite")
         names = tuple(str(number + 1) for number in range(values.shape[1]))
         if columns and len(columns) != len(names) and not set(columns) <= set(names):
-            raise BadData(place, f"found {len(names)} columns; {len(columns)} are wanted: {', '.join(columns)}")
+            raise DataError(place, f"found {len(names)} columns; {len(columns)} are wanted: {', '.join(columns)}")
         if columns and len(columns) != len(names):
             values = values[:, [names.index(name) for name in columns]]
         yield Series(place, values, tuple(columns) or names, 0, len(values))
@@ -217,7 +217,7 @@ def _choose(
     for name in (*columns, *([date] if date else [])):
         if name not in names:
             near = "".join(f"did you mean {found}? " for found in get_close_matches(name, names, n=1))
-            raise BadData(place, f"there is no column {name!r}: {near}The file has {', '.join(names)}")
+            raise DataError(place, f"there is no column {name!r}: {near}The file has {', '.join(names)}")
     if columns:
         return {names.index(name): name for name in columns}
     skip = names.index(date) if date else -1
@@ -225,7 +225,7 @@ def _choose(
         skip = 0
     kept = {column: name for column, name in enumerate(names) if column != skip}
     if not kept:
-        raise BadData(place, "found no column of numbers")
+        raise DataError(place, "found no column of numbers")
     return kept
 
 
@@ -236,11 +236,11 @@ def _row(
     for index, (column, name) in enumerate(kept.items()):
         value = _number(fields[column])
         if value is None and not _is_missing(fields[column]):
-            raise BadData(place, f"column {name}: found {fields[column][:40]!r}; a number is wanted")
+            raise DataError(place, f"column {name}: found {fields[column][:40]!r}; a number is wanted")
         if value is None and not fill:
-            raise BadData(place, f"column {name}: a number is missing; fill = true takes the one before")
+            raise DataError(place, f"column {name}: a number is missing; fill = true takes the one before")
         if value is None and not before:
-            raise BadData(place, f"column {name}: a number is missing, and there is none before to fill it with")
+            raise DataError(place, f"column {name}: a number is missing, and there is none before to fill it with")
         row.append(before[index] if value is None else value)
     return row
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.conll import Block, conll, conllu
-from seqloom.data.readers.text_files import BadData, Place, Source, lines, parallel
+from seqloom.data.readers.text_files import DataError, Place, Source, lines, parallel
 from seqloom.data.readers.vectors import Vectors, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -50,7 +50,7 @@ class Scale:
         if not self.count:
             self.sum = self.squares = np.zeros(values.shape[1])
         if values.shape[1] != len(self.sum):
-            raise BadData(example.place, f"found vectors of {values.shape[1]} numbers; the first has {len(self.sum)}")
+            raise DataError(example.place, f"found vectors of {values.shape[1]} numbers; the first has {len(self.sum)}")
         self.count += len(values)
         self.sum = self.sum + values.sum(axis=0)
         self.squares = self.squares + np.square(values).sum(axis=0)
@@ -131,7 +131,7 @@ def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-
     """
     before, part, after = str(source).rpartition(names[0])
     if not part:
-        raise BadData(str(source), f"{names[0]!r} (task.parallel) does not occur in the name of the file")
+        raise DataError(str(source), f"{names[0]!r} (task.parallel) does not occur in the name of the file")
     labels = Path(before + names[1] + after)
     if not labels.exists():
         yield from read_lines(source, encoding=encoding)
@@ -139,7 +139,7 @@ def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-
     for place, text, tags in parallel(source, labels, encoding=encoding):
         words, found = tuple(text.split()), tuple(tags.split())
         if len(words) != len(found):
-            raise BadData(place, f"found {len(words)} words, and {labels} has {len(found)} labels in this line")
+            raise DataError(place, f"found {len(words)} words, and {labels} has {len(found)} labels in this line")
         yield Sentence(place, words, found)
 
 
@@ -155,14 +155,14 @@ def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vecto
         yield from npz(source)
         return
     if isinstance(labels, str):
-        raise BadData(str(source), f"there is no column {labels!r}; a number is wanted")
+        raise DataError(str(source), f"there is no column {labels!r}; a number is wanted")
     yield from frames(source, label=-1 if labels is None else labels)
 
 
 def read_items(items: Sequence[Any]) -> Iterator[Example]:
     """Python values: lines of text, lists of words, arrays (T, D), and what was read before."""
     if isinstance(items, str):
-        raise BadData("input", "found one text; a list of texts is wanted")
+        raise DataError("input", "found one text; a list of texts is wanted")
     for number, item in enumerate(items, start=1):
         place = Place("input", number)
         if isinstance(item, Sentence | Vectors):
@@ -179,9 +179,11 @@ def _array(place: Place, item: Any) -> NDArray[np.float32]:
     try:
         values = np.asarray(item, dtype=np.float32)
     except (TypeError, ValueError):
-        raise BadData(place, f"found {type(item).__name__}; a text, a list of words or numbers (T, D) wanted") from None
+        raise DataError(
+            place, f"found {type(item).__name__}; a text, a list of words or numbers (T, D) wanted"
+        ) from None
     if values.ndim != 2 or not np.isfinite(values).all():
-        raise BadData(place, f"found an array {values.shape}; finite numbers (T, D) are wanted")
+        raise DataError(place, f"found an array {values.shape}; finite numbers (T, D) are wanted")
     return values
 
 
@@ -189,10 +191,10 @@ def _column(place: Place, column: Column, width: int, *, names: Sequence[str]) -
     if isinstance(column, str):
         if column.lower() not in names:
             wanted = f"one of {', '.join(names)}" if names else "a number, since only CoNLL-U has names of columns"
-            raise BadData(place, f"there is no column {column!r}; {wanted}")
+            raise DataError(place, f"there is no column {column!r}; {wanted}")
         return names.index(column.lower())
     if not -width <= column < width:
-        raise BadData(place, f"found {width} columns; there is no column {column} (the first is 0, the last -1)")
+        raise DataError(place, f"found {width} columns; there is no column {column} (the first is 0, the last -1)")
     return column % width
 
 

@@ -32,7 +32,7 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-class BadData(ValueError):
+class DataError(ValueError):
     """What is wrong with the data, and where."""
 
     def __init__(self, place: Place | str, message: str) -> None:
@@ -57,11 +57,11 @@ def resolve(text: str) -> Path:
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         if name not in os.environ:
-            raise BadData(text, f"the environment variable {name} is not set")
+            raise DataError(text, f"the environment variable {name} is not set")
         return os.environ[name]
 
     if not text or "\0" in text:
-        raise BadData(repr(text), "is not the name of a file")
+        raise DataError(repr(text), "is not the name of a file")
     path = Path(re.sub(r"\$(?:(\w+)|\{(\w+)\})", value, text))
     with suppress(RuntimeError):  # nobody of that name: the folder is called so
         path = path.expanduser()
@@ -99,14 +99,14 @@ def fingerprint(text: str) -> str:
     return found.hexdigest()
 
 
-def missing(path: Path) -> BadData:
+def missing(path: Path) -> DataError:
     folder = path.parent
     try:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
-        return BadData(str(path), f"there is no such file; its folder cannot be read: {error.strerror or error}")
+        return DataError(str(path), f"there is no such file; its folder cannot be read: {error.strerror or error}")
     near = difflib.get_close_matches(path.name, names, n=1)
-    return BadData(str(path), "there is no such file" + "".join(f"; did you mean {folder / name}?" for name in near))
+    return DataError(str(path), "there is no such file" + "".join(f"; did you mean {folder / name}?" for name in near))
 
 
 def lines(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
@@ -117,11 +117,11 @@ def lines(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, s
         yield from decoded(source, encoding=encoding)
         return
     if isinstance(source, str):
-        raise BadData("input", "found one text; a list of texts, or a Path, is wanted")
+        raise DataError("input", "found one text; a list of texts, or a Path, is wanted")
     for number, text in enumerate(source, start=1):
         place = Place("input", number)
         if not isinstance(text, str):
-            raise BadData(place, f"found {type(text).__name__}; a text is wanted")
+            raise DataError(place, f"found {type(text).__name__}; a text is wanted")
         checked(place, text)
         yield place, text
 
@@ -141,11 +141,11 @@ def encoding_problem(name: str) -> str:
 def checked(place: Place, text: str) -> None:
     """Refuse what could not be in a file."""
     if "\0" in text:
-        raise BadData(place, "found a NUL character")
+        raise DataError(place, "found a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadData(place, f"found half of a surrogate pair at character {error.start + 1}") from None
+        raise DataError(place, f"found half of a surrogate pair at character {error.start + 1}") from None
 
 
 def decoded(path: Path, *, encoding: str) -> Iterator[tuple[Place, str]]:
@@ -157,9 +157,9 @@ def decoded(path: Path, *, encoding: str) -> Iterator[tuple[Place, str]]:
             try:
                 raw = stream.readline(LONGEST_LINE)
             except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
-                raise BadData(place, f"the packed data are damaged or cut off here ({error})") from None
+                raise DataError(place, f"the packed data are damaged or cut off here ({error})") from None
             except OSError as error:
-                raise BadData(place, f"cannot be read: {error.strerror or error}") from None
+                raise DataError(place, f"cannot be read: {error.strerror or error}") from None
             if not raw:
                 return
             number += 1
@@ -168,20 +168,20 @@ def decoded(path: Path, *, encoding: str) -> Iterator[tuple[Place, str]]:
 
 def decode(place: Place, raw: bytes, *, encoding: str) -> str:
     if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-        raise BadData(place, f"the line is longer than {LONGEST_LINE} bytes")
+        raise DataError(place, f"the line is longer than {LONGEST_LINE} bytes")
     if place.line == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise BadData(place, f"found UTF-16; {encoding.upper()} is wanted")
+            raise DataError(place, f"found UTF-16; {encoding.upper()} is wanted")
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in raw:
-        raise BadData(place, f"found a NUL byte at byte {raw.index(0) + 1} of the line; text is wanted")
+        raise DataError(place, f"found a NUL byte at byte {raw.index(0) + 1} of the line; text is wanted")
     try:
         text = raw.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
     except UnicodeError as error:
         at = getattr(error, "start", 0)
         other = '; a text in another encoding needs its name, such as task.encoding = "latin-1"'
         message = f"found byte 0x{raw[at]:02x} at byte {at + 1} of the line; {encoding.upper()} is wanted{other}"
-        raise BadData(place, message) from None
+        raise DataError(place, message) from None
     if encoding != "utf-8":
         checked(place, text)
     return text
@@ -198,18 +198,18 @@ def opened(path: Path, name: str) -> Iterator[BinaryIO]:
             with member(path, outside) as inside:
                 yield unpacked(cast(BinaryIO, inside))
         except FileNotFoundError as error:
-            raise BadData(name, str(error)) from None
+            raise DataError(name, str(error)) from None
         except (tarfile.TarError, EOFError, zlib.error) as error:
-            raise BadData(str(outside), f"is no tar archive, or damaged ({error})") from None
+            raise DataError(str(outside), f"is no tar archive, or damaged ({error})") from None
         return
     try:
         stream = path.open("rb")
     except FileNotFoundError:
         raise missing(path) from None
     except IsADirectoryError:
-        raise BadData(name, "found a folder; a file is wanted") from None
+        raise DataError(name, "found a folder; a file is wanted") from None
     except (OSError, ValueError) as error:
-        raise BadData(name, f"cannot be opened: {getattr(error, 'strerror', None) or error}") from None
+        raise DataError(name, f"cannot be opened: {getattr(error, 'strerror', None) or error}") from None
     with stream:
         yield unpacked(stream)
 
@@ -231,7 +231,7 @@ def tsv(
         if line:
             fields = line.split(separator)
             if columns is not None and len(fields) != columns:
-                raise BadData(
+                raise DataError(
                     place, f"found {counted(len(fields), 'column')} separated by {separator!r}; {columns} wanted"
                 )
             yield place, fields
@@ -263,16 +263,16 @@ def delimited(
         try:
             fields = next(records, None)
         except csv.Error as error:
-            raise BadData(place._replace(line=begin), f"not a record of a CSV file ({error})") from None
+            raise DataError(place._replace(line=begin), f"not a record of a CSV file ({error})") from None
         if fields is None:
             return
         if not fields:
             continue
         start = place._replace(line=begin)
         if not width and header and len(set(fields)) < len(fields):
-            raise BadData(start, "the names of the columns are not distinct")
+            raise DataError(start, "the names of the columns are not distinct")
         if len(fields) != (width := width or len(fields)):
-            raise BadData(start, f"found {counted(len(fields), 'field')}; the first record has {width}")
+            raise DataError(start, f"found {counted(len(fields), 'field')}; the first record has {width}")
         yield start, fields
 
 
@@ -284,11 +284,11 @@ def jsonl(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, d
         try:
             value = json.loads(line, parse_constant=refuse)
         except json.JSONDecodeError as error:
-            raise BadData(place, f"not JSON: {error.msg} at character {error.colno}") from None
+            raise DataError(place, f"not JSON: {error.msg} at character {error.colno}") from None
         except (ValueError, RecursionError) as error:
-            raise BadData(place, f"not usable JSON: {error}") from None
+            raise DataError(place, f"not usable JSON: {error}") from None
         if not isinstance(value, dict):
-            raise BadData(place, f"found {type(value).__name__}; an object {{...}} is wanted")
+            raise DataError(place, f"found {type(value).__name__}; an object {{...}} is wanted")
         if "\\u" in line:
             checked(place, json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
         yield place, value
@@ -306,9 +306,9 @@ def labelled(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place
         if not label:
             continue
         if not text:
-            raise BadData(place, f"found only {label[:40]!r}; a label, a blank and a text are wanted")
+            raise DataError(place, f"found only {label[:40]!r}; a label, a blank and a text are wanted")
         if label.startswith("__label__") and text.startswith("__label__"):
-            raise BadData(place, "found several labels; one is wanted")
+            raise DataError(place, "found several labels; one is wanted")
         yield place, label.removeprefix("__label__"), text
 
 
@@ -323,5 +323,7 @@ def parallel(source: Source, target: Source, *, encoding: str = "utf-8") -> Iter
             )
             names = [str(one) if isinstance(one, Path) else "input" for one in (source, target)]
             alone = Place(names[left is None], number + 1)
-            raise BadData(alone, f"is alone: {names[0]} has {counts[0]} lines, {names[1]} {counts[1]}; wanted as many")
+            raise DataError(
+                alone, f"is alone: {names[0]} has {counts[0]} lines, {names[1]} {counts[1]}; wanted as many"
+            )
         yield left[0], left[1], right[1]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.readers.npz import read_arrays
-from seqloom.data.readers.text_files import BadData, Place, Source, lines
+from seqloom.data.readers.text_files import DataError, Place, Source, lines
 
 Values = NDArray[np.float32]
 Missing = Literal["error", "hold"]
@@ -43,7 +43,7 @@ def ts(source: Source, *, missing: Missing = "error") -> Iterator[Vectors]:
         if begun:
             case = _case(place, line, header, missing)
             if case.values.shape[1] != (width := width or case.values.shape[1]):
-                raise BadData(place, f"found {case.values.shape[1]} channels; {width} wanted")
+                raise DataError(place, f"found {case.values.shape[1]} channels; {width} wanted")
             yield case
         elif line.startswith("@"):
             name, *words = line[1:].split()
@@ -53,19 +53,19 @@ def ts(source: Source, *, missing: Missing = "error") -> Iterator[Vectors]:
             if name.lower() in ("dimensions", "dimension"):
                 width = int(words[0])
         else:
-            raise BadData(place, f"found {line[:20]!r} before @data; headers (@name value) are wanted there")
+            raise DataError(place, f"found {line[:20]!r} before @data; headers (@name value) are wanted there")
     if not begun:
-        raise BadData(place.file, "there is no line @data; it stands before the cases of a .ts file")
+        raise DataError(place.file, "there is no line @data; it stands before the cases of a .ts file")
 
 
 def _check_header(place: Place, name: str, words: list[str]) -> None:
     first = words[0].lower() if words else ""
     if name.lower() == "timestamps" and first == "true":
-        raise BadData(place, "the values have time stamps; values at equal steps are wanted (@timeStamps false)")
+        raise DataError(place, "the values have time stamps; values at equal steps are wanted (@timeStamps false)")
     if name.lower() == "targetlabel" and first == "true":
-        raise BadData(place, "the target is a number; a class is wanted (@classLabel true …)")
+        raise DataError(place, "the target is a number; a class is wanted (@classLabel true …)")
     if name.lower() in ("dimensions", "dimension") and not (first.isdecimal() and int(first)):
-        raise BadData(place, f"found @{name} {first[:20]!r}; a number from 1 is wanted")
+        raise DataError(place, f"found @{name} {first[:20]!r}; a number from 1 is wanted")
 
 
 def _case(place: Place, line: str, header: dict[str, list[str]], missing: Missing) -> Vectors:
@@ -75,13 +75,13 @@ def _case(place: Place, line: str, header: dict[str, list[str]], missing: Missin
     if classes and classes[0].lower() == "true":
         label = known(channels.pop().strip())
         if label is not None and classes[1:] and label not in classes[1:]:
-            raise BadData(place, f"the label {label[:40]!r} is not in @classLabel {' '.join(classes[1:])[:80]}")
+            raise DataError(place, f"the label {label[:40]!r} is not in @classLabel {' '.join(classes[1:])[:80]}")
     if any(channel.lstrip().startswith("(") for channel in channels):
-        raise BadData(place, "the values have time stamps; values at equal steps are wanted")
+        raise DataError(place, "the values have time stamps; values at equal steps are wanted")
     columns = [numbers(place, channel.split(",") if channel.strip() else []) for channel in channels]
     lengths = sorted({len(column) for column in columns})
     if len(lengths) != 1:
-        raise BadData(
+        raise DataError(
             place, f"found channels of {lengths[0] if lengths else 0} and {lengths[-1] if lengths else 0} values"
         )
     return Vectors(place, filled(place, np.stack(columns, axis=1), missing), label)
@@ -108,7 +108,7 @@ def csv(
             name = known(fields.pop(_column(place, label, fields)))
         values = numbers(place, fields)
         if not len(values) or len(values) % channels:
-            raise BadData(place, f"found {len(values)} values; a multiple of {channels} (channels) is wanted")
+            raise DataError(place, f"found {len(values)} values; a multiple of {channels} (channels) is wanted")
         yield Vectors(place, filled(place, values.reshape(-1, channels), missing), name)
 
 
@@ -140,9 +140,9 @@ def frames(
         elements = [_element(place, fields, label, identity) for place, fields in group]
         for place, values, name in elements:
             if len(values) != (width := width or len(values)):
-                raise BadData(place, f"found {len(values)} values; the rows before have {width}")
+                raise DataError(place, f"found {len(values)} values; the rows before have {width}")
             if (name is None) != (elements[0][2] is None):
-                raise BadData(place, "the label is missing; elements of this sequence have one")
+                raise DataError(place, "the label is missing; elements of this sequence have one")
         place = elements[0][0]
         names = tuple(name for _, _, name in elements if name is not None) or None
         values = filled(place, np.stack([values for _, values, _ in elements]), missing, step=1)
@@ -156,7 +156,7 @@ def _element(
     name = next((known(fields[column]) for column, is_label in apart.items() if is_label), None)
     values = numbers(place, [field for column, field in enumerate(fields) if column not in apart])
     if not len(values):
-        raise BadData(place, "there are no values")
+        raise DataError(place, "there are no values")
     return place, values, name
 
 
@@ -177,15 +177,15 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
     elif {"values", "lengths"} <= arrays.keys():
         values, lengths = _numeric(file, "values", arrays["values"], 2), arrays["lengths"]
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
-            raise BadData(file, f"lengths is {_describe(lengths)}; integers (N,) from 0 are wanted")
+            raise DataError(file, f"lengths is {_describe(lengths)}; integers (N,) from 0 are wanted")
         labels = arrays.get("labels")
     else:
-        raise BadData(file, f"found the arrays {', '.join(arrays) or 'none'}; values and lengths, or x, are wanted")
+        raise DataError(file, f"found the arrays {', '.join(arrays) or 'none'}; values and lengths, or x, are wanted")
     if int(lengths.sum()) != len(values):
-        raise BadData(file, f"lengths add up to {int(lengths.sum())}, and values has {len(values)} rows")
+        raise DataError(file, f"lengths add up to {int(lengths.sum())}, and values has {len(values)} rows")
     names = None if labels is None else _names(file, labels)
     if names is not None and len(names) not in (len(lengths), len(values)):
-        raise BadData(file, f"found {len(names)} labels for {len(lengths)} sequences of {len(values)} elements")
+        raise DataError(file, f"found {len(names)} labels for {len(lengths)} sequences of {len(values)} elements")
     start = 0
     for number, length in enumerate(lengths.tolist()):
         span, place = slice(start, start + length), Place(file, number + 1)
@@ -226,7 +226,9 @@ def numbers(place: Place, fields: Sequence[str]) -> Values:
         )
     except ValueError:
         index = next(index for index, field in enumerate(fields) if not is_number(field))
-        raise BadData(place, f"found {fields[index].strip()[:40]!r} as value {index + 1}; a number is wanted") from None
+        raise DataError(
+            place, f"found {fields[index].strip()[:40]!r} as value {index + 1}; a number is wanted"
+        ) from None
     with np.errstate(over="ignore"):
         return found.astype(np.float32)
 
@@ -248,9 +250,9 @@ def filled(place: Place, values: Values, missing: Missing, *, step: int = 0) -> 
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0].tolist()
         at = place._replace(line=place.line + step * row)
-        raise BadData(at, f"element {row + 1} of channel {column + 1} is infinite or too large; a number is wanted")
+        raise DataError(at, f"element {row + 1} of channel {column + 1} is infinite or too large; a number is wanted")
     if missing == "error":
-        raise BadData(
+        raise DataError(
             at, f'element {row + 1} of channel {column + 1} is missing; missing = "hold" repeats the last one'
         )
     steps = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
@@ -277,7 +279,7 @@ def _is_header(fields: list[str], *apart: int | None) -> bool:
 
 def _column(place: Place, column: int, fields: list[str]) -> int:
     if not -len(fields) <= column < len(fields):
-        raise BadData(place, f"found {len(fields)} columns; there is no column {column}")
+        raise DataError(place, f"found {len(fields)} columns; there is no column {column}")
     return column % len(fields)
 
 
@@ -286,17 +288,17 @@ def _numeric(file: str, name: str, array: NDArray[Any], dimensions: int) -> NDAr
         array = array[..., np.newaxis]
     if array.ndim != dimensions or array.dtype.kind not in "fiub" or not array.shape[-1]:
         wanted = "(N, T, D)" if dimensions == 3 else "(total, D)"
-        raise BadData(file, f"{name} is {_describe(array)}; numbers {wanted} are wanted")
+        raise DataError(file, f"{name} is {_describe(array)}; numbers {wanted} are wanted")
     return array
 
 
 def _names(file: str, labels: NDArray[Any]) -> list[str]:
     if labels.ndim != 1 or labels.dtype.kind not in "iuUSb":
-        raise BadData(file, f"the labels are {_describe(labels)}; one string or integer each is wanted")
+        raise DataError(file, f"the labels are {_describe(labels)}; one string or integer each is wanted")
     try:
         return [name.decode() if isinstance(name, bytes) else str(name) for name in labels.tolist()]
     except UnicodeDecodeError as error:
-        raise BadData(file, f"a label is not UTF-8: {error}") from None
+        raise DataError(file, f"a label is not UTF-8: {error}") from None
 
 
 def _describe(array: NDArray[Any]) -> str:

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from seqloom.data.readers.text_files import BadData, Place, Source, lines
+from seqloom.data.readers.text_files import DataError, Place, Source, lines
 
 Kind = Literal["neighbours", "analogy", "similarity", "odd", "unclear"]
 LOOKED_AT = 5  # lines of a file that tell what it is
@@ -79,7 +79,7 @@ def labelled(source: Source, *, encoding: str = "utf-8") -> Iterator[Question]:
             first, second, human = found
             yield Question(place, "similarity", (first, second), (1, 1), human=human)
         elif number:
-            raise BadData(place, f"found {text[:60]!r}; two words and a number are wanted")
+            raise DataError(place, f"found {text[:60]!r}; two words and a number are wanted")
 
 
 def _analogies(source: Source, encoding: str) -> Iterator[Question]:
@@ -90,7 +90,7 @@ def _analogies(source: Source, encoding: str) -> Iterator[Question]:
             continue
         words = text.split()
         if len(words) != 4:
-            raise BadData(place, f"found {len(words)} words; four, or : and the name of a group, are wanted")
+            raise DataError(place, f"found {len(words)} words; four, or : and the name of a group, are wanted")
         yield Question(place, "analogy", tuple(words[:3]), (-1, 1, 1), truth=words[3], group=group)
 
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers.text_files import BadData, Place, lines, opened
+from seqloom.data.readers.text_files import DataError, Place, lines, opened
 
 HEAD = re.compile(rb"(\d{1,12}) (\d{1,6})\r?\n")
 LONGEST_WORD = 1 << 16  # bytes
@@ -41,7 +41,7 @@ def read_vectors(path: Path, wanted: Container[str] | None = None) -> Found:
         size = size or line.count(" ")
         fields = line.rsplit(" ", size) if size else [line]
         if len(fields) != size + 1 or not size:
-            raise BadData(place, f"found {len(fields) - 1} numbers after a word; {size or 'at least 1'} wanted")
+            raise DataError(place, f"found {len(fields) - 1} numbers after a word; {size or 'at least 1'} wanted")
         count += 1
         word = fields[0]
         if word in words or (wanted is not None and word not in wanted):
@@ -49,7 +49,7 @@ def read_vectors(path: Path, wanted: Container[str] | None = None) -> Found:
         words[word] = None
         vectors.append(_vector(place, fields[1:]))
     if promised not in (-1, count):
-        raise BadData(place.file, f"the first line promises {promised} words, and there are {count}: is it cut off?")
+        raise DataError(place.file, f"the first line promises {promised} words, and there are {count}: is it cut off?")
     return list(words), np.array(vectors, dtype=np.float32).reshape(len(words), size)
 
 
@@ -100,18 +100,18 @@ def _read_binary(path: Path, wanted: Container[str] | None) -> Found:
     with opened(path, str(path)) as file:
         head = HEAD.fullmatch(file.readline(64))
         if head is None:
-            raise BadData(str(path), "the first line is not how many words and numbers there are")
+            raise DataError(str(path), "the first line is not how many words and numbers there are")
         count, size = int(head[1]), int(head[2])
         for number in range(count):
             word = _word(file, path, number)
             data = file.read(4 * size)
             if len(data) < 4 * size:
-                raise BadData(str(path), f"the first line promises {count} words, and word {number + 1} is cut off")
+                raise DataError(str(path), f"the first line promises {count} words, and word {number + 1} is cut off")
             if word in words or (wanted is not None and word not in wanted):
                 continue
             vector = np.frombuffer(data, "<f4").astype(np.float32)
             if not np.isfinite(vector).all():
-                raise BadData(str(path), f"a number after the word {word[:40]!r} is infinite or missing")
+                raise DataError(str(path), f"a number after the word {word[:40]!r} is infinite or missing")
             words[word] = None
             vectors.append(vector)
     return list(words), np.array(vectors, dtype=np.float32).reshape(len(words), size)
@@ -122,20 +122,20 @@ def _word(file: BinaryIO, path: Path, number: int) -> str:
     found = bytearray()
     while (byte := file.read(1)) != b" ":
         if not byte or len(found) > LONGEST_WORD:
-            raise BadData(str(path), f"word {number + 1} has no end: is the file cut off, or of another format?")
+            raise DataError(str(path), f"word {number + 1} has no end: is the file cut off, or of another format?")
         if byte != b"\n" or found:
             found += byte
     try:
         return found.decode()
     except UnicodeDecodeError:
-        raise BadData(str(path), f"word {number + 1} is not UTF-8: found {bytes(found[:40])!r}") from None
+        raise DataError(str(path), f"word {number + 1} is not UTF-8: found {bytes(found[:40])!r}") from None
 
 
 def _vector(place: Place, fields: list[str]) -> NDArray[np.float32]:
     try:
         vector = np.array(fields, dtype=np.float32)
     except ValueError as error:
-        raise BadData(place, f"not numbers after the word ({error})") from None
+        raise DataError(place, f"not numbers after the word ({error})") from None
     if not np.isfinite(vector).all():
-        raise BadData(place, "a number after the word is infinite or missing")
+        raise DataError(place, "a number after the word is infinite or missing")
     return vector

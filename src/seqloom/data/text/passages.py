@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.data.readers.text_files import BadData, Place, Source, checked, decode, encoding_problem, opened
+from seqloom.data.readers.text_files import DataError, Place, Source, checked, decode, encoding_problem, opened
 
 SIZE = 1 << 17  # bytes of a passage, about: enough to learn from while what it needs is in the caches
 LONGEST = 1 << 20  # bytes without any white space
@@ -35,7 +35,7 @@ def passages(source: Source, *, encoding: str = "utf-8", lower: bool = False) ->
         for number, text in enumerate(source, start=1):
             place = Place("input", number)
             if not isinstance(text, str):
-                raise BadData(place, f"found {type(text).__name__}; a text is wanted")
+                raise DataError(place, f"found {type(text).__name__}; a text is wanted")
             checked(place, text)
             yield _passage(place, (text.lower() if lower else text).encode())
         return
@@ -75,13 +75,13 @@ def _pieces(path: Path) -> Iterator[tuple[Place, bytes]]:
             new = _read(stream, Place(name, line))
             first = line == 1 and not left
             if first and new.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise BadData(Place(name, 1), "found UTF-16; a text in which a line feed is one byte is wanted")
+                raise DataError(Place(name, 1), "found UTF-16; a text in which a line feed is one byte is wanted")
             left += new.removeprefix(b"\xef\xbb\xbf") if first else new
             end = (left.rfind(b"\n") if new else len(left) - 1) + 1
             if not end and len(left) >= SIZE:
                 end = max(left.rfind(blank) for blank in BLANKS) + 1
             if not end and len(left) > LONGEST:
-                raise BadData(Place(name, line), f"found {len(left)} bytes without a blank; text is wanted")
+                raise DataError(Place(name, line), f"found {len(left)} bytes without a blank; text is wanted")
             if end:
                 yield Place(name, line), left[:end]
                 line += left.count(b"\n", 0, end)
@@ -94,6 +94,6 @@ def _read(stream: BinaryIO, place: Place) -> bytes:
     try:
         return stream.read(SIZE)
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
-        raise BadData(place, f"the packed data are damaged or cut off here ({error})") from None
+        raise DataError(place, f"the packed data are damaged or cut off here ({error})") from None
     except OSError as error:
-        raise BadData(place, f"cannot be read: {error.strerror or error}") from None
+        raise DataError(place, f"cannot be read: {error.strerror or error}") from None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.text.unigram import learn
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, ranked
 
@@ -20,7 +20,7 @@ RESERVED = (PAD, START, END)  # a word of the text that is spelt so is unknown
 Unit = Literal["characters", "words", "subwords"]
 
 
-class TextConfig(Part):
+class TextConfig(ConfigSection):
     """How text is cut into symbols."""
 
     unit: Unit = Field("words", description="What a symbol is; words stand between blanks.")
@@ -81,7 +81,7 @@ class TextConfig(Part):
         return tokenizer
 
 
-class Tokenizer(Part):
+class Tokenizer(ConfigSection):
     """The symbols that were learnt: text → numbers → text."""
 
     unit: Unit

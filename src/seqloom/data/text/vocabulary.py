@@ -8,14 +8,14 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from seqloom.config import Part
-from seqloom.data.readers.text_files import BadData, Place
+from seqloom.config import ConfigSection
+from seqloom.data.readers.text_files import DataError, Place
 
 PAD, UNKNOWN = "<pad>", "<unk>"
 START, END = "<s>", "</s>"
 
 
-class Vocabulary(Part):
+class Vocabulary(ConfigSection):
     """Symbols by number: padding, unknown, specials, then the symbols from the most to the least frequent."""
 
     symbols: tuple[str, ...] = Field(description="Each symbol at its number; 0 is <pad>, 1 is <unk>.")
@@ -64,7 +64,7 @@ def ranked(counts: Counter[str], *, size: int, minimum: int, specials: Sequence[
     return Vocabulary(symbols=(*first, *(chosen[: size - len(first)] if size else chosen)))
 
 
-class Labels(Part):
+class Labels(ConfigSection):
     """The names of the classes, in the order of the alphabet."""
 
     names: tuple[str, ...] = Field(description="Each name at its number.")
@@ -89,10 +89,10 @@ class Labels(Part):
             raise self.unseen(name, place)
         return number
 
-    def unseen(self, name: str, place: Place | str) -> BadData:
+    def unseen(self, name: str, place: Place | str) -> DataError:
         near = difflib.get_close_matches(name[:100], self.names, n=1)
         hint = f"the nearest is {near[0]!r}" if near else f"there are {', '.join(self.names[:20])}"
-        return BadData(place, f"the label {name[:100]!r} does not occur in the training data; {hint}")
+        return DataError(place, f"the label {name[:100]!r} does not occur in the training data; {hint}")
 
     def __len__(self) -> int:
         return len(self.names)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.decoding.frames.language_models import Language
 from seqloom.decoding.frames.lexicon import Lexicon
 
@@ -63,7 +63,7 @@ class Stream(ABC):
         """The best of the whole recording, as the search with this lag gives them; nothing can be fed afterwards."""
 
 
-class FrameSearch(Part, ABC):
+class FrameSearch(ConfigSection, ABC):
     """A way to find probable transcripts: configuration and function in one."""
 
     @abstractmethod

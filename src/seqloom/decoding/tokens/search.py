@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.decoding.tokens.search_record import SearchRecord
 
@@ -31,7 +31,7 @@ class Hypothesis:
     ended: bool  # with the end symbol; otherwise it was cut at its greatest length
 
 
-class Search(Part, ABC):
+class Search(ConfigSection, ABC):
     """A way to find probable sequences: configuration and function in one."""
 
     @abstractmethod

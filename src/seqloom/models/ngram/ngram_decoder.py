@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.layers.embedding import PADDING
 from seqloom.models.ngram.arpa import Layout, read_arpa, spell, write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
@@ -51,7 +51,7 @@ class NGramDecoder(nn.Module):
         model, words = read_arpa(path)
         layout = Layout.of(words)
         if list(layout.names[1:]) != spell(self.symbols[1:]):
-            raise BadData(str(path), "its words are no longer those that the task has learnt")
+            raise DataError(str(path), "its words are no longer those that the task has learnt")
         return layout.arrange(model)
 
     def write(self, path: Path) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import END, UNKNOWN, Vocabulary
 from seqloom.layers.dropout import Dropout, VariationalDropout
@@ -24,7 +24,7 @@ from seqloom.models.character_encoder import CharacterConfig, CharacterEncoder, 
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
 
 
-class BiLMVocabulary(Part):
+class BiLMVocabulary(ConfigSection):
     """The symbols of a language model."""
 
     text: Tokenizer
@@ -42,7 +42,7 @@ class BiLMVocabulary(Part):
         return rows
 
 
-class BiLMConfig(Part):
+class BiLMConfig(ConfigSection):
     """What a language model in both directions is made of: fields of the task, as they are called there."""
 
     embedding_size: int

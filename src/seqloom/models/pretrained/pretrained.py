@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.config import Document, Part, parse
+from seqloom.config import ConfigSection, Document, parse
 from seqloom.data.batch import pad
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.readers.word_vectors import read_vectors
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer, Unit
 from seqloom.data.text.vocabulary import END, PAD, UNKNOWN, Vocabulary
@@ -30,7 +30,7 @@ READER = "reader."
 """What the names of the weights that read begin with in a language model of both directions."""
 
 
-class PretrainedBiLM(Part):
+class PretrainedBiLM(ConfigSection):
     """A language model in both directions, but for its weights, which are a part of the task's model."""
 
     anatomy: BiLMConfig
@@ -56,7 +56,7 @@ class PretrainedBiLM(Part):
         return ContextualInput(CharacterInput(words, characters, mask), places)
 
 
-class PretrainedWords(Part):
+class PretrainedWords(ConfigSection):
     """The words that a file of vectors has, as far as they are kept."""
 
     vocabulary: Vocabulary
@@ -74,7 +74,7 @@ class PretrainedWords(Part):
         return pad([[find(word) or find(word.lower(), 1) for word in row] for row in rows], dtype=np.int64).values
 
 
-class PretrainedInputs(Part):
+class PretrainedInputs(ConfigSection):
     """What a task has taken from elsewhere."""
 
     language: PretrainedBiLM | None = None
@@ -100,7 +100,7 @@ def _ordered(row: Sequence[Any], *, reverse: bool) -> Iterable[Any]:
     return reversed(row) if reverse else row
 
 
-class PretrainedConfig(Part):
+class PretrainedConfig(ConfigSection):
     """Vectors from elsewhere that are read beside the task's own."""
 
     run: str = Field(
@@ -135,10 +135,10 @@ class PretrainedConfig(Part):
         if name != "language_model" or direction != "both":
             found = f"task {name}" + (f' with task.direction = "{direction}"' if direction else "")
             wanted = 'task.pretrained wants a language_model with direction = "both", or an embed'
-            raise BadData(self.run, f"is a run of the {found}; {wanted}")
+            raise DataError(self.run, f"is a run of the {found}; {wanted}")
         known = BiLMVocabulary.model_validate_json(run.learned)
         if known.text.unit != unit:
-            raise BadData(
+            raise DataError(
                 self.run, f"reads {known.text.unit}, and this task reads {unit}: its vectors would be of other symbols"
             )
         fields = {field: document.get(f"task.{field}") for field in BiLMConfig.model_fields}
@@ -179,7 +179,7 @@ class PretrainedConfig(Part):
         run, _ = self._opened()
         weights = run.load_best().model
         if "vectors" not in weights:
-            raise BadData(self.run, "has learnt no vectors")
+            raise DataError(self.run, "has learnt no vectors")
         rows = {word: row for row, word in enumerate(json.loads(run.learned)["words"].split("\n")) if word in wanted}
         return list(rows), weights["vectors"][list(rows.values())].numpy()
 
@@ -197,7 +197,7 @@ def _kept(place: str, names: list[str], vectors: NDArray[np.float32]) -> Pretrai
     rows = {name: row for row, name in enumerate(names)}
     kept = [name for name in names if name not in (PAD, UNKNOWN)]
     if not kept:
-        raise BadData(place, "has a vector for no word of the training data")
+        raise DataError(place, "has a vector for no word of the training data")
     table = np.zeros((len(kept) + 2, vectors.shape[1]), dtype=np.float32)
     table[2:] = vectors[[rows[name] for name in kept]]
     if UNKNOWN in rows:

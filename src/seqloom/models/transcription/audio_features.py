@@ -6,17 +6,17 @@ import torch
 from pydantic import Field, field_validator
 from torch import nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.moments import RunningMoments
 from seqloom.data.readers.recordings import Recording
-from seqloom.data.readers.text_files import BadData
+from seqloom.data.readers.text_files import DataError
 from seqloom.layers.audio.augment import NARROWEST, VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
 from seqloom.layers.audio.spectrum import Normalise, Spectrum
 
 Scale = Literal["none", "global", "utterance", "streaming"]
 
 
-class AudioFeatures(Part):
+class AudioFeatures(ConfigSection):
     """How sound becomes frames; of frames, strokes and images nothing of it is used but coefficients."""
 
     features: Literal["log_mel", "mfcc"] = Field(
@@ -58,7 +58,7 @@ class AudioFeatures(Part):
         )
 
 
-class AugmentConfig(Part):
+class AugmentConfig(ConfigSection):
     """What is done to recordings in training, so that no two epochs are alike."""
 
     freq_masks: int = Field(default=0, ge=0, description="So many bands are hidden (SpecAugment, Park et al. 2019) …")
@@ -121,7 +121,7 @@ class AugmentConfig(Part):
         )
 
 
-class AudioStatistics(Part):
+class AudioStatistics(ConfigSection):
     """What recordings are like, learnt from those of the training data."""
 
     rate: int  # samples in a second; 0: frames
@@ -137,14 +137,14 @@ class AudioStatistics(Part):
                 f"frames of {size} numbers" if not rate else "sound"
                 for rate, size in ((example.rate, shape[-1]), (self.rate, self.size))
             ]
-            raise BadData(example.place, f"found {kinds[0]}; the others are {kinds[1]}")
+            raise DataError(example.place, f"found {kinds[0]}; the others are {kinds[1]}")
         if example.rate != self.rate:
             found = f"found {example.rate} samples in a second; the others have {self.rate}"
-            raise BadData(example.place, f"{found}: set task.audio.sample_rate")
+            raise DataError(example.place, f"{found}: set task.audio.sample_rate")
         if not self.rate and shape[1] != self.size:
-            raise BadData(example.place, f"found {shape[1]} numbers in a frame; the others have {self.size}")
+            raise DataError(example.place, f"found {shape[1]} numbers in a frame; the others have {self.size}")
         if self.rate and len(example) < window:
-            raise BadData(example.place, f"the sound {example.name} has {shape[0]} samples; a window needs {window}")
+            raise DataError(example.place, f"the sound {example.name} has {shape[0]} samples; a window needs {window}")
 
 
 class StatisticsCollector:

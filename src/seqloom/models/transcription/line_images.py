@@ -4,11 +4,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.layers.layer import Layer, check_input
 
 
-class LineImageConfig(Part):
+class LineImageConfig(ConfigSection):
     """Convolutions of 3 × 3 over an image of a line; each level halves its height, not its columns."""
 
     height: int = Field(default=32, ge=1, description="Pixels that all images are brought to.")

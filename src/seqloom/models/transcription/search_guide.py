@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from pydantic import Field
 from torch import nn
 
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.data.readers.pronunciations import Entry, read_pronunciations
-from seqloom.data.readers.text_files import BadData, resolve
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import RESERVED, Tokenizer, Unit
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
@@ -25,7 +25,7 @@ LARGE = 10_000
 """Spellings from which on a lexicon is kept in the user's cache."""
 
 
-class LanguageModelConfig(Part):
+class LanguageModelConfig(ConfigSection):
     """A language model that the search listens to, and what words are worth."""
 
     model: str = Field(
@@ -72,7 +72,7 @@ def load_lexicon(entries: Iterable[Entry], encoding: Tokenizer, *, name: str) ->
     """The words of a dictionary whose symbols are all known; ``name`` is that of its file."""
     found = list(_spellings(entries, encoding))
     if not found:
-        raise BadData(name, "holds no word whose symbols all occur in the training data")
+        raise DataError(name, "holds no word whose symbols all occur in the training data")
     build = Lexicon.cached if len(found) > LARGE else Lexicon
     return build(found, separator=_separator(encoding))
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
-from seqloom.config import Part
+from seqloom.config import ConfigSection
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import PADDING as BLANK
@@ -18,7 +18,7 @@ from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, group_layers
 from seqloom.models.transcription.line_images import LineImageConfig, LineImageEncoder
 
 
-class TimeReductionConfig(Part):
+class TimeReductionConfig(ConfigSection):
     """How many frames become one: fewer frames are less work, and a transcript may not be longer than they allow."""
 
     method: Kind = Field(
