@@ -16,9 +16,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "toml_places": set(),
-    "wording": {"toml_places"},
-    "config": {"toml_places", "wording"},
+    "config": set(),
     "state": set(),
     "kernels": set(),
     "metrics": set(),
@@ -39,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": {"terminal", "data", "decoding", "models", "tasks", "insight", "model"},
     "pictures": {"run", "tasks", "insight", "model"},
     "workflow": {"checkpoint", "run", "interrupt", "data", "training", "models", "model", "pictures", "seqloom"},
-    "options": {"interrupt", "training"},
+    "options": {"config", "interrupt", "tasks", "training"},
     "compare": {
         *("config", "metrics", "terminal", "interrupt", "run", "layers", "models", "training", "model", "workflow"),
         *("options", "seqloom"),

@@ -15,6 +15,7 @@ from seqloom.options import (
     Allowed,
     Also,
     AsJson,
+    ConfigurableCommand,
     Configuration,
     Folder,
     Lag,
@@ -78,7 +79,7 @@ def init(task: Annotated[str, typer.Argument(help="Such as tag; without it all a
         print(config.template({"task": kind, "train": Train}, kind.recommended), end="")
 
 
-@app.command(epilog="Example: seqloom check tagger.toml")
+@app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")
 def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
     """Look at the data before training: counts, lengths, what is unseen, double or wrong."""
     from seqloom.check import examine, show
@@ -94,7 +95,7 @@ def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson
             raise typer.Exit(1)
 
 
-@app.command(epilog="Example: seqloom train tagger.toml train.epochs=5")
+@app.command(cls=ConfigurableCommand, epilog="Example: seqloom train tagger.toml train.epochs=5")
 def train(
     config: Annotated[str, typer.Argument(help="A TOML file; see seqloom init.")] = "",
     overrides: Overrides = None,
@@ -260,7 +261,10 @@ def generate(
         print()
 
 
-app.command(epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3")(compare)
+app.command(
+    cls=ConfigurableCommand,
+    epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3",
+)(compare)
 
 
 @app.command(epilog="Example: seqloom demo tag")

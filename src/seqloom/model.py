@@ -15,6 +15,7 @@ from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.checkpoint import RunError
 from seqloom.config import ConfigError
+from seqloom.config.toml_text import one_of
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import resolve
 from seqloom.data.text.vocabulary import END
@@ -49,7 +50,7 @@ class Config(NamedTuple):
         """The typed configuration of a document, or ConfigError with everything that is wrong in it."""
         name, place = document.get("task.name"), document.place
         if name is None:
-            raise ConfigError(f'{place("task")}: missing key "name" in [task]: one of {", ".join(tasks.names())}')
+            raise ConfigError(f'{place("task")}: missing key "task.name"; expected {one_of(tasks.names())}')
         try:
             kind = tasks.find(name)
         except ValueError as error:
@@ -58,9 +59,9 @@ class Config(NamedTuple):
         if "opener" in kind.model_fields:
             parts["task"] = parts["task"].model_copy(update={"opener": speaker})
         config = cls(**parts)
-        if config.train.bptt_steps and config.task.no_bptt_reason:
+        if (steps := config.train.bptt_steps) and config.task.no_bptt_reason:
             raise ConfigError(
-                f"{place('train.bptt_steps')}: train.bptt_steps is {config.train.bptt_steps}, wanted 0: {config.task.no_bptt_reason}"
+                f"{place('train.bptt_steps')}: train.bptt_steps: expected 0, got {steps}: {config.task.no_bptt_reason}"
             )
         return config
 

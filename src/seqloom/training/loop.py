@@ -23,7 +23,7 @@ PATIENCE = 10
 
 
 class Train(ConfigSection):
-    """How a model is trained."""
+    """Training."""
 
     epochs: int = Field(20, ge=0, description="Times that the training data are seen; 0: until another limit.")
     updates: int = Field(0, ge=0, description="End after so many updates, whatever the epochs; 0: no limit.")
