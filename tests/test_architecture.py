@@ -17,9 +17,7 @@ BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 MAY_IMPORT: dict[str, set[str]] = {
-    "toml_places": set(),
-    "wording": {"toml_places"},
-    "config": {"toml_places", "wording"},
+    "config": set(),
     "state": set(),
     "kernels": set(),
     "metrics": set(),
@@ -45,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_plots"),
         "seqloom",
     },
-    "options": {"interrupt", "training"},
+    "options": {"config", "interrupt", "tasks", "training"},
     "compare": {
         *("config", "metrics", "terminal", "interrupt", "run", "layers", "models", "training"),
         *("run_config", "evaluation", "model", "workflow", "options", "seqloom"),

@@ -13,6 +13,7 @@ import seqloom
 from seqloom import examples, tasks
 from seqloom.cli import app
 from seqloom.config import parse
+from seqloom.config.toml_text import one_of
 from seqloom.run_config import Config
 
 NAMES = (
@@ -94,9 +95,8 @@ def test_init_lists_the_tasks_and_knows_the_nearest() -> None:
     assert [line.split()[0] for line in call("init").stdout.splitlines()] == tasks.names()
     result = call("init", "tagg")
     assert result.exit_code == 1
-    assert result.stderr == (
-        f"seqloom: task.name is 'tagg': did you mean 'tag'? Wanted one of {', '.join(tasks.names())}\n"
-    )
+    assert result.stderr == (f'seqloom: task.name: expected {one_of(tasks.names())}; got "tagg"; did you mean "tag"?\n')
+    assert call("init", "ner").stderr.endswith('got "ner"; did you mean "tag"?\n')
 
 
 def test_init_prints_and_lists_examples() -> None:
@@ -283,7 +283,7 @@ def test_only_word_vectors_are_restricted_to_frequent_words(tagger: Path, folder
     ("text", "line", "wanted"),
     [
         ('[task]\nname = "tag"\ntrain = "x"\nhiden = 3\n', 4, "hiden"),
-        ('[task]\nname = "tga"\ntrain = "x"\n', 2, "did you mean 'tag'?"),
+        ('[task]\nname = "tga"\ntrain = "x"\n', 2, 'did you mean "tag"?'),
         ('[task]\nname = "tag"\ntrain = "x"\n[train]\n\nrate = "fast"\n', 6, "fast"),
         ('[task]\nname = "tag\n', 2, ""),
     ],
@@ -304,6 +304,62 @@ def test_a_wrong_change_is_of_the_command_line(folder: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("seqloom: command line: ")
     assert "rate" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("task", "word", "key"),
+    [
+        *[("tag", f"train.{word}", "train.") for word in ("lr", "optim", "max_epochs", "num_epochs", "n_epochs")],
+        *[("tag", f"train.{word}", "train.") for word in ("grad_clip", "clip_grad_norm", "max_steps", "max_updates")],
+        *[("tag", f"task.encoder.{word}", "task.encoder.") for word in ("n_layers", "num_layers", "dropout_p")],
+        *[("tag", f"task.encoder.{word}", "task.encoder.") for word in ("hidden_dim", "units")],
+        *[("tag", f"task.{word}", "task.words.") for word in ("embed_dim", "embedding_dim", "emb_dim")],
+        *[("tag", word, "train.") for word in ("lr", "task.lr", "task.learning_rate", "task.batch_size")],
+        *[("language_model", f"task.{word}", "task.") for word in ("weight_tying", "embed_dim")],
+        *[("translate", f"task.{word}", "task.search.") for word in ("beam_size", "num_beams")],
+    ],
+)
+def test_a_key_of_another_library_is_pointed_to_ours(task: str, word: str, key: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(f'{word} = 1\ntask.name = "{task}"\ntask.train = "x"\n')
+    result = call("check", path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f'seqloom: {path}:1: unknown key "{word}"; did you mean "{key}')
+
+
+@pytest.mark.parametrize(
+    ("option", "key"),
+    [
+        ("--epochs", "train.epochs=…"),
+        ("--max-epochs", "train.epochs=…"),
+        ("--device", "train.device=…"),
+        ("--seed=3", "train.seed=…"),
+        ("--optimizer", "train.optimizer=…"),
+        ("--lr", "train."),
+        ("--learning-rate", "train."),
+        ("--batch-size", "train."),
+        ("--hidden-size", "task.encoder."),
+        ("--num-layers", "task.encoder.layers=…"),
+        ("--dropout", "task.encoder.dropout=…"),
+        ("--embedding-dim", "task.words."),
+    ],
+)
+def test_an_option_that_is_a_key_is_pointed_to_its_override(option: str, key: str, folder: Path) -> None:
+    result = call("train", folder / "tag.toml", option, 5)
+    assert result.exit_code == 2
+    assert f"{option.partition('=')[0]} is not an option; did you mean the override {key}" in result.stderr
+
+
+def test_an_unknown_option_without_a_key_stays_an_error_of_its_own(folder: Path) -> None:
+    for option, text in (("--zebra", "--zebra"), ("--ouput", "--output")):
+        result = call("train", folder / "tag.toml", option, 5)
+        assert result.exit_code == 2
+        assert text in result.stderr
+    by_task = call("train", "--task", "language_model", "--data", "x", "--hidden-size", 5)
+    assert by_task.exit_code == 2
+    assert "the override task.decoder." in by_task.stderr
+    assert "the override train.epochs=…" in call("check", folder / "tag.toml", "--epochs", 5).stderr
+    assert "the override train.epochs=…" in call("compare", folder / "tag.toml", "base", "--epochs", 5).stderr
 
 
 def test_wrong_data_are_named_by_their_line(folder: Path, tagger: Path) -> None:

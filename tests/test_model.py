@@ -137,7 +137,7 @@ def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None
         assert len(first.best) == 1
         assert len(several.best) == 3
         assert several.best[0].log_probability >= first.best[0].log_probability - 1e-5
-    with pytest.raises(ConfigError, match=r'unknown key "sise" in \[search\]: did you mean "size"'):
+    with pytest.raises(ConfigError, match=r'unknown key "search\.sise"; did you mean "search\.size"'):
         load(translators[0], search="beam sise=4")
     with pytest.raises(
         ConfigError,

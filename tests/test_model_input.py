@@ -69,9 +69,9 @@ def test_standard_input_is_utf_8_if_nothing_is_said(models: dict[str, Path], mon
         (
             "tag",
             {"file_format": "conl"},
-            r'task\.format is "conl", wanted one of "auto", "conll", .*: did you mean "conll"\?',
+            r'task\.format: expected one of: "auto", "conll", .*; got "conl"; did you mean "conll"\?',
         ),
-        ("tag", {"encoding": "latin-11"}, r'task\.encoding is "latin-11": there is no such encoding'),
+        ("tag", {"encoding": "latin-11"}, r'task\.encoding = "latin-11": there is no such encoding'),
         ("forecast", {"file_format": "conll"}, r"the task forecast has no option 'format' \(available: none\)"),
     ],
 )
@@ -89,4 +89,4 @@ def test_the_command(models: dict[str, Path], tmp_path: Path) -> None:
     assert [line.split("\t")[0] for line in result.stdout.splitlines() if line] == ["Anna", "caf\u00e9"]
     result = CliRunner().invoke(app, ["predict", run, str(path), "--format", "line"])
     assert result.exit_code == 1
-    assert 'task.format is "line", wanted one of "auto"' in result.stderr
+    assert 'task.format: expected one of: "auto"' in result.stderr

@@ -12,6 +12,7 @@ from seqloom import __version__
 from seqloom.compare.command import compare
 from seqloom.options import (
     AsJson,
+    ConfigurableCommand,
     Configuration,
     Constrain,
     Ensemble,
@@ -83,7 +84,7 @@ def init(
         print(config.template({"task": kind, "train": Train}, kind.recommended), end="")
 
 
-@app.command(epilog="Example: seqloom check tagger.toml")
+@app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")
 def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
     """Check the data before training: counts, lengths, unseen symbols, duplicates, errors."""
     from seqloom.check import examine, show
@@ -99,7 +100,7 @@ def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson
             raise typer.Exit(1)
 
 
-@app.command(epilog="Example: seqloom train tagger.toml train.epochs=5")
+@app.command(cls=ConfigurableCommand, epilog="Example: seqloom train tagger.toml train.epochs=5")
 def train(
     config: Configuration = "",
     overrides: Overrides = None,
@@ -298,7 +299,10 @@ def generate(
         print()
 
 
-app.command(epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3")(compare)
+app.command(
+    cls=ConfigurableCommand,
+    epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3",
+)(compare)
 
 
 @app.command(epilog="Example: seqloom demo tag")

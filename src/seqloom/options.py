@@ -1,13 +1,15 @@
-"""Arguments and options that commands share, JSON output, and errors as messages with exit codes."""
+"""What commands share: arguments and options, hints for unknown options, JSON, errors as messages with exit codes."""
 
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Configuration = Annotated[str, typer.Argument(help="TOML file with the configuration; see seqloom init.")]
@@ -42,6 +44,38 @@ Lag = Annotated[
 Ensemble = Annotated[
     list[Path] | None, typer.Option(help="Another run whose predictions are averaged with this one's; repeatable.")
 ]
+
+
+class ConfigurableCommand(TyperCommand):
+    """A command that takes overrides: an unknown option such as --lr is pointed to its configuration key."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        options = [argument.partition("=")[0] for argument in args if argument.startswith("--") and argument != "--"]
+        for option in options:
+            if option not in (*known, *ctx.help_option_names) and (keys := _keys_for(option, args)):
+                overrides = " or ".join(f"{key}=…" for key in keys)
+                ctx.fail(f"{option} is not an option; did you mean the override {overrides}?")
+        return super().parse_args(ctx, args)
+
+
+def _keys_for(option: str, args: list[str]) -> list[str]:
+    """The configuration keys that an option stands for: of the task that is trained, or of any."""
+    from seqloom import config, tasks
+    from seqloom.config.hints import meant
+    from seqloom.config.schema import all_keys
+    from seqloom.training.loop import Train
+
+    named = {after for before, after in pairwise(args) if before == "--task"}
+    for argument in args:
+        with suppress(ValueError, OSError):
+            named.add(str(config.read(Path(argument)).get("task.name")))
+    chosen = [name for name in tasks.names() if name in named] or tasks.names()
+    keys = all_keys({"train": Train}) | {
+        key: table for name in chosen for key, table in all_keys({"task": tasks.find(name)}).items()
+    }
+    values = {key: table for key, table in keys.items() if not table}
+    return [".".join(map(str, key)) for key in meant((option,), values)]
 
 
 def print_json(value: object) -> None:

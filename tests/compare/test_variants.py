@@ -70,7 +70,7 @@ def test_what_is_wrong_is_said_at_once(config: Path, tmp_path: Path) -> None:
     assert wrong("base", "gru") == "'gru' is no variant, wanted section.key=value, a .toml file, or base"
     assert "given twice" in wrong("base", "base")
     assert "nothing to compare it with" in wrong("base")
-    assert "cannot be read" in wrong("base", str(tmp_path / "none.toml"))
+    assert "cannot read the configuration" in wrong("base", str(tmp_path / "none.toml"))
     assert "wanted one of them" in wrong("base", "task.model=ngram", budget=Budget(1.0, 1))
     (tmp_path / "tag.toml").write_text('[task]\nname = "tag"\ntrain = "x"\n')
     assert wrong(str(tmp_path / "tag.toml")) == "the variants have several tasks, wanted one: language_model, tag"

@@ -32,9 +32,9 @@ class Counting(nn.Module):
         return logits, state + 1
 
 
-@pytest.mark.parametrize("own", ["draw", "best"])
+@pytest.mark.parametrize("feedback", ["sample", "argmax"])
 def test_each_symbol_follows_the_mixed_ones_before(own: str) -> None:
-    mixer = TokenMixer(ScheduledSampling.model_validate({"schedule": "linear", "offset": 0.5, "own": own}))
+    mixer = TokenMixer(ScheduledSampling.model_validate({"schedule": "linear", "offset": 0.5, "feedback": feedback}))
     torch.manual_seed(1)
     tokens = torch.randint(2, 9, (200, 6))
     mixed = mixer(Counting(), torch.zeros(()), tokens)

@@ -102,7 +102,7 @@ def test_unknown_words_have_vectors_by_their_characters() -> None:
 
 def test_pieces_are_refused() -> None:
     given = ["task.name=language_model", "task.train=t.txt", "task.direction=both", "train.bptt_steps=35"]
-    with pytest.raises(ConfigError, match=r"train\.steps is 35, wanted 0: .*cannot be carried on: whole lines"):
+    with pytest.raises(ConfigError, match=r"train\.steps: expected 0, got 35: .*cannot be carried on: whole lines"):
         Config.build(config.Document.empty(given))
     Config.build(config.Document.empty([*given, "train.bptt_steps=0"]))
 

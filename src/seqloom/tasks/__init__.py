@@ -1,6 +1,5 @@
 """Tasks: the file's name is the name in the configuration."""
 
-import difflib
 import importlib
 import pkgutil
 import typing
@@ -15,11 +14,14 @@ def names() -> list[str]:
 
 
 def find(name: object) -> "type[Task]":
-    """The task of that name, or an error with the nearest name and all of them."""
+    """The task of that name; ValueError with the nearest name and all names if there is none."""
     if name not in names():
-        near = difflib.get_close_matches(str(name), names(), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"task.name is {name!r}: {hint}Wanted one of {', '.join(names())}")
+        from seqloom.config.hints import nearest
+        from seqloom.config.toml_text import literal, one_of
+
+        near = nearest(str(name), names())
+        hint = f'; did you mean "{near}"?' if near else ""
+        raise ValueError(f"task.name: expected {one_of(names())}; got {literal(name)}{hint}")
     module = importlib.import_module(f"{__name__}.{name}")
     found: type[Task] = getattr(module, str(name).title().replace("_", ""))
     return found

@@ -125,22 +125,24 @@ class Caption(Task):
     resize: Frame = Field(
         "crop", description="What is not square: crop takes its middle, pad all of it, with grey beside."
     )
-    text: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
-    image_encoder: ImageEncoderConfig = Field(default_factory=ImageEncoderConfig, description="What looks at an image.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the captions.")
+    image_encoder: ImageEncoderConfig = Field(
+        default_factory=ImageEncoderConfig, description="Convolutional image encoder."
+    )
     image_pooling: Literal["none", "mean"] = Field(
         "none", description="none: the decoder attends to every image cell; mean: it sees only their mean."
     )
     embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
     tie_embeddings: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="What says the caption.")
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
     attention: AttentionConfig = Field(
-        default_factory=AttentionConfig, description="How the decoder looks at the cells."
+        default_factory=AttentionConfig, description="Attention of the decoder to the cells of the image."
     )
     bridge: Bridge = Field("linear", description="How the decoder begins: with the mean of the cells, or zero.")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
-    search: TokenSearchConfig = Field(default_factory=Greedy, description="How a caption is found.")
+    search: TokenSearchConfig = Field(default_factory=Greedy, description="Search for the best caption.")
     max_length: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
     metric: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
     learned: Learned | None = Field(None, exclude=True)

@@ -93,17 +93,19 @@ class Classify(Task):
     missing: Missing = Field(
         default="error", description="A value that is missing is an error, or held: as the one before."
     )
-    text: TextConfig = Field(default_factory=TextConfig, description="Symbols of texts.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Tokenization.")
     embedding_size: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
     pretrained: PretrainedConfig = Field(
-        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the symbols."
+        default_factory=PretrainedConfig, description="Pretrained vectors, in addition to the learned embedding."
     )
     word_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of symbols that are unknown in training.")
     input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the vectors that are read.")
     normalize: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
     noise: float = Field(default=0.0, ge=0, description="Deviation of the noise on channels in training.")
-    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
-    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
+    )
+    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Encoder.")
     pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
         default="max",
         description="How the vectors of all elements become one; ends: both last states of two directions.",

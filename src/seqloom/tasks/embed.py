@@ -109,7 +109,9 @@ class Embed(Task):
     lowercase: bool = Field(default=False, description="Whether capital letters are made small.")
     min_count: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
     max_words: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
-    phrases: PhrasesConfig = Field(default_factory=PhrasesConfig, description="Pairs of words that become one.")
+    phrases: PhrasesConfig = Field(
+        default_factory=PhrasesConfig, description="Joining of frequent word pairs into phrases."
+    )
     vector_size: int = Field(100, ge=1, description="Of a vector.")
     window: int = Field(5, ge=1, description="Words before and behind that are looked at, at most; drawn for each.")
     negative: int = Field(5, ge=0, description="Words that are not meant, drawn for each; 0: hierarchical softmax.")

@@ -105,8 +105,10 @@ class Forecast(Task):
         default=False, description="Each column is forecast from itself alone, all by one model; otherwise from all."
     )
     loss_function: Literal["mse", "mae", "huber"] = Field("mse", description="What training makes small, of numbers.")
-    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
-    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
+    )
+    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Encoder.")
     ahead: bool = Field(default=False, exclude=True, repr=False)
     """Only the end of each series is read: what follows is not known."""
 

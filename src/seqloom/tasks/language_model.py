@@ -127,7 +127,7 @@ class LanguageModel(Task):
         description="ngram: an ARPA file whose model is taken as it is; there is nothing to count, nor need of train.",
     )
     order: int = Field(5, ge=1, description="window, ngram: words that a probability is about, the next one included.")
-    text: TextConfig = Field(default_factory=TextConfig, description="Symbols.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Tokenization.")
     embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
     tie_embeddings: bool = Field(default=True, description="The vectors of the input are also those of the output.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
@@ -137,10 +137,12 @@ class LanguageModel(Task):
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     characters: CharacterConfig = Field(
         default_factory=partial(CharacterConfig, layers=0),
-        description="both: a recurrence over the characters of each word makes its vector.",
+        description="Character-level word vectors (direction both).",
     )
-    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="The recurrence.")
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the decoder."
+    )
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="before")

@@ -35,7 +35,7 @@ NO_LABEL = -1
 
 
 class WordEmbeddingConfig(ConfigSection):
-    """Vectors of words."""
+    """Word embedding."""
 
     embedding_size: int = Field(100, ge=1, description="Size of a word's vector.")
     lowercase: bool = Field(
@@ -101,16 +101,19 @@ class Tag(Task):
         None, description='Labels in a file of their own: ["seq.in", "seq.out"] is what differs in the two names.'
     )
     model: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
-    words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Vectors of words.")
+    words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Word embedding.")
     characters: CharacterConfig = Field(
-        default_factory=CharacterConfig, description="Recurrence over each word's characters."
+        default_factory=CharacterConfig,
+        description="Character-level word vectors, from a recurrent layer over the characters of each word.",
     )
     pretrained: PretrainedConfig = Field(
-        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the words."
+        default_factory=PretrainedConfig, description="Pretrained vectors, in addition to the word embedding."
     )
     input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads of its own.")
-    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Feed-forward layers before the recurrence.")
-    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="The recurrence.")
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
+    )
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="Encoder.")
     output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
     crf_constraints: Literal["never", "prediction", "always"] = Field(
         "prediction", description="crf: when spans (B-x, I-x) have to be well formed; always: in training, too."

@@ -109,29 +109,33 @@ class Transcribe(Task):
     text_column: int | str = Field("", description='The same for the text; empty: 1, "text".')
     folder: str = Field("", description="Folder or tar archive of the files; empty: beside the list that names them.")
     text: TextConfig = Field(
-        default_factory=lambda: TextConfig(unit="characters"), description="Symbols that are said."
+        default_factory=lambda: TextConfig(unit="characters"), description="Tokenization of the transcripts."
     )
     spelling: Literal["text", "phones", "lexicon"] = Field(
         "text",
         description="What texts hold: text; phones (symbols between blanks, whose errors are the PER); lexicon: words, "
         "and their symbols are those of their first spelling in the lexicon.",
     )
-    audio: AudioFeatures = Field(default_factory=AudioFeatures, description="How sound becomes frames.")
+    audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
     normalize: Scale = Field(
         "global",
         description="Numbers of a frame get mean 0 and deviation 1: global by the training data, utterance by the "
         "recording itself, streaming by what was heard of it; none: as they are.",
     )
-    augment: AugmentConfig = Field(default_factory=AugmentConfig, description="Of recordings, in training only.")
+    augment: AugmentConfig = Field(
+        default_factory=AugmentConfig, description="Data augmentation of recordings, in training only."
+    )
     image_encoder: LineImageConfig = Field(
-        default_factory=LineImageConfig, description="Of images: convolutions over their columns."
+        default_factory=LineImageConfig, description="Convolutions over images of text lines."
     )
-    prenet: PrenetConfig = Field(default_factory=PrenetConfig, description="Layers before the recurrence.")
+    prenet: PrenetConfig = Field(
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
+    )
     time_reduction: TimeReductionConfig = Field(
-        default_factory=TimeReductionConfig, description="Several frames become one."
+        default_factory=TimeReductionConfig, description="Reduction of the number of frames."
     )
-    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the frames.")
-    search: FrameSearchConfig = Field(default_factory=BestPath, description="How a transcript is found.")
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="Encoder.")
+    search: FrameSearchConfig = Field(default_factory=BestPath, description="Search for the best transcript.")
     lexicon: str = Field(
         "", description="File of the only words that there are: WORD  S P E L L on each line, or a word on each."
     )

@@ -129,8 +129,8 @@ class Translate(Task):
         "", description='Number from 0, or name in the header or JSON object; empty: 0, "source".'
     )
     target_column: int | str = Field("", description='The same for the target; empty: 1, "target".')
-    source: TextConfig = Field(default_factory=TextConfig, description="Symbols that are read.")
-    target: TextConfig = Field(default_factory=TextConfig, description="Symbols that are said.")
+    source: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the source.")
+    target: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the target.")
     shared_vocab: bool = Field(
         default=False, description="Both sides have the symbols of task.source, and one vector each."
     )
@@ -140,23 +140,24 @@ class Translate(Task):
         default=True, description="The vectors of the target's symbols are also those of the output."
     )
     pretrained: PretrainedConfig = Field(
-        default_factory=PretrainedConfig, description="Vectors from elsewhere, beside those of the source's symbols."
+        default_factory=PretrainedConfig,
+        description="Pretrained vectors of the source, in addition to the learned embedding.",
     )
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of the source that is unknown in training.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
     prenet: PrenetConfig = Field(
-        default_factory=PrenetConfig, description="Layers before the recurrence of the encoder."
+        default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="What reads the source.")
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="What says the target.")
+    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="Encoder.")
+    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
     attention: AttentionConfig = Field(
-        default_factory=AttentionConfig, description="How the decoder looks at the source."
+        default_factory=AttentionConfig, description="Attention of the decoder to the source."
     )
     bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
     scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
-    search: TokenSearchConfig = Field(default_factory=Greedy, description="How a translation is found.")
-    max_length: MaxLength = Field(default_factory=MaxLength, description="Of an answer.")
+    search: TokenSearchConfig = Field(default_factory=Greedy, description="Search for the best translation.")
+    max_length: MaxLength = Field(default_factory=MaxLength, description="Maximum output length.")
     constrain: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
     metric: Score = Field(
         "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."

@@ -43,17 +43,17 @@ def test_a_search_is_written_and_read(search: Greedy | Beam | Sample) -> None:
 def test_a_template_shows_the_search() -> None:
     text = template({"task": Task})
     assert read(text) == Beam(size=4)
-    assert 'One of "greedy", "beam", "sample"; each has keys of its own.' in text
+    assert 'One of "greedy", "beam", "sample"; each has its own keys.' in text
     assert read(template({"task": Task}, {"task.search.name": "sample"})) == Sample()
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('name = "bean"', 'task.search.name is "bean", wanted one of "greedy", "beam", "sample": did you mean "beam"?'),
-        ('name = "beam"\nwidth = 3', 'unknown key "width" in [task.search]'),
+        ('name = "bean"', 'expected one of: "greedy", "beam", "sample"; got "bean"; did you mean "beam"?'),
+        ('name = "beam"\nwidth = 3', 'unknown key "task.search.width"'),
         ('name = "beam"\nsize = 4\ngroups = 3', "size is 4 and groups 3, wanted groups of equal size"),
-        ('name = "beam"\nsize = 0', "task.search.size must be at least 1, found 0"),
+        ('name = "beam"\nsize = 0', "task.search.size: expected a number greater than or equal to 1, got 0"),
     ],
 )
 def test_wrong_configurations_are_named(text: str, message: str) -> None:

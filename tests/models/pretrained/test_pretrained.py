@@ -272,7 +272,7 @@ def test_frames_and_files_without_any_word_are_refused(folder: Path) -> None:
         (["task.pretrained.file=v.txt", "task.model=hmm"], "which counts words"),
         (
             ["task.pretrained.run=runs/language", "train.bptt_steps=10"],
-            "wanted 0: task.pretrained.run reads whole sentences",
+            "expected 0, got 10: task.pretrained.run reads whole",
         ),
     ],
 )

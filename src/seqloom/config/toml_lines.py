@@ -1,14 +1,14 @@
-"""TOML with the line of every key and errors in plain words: tomllib tells no positions."""
+"""TOML with the line number of every key, which tomllib does not report, and readable syntax errors."""
 
 import re
 import tomllib
 from typing import Any
 
-Steps = tuple[str | int, ...]
-"""Keys and, inside lists, indices from the root of a document."""
+KeyPath = tuple[str | int, ...]
+"""Keys, and indices inside lists, from the root of a document."""
 
-DEEPEST = 32  # tables and lists inside each other
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+MAX_DEPTH = 32  # of nested tables and lists
+_SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'
     r"|'''.*?'''(?:'{0,2})"
@@ -17,58 +17,58 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SCALAR = re.compile(r"[^,\]}#\n]*")  # numbers, Booleans, dates with a blank inside
+_SCALAR = re.compile(r"[^,\]}#\n]*")  # numbers, Booleans, dates with a space inside
 
 
-_PLAIN = {  # what tomllib says → what it means
-    "Invalid value": 'no value of TOML (text stands in quotes: cell = "lstm")',
-    "Invalid statement|Invalid initial": "wanted key = value, [table] or # comment",
-    "Expected '='": "wanted = after the key",
-    "Expected newline": "wanted the end of the line after the value",
-    r"Expected '\]": "wanted ] at the end of the table's name",
-    "Cannot declare|Cannot redefine|Cannot mutate": "this table is already there",
-    "Cannot overwrite|Duplicate": "this key is already there",
-    r"Illegal character '\\n'|Unterminated|Expected": "text without its closing quote",
-    "Illegal|Found invalid": "a character that TOML does not allow there",
-    "Unclosed array": "a list without its closing ]",
-    "Unclosed inline": "a table in braces without its closing } on the same line",
-    "Unescaped|Escaped|Invalid hex": "a backslash that means nothing (between single quotes it is a plain character)",
-    "Invalid date": "a date that does not exist",
+_PLAIN = {  # how an error of tomllib begins → what it means
+    "Invalid value": 'invalid value (strings need quotes: cell = "lstm")',
+    "Invalid statement|Invalid initial": "expected key = value, [table] or # comment",
+    "Expected '='": "expected = after the key",
+    "Expected newline": "expected the end of the line after the value",
+    r"Expected '\]": "expected ] after the table name",
+    "Cannot declare|Cannot redefine|Cannot mutate": "table defined twice",
+    "Cannot overwrite|Duplicate": "key defined twice",
+    r"Illegal character '\\n'|Unterminated|Expected": "unterminated string",
+    "Illegal|Found invalid": "invalid character",
+    "Unclosed array": "list without a closing ]",
+    "Unclosed inline": "inline table without a closing } on the same line",
+    "Unescaped|Escaped|Invalid hex": "invalid escape sequence (single quotes keep backslashes as they are)",
+    "Invalid date": "invalid date",
 }
 
 
 class TOMLSyntaxError(ValueError):
-    """A text that cannot be read; ``line`` counts from 1."""
+    """A text that is not TOML; ``line`` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
         self.line = line
 
 
-def load(text: str) -> tuple[dict[str, Any], dict[Steps, int]]:
+def load(text: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     """The values, and the line (from 1) of each table, key and list element."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _explain(str(error), text) from None
     except (ValueError, RecursionError):  # thousands of digits or brackets
-        raise TOMLSyntaxError(1, "a number is too long, or lists are too deep inside each other") from None
-    if _deep(values):
-        raise TOMLSyntaxError(1, f"more than {DEEPEST} tables or lists are inside each other")
+        raise TOMLSyntaxError(1, "number too long, or lists nested too deeply") from None
+    if _is_deep(values):
+        raise TOMLSyntaxError(1, f"tables or lists nested more than {MAX_DEPTH} levels deep")
     return values, _Scanner(text).scan()
 
 
 def _explain(message: str, text: str) -> TOMLSyntaxError:
     numbered = re.search(r"at line (\d+)", message)
     line = int(numbered[1]) if numbered else text.rstrip().count("\n") + 1
-    plain = next((plain for pattern, plain in _PLAIN.items() if re.match(pattern, message)), "not TOML")
-    found = " ".join(text.split("\n")[line - 1].split())
-    return TOMLSyntaxError(line, f"{plain}, found: {found[:60]}" if found and found.isprintable() else plain)
+    plain = next((plain for pattern, plain in _PLAIN.items() if re.match(pattern, message)), "invalid TOML")
+    quoted = " ".join(text.split("\n")[line - 1].split())
+    return TOMLSyntaxError(line, f"{plain}: {quoted[:60]}" if quoted and quoted.isprintable() else plain)
 
 
-def _deep(values: Any) -> bool:
+def _is_deep(values: Any) -> bool:
     level = [values]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         inner = (value.values() if isinstance(value, dict) else value for value in level)
         level = [value for values in inner for value in values if isinstance(value, dict | list)]
     return bool(level)
@@ -80,63 +80,63 @@ class _Scanner:
         self.at = 0
         self.line = 1  # of ``counted``
         self.counted = 0
-        self.found: dict[Steps, int] = {}
-        self.lengths: dict[Steps, int] = {}  # of arrays of tables, so far
+        self.lines: dict[KeyPath, int] = {}
+        self.lengths: dict[KeyPath, int] = {}  # of arrays of tables, so far
 
-    def scan(self) -> dict[Steps, int]:
-        table: Steps = ()
-        self.skip(_BLANK)
+    def scan(self) -> dict[KeyPath, int]:
+        table: KeyPath = ()
+        self.skip(_SPACE)
         while self.at < len(self.text):
             if self.take("[["):
                 *outer, last = self.key()
                 array = (*self.resolve(tuple(outer)), last)
-                self.found.setdefault(array, self.here())
+                self.lines.setdefault(array, self.here())
                 table = (*array, self.lengths.get(array, 0))
                 self.lengths[array] = self.lengths.get(array, 0) + 1
-                self.found[table] = self.here()
+                self.lines[table] = self.here()
                 self.take("]]")
             elif self.take("["):
                 table = self.resolve(self.key())
-                self.found[table] = self.here()
+                self.lines[table] = self.here()
                 self.take("]")
             else:
                 self.pair(table)
-            self.skip(_BLANK)
-        return self.found
+            self.skip(_SPACE)
+        return self.lines
 
-    def resolve(self, key: Steps) -> Steps:
-        """Inside an array of tables a header speaks of the newest element."""
-        path: Steps = ()
+    def resolve(self, key: KeyPath) -> KeyPath:
+        """Inside an array of tables, a header refers to the last element."""
+        path: KeyPath = ()
         for part in key:
             path = (*path, part)
-            self.found.setdefault(path, self.here())
+            self.lines.setdefault(path, self.here())
             if path in self.lengths:
                 path = (*path, self.lengths[path] - 1)
         return path
 
-    def pair(self, table: Steps) -> None:
+    def pair(self, table: KeyPath) -> None:
         path = table
         for part in self.key():
             path = (*path, part)
-            self.found.setdefault(path, self.here())
+            self.lines.setdefault(path, self.here())
         self.take("=")
         self.value(path)
 
-    def key(self) -> Steps:
+    def key(self) -> KeyPath:
         parts = []
         while True:
-            self.skip(_BLANK)
+            self.skip(_SPACE)
             quoted = self.skip(_STRING)
             parts.append(tomllib.loads(f"key = {quoted}")["key"] if quoted else self.skip(_BARE))
             if not self.take("."):
                 return tuple(parts)
 
-    def value(self, path: Steps) -> None:
+    def value(self, path: KeyPath) -> None:
         if self.take("["):
             index = 0
             while not self.take("]"):
-                self.skip(_BLANK)
-                self.found[(*path, index)] = self.here()
+                self.skip(_SPACE)
+                self.lines[(*path, index)] = self.here()
                 self.value((*path, index))
                 self.take(",")
                 index += 1
@@ -155,7 +155,7 @@ class _Scanner:
         return match[0]
 
     def take(self, symbol: str) -> bool:
-        self.skip(_BLANK)
+        self.skip(_SPACE)
         taken = self.text.startswith(symbol, self.at)
         self.at += len(symbol) * taken
         return taken

@@ -7,7 +7,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.toml_places import Steps, TOMLSyntaxError, load
+from seqloom.config.toml_lines import KeyPath, TOMLSyntaxError, load
 
 EVERY_FORM = '''# a comment with [brackets] and "quotes
 top = 1
@@ -118,9 +118,9 @@ class Writer:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311
         self.text = ""
-        self.lines: dict[Steps, int] = {}
+        self.lines: dict[KeyPath, int] = {}
 
-    def note(self, path: Steps) -> None:
+    def note(self, path: KeyPath) -> None:
         self.lines[path] = self.text.count("\n") + 1
 
     def gap(self) -> None:
@@ -131,7 +131,7 @@ class Writer:
         literal = name.isprintable() and "'" not in name
         self.text += f"'{name}'" if literal and self.random.random() < 0.3 else written
 
-    def table(self, table: dict[str, Any], path: Steps) -> None:
+    def table(self, table: dict[str, Any], path: KeyPath) -> None:
         later = []
         for name, first in table.items():
             here, value = (*path, name), first
@@ -160,7 +160,7 @@ class Writer:
             self.text += "]\n"
             self.table(value, here)
 
-    def value(self, value: Any, path: Steps, *, broken: bool) -> None:
+    def value(self, value: Any, path: KeyPath, *, broken: bool) -> None:
         if isinstance(value, dict):
             self.text += "{"
             for index, (name, item) in enumerate(value.items()):
@@ -225,7 +225,7 @@ def test_any_text_is_read_or_refused_with_a_line(text: str) -> None:
         assert load(text)[1].keys() == paths(values)
 
 
-def paths(value: Any, path: Steps = ()) -> set[Steps]:
+def paths(value: Any, path: KeyPath = ()) -> set[KeyPath]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return {(*path, step) for step, _ in inner}.union(*(paths(item, (*path, step)) for step, item in inner))
 
@@ -233,33 +233,33 @@ def paths(value: Any, path: Steps = ()) -> set[Steps]:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("[a]\ncell = lstm\n", 2, 'no value of TOML (text stands in quotes: cell = "lstm"), found: cell = lstm'),
-        ("a =", 1, 'no value of TOML (text stands in quotes: cell = "lstm"), found: a ='),
-        ("\n\n= 3", 3, "wanted key = value, [table] or # comment, found: = 3"),
-        ("\nhidden 3", 2, "wanted = after the key, found: hidden 3"),
-        ("a = 1 2", 1, "wanted the end of the line after the value, found: a = 1 2"),
-        ("[a\nb = 1", 1, "wanted ] at the end of the table's name, found: [a"),
-        ("[a]\n\n[a]", 3, "this table is already there, found: [a]"),
-        ("a = 1\na = 2\n", 2, "this key is already there, found: a = 2"),
-        ("a = { b = 1, b = 2 }", 1, "this key is already there, found: a = { b = 1, b = 2 }"),
-        ('a = "x\nb = 1', 1, 'text without its closing quote, found: a = "x'),
-        ('a = """x\nb = 1', 2, "text without its closing quote, found: b = 1"),
-        ("a = 'x", 1, "text without its closing quote, found: a = 'x"),
-        ("a = [1,\n2\n\n", 2, "a list without its closing ], found: 2"),
-        ("a = { b = 1", 1, "a table in braces without its closing } on the same line, found: a = { b = 1"),
+        ("[a]\ncell = lstm\n", 2, 'invalid value (strings need quotes: cell = "lstm"): cell = lstm'),
+        ("a =", 1, 'invalid value (strings need quotes: cell = "lstm"): a ='),
+        ("\n\n= 3", 3, "expected key = value, [table] or # comment: = 3"),
+        ("\nhidden 3", 2, "expected = after the key: hidden 3"),
+        ("a = 1 2", 1, "expected the end of the line after the value: a = 1 2"),
+        ("[a\nb = 1", 1, "expected ] after the table name: [a"),
+        ("[a]\n\n[a]", 3, "table defined twice: [a]"),
+        ("a = 1\na = 2\n", 2, "key defined twice: a = 2"),
+        ("a = { b = 1, b = 2 }", 1, "key defined twice: a = { b = 1, b = 2 }"),
+        ('a = "x\nb = 1', 1, 'unterminated string: a = "x'),
+        ('a = """x\nb = 1', 2, "unterminated string: b = 1"),
+        ("a = 'x", 1, "unterminated string: a = 'x"),
+        ("a = [1,\n2\n\n", 2, "list without a closing ]: 2"),
+        ("a = { b = 1", 1, "inline table without a closing } on the same line: a = { b = 1"),
         (
             'a = "C:\\data"',
             1,
-            'a backslash that means nothing (between single quotes it is a plain character), found: a = "C:\\data"',
+            'invalid escape sequence (single quotes keep backslashes as they are): a = "C:\\data"',
         ),
-        ("a = 2023-02-30", 1, "a date that does not exist, found: a = 2023-02-30"),
-        ("a = '\0'", 1, "a character that TOML does not allow there"),
-        ("a = " + "[" * 5000, 1, "a number is too long, or lists are too deep inside each other"),
-        ("a = " + "1" * 5000, 1, "a number is too long, or lists are too deep inside each other"),
-        (".".join("a" * 5000) + " = 1", 1, "more than 32 tables or lists are inside each other"),
+        ("a = 2023-02-30", 1, "invalid date: a = 2023-02-30"),
+        ("a = '\0'", 1, "invalid character"),
+        ("a = " + "[" * 5000, 1, "number too long, or lists nested too deeply"),
+        ("a = " + "1" * 5000, 1, "number too long, or lists nested too deeply"),
+        (".".join("a" * 5000) + " = 1", 1, "tables or lists nested more than 32 levels deep"),
     ],
 )
-def test_what_is_no_toml_is_said_plainly(text: str, line: int, message: str) -> None:
+def test_syntax_errors_are_readable(text: str, line: int, message: str) -> None:
     with pytest.raises(TOMLSyntaxError) as refused:
         load(text)
     assert (refused.value.line, str(refused.value)) == (line, message)

@@ -1,0 +1,187 @@
+"""A configuration as written: TOML files and ``section.key=value`` overrides, with the place of every value."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from pathlib import Path
+from typing import Any, Self, TypeVar, cast
+
+from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
+
+from seqloom.config.errors import find_problems
+from seqloom.config.schema import fields
+from seqloom.config.section import ConfigError, ConfigSection
+from seqloom.config.toml_lines import KeyPath, TOMLSyntaxError, load
+from seqloom.config.toml_text import dotted, literal
+
+MAX_BYTES = 1_000_000  # of a file
+COMMAND_LINE = "command line"
+Section = TypeVar("Section", bound=ConfigSection)
+
+
+@dataclass(frozen=True)
+class Document:
+    """The values of a configuration, and the line of each."""
+
+    name: str
+    values: dict[str, Any]
+    lines: dict[KeyPath, int]  # 0: given on the command line
+
+    @classmethod
+    def empty(cls, overrides: Sequence[str] = (), *, values: Mapping[str, Any] | None = None) -> Self:
+        """A document without a file: ``values`` by ``section.key``, changed by ``section.key=value``."""
+        nested: dict[str, Any] = {}
+        for name, value in (values or {}).items():
+            *path, last = name.split(".")
+            table = nested
+            for step in path:
+                table = table.setdefault(step, {})
+            table[last] = value
+        lines: dict[KeyPath, int] = {(): 0}
+        if problems := _override(nested, lines, overrides=overrides):
+            raise ConfigError(*problems)
+        return cls(COMMAND_LINE, nested, lines)
+
+    def get(self, name: str) -> Any | None:
+        """The value of ``task.name``, or None."""
+        value: Any = self.values
+        for step in name.split("."):
+            value = value.get(step) if isinstance(value, dict) else None
+        return value
+
+    def place(self, name: str) -> str:
+        """Where ``task.name`` is set, or else its table: ``file:line`` or ``command line``."""
+        return self._place(tuple(name.split(".")))
+
+    def build(self, **sections: type[ConfigSection]) -> dict[str, ConfigSection]:
+        """Each table as its section; ConfigError with everything that is wrong, in the order of the lines."""
+        problems = find_problems(sections, self.values)
+        if problems:
+            problems.sort(key=lambda problem: self._line(problem.path) or sys.maxsize)
+            raise ConfigError(*(f"{self._place(path)}: {message}" for path, message in problems))
+        tables = {name: json.dumps(self.values.get(name, {})) for name in sections}
+        return {name: section.model_validate_json(tables[name]) for name, section in sections.items()}
+
+    def _line(self, path: KeyPath) -> int:
+        while path not in self.lines:
+            path = path[:-1]
+        return self.lines[path]
+
+    def _place(self, path: KeyPath) -> str:
+        line = self._line(path)
+        return f"{self.name}:{line}" if line else COMMAND_LINE
+
+
+def read(path: Path, overrides: Sequence[str] = ()) -> Document:
+    """The configuration of a file with ``section.key=value`` overrides."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{path}: not a configuration: larger than {MAX_BYTES:,} bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8 text: byte 0x{content[error.start]:02x}") from None
+    return parse(text, str(path), overrides=overrides)
+
+
+def parse(text: str, name: str, *, overrides: Sequence[str] = ()) -> Document:
+    """The configuration of a text; ``name`` is its file name in error messages."""
+    values: dict[str, Any] = {}
+    lines: dict[KeyPath, int] = {}
+    problems = []
+    try:
+        values, lines = load(text)
+    except TOMLSyntaxError as error:
+        problems.append(f"{name}:{error.line}: {error}")
+    lines[()] = 1
+    problems += _override(values, lines, overrides=overrides)
+    if problems:
+        raise ConfigError(*problems)
+    return Document(name, values, lines)
+
+
+def parse_section(section: type[Section], table: str, pairs: Iterable[str], **values: Any) -> Section:
+    """A section from ``key=value`` texts of the command line and from ``values``; ``table`` is its name in errors."""
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not _is_text(pair):
+            raise ConfigError(f"{COMMAND_LINE}: invalid option {pair!r} of {table}; expected key=value in UTF-8")
+        values[name] = _value(text)
+    return _build(section, table, values)
+
+
+def with_changes(section: Section, table: str, changes: Mapping[str, Any]) -> Section:
+    """A validated copy of a section with some fields changed; ``table`` is its name in errors."""
+    values = {name: getattr(section, name) for name in type(section).model_fields} | dict(changes)
+    try:
+        return type(section).model_validate(values)
+    except ValidationError:
+        hidden = type(section).model_fields.keys() - fields(type(section))
+        plain = {name: value for name, value in values.items() if name not in hidden and value is not None}
+        _build(type(section), table, to_jsonable_python(plain, exclude_none=True))  # raises ConfigError
+        raise
+
+
+def _build(section: type[Section], table: str, values: dict[str, Any]) -> Section:
+    built = Document(COMMAND_LINE, {table: values}, {(): 0}).build(**{table: section})
+    return cast(Section, built[table])
+
+
+def _override(values: dict[str, Any], lines: dict[KeyPath, int], *, overrides: Sequence[str]) -> list[str]:
+    """Set values from ``section.key=value``; returns the problems."""
+    problems = []
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        path = _path(name)
+        if not equals or not path or not _is_text(override):
+            problems.append(f"{COMMAND_LINE}: invalid override {override!r}; expected section.key=value in UTF-8")
+            continue
+        table: Any = values
+        for depth, step in enumerate(path[:-1], start=1):
+            lines.setdefault(path[:depth], 0)
+            table = table.setdefault(step, {})
+            if not isinstance(table, dict):
+                found = f"{dotted(path[:depth])} is {literal(table)}, not a table"
+                problems.append(f"{COMMAND_LINE}: cannot set {dotted(path)}: {found}")
+                break
+        else:
+            table[path[-1]] = _value(text)
+            for known in [known for known in lines if known[: len(path)] == path]:
+                del lines[known]
+            lines[path] = 0
+    return problems
+
+
+def _is_text(argument: str) -> bool:
+    """False for bytes that are not UTF-8, which Python holds as surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in argument)
+
+
+def _path(name: str) -> tuple[str, ...]:
+    """The steps of a dotted key; empty if it is not a key."""
+    try:
+        inner: Any = {} if "\n" in name else load(f"{name} = 0")[0]
+    except TOMLSyntaxError:
+        return ()
+    steps = []
+    while inner:
+        ((step, inner),) = inner.items()
+        steps.append(step)
+    return tuple(steps)
+
+
+def _value(text: str) -> Any:
+    """A value of TOML, or else the text itself; dates stay text, as no section has dates."""
+    try:
+        (value,) = load(f"only = {{ value = {text} }}")[0].values()  # braces allow neither comment nor new line
+    except ValueError:
+        return text
+    return text if value.keys() != {"value"} or isinstance(value["value"], date | time) else value["value"]
