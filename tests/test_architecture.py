@@ -3,8 +3,10 @@
 import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "seqloom"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
+DOCS = (ROOT / "docs").glob("*.md")
 PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -55,13 +58,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("config", "metrics", "terminal", "data", "decoding", "tasks", "insight", "run_config", "evaluation"),
         *("model", "explain", "workflow", "lab", "examples"),
     },
+    "testing": {"state", "data", "metrics", "training", "cells", "layers", "tasks", "insight"},
     "info": {"terminal", "layers", "kernels", "seqloom"},
     "cli": {
         *("options", "config", "terminal", "run_config", "data", "decoding", "tasks", "training"),
         *("model", "streaming", "explain", "workflow", "compare", "check", "examples", "demos", "info", "seqloom"),
     },
     "__main__": {"cli"},
-    "__init__": {"layers", "cells", "decoding", "model", "workflow"},
+    "__init__": {
+        *("state", "data", "cells", "layers", "decoding", "insight", "model", "workflow", "explain", "testing"),
+    },
 }
 """Lowest first; ``seqloom`` is the package itself, that is, its version."""
 
@@ -115,9 +121,53 @@ def test_architecture_document_names_every_part() -> None:
         assert re.search(rf"^ +{re.escape(name)}(\.py|/)", document, re.MULTILINE), name
 
 
-def test_public_names() -> None:
+PUBLIC = {
+    "seqloom": """Attention Beam Bidirectional Cell Greedy Layer Recurrent Sample Stack Variational __version__ cells
+        explain from_torch insight layers load projection recurrence recurrent state testing to_torch train transformer
+        write_npz""",
+    "seqloom.cells": "Cell Coupled Elman GRU LSTM LayerNormGRU LayerNormLSTM Peephole RecurrentDropout Zoneout",
+    "seqloom.explain": "explain",
+    "seqloom.insight": "Alignment Trace alignments draw_gates picture trace",
+    "seqloom.layers": "Bidirectional Layer Recurrent Stack Variational from_torch to_torch",
+    "seqloom.state": "Shared apply repeat select where",
+    "seqloom.testing": "check_cell check_layer check_task",
+}
+"""All public names. README and docs use no others; what is not here may change at any time."""
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_these(name: str) -> None:
+    module, names = import_module(name), PUBLIC[name].split()
+    assert sorted(getattr(module, "__all__", names)) == sorted(names)
+    assert all(getattr(module, member) is not None for member in names)
+
+
+def test_public_modules_have_their_names_listed() -> None:
+    modules = {name for name in seqloom.__all__ if isinstance(getattr(seqloom, name), ModuleType)}
+    assert {f"seqloom.{name}" for name in modules} == PUBLIC.keys() - {"seqloom"}
+
+
+def imported_names(code: str) -> set[tuple[str, str]]:
+    """What a piece of documentation imports from seqloom: modules and names."""
+    found: set[tuple[str, str]] = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {(str(node.module), alias.name) for alias in node.names}
+    return {(module, name) for module, name in found if module.partition(".")[0] == "seqloom"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in DOCS)])
+def test_documentation_uses_public_names_only(page: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    allowed = {(module, name) for module, names in PUBLIC.items() for name in names.split()}
+    allowed |= {(module, "") for module in PUBLIC}
+    assert imported_names("\n".join(blocks)) <= allowed
+
+
+def test_types_see_the_public_names() -> None:
     assert sorted(seqloom.__all__) == dir(seqloom)
-    assert all(getattr(seqloom, name) is not None for name in seqloom.__all__)
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     seen_by_types = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
@@ -140,6 +190,80 @@ def test_tests_mirror_the_source() -> None:
         assert list((ROOT / "tests" / folder.name).glob("test_*.py")), f"tests/{folder.name} has no tests"
     for path in PACKAGE.glob("[!_]*.py"):
         assert (ROOT / "tests" / f"test_{path.name}").is_file(), f"{path.name} has no tests"
+
+
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+def called(node: ast.Call) -> str:
+    function = node.func
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
+
+
+def asserts(node: ast.AST) -> bool:
+    """Whether code checks something by itself, or by a function that says so by its name."""
+    checking = re.compile(r"_?(check|assert)|(raises|warns|fail|skip|gradcheck)$")
+    return any(
+        isinstance(part, ast.Assert) or (isinstance(part, ast.Call) and checking.match(called(part)))
+        for part in ast.walk(node)
+    )
+
+
+def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Every list of statements of a function, without those of functions inside it."""
+    for field in ("body", "orelse", "finalbody"):
+        if block := getattr(node, field, None):
+            yield block
+            for part in block:
+                if not isinstance(part, ast.FunctionDef | ast.ClassDef):
+                    yield from blocks(part)
+    for handler in getattr(node, "handlers", ()):
+        yield from blocks(handler)
+
+
+def faults(test: ast.FunctionDef) -> Iterator[str]:
+    """Why a test may pass without having checked anything."""
+    if not asserts(ast.Module(test.body, [])):
+        yield "checks nothing"
+    for block in blocks(test):
+        for index, part in enumerate(block):
+            if isinstance(part, ast.Return) and not any(map(asserts, block[:index])):
+                yield "returns without a check: skip with a reason, or assume()"
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and called(node).startswith("test_"):
+            yield f"calls {called(node)}: move what both need into a check_ function"
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in TESTS])
+def test_every_test_checks_something(path: Path) -> None:
+    tests = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    found = [
+        f"{path.name}:{test.lineno} {test.name} {fault}"
+        for test in tests
+        if test.name.startswith("test_")
+        for fault in faults(test)
+    ]
+    assert found == []
+
+
+def test_vacuous_tests_are_found() -> None:
+    code = """
+def test_nothing(): run()
+def test_early(x):
+    if x:
+        return
+    assert x
+def test_loop(): test_early(1); assert True
+def test_fine(x):
+    if x:
+        assert x
+        return
+    check(x)
+"""
+    tests = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+    assert [len(list(faults(test))) for test in tests] == [1, 1, 1, 0]
 
 
 def test_no_drawer_for_everything() -> None:

@@ -303,8 +303,8 @@ def test_a_worker_does_not_keep_the_lock_of_a_killed_parent(made: Run) -> None:
     with child(hold(made, worker=True)) as (_, reader):
         worker = int(os.read(reader, 20))
     try:
-        with made.lock():
-            pass
+        with made.lock(), pytest.raises(RunError, match=f"process {os.getpid()} is"), Run.open(made.path).lock():
+            pytest.fail("two at once")
     finally:
         os.kill(worker, signal.SIGKILL)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from tests.cells.equations import normal
-from tests.contracts.registry import noise, shake
+from tests.contracts.registry import noise, randomize
 
 from seqloom.cells.cell import GateNorm, projection, recurrence
 
@@ -30,7 +30,7 @@ def test_recurrence_has_one_orthogonal_matrix_per_gate() -> None:
 
 def test_gate_norm_normalises_each_gate_by_itself() -> None:
     norm = GateNorm(5, blocks=3, bias=True)
-    shake(norm)
+    randomize(norm)
     values = noise(2, 4, 15).numpy()
     gates = values.reshape(2, 4, 3, 5)
     wanted = np.array([[[normal(gate) for gate in row] for row in step] for step in gates]).reshape(2, 4, 15)

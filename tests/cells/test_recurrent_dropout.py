@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.contracts.registry import noise, shake
+from tests.contracts.registry import noise, randomize
 
 from seqloom.cells import GRU, LSTM, Cell, Elman, LayerNormGRU, RecurrentDropout, Zoneout
 from seqloom.layers import Recurrent
@@ -21,7 +21,7 @@ def test_the_mask_is_the_same_at_every_step_and_another_for_every_row() -> None:
 @pytest.mark.parametrize("inside", [LSTM(3, 5), Elman(3, 5)])
 def test_when_training_the_products_see_the_masked_hidden_state(inside: Cell) -> None:
     torch.manual_seed(0)
-    shake(inside)
+    randomize(inside)
     cell = RecurrentDropout(inside, 0.5)
     state = inside.State(*[noise(4, 5, seed=seed) for seed, _ in enumerate(inside.State._fields)])
     projected = cell.project(noise(1, 4, 3))[0]
@@ -33,7 +33,7 @@ def test_when_training_the_products_see_the_masked_hidden_state(inside: Cell) ->
 def test_what_a_gru_carries_over_is_not_masked() -> None:
     torch.manual_seed(0)
     inside = GRU(3, 5, reset="after").double()
-    shake(inside)
+    randomize(inside)
     cell = RecurrentDropout(inside, 0.5)
     state = GRU.State(noise(4, 5))
     projected = cell.project(noise(1, 4, 3))[0]

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.contracts.registry import noise, shake
+from tests.contracts.registry import noise, randomize
 
 from seqloom.cells import GRU, LSTM, Zoneout
 from seqloom.layers import Recurrent
@@ -43,7 +43,7 @@ def test_noise_differs_from_step_to_step() -> None:
 def test_the_expectation_is_what_eval_mode_computes() -> None:
     torch.manual_seed(0)
     cell = Zoneout(GRU(3, 4), 0.3).double()
-    shake(cell)
+    randomize(cell)
     state = GRU.State(noise(1, 4))
     x = noise(1, 1, 3, seed=1)
     many = GRU.State(state.hidden.expand(20000, 4))

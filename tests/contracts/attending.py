@@ -1,9 +1,8 @@
-"""Layers that look at a source, for the contracts: each with a memory of its own."""
+"""Every layer that attends to a source, and sources for them."""
 
 from functools import cache
 
-from tests.contracts.registry import HIDDEN, INPUT, cells, masked, noise, shake
-from torch import Tensor
+from tests.contracts.registry import HIDDEN, INPUT, cells, make_mask, noise, randomize
 
 from seqloom.cells import GRU, LSTM
 from seqloom.layers.attention.attention import Attention, AttentionMechanism
@@ -35,7 +34,7 @@ def attentions(query_size: int) -> dict[str, AttentionMechanism]:
 
 @cache
 def layers() -> dict[str, Layer]:
-    """Every layer that looks at a source, shaken, in double precision and eval mode; tests leave them as they are."""
+    """Every layer that attends to a source: random weights, float64, eval mode; tests must not change them."""
     found: dict[str, Layer] = {}
     for name, attention in attentions(INPUT).items():
         found[f"after-{name}"] = LuongAttention(attention, HIDDEN)
@@ -57,13 +56,13 @@ def layers() -> dict[str, Layer]:
         recurrent("lstm", INPUT, SOURCE, layers=2), ENCODER, memory_size=SOURCE, kind="copy"
     )
     for layer in found.values():
-        shake(layer.eval())
+        randomize(layer.eval())
     return found
 
 
 def memory(lengths: list[int], length: int, *, filling: float | None = None, grad: bool = False) -> Memory:
-    """A memory of rows of the given lengths; the padding holds zeros, or whatever is asked for."""
-    mask = masked(lengths, length)
+    """A memory with rows of the given lengths, padded with zeros or with ``filling``."""
+    mask = make_mask(lengths, length)
     values = noise(len(lengths), 20, SOURCE, seed=11)[:, :length]
     values = values.masked_fill(~mask.unsqueeze(-1), 0.0 if filling is None else filling)
     fields = [noise(len(lengths), SOURCE // 2, seed=12 + index) for index in range(4)]
@@ -71,8 +70,3 @@ def memory(lengths: list[int], length: int, *, filling: float | None = None, gra
         tensor.requires_grad_(grad)
     state = ENCODER.start(len(lengths))
     return Memory(values, mask, type(state)(LSTM.State(*fields[:2]), LSTM.State(*fields[2:])))
-
-
-def tensors(memory: Memory) -> list[Tensor]:
-    """What has gradients."""
-    return [memory.values, *memory.state[0], *memory.state[1]]

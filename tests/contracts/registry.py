@@ -1,4 +1,4 @@
-"""Everything that the contracts are tested on: found, not listed, so that a new cell is tested by existing."""
+"""Everything the contracts are tested on: discovered, not listed, so a new cell is tested as soon as it exists."""
 
 import inspect
 from collections.abc import Callable
@@ -9,7 +9,6 @@ from pkgutil import iter_modules
 from typing import Any
 
 import torch
-from torch import nn
 
 import seqloom.cells
 from seqloom.cells.cell import Cell
@@ -24,11 +23,15 @@ from seqloom.layers.build import recurrent
 from seqloom.layers.connection import CONNECTIONS
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.layer import Layer
+from seqloom.testing.laws import make_mask, noise, randomize
+from seqloom.testing.layers import Direction, LayerCase
+
+__all__ = ["HIDDEN", "INPUT", "build", "cells", "classes", "layers", "make_mask", "noise", "randomize"]
 
 MakeCell = Callable[[int, int], Cell]  # input size, hidden size
 MakeLayer = Callable[[MakeCell, int, int], Layer]
 
-INPUT, HIDDEN = 3, 5  # the sizes in all contract tests: a kernel is compiled once for them
+INPUT, HIDDEN = 3, 5  # one pair of sizes for all contract tests: a kernel is compiled once for them
 
 OPTIONS: dict[type[Cell], list[dict[str, Any]]] = {
     Elman: [{"activation": name} for name in ACTIVATIONS] + [{"activation": "maxout", "pieces": 3}],
@@ -38,7 +41,7 @@ OPTIONS: dict[type[Cell], list[dict[str, Any]]] = {
 
 
 def classes() -> list[type[Cell]]:
-    """Every cell class in seqloom.cells that can be made."""
+    """Every concrete cell class in seqloom.cells."""
     modules = [
         import_module(f"{seqloom.cells.__name__}.{entry.name}") for entry in iter_modules(seqloom.cells.__path__)
     ]
@@ -49,7 +52,7 @@ def classes() -> list[type[Cell]]:
 
 @cache
 def cells() -> dict[str, MakeCell]:
-    """Every cell, with every variant that is worth a test, by a name for the test's report."""
+    """Every cell in each of its variants, by the name that a test report shows."""
     found: dict[str, MakeCell] = {}
     for value in classes():
         if issubclass(value, Wrapper):
@@ -67,7 +70,7 @@ def cells() -> dict[str, MakeCell]:
 
 @cache
 def layers() -> dict[str, MakeLayer]:
-    """Every arrangement of layers, for any cell."""
+    """Every arrangement of recurrent layers, for any cell."""
     found = {
         "forward": arranged(),
         "reverse": arranged(reverse=True),
@@ -80,11 +83,11 @@ def layers() -> dict[str, MakeLayer]:
 
 @cache
 def convolutions() -> dict[str, Layer]:
-    """Every feed-forward layer, shaken, in double precision; tests share them and leave them as they are."""
+    """Every feed-forward layer with random weights in float64; tests share them and must not change them."""
     found: dict[str, Layer] = {}
     for window, causal in product((1, 2, 5), (True, False)):
         layer = Convolution(INPUT, HIDDEN, window=window, activation="tanh", causal=causal)
-        shake(layer)
+        randomize(layer)
         found[f"{'causal' if causal else 'centred'}-{window}"] = layer
     return found
 
@@ -105,28 +108,20 @@ def arranged(**options: Any) -> MakeLayer:
     return lambda make, m, n: recurrent(make, m, n, **options)
 
 
-def shake(module: nn.Module, *, seed: int = 0, dtype: torch.dtype = torch.float64) -> None:
-    """Random values for all parameters, so that none hides by being zero or one; the same in either precision."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(0.4 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    module.to(dtype)
-
-
-@cache  # tests share it and leave it as it is: a kernel is looked up once per layer
-def build(cell: str, layer: str = "forward", *, seed: int = 0, dtype: torch.dtype = torch.float64) -> Layer:
-    """A layer of the registry by its names, shaken, in eval mode, where nothing is random."""
+@cache  # tests share the layer and must not change it: its kernel is made once
+def build(cell: str, layer: str = "forward", *, dtype: torch.dtype = torch.float64) -> Layer:
+    """A layer of the registry by its names, with random weights, in eval mode, where nothing is random."""
     found = layers()[layer](cells()[cell], INPUT, HIDDEN).to(dtype).eval()
-    shake(found, seed=seed, dtype=dtype)
+    randomize(found, dtype=dtype)
     return found
 
 
-def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    """Normal random numbers, the same in either precision."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+def direction(layer: str) -> Direction:
+    """How an arrangement reads."""
+    return "both" if "bidirectional" in layer else "backward" if "reverse" in layer else "forward"
 
 
-def masked(lengths: list[int], time: int) -> torch.Tensor:
-    """The mask (B, T) of rows of the given lengths."""
-    return torch.arange(time) < torch.tensor(lengths).view(-1, 1)
+def recurrent_case(cell: str, layer: str = "forward", *, dtype: torch.dtype = torch.float64) -> LayerCase:
+    # Only rounding may differ: the number of rows in a product decides the order of its additions.
+    tolerance = {torch.float64: 1e-13, torch.float32: 1e-6}[dtype]
+    return LayerCase(build(cell, layer, dtype=dtype), f"{cell}, {layer}", direction(layer), tolerance=tolerance)

@@ -1,4 +1,4 @@
-"""Laws 1, 2, 3 and 5 of ARCHITECTURE.md and PROMISES 12, for every search over frames that exists, with every guide."""
+"""What every search over frames promises, with every guide: pieces, padding, rows, full width, odd input."""
 
 import math
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Law 5 of ARCHITECTURE.md, for every search and every kind of decoder; PROMISES 9 and 12 for every search."""
+"""What every search promises, with every kind of decoder: exact probabilities, full width, rows, odd input."""
 
 import math
 import random
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.registry import masked, shake
+from tests.contracts.registry import make_mask, randomize
 from tests.decoding.reference import Toy
 from torch import Tensor
 
@@ -62,7 +62,7 @@ class Case:
 
 def language_model(recurrence: RecurrenceConfig) -> Case:
     decoder = Decoder(Embedding(V, HIDDEN), build_stack(PrenetConfig(), recurrence, HIDDEN, causal=True))
-    shake(decoder.eval())
+    randomize(decoder.eval())
 
     def start(rows: Tensor) -> Any:  # the first symbols are read before
         with torch.no_grad():
@@ -79,11 +79,11 @@ def translator(recurrence: RecurrenceConfig, looks: AttentionConfig | None = Non
         recurrence, looks or AttentionConfig(), HIDDEN, encoder=encoder.layer, memory_size=encoder.size, bridge="linear"
     )
     model = EncoderDecoder(encoder, Decoder(Embedding(V, HIDDEN), layer))
-    shake(model.eval())
+    randomize(model.eval())
 
     def start(rows: Tensor) -> Any:
         with torch.no_grad():
-            return model.start(SENTENCES[rows], masked(LENGTHS, SENTENCES.shape[1])[rows])
+            return model.start(SENTENCES[rows], make_mask(LENGTHS, SENTENCES.shape[1])[rows])
 
     return Case(model.decoder, start)
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from tests.contracts.attending import SOURCE, layers, memory
-from tests.contracts.registry import INPUT, masked, noise
+from tests.contracts.registry import INPUT, make_mask, noise
 from torch import Tensor, nn
 
 from seqloom import state as states
@@ -26,7 +26,7 @@ ATTENDING = pytest.mark.parametrize("name", [name for name in layers() if "befor
 
 @ATTENDING
 def test_captured_weights_are_those_of_each_step(name: str) -> None:
-    layer, mask = layers()[name], masked([5, 2, 0], 5)
+    layer, mask = layers()[name], make_mask([5, 2, 0], 5)
     start = layer.start(3, memory([3, 0, 4], 4), coverage=True)
     x = noise(3, 5, INPUT)
     (_, state), (found,) = capture_attention(layer, x, mask, start)
@@ -74,7 +74,7 @@ class Decoder(nn.Module):
 def test_capturing_changes_nothing() -> None:
     torch.manual_seed(0)
     model = Decoder()
-    x, mask = noise(2, 6, INPUT, dtype=torch.float32), masked([6, 3], 6)
+    x, mask = noise(2, 6, INPUT, dtype=torch.float32), make_mask([6, 3], 6)
     results = []
     for each, look in ((model, True), (copy.deepcopy(model), False)):
         torch.manual_seed(1)
@@ -110,7 +110,7 @@ class Model(nn.Module):
 
 def test_every_attention_of_a_model_is_captured_in_order() -> None:
     torch.manual_seed(3)
-    model, x, mask = Model(), torch.randn(2, 4, 3), masked([4, 2], 4)
+    model, x, mask = Model(), torch.randn(2, 4, 3), make_mask([4, 2], 4)
     result, found = capture_attention(model, x, mask)
     assert torch.equal(result, model(x, mask))
     shapes = [(each.name, tuple(each.weights.shape)) for each in found]

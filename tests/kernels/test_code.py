@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 import pytest
 import torch
-from tests.contracts.registry import cells, shake
+from tests.contracts.registry import cells, randomize
 from tests.contracts.test_kernel import check
 from tests.kernels import test_gemm, test_program
 
@@ -39,14 +39,14 @@ def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.Monke
     assert gemm.lanes(real) <= 8
     for rows, depth, columns in [(1, 1, 1), (13, 17, 31), (15, 9, 65)]:
         for layout in ("rows", "columns", "neither"):
-            test_gemm.test_pack_cuts_columns_into_panels(real, rows, depth, columns, layout)
-        test_gemm.test_multiply(real, rows, depth, columns)
-        test_gemm.test_contract_adds_to_what_is_there(real, rows, depth, columns)
-        test_gemm.test_dot_reads_the_matrix_as_it_lies(real, rows, depth, columns)
+            test_gemm.check_pack_cuts_columns_into_panels(real, rows, depth, columns, layout)
+        test_gemm.check_multiply(real, rows, depth, columns)
+        test_gemm.check_contract_adds_to_what_is_there(real, rows, depth, columns)
+        test_gemm.check_dot_reads_the_matrix_as_it_lies(real, rows, depth, columns)
     monkeypatch.setattr(scan, "SMALL", 0)
     for name in ("GRU(reset=before)", "LayerNormLSTM()"):
         layer = Recurrent(cells()[name](3, 13).to(dtype))
-        shake(layer, dtype=dtype)
+        randomize(layer, dtype=dtype)
         check(layer, 4, 5, [5, 0, 3, 1])
         check(layer, 1, 5, threads=2)
 
@@ -56,13 +56,13 @@ def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 def test_narrow_programs(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for rows, threads in ((3, 2), (60, 1)):
         for finish in ("none", "add", "gelu"):
-            test_program.test_linear(real, rows, threads, finish, monkeypatch)
+            test_program.check_linear(real, rows, threads, finish, monkeypatch)
         for size in (1, 16, 37):
-            test_program.test_norm(real, rows, threads, size, monkeypatch)
-            test_program.test_log_softmax(real, rows, threads, size, monkeypatch)
-        test_program.test_look_up(real, rows, threads, indexed=True, placed=True, monkeypatch=monkeypatch)
+            test_program.check_norm(real, rows, threads, size, monkeypatch)
+            test_program.check_log_softmax(real, rows, threads, size, monkeypatch)
+        test_program.check_look_up(real, rows, threads, indexed=True, placed=True, monkeypatch=monkeypatch)
         for size in (2, 6, 70):
-            test_program.test_attend_to_a_table(real, rows, threads, size, noted=True, monkeypatch=monkeypatch)
-            test_program.test_attend_to_a_store_with_what_is_new(
+            test_program.check_attend_to_a_table(real, rows, threads, size, noted=True, monkeypatch=monkeypatch)
+            test_program.check_attend_to_a_store_with_what_is_new(
                 real, rows, threads, size, turned=True, monkeypatch=monkeypatch
             )

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seqloom.kernels import ctc, ctc_logarithms, ctc_products
@@ -34,8 +34,7 @@ def test_scaled_products_are_exact_or_say_so(
 ) -> None:
     random = np.random.default_rng(seed)
     target = random.integers(1, 5, size)
-    if ctc.frames_needed(target) > frames:
-        return
+    assume(ctc.frames_needed(target) <= frames)
     kind = np.float32 if single else np.float64
     table = scale * random.normal(size=(frames, 5))
     table[:, 0] += blanks

@@ -47,10 +47,7 @@ def assert_near(found: Tensor, wanted: NDArray[np.float64]) -> None:
     np.testing.assert_allclose(found.double().numpy(), wanted, rtol=0, atol=tolerance)
 
 
-@EVERY_TYPE
-@SIZES
-@pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
-def test_pack_cuts_columns_into_panels(real: str, rows: int, depth: int, columns: int, layout: str) -> None:
+def check_pack_cuts_columns_into_panels(real: str, rows: int, depth: int, columns: int, layout: str) -> None:
     right = matrix(real, depth, columns)
     if layout == "columns":
         right = right.t().contiguous().t()
@@ -64,7 +61,12 @@ def test_pack_cuts_columns_into_panels(real: str, rows: int, depth: int, columns
 
 @EVERY_TYPE
 @SIZES
-def test_multiply(real: str, rows: int, depth: int, columns: int) -> None:
+@pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
+def test_pack_cuts_columns_into_panels(real: str, rows: int, depth: int, columns: int, layout: str) -> None:
+    check_pack_cuts_columns_into_panels(real, rows, depth, columns, layout)
+
+
+def check_multiply(real: str, rows: int, depth: int, columns: int) -> None:
     left, right = matrix(real, rows, depth + 3, seed=1), matrix(real, depth, columns, seed=2)
     panels = gemm.panels(real, columns)
     stride = panels * gemm.panel(real) + 5
@@ -72,6 +74,12 @@ def test_multiply(real: str, rows: int, depth: int, columns: int) -> None:
     call(real, "multiply", left, depth + 3, packed(real, right), depth, out, stride, rows, 0, panels)
     assert_near(out[:, :columns], product(left[:, :depth], right))
     assert out[:, -5:].isnan().all()
+
+
+@EVERY_TYPE
+@SIZES
+def test_multiply(real: str, rows: int, depth: int, columns: int) -> None:
+    check_multiply(real, rows, depth, columns)
 
 
 @EVERY_TYPE
@@ -85,9 +93,7 @@ def test_multiply_writes_only_its_own_panels(real: str) -> None:
     assert out[:, 2 * width :].isnan().all()
 
 
-@EVERY_TYPE
-@SIZES
-def test_contract_adds_to_what_is_there(real: str, rows: int, depth: int, columns: int) -> None:
+def check_contract_adds_to_what_is_there(real: str, rows: int, depth: int, columns: int) -> None:
     left, right = matrix(real, depth, rows + 2, seed=1), matrix(real, depth, columns, seed=2)
     panels = gemm.panels(real, columns)
     stride = panels * gemm.panel(real)
@@ -99,12 +105,22 @@ def test_contract_adds_to_what_is_there(real: str, rows: int, depth: int, column
 
 @EVERY_TYPE
 @SIZES
-def test_dot_reads_the_matrix_as_it_lies(real: str, rows: int, depth: int, columns: int) -> None:
+def test_contract_adds_to_what_is_there(real: str, rows: int, depth: int, columns: int) -> None:
+    check_contract_adds_to_what_is_there(real, rows, depth, columns)
+
+
+def check_dot_reads_the_matrix_as_it_lies(real: str, rows: int, depth: int, columns: int) -> None:
     left, right = matrix(real, rows, depth + 1, seed=1), matrix(real, columns, depth, seed=2)
     out = torch.full((rows, columns + 4), torch.nan, dtype=left.dtype)
     call(real, "dot", left, depth + 1, right, depth, out, columns + 4, rows, columns)
     assert_near(out[:, :columns], product(left[:, :depth], right.t()))
     assert out[:, columns:].isnan().all()
+
+
+@EVERY_TYPE
+@SIZES
+def test_dot_reads_the_matrix_as_it_lies(real: str, rows: int, depth: int, columns: int) -> None:
+    check_dot_reads_the_matrix_as_it_lies(real, rows, depth, columns)
 
 
 @EVERY_TYPE

@@ -55,10 +55,7 @@ DEFINITIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@EVERY_TYPE
-@ROWS
-@pytest.mark.parametrize("finish", FINISHES)
-def test_linear(real: str, rows: int, threads: int, finish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_linear(real: str, rows: int, threads: int, finish: str, monkeypatch: pytest.MonkeyPatch) -> None:
     depth, columns = (5, 37) if finish != "none" else (64, 300)
     left, matrix, bias = values(real, rows, depth + 2), values(real, depth, columns, seed=1), values(real, columns)
     residual = values(real, rows, columns + 1, seed=2)
@@ -88,8 +85,12 @@ def test_linear(real: str, rows: int, threads: int, finish: str, monkeypatch: py
 
 @EVERY_TYPE
 @ROWS
-@pytest.mark.parametrize("size", [1, 16, 37])
-def test_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("finish", FINISHES)
+def test_linear(real: str, rows: int, threads: int, finish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_linear(real, rows, threads, finish, monkeypatch)
+
+
+def check_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight, bias = values(real, rows, size + 1), values(real, size, seed=1), values(real, size, seed=2)
     out = torch.full((threads, rows, size), math.nan, dtype=x.dtype)
     operands = {"source": x, "source_stride": size + 1, "weight": weight, "bias": bias, "epsilon": bits(0.1)}
@@ -105,9 +106,12 @@ def test_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest
 
 @EVERY_TYPE
 @ROWS
-@pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize("placed", [True, False])
-def test_look_up(
+@pytest.mark.parametrize("size", [1, 16, 37])
+def test_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_norm(real, rows, threads, size, monkeypatch)
+
+
+def check_look_up(
     real: str, rows: int, threads: int, *, indexed: bool, placed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = 21
@@ -125,14 +129,28 @@ def test_look_up(
 
 @EVERY_TYPE
 @ROWS
-@pytest.mark.parametrize("size", [1, 16, 101])
-def test_log_softmax(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("placed", [True, False])
+def test_look_up(
+    real: str, rows: int, threads: int, *, indexed: bool, placed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_look_up(real, rows, threads, indexed=indexed, placed=placed, monkeypatch=monkeypatch)
+
+
+def check_log_softmax(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = values(real, rows, size + 1) * 20 + 300
     wanted = x[:, :size].double().numpy().copy()
     top = wanted.max(axis=1, keepdims=True)
     wanted -= top + np.log(np.exp(wanted - top).sum(axis=1, keepdims=True))
     run(x.dtype, rows, threads, monkeypatch, name="log_softmax", out=x, out_stride=size + 1, size=size)
     check(x[:, :size], wanted, scale=300 / 200)
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("size", [1, 16, 101])
+def test_log_softmax(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_log_softmax(real, rows, threads, size, monkeypatch)
 
 
 def attention(query: Array, keys: Array, seen: Array, held: Array) -> tuple[Array, Array]:
@@ -144,11 +162,7 @@ def attention(query: Array, keys: Array, seen: Array, held: Array) -> tuple[Arra
     return np.einsum("bhs,bshd->bhd", weights, held), weights
 
 
-@EVERY_TYPE
-@ROWS
-@pytest.mark.parametrize("size", [2, 5, 16, 70])
-@pytest.mark.parametrize("noted", [True, False])
-def test_attend_to_a_table(
+def check_attend_to_a_table(
     real: str, rows: int, threads: int, size: int, *, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads, length, table = 3, 9, 4
@@ -189,9 +203,15 @@ def test_attend_to_a_table(
 
 @EVERY_TYPE
 @ROWS
-@pytest.mark.parametrize("size", [2, 6, 32, 70])
-@pytest.mark.parametrize("turned", [True, False])
-def test_attend_to_a_store_with_what_is_new(
+@pytest.mark.parametrize("size", [2, 5, 16, 70])
+@pytest.mark.parametrize("noted", [True, False])
+def test_attend_to_a_table(
+    real: str, rows: int, threads: int, size: int, *, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_attend_to_a_table(real, rows, threads, size, noted=noted, monkeypatch=monkeypatch)
+
+
+def check_attend_to_a_store_with_what_is_new(
     real: str, rows: int, threads: int, size: int, *, turned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads, length, capacity = 2, 6, 8
@@ -233,6 +253,16 @@ def test_attend_to_a_store_with_what_is_new(
     assert keys[:, length:].isnan().all()
     seen, _ = attention(query.flatten(2).numpy(), wanted_keys, np.ones((rows, length)), wanted_values)
     check(out, seen.reshape(rows, -1), scale=4)
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("size", [2, 6, 32, 70])
+@pytest.mark.parametrize("turned", [True, False])
+def test_attend_to_a_store_with_what_is_new(
+    real: str, rows: int, threads: int, size: int, *, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_attend_to_a_store_with_what_is_new(real, rows, threads, size, turned=turned, monkeypatch=monkeypatch)
 
 
 def test_operands_have_names() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor
 
 from seqloom.cells import GRU, LSTM
@@ -18,11 +18,11 @@ from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import transformer
 
-MASK = masked([4, 2], 4)
+MASK = make_mask([4, 2], 4)
 
 
 def encode(encoder: Layer) -> Memory:
-    shake(encoder)
+    randomize(encoder)
     values, state = encoder(noise(2, 4, encoder.input_size), MASK)
     return Memory(values, MASK, state)
 
@@ -30,7 +30,7 @@ def encode(encoder: Layer) -> Memory:
 def bridged(layer: Layer, encoder: Layer, kind: str) -> tuple[Bridged, Memory, Any]:
     memory = encode(encoder)
     bridge = Bridged(layer, encoder, memory_size=encoder.output_size, kind=kind)
-    shake(bridge, seed=3)
+    randomize(bridge, seed=3)
     return bridge, memory, bridge.start(2, memory)
 
 
@@ -92,7 +92,7 @@ def test_an_encoder_without_recurrence_gives_the_mean_of_its_memory(encoder: Lay
     for found in (state, bridge.start(2, spoiled), bridge.start(2, memory._replace(state=None))):
         torch.testing.assert_close(found.memory, raw, rtol=0, atol=1e-12)
     twin = Bridged(recurrent("lstm", 3, 5), None, memory_size=6)
-    shake(twin, seed=3)
+    randomize(twin, seed=3)
     torch.testing.assert_close(twin.start(2, memory).memory, raw, rtol=0, atol=1e-12)
 
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.contracts.registry import noise, shake
+from tests.contracts.registry import noise, randomize
 
 from seqloom.layers.connection import CONNECTIONS, Dense, Highway, Plain, Residual
 
@@ -28,7 +28,7 @@ def test_residual_projects_where_the_widths_differ() -> None:
 def test_highway_chooses_by_a_gate(size: int) -> None:
     x, y = noise(2, 3, size), noise(2, 3, 5, seed=1)
     connection = Highway(size, 5)
-    shake(connection)
+    randomize(connection)
     weight, bias = connection.get_parameter("gate.weight"), connection.get_parameter("gate.bias")
     t = 1 / (1 + torch.exp(-torch.einsum("btd,hd->bth", x, weight) - bias))
     carried = x if size == 5 else torch.einsum("btd,hd->bth", x, connection.get_parameter("carry.weight"))
@@ -47,6 +47,6 @@ def test_dense_puts_both_side_by_side() -> None:
 @pytest.mark.parametrize("kind", CONNECTIONS.values())
 def test_the_width_is_as_announced_and_zero_stays_zero(kind: type[Plain]) -> None:
     connection = kind(4, 5)
-    shake(connection, dtype=torch.float32)
+    randomize(connection, dtype=torch.float32)
     found = connection(torch.zeros(2, 3, 4), torch.zeros(2, 3, 5))
     assert torch.equal(found, torch.zeros(2, 3, connection.size))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def build(window: int, *, causal: bool, activation: str = "tanh") -> Convolution:
     layer = Convolution(3, 4, window=window, causal=causal, activation=activation)
-    shake(layer)
+    randomize(layer)
     return layer
 
 
@@ -63,7 +63,7 @@ def test_activations_by_name(activation: str) -> None:
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4), window=st.integers(1, 5))
 def test_each_row_is_the_row_alone_whatever_the_padding_holds(causal: bool, lengths: list[int], window: int) -> None:
     layer, time = build(window, causal=causal), max(lengths) + 2
-    mask = masked(lengths, time)
+    mask = make_mask(lengths, time)
     x = noise(len(lengths), time, 3).masked_fill(~mask.unsqueeze(-1), float("nan"))
     found, state = layer(x, mask)
     for row, length in enumerate(lengths):
@@ -76,7 +76,7 @@ def test_each_row_is_the_row_alone_whatever_the_padding_holds(causal: bool, leng
 @given(cuts=st.lists(st.integers(0, 8), max_size=5).map(sorted), window=st.integers(1, 5))
 def test_causal_pieces_equal_the_whole(cuts: list[int], window: int) -> None:
     layer = build(window, causal=True)
-    x, mask = noise(3, 8, 3), masked([8, 0, 5], 8)
+    x, mask = noise(3, 8, 3), make_mask([8, 0, 5], 8)
     whole, last = layer(x, mask)
     state, pieces = None, []
     for start, stop in zip([0, *cuts], [*cuts, 8], strict=True):
@@ -98,7 +98,7 @@ def test_causal_outputs_do_not_see_what_follows() -> None:
 
 @BOTH
 def test_gradients_are_right_by_finite_differences(causal: bool) -> None:
-    layer, mask = build(3, causal=causal), masked([4, 2, 0], 4)
+    layer, mask = build(3, causal=causal), make_mask([4, 2, 0], 4)
     past = noise(3, 2, 3, seed=1).requires_grad_()
     x = noise(3, 4, 3).requires_grad_()
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.registry import masked, noise
+from tests.contracts.registry import make_mask, noise
 from torch import Tensor, nn
 
 from seqloom.layers.custom import CustomLayer
@@ -31,7 +31,7 @@ class Pairless(nn.Module):
 def test_a_module_without_memory() -> None:
     linear = nn.Linear(3, 5)
     layer = CustomLayer(linear, 3)
-    x, mask = noise(2, 4, 3, dtype=torch.float32), masked([4, 1], 4)
+    x, mask = noise(2, 4, 3, dtype=torch.float32), make_mask([4, 1], 4)
     outputs, state = layer(x, mask)
     wanted = (x @ linear.weight.T + linear.bias).masked_fill(~mask.unsqueeze(-1), 0)
     torch.testing.assert_close(outputs, wanted)
@@ -53,7 +53,7 @@ def test_a_module_with_memory_in_pieces() -> None:
 
 def test_it_reads_zeros_in_the_padding() -> None:
     layer = CustomLayer(RunningSum(), 3)
-    x, mask = noise(2, 4, 3, dtype=torch.float32), masked([4, 2], 4)
+    x, mask = noise(2, 4, 3, dtype=torch.float32), make_mask([4, 2], 4)
     x[1, 2:] = float("nan")
     outputs, state = layer(x, mask)
     torch.testing.assert_close(state[1, 0], x[1, :2].sum(dim=0))

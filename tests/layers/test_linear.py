@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from tests.contracts.registry import noise, shake
+from tests.contracts.registry import noise, randomize
 from torch.nn.functional import linear
 
 from seqloom.layers.linear import Linear
@@ -13,7 +13,7 @@ from seqloom.layers.linear import Linear
 
 def made(inputs: int = 7, outputs: int = 40, *, bias: bool = True, dtype: torch.dtype = torch.float64) -> Linear:
     found = Linear(inputs, outputs, bias=bias)
-    shake(found, dtype=dtype)
+    randomize(found, dtype=dtype)
     return found.eval()
 
 

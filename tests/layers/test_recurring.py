@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.registry import cells, masked, noise, shake
+from tests.contracts.registry import cells, make_mask, noise, randomize
 from tests.layers.stepping import CHANGES, EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn
 from torch import nn
 
@@ -31,7 +31,7 @@ from seqloom.state import Shared
 
 def decoder(layer: Layer, dtype: torch.dtype = torch.float64, *, tied: bool = False) -> Decoder:
     made = Decoder(Embedding(V, layer.input_size), layer, tied=tied)
-    shake(made, dtype=torch.float64)
+    randomize(made, dtype=torch.float64)
     return made.to(dtype).eval()
 
 
@@ -45,7 +45,7 @@ def looking(*, score: str = "multiplicative", bridge: str = "linear", depth: int
 
 def start(made: Decoder, batch: int, *, coverage: bool = False) -> Any:
     """Memories of all lengths, none among them."""
-    mask = masked([(3 * row + 2) % (S + 1) for row in range(batch)], S)
+    mask = make_mask([(3 * row + 2) % (S + 1) for row in range(batch)], S)
     values = torch.where(mask.unsqueeze(-1), noise(batch, S, MEMORY, seed=3), 0).to(made.embed.weight.dtype)
     return made.start(Memory(values, mask, ()), batch, coverage=coverage)
 
@@ -59,7 +59,7 @@ def slow(made: Decoder) -> Decoder:
     return other
 
 
-def same(made: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
+def check_same(made: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
     return compare(made, one, other, truth=slow(made), steps=steps, begin=begin)
 
 
@@ -74,7 +74,7 @@ def test_every_cell(name: str, dtype: torch.dtype) -> None:
         if type(cell).project is not Cell.project:  # the kernel does not do the whole step
             assert made.step(drawn(batch, 0), state) is None
             continue
-        same(made, state, state, steps=3)
+        check_same(made, state, state, steps=3)
 
 
 @torch.no_grad()
@@ -85,7 +85,7 @@ def test_attention_after_recurrences(score: str, batch: int, dtype: torch.dtype)
     for depth, tied in ((1, True), (2, False)):
         made = decoder(looking(score=score, depth=depth), dtype, tied=tied)
         one, other = (start(made, batch, coverage=True) for _ in range(2))
-        one, other = same(made, one, other, steps=3)
+        one, other = check_same(made, one, other, steps=3)
         found = layers.coverage(one)
         assert found is not None
         assert found.sum() > 1
@@ -99,13 +99,13 @@ def test_threads_share_columns_or_rows(batch: int, dtype: torch.dtype, monkeypat
         monkeypatch.setattr(module, "ALONE", 0)
     torch.set_num_threads(2)
     made = decoder(looking(depth=2), dtype, tied=True)
-    same(made, start(made, batch), start(made, batch), steps=4)
+    check_same(made, start(made, batch), start(made, batch), steps=4)
 
 
 @torch.no_grad()
 def test_what_the_padding_of_a_source_holds_is_not_seen() -> None:
     made = decoder(looking(bridge="zero"))
-    mask, values = masked([3, 0, 5, 1], S), noise(4, S, MEMORY)
+    mask, values = make_mask([3, 0, 5, 1], S), noise(4, S, MEMORY)
     found = []
     for filling in (0.0, float("nan")):
         filled = torch.where(mask.unsqueeze(-1), values, filling)
@@ -118,11 +118,11 @@ def test_what_the_padding_of_a_source_holds_is_not_seen() -> None:
 @torch.no_grad()
 def test_states_can_be_branched_selected_and_repeated() -> None:
     made = decoder(looking())
-    root = same(made, start(made, 4), start(made, 4), steps=3)
+    root = check_same(made, start(made, 4), start(made, 4), steps=3)
     for change in CHANGES:
         one, other = (change(state) for state in root)
-        one, other = same(made, one, other, steps=2, begin=3)
-        same(made, other, one, steps=2, begin=5)  # a state of the one goes on with the other
+        one, other = check_same(made, one, other, steps=2, begin=3)
+        check_same(made, other, one, steps=2, begin=5)  # a state of the one goes on with the other
 
 
 @torch.no_grad()
@@ -151,9 +151,9 @@ def test_changes_of_the_decoder_are_noticed() -> None:
         made.train().eval()
 
     for change in (change_in_place, replace, note, exchange, train):
-        one, other = same(made, start(made, 3), start(made, 3), steps=2)
+        one, other = check_same(made, start(made, 3), start(made, 3), steps=2)
         change()
-        same(made, one, other, steps=2)
+        check_same(made, one, other, steps=2)
 
 
 def strangers(seen: AttentionState) -> Iterator[AttentionState]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.registry import masked, noise
+from tests.contracts.registry import make_mask, noise
 from torch import Tensor
 
 from seqloom import state as states
@@ -35,7 +35,7 @@ def add_up(running: Running, x: Tensor, start: State) -> tuple[Tensor, State]:
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=5), extra=st.integers(0, 2))
 def test_a_running_sum(together: bool, lengths: list[int], extra: int) -> None:
     time = max(lengths) + extra
-    mask, x, start = masked(lengths, time), noise(len(lengths), time, 2), State(noise(len(lengths), 2, seed=1))
+    mask, x, start = make_mask(lengths, time), noise(len(lengths), time, 2), State(noise(len(lengths), 2, seed=1))
     x = x.masked_fill(~mask.unsqueeze(-1), float("nan"))
     found, last = add_up(Running(mask, (len(x), time), together=together), x, start)
     for row, length in enumerate(lengths):
@@ -46,7 +46,7 @@ def test_a_running_sum(together: bool, lengths: list[int], extra: int) -> None:
 
 
 def test_rows_leave_when_they_end_and_only_then() -> None:
-    running = Running(masked([1, 3, 0, 3], 4), (4, 4))
+    running = Running(make_mask([1, 3, 0, 3], 4), (4, 4))
     assert running.counts == [3, 2, 2, 0]
     assert running.order is not None
     assert running.order.tolist() == [1, 3, 0, 2]
@@ -57,4 +57,4 @@ def test_rows_leave_when_they_end_and_only_then() -> None:
         assert running.sort(state) is state
         assert running.unsort([state]) is state
     shared = states.Shared((noise(2, 3),), torch.tensor([0, 0, 1, 1]))
-    assert Running(masked([1, 3, 0, 3], 4), (4, 4)).sort(shared).rows.tolist() == [0, 1, 0, 1]
+    assert Running(make_mask([1, 3, 0, 3], 4), (4, 4)).sort(shared).rows.tolist() == [0, 1, 0, 1]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.contracts.registry import masked, noise
+from tests.contracts.registry import make_mask, noise
 from tests.layers.audio.test_spectrum import OPTIONS, build, sound
 
 from seqloom.layers.audio.spectrum import Spectrum
@@ -47,7 +47,7 @@ def test_a_tone_moves_where_the_warp_says() -> None:
 
 @OPTIONS
 def test_warped_rows_are_as_alone_whatever_is_in_the_padding_and_in_pieces(options: dict[str, Any]) -> None:
-    layer, mask, warps = build(**options), masked([40, 23, 0], 40), torch.tensor([0.8, 1.0, 1.3])
+    layer, mask, warps = build(**options), make_mask([40, 23, 0], 40), torch.tensor([0.8, 1.0, 1.3])
     samples = noise(3, 40).masked_fill(~mask, math.nan)
     found, real, _ = layer(samples, mask, warps=warps)
     for row, length in enumerate((40, 23)):

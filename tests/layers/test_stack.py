@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM
@@ -51,7 +51,7 @@ def test_dense_reads_the_input_and_all_earlier_outputs() -> None:
 
 def test_highway_carries_what_its_gates_keep_out() -> None:
     stack = Stack(lstms(3, 4), connect="highway")
-    shake(stack)
+    randomize(stack)
     x = noise(2, 5, 3)
     for layer, connection in zip(stack.layers, stack.connections, strict=True):
         t = connection.get_submodule("gate")(x).sigmoid()
@@ -98,8 +98,8 @@ def test_one_layer_has_no_dropout(connect: str) -> None:
 def test_kinds_of_layers_may_be_mixed() -> None:
     bidirectional = Bidirectional(Recurrent(GRU(3, 2)), Recurrent(GRU(3, 4), reverse=True))
     stack = Stack([bidirectional, Recurrent(LSTM(6, 5)), Stack(lstms(5, 4))], connect="residual")
-    shake(stack)
-    x, mask = noise(2, 5, 3), masked([5, 2], 5)
+    randomize(stack)
+    x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
     outputs, state = stack(x, mask)
     again, _ = stack(x[:, 4:], mask[:, 4:], state)
     assert outputs.shape == (2, 5, 4)

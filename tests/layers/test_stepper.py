@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from tests.layers.stepping import CHANGES, EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn, held, plain
 from torch import nn
 
@@ -23,7 +23,7 @@ def build(dtype: torch.dtype = torch.float64, *, size: int = WIDTH, tied: bool =
     torch.manual_seed(0)
     given = {"heads": 2, "feed_forward": 21, "layers": 2, "memory_size": MEMORY} | options
     made = Decoder(Embedding(V, size), transformer(size, WIDTH, **given), tied=tied)
-    shake(made, dtype=torch.float64)
+    randomize(made, dtype=torch.float64)
     return made.to(dtype).eval()
 
 
@@ -33,13 +33,13 @@ def blocks(decoder: Any) -> Any:
 
 def start(decoder: Decoder, batch: int, *, filling: float = 0.0, coverage: bool = False) -> Any:
     """Memories of all lengths, none among them, padded with anything."""
-    mask = masked([(3 * row + 2) % (S + 1) for row in range(batch)], S)
+    mask = make_mask([(3 * row + 2) % (S + 1) for row in range(batch)], S)
     dtype = decoder.embed.weight.dtype
     values = torch.where(mask.unsqueeze(-1), noise(batch, S, MEMORY, seed=3), filling).to(dtype)
     return decoder.start(Memory(values, mask, ()), batch, coverage=coverage)
 
 
-def same(decoder: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
+def check_same(decoder: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
     return compare(decoder, one, other, truth=decoder, steps=steps, begin=begin)
 
 
@@ -63,7 +63,7 @@ def test_programs_are_the_layers(name: str, dtype: torch.dtype) -> None:
     decoder = build(dtype, **OPTIONS[name])
     for batch, steps in ((1, 2), (2, 5), (5, 1), (7, 2), (33, 1)):
         one, other = (start(decoder, batch) for _ in range(2))
-        same(decoder, one, other, steps=steps)
+        check_same(decoder, one, other, steps=steps)
 
 
 @torch.no_grad()
@@ -71,14 +71,14 @@ def test_programs_are_the_layers(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"])
 def test_activations(activation: str, dtype: torch.dtype) -> None:
     decoder = build(dtype, activation=activation, layers=1)
-    same(decoder, start(decoder, 3), start(decoder, 3), steps=2)
+    check_same(decoder, start(decoder, 3), start(decoder, 3), steps=2)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(("size", "tied"), [(WIDTH, True), (7, True), (7, False), (17, False)])
 def test_other_widths(size: int, tied: bool) -> None:
     decoder = build(size=size, tied=tied)
-    same(decoder, start(decoder, 3), start(decoder, 3), steps=3)
+    check_same(decoder, start(decoder, 3), start(decoder, 3), steps=3)
 
 
 @torch.no_grad()
@@ -92,37 +92,37 @@ def test_threads_share_columns_or_rows(
     torch.set_num_threads(2)
     decoder = build(dtype, norm=norm, size=7, tied=True, feed_forward=300)
     one, other = (start(decoder, batch, coverage=True) for _ in range(2))
-    same(decoder, one, other, steps=4)
+    check_same(decoder, one, other, steps=4)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
 def test_long_sequences(positions: str) -> None:
     decoder = build(positions=positions, layers=1)
-    same(decoder, start(decoder, 2), start(decoder, 2), steps=70)
+    check_same(decoder, start(decoder, 2), start(decoder, 2), steps=70)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["rotary-pre-6-0", "sinusoidal-post-6-3", "learned-pre-0-0"])
 def test_states_can_be_branched_selected_and_repeated(name: str) -> None:
     decoder = build(**OPTIONS[name])
-    root = same(decoder, start(decoder, 4), start(decoder, 4), steps=3)
+    root = check_same(decoder, start(decoder, 4), start(decoder, 4), steps=3)
     for change in CHANGES:
         one, other = (change(state) for state in root)
-        one, other = same(decoder, one, other, steps=2, begin=3)
-        same(decoder, other, one, steps=2, begin=5)  # a state of the one goes on with the other
-        same(decoder, one, other, steps=1, begin=7)  # from where somebody went on already
+        one, other = check_same(decoder, one, other, steps=2, begin=3)
+        check_same(decoder, other, one, steps=2, begin=5)  # a state of the one goes on with the other
+        check_same(decoder, one, other, steps=1, begin=7)  # from where somebody went on already
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
 def test_a_beginning_with_gaps(positions: str) -> None:
     decoder = build(positions=positions)
-    mask = masked([4, 1, 0, 3], 4)
+    mask = make_mask([4, 1, 0, 3], 4)
     tokens = drawn(16, 0).view(4, 4)
     _, one = decoder(tokens, start(decoder, 4), mask=mask)
     _, other = decoder(tokens, start(decoder, 4), mask=mask)
-    same(decoder, one, other, steps=4)
+    check_same(decoder, one, other, steps=4)
 
 
 @torch.no_grad()
@@ -139,7 +139,7 @@ def test_what_the_padding_of_a_memory_holds_is_not_seen() -> None:
 def test_coverage_is_noted() -> None:
     decoder = build()
     one, other = (start(decoder, 5, coverage=True) for _ in range(2))
-    one, other = same(decoder, one, other, steps=4)
+    one, other = check_same(decoder, one, other, steps=4)
     found, wanted = layers.coverage(one), layers.coverage(other)
     assert found is not None
     assert wanted is not None
@@ -172,9 +172,9 @@ def test_changes_of_the_decoder_are_noticed() -> None:
         decoder.train().eval()
 
     for change in (change_in_place, replace, exchange, adjust, train):
-        one, other = same(decoder, start(decoder, 3), start(decoder, 3), steps=2)
+        one, other = check_same(decoder, start(decoder, 3), start(decoder, 3), steps=2)
         change()
-        same(decoder, one, other, steps=2)
+        check_same(decoder, one, other, steps=2)
 
 
 @torch.no_grad()
@@ -219,6 +219,6 @@ def test_a_copy_has_a_program_of_its_own() -> None:
     state = start(decoder, 2)
     before = step(decoder, drawn(2, 0), state)[0]
     other = copy.deepcopy(decoder)
-    shake(other, seed=5)
-    same(other.double(), start(other, 2), start(other, 2), steps=2)
+    randomize(other, seed=5)
+    check_same(other.double(), start(other, 2), start(other, 2), steps=2)
     assert torch.equal(step(decoder, drawn(2, 0), state)[0], before)

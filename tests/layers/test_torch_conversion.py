@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -29,7 +29,7 @@ def make(kind: str, *sizes: int, dtype: torch.dtype = torch.float64, **options: 
         module = nn.GRU(*(sizes or (3, 5)), **options)
     else:
         module = nn.RNN(*(sizes or (3, 5)), nonlinearity=kind, **options)
-    shake(module, dtype=dtype)
+    randomize(module, dtype=dtype)
     return module.eval()
 
 
@@ -76,7 +76,7 @@ def check(module: Theirs, layer: Layer, lengths: list[int], tolerance: float) ->
     module.zero_grad()
     layer.zero_grad()
     time = max(lengths) + 2
-    mask = masked(lengths, time)
+    mask = make_mask(lengths, time)
     x, other = (noise(len(lengths), time, 3, dtype=dtype).requires_grad_() for _ in range(2))
     outputs, state = layer(x, mask)
     wanted, last = theirs(module, other, lengths)
@@ -136,7 +136,7 @@ def test_there_and_back_the_weights_are_the_same_bit_for_bit(
     options: dict[str, Any] = {"reset": "after"} if kind == "gru" else {} if kind == "lstm" else {"activation": kind}
     name = kind if kind in ("lstm", "gru") else "elman"
     layer = recurrent(name, 3, 5, layers=layers, bidirectional=bidirectional, bias=bias, **options)
-    shake(layer, dtype=torch.float32)
+    randomize(layer, dtype=torch.float32)
     twin = from_torch(to_torch(layer))
     assert repr(twin) == repr(layer)
     for (left_name, left), (right_name, right) in zip(

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM
@@ -14,7 +14,7 @@ from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, buil
 
 def build(front: PrenetConfig, recurrence: RecurrenceConfig, **options: Any) -> nn.Module:
     layer = build_stack(front, recurrence, 3, **options)
-    shake(layer)
+    randomize(layer)
     return layer.eval()
 
 
@@ -22,7 +22,7 @@ def test_front_then_recurrence_is_one_after_the_other() -> None:
     layer = build(
         PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(cell="gru", hidden_size=4)
     )
-    x, mask = noise(2, 5, 3), masked([5, 2], 5)
+    x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
     wanted = x
     assert isinstance(layer, Stack)
     for part in layer.layers:
@@ -75,7 +75,7 @@ def test_options_reach_the_layers() -> None:
     layer = build_stack(PrenetConfig(), recurrence, 3)
     assert isinstance(layer, Stack)
     assert isinstance(layer.dropout, VariationalDropout)
-    shake(layer)
+    randomize(layer)
     layer.eval()
     assert bool((layer(noise(2, 5, 3))[0] >= 0).all())
 
@@ -113,7 +113,7 @@ class Double(nn.Module):
 def test_an_encoder_embeds_and_remembers() -> None:
     layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=4), 3).double()
     encoder = Encoder(Double(), layer).eval()
-    x, mask = noise(2, 5, 3), masked([5, 2], 5)
+    x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
     memory = encoder(x, mask)
     wanted, state = layer(2 * x, mask)
     assert torch.equal(memory.values, wanted)
@@ -133,8 +133,8 @@ def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -
         dropout=0.5,
         variational=variational,
     )
-    shake(encoder, dtype=torch.float32)
-    x, mask = noise(2, 5, 3, dtype=torch.float32), masked([5, 5], 5)
+    randomize(encoder, dtype=torch.float32)
+    x, mask = noise(2, 5, 3, dtype=torch.float32), make_mask([5, 5], 5)
     dropped = encoder(x, mask).values
     kept = dropped != 0
     assert bool((kept == kept[:, :1]).all()) == variational

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.contracts.registry import masked, shake
+from tests.contracts.registry import make_mask, randomize
 from torch import Tensor, nn
 
 from seqloom import state as states
@@ -27,7 +27,7 @@ def made(cell: str, seed: int) -> EncoderDecoder:
     )
     encoder = Encoder(Embedding(SYMBOLS, SIZE), reading)
     found = EncoderDecoder(encoder, Decoder(Embedding(SYMBOLS, SIZE), layer))
-    shake(found, seed=seed)
+    randomize(found, seed=seed)
     return found.eval()
 
 
@@ -38,7 +38,7 @@ def models() -> list[EncoderDecoder]:
 
 @torch.no_grad()
 def test_probabilities_are_averaged_at_every_step(models: list[EncoderDecoder]) -> None:
-    source, mask = torch.tensor([[2, 3, 4], [5, 6, 0]]), masked([3, 2], 3)
+    source, mask = torch.tensor([[2, 3, 4], [5, 6, 0]]), make_mask([3, 2], 3)
     together = Ensemble(models).eval()
     said = torch.tensor([[2, 5], [3, 3], [4, 2]])
     state = together.start(together.encoder(source, mask), 2)
@@ -57,7 +57,7 @@ def test_probabilities_are_averaged_at_every_step(models: list[EncoderDecoder]) 
 
 @torch.no_grad()
 def test_rows_of_a_state_can_be_moved(models: list[EncoderDecoder]) -> None:
-    source, mask = torch.tensor([[2, 3], [5, 6]]), masked([2, 2], 2)
+    source, mask = torch.tensor([[2, 3], [5, 6]]), make_mask([2, 2], 2)
     together = Ensemble(models).eval()
     first, state = step(together, torch.tensor([2, 3]), together.start(together.encoder(source, mask), 2))
     rows = torch.tensor([1, 1, 0])

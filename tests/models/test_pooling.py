@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 
 from seqloom.layers.layer import Memory
 from seqloom.models.pooling import POOLINGS, AttentionPooling, EndsPooling, Pooling
@@ -18,13 +18,13 @@ LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=5)
 
 def build(name: str, size: int = 4) -> Pooling:
     pooling = POOLINGS[name](size).double()
-    shake(pooling)
+    randomize(pooling)
     return pooling
 
 
 def memory(lengths: list[int], *, extra: int = 0, filling: float = float("nan")) -> Memory:
     time = max(lengths) or 1
-    mask = masked(lengths, time + extra)
+    mask = make_mask(lengths, time + extra)
     values = noise(len(lengths), time, 4)
     values = torch.nn.functional.pad(values, (0, 0, 0, extra)).masked_fill(~mask.unsqueeze(-1), filling)
     return Memory(values, mask, None)
@@ -84,7 +84,7 @@ def test_gradients_are_right_by_finite_differences(name: str) -> None:
 @given(lengths=LENGTHS)
 def test_attention_tells_its_weights(lengths: list[int]) -> None:
     pooling, source = AttentionPooling(4), memory(lengths)
-    shake(pooling)
+    randomize(pooling)
     weights = pooling.weights(source).detach()
     for row, length in enumerate(lengths):
         wanted = np.zeros(source.mask.shape[1])

@@ -33,7 +33,7 @@ class Counting(nn.Module):
 
 
 @pytest.mark.parametrize("feedback", ["sample", "argmax"])
-def test_each_symbol_follows_the_mixed_ones_before(own: str) -> None:
+def test_each_symbol_follows_the_mixed_ones_before(feedback: str) -> None:
     mixer = TokenMixer(ScheduledSampling.model_validate({"schedule": "linear", "offset": 0.5, "feedback": feedback}))
     torch.manual_seed(1)
     tokens = torch.randint(2, 9, (200, 6))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from sklearn import metrics
-from tests.contracts.registry import shake
+from tests.contracts.registry import randomize
 
 from seqloom.data.batch import Batch
 from seqloom.data.readers.labelled import Example
@@ -95,7 +95,7 @@ def test_what_is_learnt_goes_through_json(data: list[Any]) -> None:
 def test_class_weights_and_smoothing_in_the_loss(weights: Any, wanted: list[float]) -> None:
     found, examples = fitted(TEXTS, class_weights=weights, smoothing=0.2)
     model = found.build_model().double().eval()
-    shake(model)
+    randomize(model)
     batch = found.collate(examples)
     scores = logits_of(model, batch).log_softmax(dim=1).detach().numpy()
     total = 0.0
@@ -113,7 +113,7 @@ def test_class_weights_and_smoothing_in_the_loss(weights: Any, wanted: list[floa
 def test_padding_and_batch_mates_are_invisible(data: list[Any], pooling: str) -> None:
     found, examples = fitted(data, pooling=pooling, class_weights="balanced")
     model = found.build_model().eval()
-    shake(model, dtype=torch.float32)
+    randomize(model, dtype=torch.float32)
     whole = found.loss(model, found.collate(examples))
     slopes = torch.autograd.grad(whole.total, list(model.parameters()), allow_unused=True, materialize_grads=True)
     parts = [found.loss(model, found.collate([example])) for example in examples]

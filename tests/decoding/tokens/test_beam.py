@@ -173,7 +173,8 @@ def test_a_shared_table_stays_in_order() -> None:
 def test_one_hypothesis_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "select", None)
     toy = Toy(4, seed=2)
-    Beam(size=1, min_length=9)(toy.step, toy.start([0, 1]), torch.zeros(2, dtype=torch.int64), 3, lengths=7)
+    found = Beam(size=1, min_length=9)(toy.step, toy.start([0, 1]), torch.zeros(2, dtype=torch.int64), 3, lengths=7)
+    assert [len(one.tokens) for (one,) in found] == [7, 7]
 
 
 def likely(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 
 from seqloom.layers.attention.attention import Attention, causal, masked_softmax
 from seqloom.layers.attention.scores import SCORES
@@ -17,7 +17,7 @@ EVERY_SCORE = pytest.mark.parametrize("score", SCORES)
 
 def build(score: str) -> Attention:
     attention = Attention(Q, Q if score in ("dot", "scaled") else 4, score=score)
-    shake(attention)
+    randomize(attention)
     return attention
 
 
@@ -43,7 +43,7 @@ def equation(attention: Attention, score: str, query: Array, key: Array) -> floa
 def test_attention_equals_its_equations(score: str, kind: str) -> None:
     attention = build(score)
     query, keys, values = inputs(attention)
-    padding = masked([5, 2, 0], S)
+    padding = make_mask([5, 2, 0], S)
     any_mask = noise(B, T, S, seed=4) > 0
     any_mask[1, 2] = False
     mask = {
@@ -72,7 +72,7 @@ def test_attention_equals_its_equations(score: str, kind: str) -> None:
 def test_the_causal_mask_by_hand() -> None:
     assert causal(3, 3).int().tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
     assert causal(2, 4).int().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
-    both = causal(2, 2, mask=masked([1, 2], 2))
+    both = causal(2, 2, mask=make_mask([1, 2], 2))
     assert both.int().tolist() == [[[1, 0], [1, 0]], [[1, 0], [1, 1]]]
 
 
@@ -96,7 +96,7 @@ def test_gradients(score: str) -> None:
 def test_what_is_masked_does_not_count() -> None:
     attention = build("additive")
     query, keys, values = inputs(attention)
-    mask = masked([3, 1, 4], S)
+    mask = make_mask([3, 1, 4], S)
     wanted = attention(query, attention.prepare(keys), values, mask=mask)
     hidden = ~mask.unsqueeze(-1)
     keys, values = keys.masked_fill(hidden, 1e6), values.masked_fill(hidden, -1e6)

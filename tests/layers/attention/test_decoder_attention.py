@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from tests.cells import equations
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM, Cell, LayerNormGRU, RecurrentDropout, Zoneout
@@ -36,14 +36,14 @@ def look(attention: AttentionMechanism, query: Array, values: Array) -> tuple[Ar
 
 
 def example() -> tuple[Tensor, Memory]:
-    return noise(2, 4, INPUT), Memory(noise(2, 6, SOURCE, seed=1), masked([6, 3], 6), ())
+    return noise(2, 4, INPUT), Memory(noise(2, 6, SOURCE, seed=1), make_mask([6, 3], 6), ())
 
 
 def test_after_equals_its_equations() -> None:
     layer = LuongAttention(Attention(INPUT, SOURCE), HIDDEN)
-    shake(layer)
+    randomize(layer)
     x, memory = example()
-    y, state = layer(x, masked([4, 2], 4), layer.start(2, memory, coverage=True))
+    y, state = layer(x, make_mask([4, 2], 4), layer.start(2, memory, coverage=True))
     matrix = weights(layer)["output.weight"]
     for row, (time, length) in enumerate([(4, 6), (2, 3)]):
         covered = np.zeros(6)
@@ -62,9 +62,9 @@ def test_after_equals_its_equations() -> None:
 )
 def test_before_equals_its_equations(make: type[Any], equation: equations.Step) -> None:
     layer = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
-    shake(layer)
+    randomize(layer)
     x, memory = example()
-    y, last = layer(x, masked([4, 2], 4), layer.start(2, memory, coverage=True))
+    y, last = layer(x, make_mask([4, 2], 4), layer.start(2, memory, coverage=True))
     for row, (time, length) in enumerate([(4, 6), (2, 3)]):
         state = {name: np.zeros(HIDDEN) for name in make.State._fields}
         for t in range(time):
@@ -80,9 +80,9 @@ def test_before_equals_its_equations(make: type[Any], equation: equations.Step) 
 @pytest.mark.parametrize("make", [LSTM, LayerNormGRU])
 def test_gradients_of_before(make: type[Any]) -> None:
     layer = BahdanauAttention(make(2 + 3, 3), Attention(3, 3))
-    shake(layer)
+    randomize(layer)
     x, values = noise(2, 3, 2).requires_grad_(), noise(2, 3, 3, seed=1).requires_grad_()
-    mask, sources = masked([3, 1], 3), masked([2, 3], 3)
+    mask, sources = make_mask([3, 1], 3), make_mask([2, 3], 3)
 
     def call(x: Tensor, values: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
         y, last = layer(x, mask, layer.start(2, Memory(values, sources, ())))
@@ -112,7 +112,7 @@ class Own(Cell):
 
 def test_a_cell_that_projects_in_its_own_way() -> None:
     layer = BahdanauAttention(Own(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
-    shake(layer)
+    randomize(layer)
     x, memory = example()
     y, _ = layer(x, None, layer.start(2, memory))
     given, hidden = weights(layer.cell), np.zeros(HIDDEN)
@@ -127,7 +127,7 @@ def test_noise_is_drawn_for_all_steps_and_by_each_wrapper() -> None:
     inside = LSTM(INPUT + SOURCE, HIDDEN)
     cell = Zoneout(RecurrentDropout(inside, 0.5), 0.5)
     layer = BahdanauAttention(cell, Attention(HIDDEN, SOURCE))
-    shake(layer)
+    randomize(layer)
     x, memory = example()
     start = layer.start(2, memory)
     torch.manual_seed(0)
@@ -159,7 +159,7 @@ def test_fixed_puts_one_vector_beside_every_input() -> None:
     means = torch.stack([values[0].mean(dim=0), values[1, :3].mean(dim=0)])
     for kind, wanted in (("last", last), ("ends", ends), ("mean", means)):
         layer = FixedContext(INPUT, SOURCE, kind=kind)
-        y, _ = layer(x, masked([4, 2], 4), layer.start(2, memory))
+        y, _ = layer(x, make_mask([4, 2], 4), layer.start(2, memory))
         assert torch.equal(y[0, :, :INPUT], x[0])
         torch.testing.assert_close(y[0, :, INPUT:], wanted[0].expand(4, -1))
         torch.testing.assert_close(y[1, :2, INPUT:], wanted[1].expand(2, -1))
@@ -179,4 +179,4 @@ def test_errors_say_what_is_wanted() -> None:
         FixedContext(3, 5, kind="ends")
     layer = LuongAttention(Attention(3, 4), 5)
     with pytest.raises(ValueError, match=r"memory.mask has shape \(2, 5\) and dtype torch.bool, wanted \(2, 6\)"):
-        layer.start(2, Memory(torch.zeros(2, 6, 4), masked([5, 5], 5), ()))
+        layer.start(2, Memory(torch.zeros(2, 6, 4), make_mask([5, 5], 5), ()))

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 import torch
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor, nn
 
 from seqloom.layers.attention.attention import masked_softmax
@@ -14,13 +14,13 @@ from seqloom.layers.attention.hard import HardAttention, estimator
 
 def build(*, entropy: float = 0.002, decay: float = 0.9) -> HardAttention:
     hard = HardAttention(3, 2, score="multiplicative", entropy=entropy, decay=decay)
-    shake(hard)
+    randomize(hard)
     return hard
 
 
 def test_it_looks_at_the_best_position_when_it_is_not_trained() -> None:
     hard = build().eval()
-    query, keys, values, mask = noise(3, 4, 3), noise(3, 5, 2, seed=1), noise(3, 5, 2, seed=2), masked([5, 2, 0], 5)
+    query, keys, values, mask = noise(3, 4, 3), noise(3, 5, 2, seed=1), noise(3, 5, 2, seed=2), make_mask([5, 2, 0], 5)
     prepared = hard.prepare(keys)
     context, weights = hard(query, prepared, values, mask=mask)
     best = masked_softmax(query @ prepared.transpose(1, 2), mask).argmax(dim=-1)
@@ -88,7 +88,7 @@ def test_the_expected_gradient_of_the_estimator_is_the_gradient_of_the_expected_
 def test_samples_are_kept_until_they_are_asked_for_and_padding_costs_nothing() -> None:
     hard = build(entropy=0.1, decay=0.5)
     query, keys, values = noise(2, 3, 3), noise(2, 4, 2, seed=1), noise(2, 4, 2, seed=2)
-    mask, loss = masked([3, 1], 3), torch.tensor([[1.0, 2.0, 3.0], [4.0, float("nan"), float("nan")]]).double()
+    mask, loss = make_mask([3, 1], 3), torch.tensor([[1.0, 2.0, 3.0], [4.0, float("nan"), float("nan")]]).double()
     whole, pieces = copy.deepcopy(hard), copy.deepcopy(hard)
     torch.manual_seed(0)
     prepared = whole.prepare(keys)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 
 from seqloom.layers.attention.local import LocalAttention
 
@@ -11,8 +11,8 @@ from seqloom.layers.attention.local import LocalAttention
 @pytest.mark.parametrize("predicted", [False, True])
 def test_local_attention_equals_its_equations(predicted: bool) -> None:
     local = LocalAttention(4, 3, window=2, predicted=predicted, score="multiplicative")
-    shake(local)
-    query, keys, mask = noise(3, 8, 4), noise(3, 9, 3, seed=1), masked([9, 3, 0], 9)
+    randomize(local)
+    query, keys, mask = noise(3, 8, 4), noise(3, 9, 3, seed=1), make_mask([9, 3, 0], 9)
     steps = torch.tensor([[0], [2], [5]]) + torch.arange(8)
     found = local.weights(query, local.prepare(keys), mask=mask, steps=steps).detach().numpy()
     matrix = local.score.state_dict()["key.weight"].numpy()
@@ -44,12 +44,12 @@ def test_without_steps_and_mask_it_begins_at_the_first_position() -> None:
 @pytest.mark.parametrize("predicted", [False, True])
 def test_gradients(predicted: bool) -> None:
     local = LocalAttention(4, 3, window=1, predicted=predicted)
-    shake(local)
+    randomize(local)
     query, keys, values = noise(2, 2, 4), noise(2, 4, 3, seed=1), noise(2, 4, 2, seed=2)
     given = [tensor.requires_grad_() for tensor in (query, keys, values)]
 
     def call(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
-        context: torch.Tensor = local(query, local.prepare(keys), values, mask=masked([4, 0], 4)).context
+        context: torch.Tensor = local(query, local.prepare(keys), values, mask=make_mask([4, 0], 4)).context
         return context
 
     assert torch.autograd.gradcheck(call, (*given, *local.parameters()))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.contracts.registry import masked, noise
+from tests.contracts.registry import make_mask, noise
 from torch import Tensor
 
 from seqloom.kernels.resample import resample
@@ -32,7 +32,7 @@ def runs(places: set[int]) -> list[int]:
 @given(seed=st.integers(0, 1000), lengths=LENGTHS)
 def test_nothing_but_spans_of_the_allowed_size_is_hidden(seed: int, lengths: list[int]) -> None:
     torch.manual_seed(seed)
-    mask = masked(lengths, 32)
+    mask = make_mask(lengths, 32)
     x = (noise(len(lengths), 32, 10).abs() + 1).masked_fill(~mask.unsqueeze(-1), float("nan"))
     layer = SpecAugment(bands=2, band=2, stretches=2, stretch=5, share=0.25)
     found, kept = layer(x, mask)
@@ -72,7 +72,7 @@ def test_rows_differ_and_the_seed_decides() -> None:
 
 
 def test_eval_mode_changes_nothing() -> None:
-    x, mask = noise(2, 5, 3), masked([5, 2], 5)
+    x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
     frames, kept = SpecAugment().eval()(x, mask)
     assert torch.equal(frames, x.masked_fill(~mask.unsqueeze(-1), 0))
     assert torch.equal(kept, mask)
@@ -83,7 +83,7 @@ def test_eval_mode_changes_nothing() -> None:
 @given(seed=st.integers(0, 100), lengths=LENGTHS)
 def test_each_row_is_played_at_one_of_the_speeds(seed: int, lengths: list[int]) -> None:
     torch.manual_seed(seed)
-    mask = masked(lengths, 31)
+    mask = make_mask(lengths, 31)
     x = noise(len(lengths), 31).masked_fill(~mask, float("nan"))
     found, real = SpeedPerturbation((0.5, 1.0, 1.25))(x, mask)
     for row, length in enumerate(lengths):
@@ -107,7 +107,7 @@ def test_frames_are_interpolated_as_numpy_does(speed: str, length: int) -> None:
 
 def test_frames_and_empty_rows() -> None:
     torch.manual_seed(1)
-    x, mask = noise(3, 6, 2), masked([6, 0, 3], 6)
+    x, mask = noise(3, 6, 2), make_mask([6, 0, 3], 6)
     found, real = SpeedPerturbation((0.5,))(x, mask)
     assert real.sum(dim=1).tolist() == [12, 0, 6]
     assert found.shape == (3, 12, 2)
@@ -125,7 +125,7 @@ def test_frames_and_empty_rows() -> None:
         (lambda: SpeedPerturbation((0.0,)), r"speeds are \[0.0\], wanted one or more"),
         (lambda: SpecAugment()(noise(2, 3)), r"values have shape \(2, 3\), wanted \(batch, time, size\)"),
         (lambda: SpeedPerturbation()(noise(2)), r"values have shape \(2,\), wanted \(batch, samples\)"),
-        (lambda: SpeedPerturbation()(noise(2, 3), masked([1, 1], 2)), r"mask has shape \(2, 2\), wanted \(2, 3\)"),
+        (lambda: SpeedPerturbation()(noise(2, 3), make_mask([1, 1], 2)), r"mask has shape \(2, 2\), wanted \(2, 3\)"),
     ],
 )
 def test_bad_options_and_arguments_are_refused(make: object, message: str) -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.contracts.registry import masked, noise
+from tests.contracts.registry import make_mask, noise
 from torch import Tensor
 
 from seqloom.layers.audio.spectrum import Normalise, Spectrum, cosines, mel_filters
@@ -127,7 +127,7 @@ def test_emphasis_and_slopes_are_librosa_s() -> None:
 @given(cuts=st.lists(st.integers(0, 60), max_size=6).map(sorted))
 def test_pieces_equal_the_whole(options: dict[str, Any], cuts: list[int]) -> None:
     layer, lengths = build(**options), [60, 0, 33, 9, 5]
-    samples, mask = noise(5, 60), masked(lengths, 60)
+    samples, mask = noise(5, 60), make_mask(lengths, 60)
     whole, real, last = layer(samples, mask)
     rows: list[list[Tensor]] = [[] for _ in lengths]
     state = None
@@ -146,7 +146,7 @@ def test_pieces_equal_the_whole(options: dict[str, Any], cuts: list[int]) -> Non
 @pytest.mark.parametrize("centre", [False, True])
 def test_each_row_is_the_row_alone_whatever_the_padding_holds(options: dict[str, Any], centre: bool) -> None:
     layer, lengths = build(**options, centre=centre), [40, 0, 1, 7, 8, 23]
-    mask = masked(lengths, 50)
+    mask = make_mask(lengths, 50)
     samples = noise(6, 50).masked_fill(~mask, float("nan")).requires_grad_()
     frames, real, _ = layer(samples, mask)
     assert real.sum(dim=1).tolist() == [layer.length(length) for length in lengths]
@@ -162,7 +162,7 @@ def test_each_row_is_the_row_alone_whatever_the_padding_holds(options: dict[str,
 
 
 def test_gradients_are_right_by_finite_differences() -> None:
-    layer, mask = build(kind="mfcc", deltas=1, emphasis=0.5), masked([20, 11], 20)
+    layer, mask = build(kind="mfcc", deltas=1, emphasis=0.5), make_mask([20, 11], 20)
     samples = noise(2, 20).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: layer(x, mask)[0], (samples,))
 
@@ -217,7 +217,7 @@ def scaled(kind: str, **options: Any) -> Normalise:
 @KINDS
 def test_normalised_by_definition_row_by_row_whatever_the_padding_holds(kind: str) -> None:
     layer, lengths = scaled(kind, prior=4.0), [9, 0, 1, 5]
-    mask = masked(lengths, 9)
+    mask = make_mask(lengths, 9)
     x = (3 * noise(4, 9, 3) + 7).masked_fill(~mask.unsqueeze(-1), float("nan"))
     found, _ = layer(x, mask)
     mean, deviation = np.array(MEAN), np.array(DEVIATION)
@@ -249,7 +249,7 @@ def _so_far(frames: NDArray[np.float64], mean: NDArray[np.float64], deviation: N
 @pytest.mark.parametrize("kind", ["none", "global", "streaming"])
 @given(cuts=st.lists(st.integers(0, 8), max_size=4).map(sorted))
 def test_normalised_pieces_equal_the_whole(kind: str, cuts: list[int]) -> None:
-    layer, x, mask = scaled(kind), noise(3, 8, 3), masked([8, 0, 5], 8)
+    layer, x, mask = scaled(kind), noise(3, 8, 3), make_mask([8, 0, 5], 8)
     whole, last = layer(x, mask)
     state, pieces = None, []
     for start, stop in zip([0, *cuts], [*cuts, 8], strict=True):
@@ -264,7 +264,7 @@ def test_normalised_pieces_equal_the_whole(kind: str, cuts: list[int]) -> None:
 
 @KINDS
 def test_gradients_of_normalised_frames(kind: str) -> None:
-    layer, mask = scaled(kind), masked([4, 2], 4)
+    layer, mask = scaled(kind), make_mask([4, 2], 4)
     assert torch.autograd.gradcheck(lambda x: layer(x, mask)[0], (noise(2, 4, 3).requires_grad_(),))
 
 

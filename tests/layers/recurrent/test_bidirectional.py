@@ -1,6 +1,6 @@
 import pytest
 import torch
-from tests.contracts.registry import masked, noise
+from tests.contracts.registry import make_mask, noise
 
 from seqloom.cells import GRU, LSTM
 from seqloom.layers import Bidirectional, Recurrent
@@ -11,7 +11,7 @@ def test_it_is_a_layer_and_another_on_the_rows_turned_round() -> None:
     layer = Bidirectional(Recurrent(ahead), Recurrent(back, reverse=True))
     lengths = [5, 3, 1]
     x = noise(3, 5, 3)
-    outputs, state = layer(x, masked(lengths, 5))
+    outputs, state = layer(x, make_mask(lengths, 5))
     assert layer.output_size == outputs.shape[2] == 6
     for row, length in enumerate(lengths):
         forward, last = Recurrent(ahead)(x[row : row + 1, :length])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from tests.contracts.registry import HIDDEN, INPUT, cells, masked, noise, shake
+from tests.contracts.registry import HIDDEN, INPUT, cells, make_mask, noise, randomize
 from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM, Elman
@@ -20,7 +20,7 @@ from seqloom.layers.recurrent.recurrent import Recurrent
 
 def made(*, dtype: torch.dtype = torch.float64, reverse: bool = False) -> Recurrent:
     layer = Recurrent(LSTM(INPUT, HIDDEN), reverse=reverse)
-    shake(layer, dtype=dtype)
+    randomize(layer, dtype=dtype)
     return layer
 
 
@@ -76,8 +76,8 @@ def test_half_precision_runs_step_by_step(dtype: torch.dtype) -> None:
 
 def test_an_unfusable_cell_warns_once_with_the_reason_and_is_right() -> None:
     layer = Recurrent(Sorting(INPUT, HIDDEN))
-    shake(layer)
-    x, mask = noise(2, 4, INPUT), masked([4, 2], 4)
+    randomize(layer)
+    x, mask = noise(2, 4, INPUT), make_mask([4, 2], 4)
     with pytest.warns(UserWarning, match="Sorting runs step by step, which is slow: aten.sort"):
         found, _ = layer(x, mask)
     layer(x)  # a second warning would be an error
@@ -155,8 +155,8 @@ def test_the_first_call_draws_the_same_noise_as_every_other(cell: type[Zoneout |
 @pytest.mark.parametrize("name", cells())
 def test_results_are_the_same_with_and_without_gradients(name: str) -> None:
     layer = Recurrent(cells()[name](INPUT, HIDDEN)).eval()
-    shake(layer, dtype=torch.float32)
-    x, mask = noise(4, 6, INPUT, dtype=torch.float32), masked([6, 0, 3, 5], 6)
+    randomize(layer, dtype=torch.float32)
+    x, mask = noise(4, 6, INPUT, dtype=torch.float32), make_mask([6, 0, 3, 5], 6)
     wanted, last = layer(x, mask)
     assert wanted.requires_grad
     for mode in (torch.no_grad, torch.inference_mode):
@@ -196,7 +196,7 @@ def compiler() -> Iterator[None]:
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_compiled_model_gives_the_same_numbers(backend: str) -> None:
     model = Model()
-    shake(model)
+    randomize(model)
     compiled = torch.compile(model, backend=backend)
     for time in (5, 7):
         x = noise(3, time, 4)
@@ -307,7 +307,7 @@ def hook_the_product(cell: Zoneout) -> None:
 def test_what_changes_after_the_first_call_is_seen(change: Callable[[Zoneout], None]) -> None:
     cell = Zoneout(LSTM(INPUT, HIDDEN), 0.3)
     layer = Recurrent(cell).eval()
-    shake(layer)
+    randomize(layer)
     x = noise(2, 4, INPUT)
     before, _ = layer(x)
     change(cell)
@@ -329,7 +329,7 @@ def test_hooks_of_the_projection_are_called() -> None:
 def test_parts_that_do_not_train_draw_no_noise() -> None:
     inside = RecurrentDropout(GRU(INPUT, HIDDEN), 0.4)
     layer = Recurrent(Zoneout(inside, 0.3)).train()
-    shake(layer)
+    randomize(layer)
     x = noise(2, 4, INPUT)
     for training in (True, False, True):
         inside.train(training)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.registry import masked, noise, shake
+from tests.contracts.registry import make_mask, noise, randomize
 from torch import Tensor, nn
 
 from seqloom.layers.layer import Memory, coverage
@@ -17,7 +17,7 @@ NORMS = pytest.mark.parametrize("norm", ["pre", "post"])
 
 def block(**options: Any) -> TransformerBlock:
     found = TransformerBlock(SIZE, heads=HEADS, feed_forward=INSIDE, **options)
-    shake(found)
+    randomize(found)
     return found.eval()
 
 
@@ -45,7 +45,7 @@ def test_an_encoder_block_is_that_of_torch(norm: str, activation: str) -> None:
         SIZE, HEADS, INSIDE, 0.0, activation, batch_first=True, norm_first=norm == "pre"
     ).double()
     exchange(ours, theirs)
-    x, mask = noise(3, 5, SIZE), masked([5, 2, 4], 5)
+    x, mask = noise(3, 5, SIZE), make_mask([5, 2, 4], 5)
     wanted = theirs.train()(x, src_key_padding_mask=~mask).masked_fill(~mask.unsqueeze(-1), 0)
     torch.testing.assert_close(ours(x, mask)[0], wanted, rtol=0, atol=1e-13)
 
@@ -55,8 +55,8 @@ def test_a_decoder_block_is_that_of_torch(norm: str) -> None:
     ours = block(norm=norm, positions="none", memory_size=SIZE)
     theirs = nn.TransformerDecoderLayer(SIZE, HEADS, INSIDE, 0.0, batch_first=True, norm_first=norm == "pre").double()
     exchange(ours, theirs)
-    x, mask = noise(3, 5, SIZE), masked([5, 2, 4], 5)
-    memory = Memory(noise(3, 4, SIZE, seed=1), masked([4, 1, 3], 4), ())
+    x, mask = noise(3, 5, SIZE), make_mask([5, 2, 4], 5)
+    memory = Memory(noise(3, 4, SIZE, seed=1), make_mask([4, 1, 3], 4), ())
     wanted = theirs.train()(
         x, memory.values, tgt_mask=nn.Transformer.generate_square_subsequent_mask(5).double(), tgt_is_causal=True,
         memory_key_padding_mask=~memory.mask,
@@ -90,8 +90,8 @@ def test_a_context_hides_what_is_further_back() -> None:
 
 def test_coverage_is_what_the_memory_got() -> None:
     layer = transformer(3, SIZE, layers=2, heads=HEADS, memory_size=4).double().eval()
-    memory = Memory(noise(3, 5, 4), masked([5, 2, 3], 5), ())
-    x, mask = noise(3, 6, 3), masked([6, 0, 4], 6)
+    memory = Memory(noise(3, 5, 4), make_mask([5, 2, 3], 5), ())
+    x, mask = noise(3, 6, 3), make_mask([6, 0, 4], 6)
     _, state = layer(x, mask, layer.start(3, memory, coverage=True))
     found = coverage(state)
     assert found is not None
@@ -102,7 +102,7 @@ def test_coverage_is_what_the_memory_got() -> None:
 
 def test_looking_for_coverage_changes_nothing() -> None:
     layer = transformer(3, SIZE, layers=2, heads=HEADS, memory_size=4).eval()
-    memory = Memory(noise(3, 5, 4).float(), masked([5, 2, 3], 5), ())
+    memory = Memory(noise(3, 5, 4).float(), make_mask([5, 2, 3], 5), ())
     x = noise(3, 6, 3).float()
     seen, unseen = (layer(x, None, layer.start(3, memory, coverage=noted))[0] for noted in (True, False))
     assert torch.equal(seen, unseen)
@@ -146,8 +146,8 @@ def test_dropout_acts_in_training_only() -> None:
 
 def test_gradients_are_those_of_differences() -> None:
     layer = transformer(3, 4, heads=2, positions="relative", distance=2, memory_size=2).double()
-    shake(layer)
-    values, mask, real = noise(2, 3, 2).requires_grad_(), masked([3, 1], 3), masked([4, 2], 4)
+    randomize(layer)
+    values, mask, real = noise(2, 3, 2).requires_grad_(), make_mask([3, 1], 3), make_mask([4, 2], 4)
 
     def run(x: Tensor, values: Tensor) -> Tensor:
         found: Tensor = layer(x, real, layer.start(2, Memory(values, mask, ())))[0]

@@ -1,7 +1,7 @@
 """Who goes on from a state twice, or after somebody else has, finds what there was."""
 
 import torch
-from tests.contracts.registry import masked, noise
+from tests.contracts.registry import make_mask, noise
 from torch import Tensor
 
 from seqloom import state as states
@@ -48,7 +48,7 @@ def test_selected_rows_can_be_gone_on_from() -> None:
 
 
 def test_gaps_are_remembered() -> None:
-    first, second = masked([2, 1], 2), masked([1, 2], 2)
+    first, second = make_mask([2, 1], 2), make_mask([1, 2], 2)
     found = cache.begin(*piece(1, 2), first).append(*piece(2, 2), second)
     assert found.position.tolist() == [3, 3]
     assert torch.equal(found.real(), torch.cat([first, second], dim=1))
@@ -60,6 +60,6 @@ def test_only_what_nobody_sees_any_more_is_forgotten() -> None:
     whole = cache.begin(*piece(1, 5), None)
     assert torch.equal(held(whole.latest(2)), held(whole)[:, 3:])
     assert whole.latest(7) is whole
-    gaps = cache.begin(*piece(1, 5), masked([5, 2], 5))
+    gaps = cache.begin(*piece(1, 5), make_mask([5, 2], 5))
     assert gaps.latest(2).length == 5  # the shorter row still sees its first element
-    assert cache.begin(*piece(1, 5), masked([5, 0], 5)).latest(2).length == 2
+    assert cache.begin(*piece(1, 5), make_mask([5, 0], 5)).latest(2).length == 2

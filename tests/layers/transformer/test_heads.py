@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.contracts.registry import noise, shake
+from tests.contracts.registry import noise, randomize
 
 from seqloom.layers.transformer.heads import MultiHeadAttention
 
@@ -33,7 +33,7 @@ def plain(
 @pytest.mark.parametrize("distance", [0, 2])
 def test_heads_are_their_equations(distance: int) -> None:
     heads = MultiHeadAttention(D, distance=distance).double()
-    shake(heads)
+    randomize(heads)
     query, keys, values = noise(B, H, T, D), noise(B, H, S, D, seed=1), noise(B, H, S, D, seed=2)
     mask = noise(B, T, S, seed=3) > -0.5
     mask[1, 2] = False  # sees nothing

@@ -69,7 +69,7 @@ class Formulas:
         return (own + sum(discounts.values()) * below) / sum(counts.values())
 
 
-def compare(model: NGram, formulas: Formulas, contexts: set[Gram]) -> None:
+def check_formulas(model: NGram, formulas: Formulas, contexts: set[Gram]) -> None:
     state = np.array(
         [(-1,) * (model.order - 1 - len(context)) + context for context in contexts], dtype=np.int64
     ).reshape(len(contexts), model.order - 1)
@@ -121,7 +121,7 @@ def test_equals_the_formulas_on_anything(sentences: list[list[int]], order: int,
     formulas = Formulas(sentences, order, 8)
     texts = [(START, *sentence) for sentence in [*sentences, context]]
     windows = {text[max(0, end - order + 1) : end] for text in texts for end in range(len(text) + 1)}
-    compare(model, formulas, windows | {tuple(context[: order - 1])})
+    check_formulas(model, formulas, windows | {tuple(context[: order - 1])})
 
 
 def test_equals_the_formulas_with_estimated_discounts() -> None:
@@ -130,7 +130,7 @@ def test_equals_the_formulas_with_estimated_discounts() -> None:
     assert model.fallbacks == (1,)  # forty words are too few
     formulas = Formulas(sentences, 3, 41)
     contexts = {(), (START,), (2,), (START, 4), (40, 40), (5, 40)} | {(2, word) for word in range(2, 40)}
-    compare(model, formulas, contexts)
+    check_formulas(model, formulas, contexts)
 
 
 def test_a_longer_context_helps() -> None:

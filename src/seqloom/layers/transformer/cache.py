@@ -29,7 +29,7 @@ class Cache(NamedTuple):
     @property
     def length(self) -> int:
         """Slots that are used."""
-        return _first(self.slots) if len(self.slots) else 0
+        return _first(self.slots) if len(self.slots) else self.keys.shape[1]
 
     def reserve(self, added: int) -> "Cache | None":
         """The cache with further slots, for the caller to write to; None where they are not free, or there are gaps."""

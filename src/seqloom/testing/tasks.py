@@ -1,0 +1,289 @@
+"""The laws of a task: its seven methods on a few examples, from the file to the score."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from seqloom.data.readers.text_files import resolve
+from seqloom.metrics.confidence import MetricSums
+from seqloom.tasks.task import Task
+from seqloom.testing.laws import Law, assert_close, check_laws, require, saved
+from seqloom.training.self_trained import CountingModel, SelfTrained
+
+CLOSE = 1e-5
+"""float32, where batches of another size are summed in another order."""
+
+EXACT = 1e-9
+"""Sums in float64."""
+
+
+@dataclass(frozen=True)
+class TaskCase:
+    """A fitted task, a model of it with random weights in eval mode, and examples to answer."""
+
+    task: Task
+    module: nn.Module
+    examples: Sequence[Any]
+    questions: Sequence[Any] = ()  # inputs without labels
+
+    @property
+    def unfitted(self) -> Task:
+        return self.task.model_copy(update={"learned": None})
+
+    def __str__(self) -> str:
+        return type(self.task).__name__
+
+
+def fit(
+    task: Task,
+    train: str | Path | Sequence[Any],
+    *,
+    dev: str | Path | Sequence[Any] | None = None,
+    questions: Sequence[Any] = (),
+) -> TaskCase:
+    """Fit the task, make its model and give it random weights; a model that counts counts the training examples."""
+    examples = list(task.read(_source(train)))
+    require(bool(examples), "found no training examples")
+    fitted = task.fit(iter(examples))
+    require(fitted.learned is not None, "fit returned a task whose `learned` is None")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        module: Any = fitted.build_model()
+        if isinstance(module, CountingModel):
+            module.count(examples)
+        for parameter in module.parameters():
+            nn.init.normal_(parameter, std=0.4)
+    return TaskCase(fitted, module.eval(), examples if dev is None else list(task.read(_source(dev))), questions)
+
+
+def _source(source: str | Path | Sequence[Any]) -> Path | Sequence[Any]:
+    return resolve(str(source)) if isinstance(source, str | Path) else source
+
+
+def answers(case: TaskCase, examples: Sequence[Any], *, rows: int = 1000) -> list[Any]:
+    """The answers to the examples, predicted in batches of so many rows."""
+    found: list[Any] = []
+    with torch.no_grad():
+        for start in range(0, len(examples), rows):
+            batch = examples[start : start + rows]
+            predicted = case.task.predict(case.module, case.task.collate(batch)).answers
+            require(len(predicted) == len(batch), f"predict: expected {len(batch)} answers, found {len(predicted)}")
+            found += predicted
+    return found
+
+
+def assert_same_answers(found: Sequence[Any], expected: Sequence[Any], *, label: str, exact: bool = False) -> None:
+    """The same words, and the same numbers except for rounding."""
+    require(len(found) == len(expected), f"{label}: expected {len(expected)} answers, found {len(found)}")
+    for row, (left, right) in enumerate(zip(found, expected, strict=True)):
+        if different := _difference(asdict(left), asdict(right), tolerance=0 if exact else CLOSE):
+            raise AssertionError(f"{label}: answer {row}{different}")
+
+
+def _difference(found: Any, expected: Any, *, tolerance: float) -> str:
+    """Where two nested values differ, as text; empty if nowhere."""
+    if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
+        parts = [(f".{key}", found[key], expected[key]) for key in expected]
+    elif isinstance(expected, list | tuple) and isinstance(found, list | tuple) and len(found) == len(expected):
+        parts = [(f"[{index}]", left, right) for index, (left, right) in enumerate(zip(found, expected, strict=True))]
+    elif isinstance(expected, float) and isinstance(found, float):
+        both = math.isnan(found) and math.isnan(expected)
+        near = math.isclose(found, expected, rel_tol=tolerance, abs_tol=tolerance)
+        return "" if both or near else f": expected {expected!r}, found {found!r}"
+    else:
+        return "" if bool(found == expected) else f": expected {expected!r}, found {found!r}"
+    texts = (f"{name}{text}" for name, a, b in parts if (text := _difference(a, b, tolerance=tolerance)))
+    return next(texts, "")
+
+
+def every_method_works(case: TaskCase) -> None:
+    """Examples can be read, collated, answered and scored; the scores are JSON, and the metric is a finite number."""
+    task = case.task
+    for number, example in enumerate(case.examples):
+        require(len(example) >= 0, f"example {number} has no length")
+        require(bool(example.place.line), f"example {number} does not say where it comes from (place.line)")
+    require(len(case.examples) > 1, f"found {len(case.examples)} examples, expected at least 2")
+    found = answers(case, case.examples)
+    require(all(isinstance(str(answer), str) for answer in found), "an answer has no text (__str__)")
+    json.dumps([asdict(answer) for answer in found])
+    scores = task.score(found, case.examples)
+    require(
+        task.main_metric in scores, f"score has no {task.main_metric!r} (the task's metric); it has {', '.join(scores)}"
+    )
+    value = scores[task.main_metric]
+    require(bool(np.isfinite(value)), f"{task.main_metric}: expected a finite number, found {value!r}")
+    first, number = next(iter(scores.items()))
+    require(isinstance(number, float | int), f"the first score, {first}, is {number!r}, expected a number")
+    again = json.loads(json.dumps(scores))
+    require(again == scores, f"the scores change when they are written as JSON: expected {scores}, found {again}")
+
+
+def loss_is_a_sum_over_rows(case: TaskCase) -> None:
+    """The loss and the gradient of a batch are the sums over its rows, so that a batch can be split."""
+    task, module = case.task, case.module
+    batch = task.collate(case.examples)
+    whole = task.loss(module, batch)
+    alone = [task.loss(module, task.collate([example])) for example in case.examples]
+    total, parts = float(whole.total.detach()), sum(float(one.total.detach()) for one in alone)
+    require(math.isfinite(total), f"the loss is {total}, expected a finite number")
+    require(math.isclose(total, parts, rel_tol=CLOSE), f"loss: expected {parts} (the sum of the rows), found {total}")
+    items = sum(one.items for one in alone)
+    require(whole.items == items == batch.items, f"items: expected {items}, found {whole.items}; batch {batch.items}")
+    require(items > 0, "items is 0: nothing is learnt from these examples")
+    parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
+    slopes = [_gradients(one.total, parameters) for one in alone]
+    for name, found in _gradients(whole.total, parameters).items():
+        expected = torch.stack([slope[name] for slope in slopes]).sum(dim=0)
+        distance, allowed = float((found - expected).norm()), 10 * CLOSE * max(float(expected.norm()), 1)
+        require(
+            distance <= allowed,
+            f"gradient of {name}: expected the sum of the rows (norm {float(expected.norm()):.6g}), "
+            f"found one at a distance of {distance:.3g} from it",
+        )
+
+
+def _gradients(total: torch.Tensor, parameters: dict[str, nn.Parameter]) -> dict[str, torch.Tensor]:
+    found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(parameters, found, strict=True))
+
+
+def answers_are_independent(case: TaskCase) -> None:
+    """An answer depends neither on the other rows of its batch nor on its padding or place in it."""
+    examples = case.examples
+    alone = answers(case, examples, rows=1)
+    order = np.random.default_rng(0).permutation(len(examples)).tolist()
+    assert_same_answers(answers(case, examples), alone, label="all in one batch")
+    assert_same_answers(answers(case, examples, rows=7), alone, label="in batches of 7")
+    shuffled = answers(case, [examples[index] for index in order], rows=7)
+    assert_same_answers(shuffled, [alone[index] for index in order], label="shuffled")
+    longest = max(examples, key=len)
+    for number, (example, expected) in enumerate(zip(examples, alone, strict=True)):
+        found = answers(case, [example, longest])[:1]
+        assert_same_answers(found, [expected], label=f"example {number} beside the longest one")
+
+
+def predicting_changes_nothing(case: TaskCase) -> None:
+    """``predict`` leaves the model as it is: weights, mode and random numbers, and answers the same again."""
+    before = {name: value.clone() for name, value in case.module.state_dict().items()}
+    modes = [part.training for part in case.module.modules()]
+    random = torch.get_rng_state()
+    first = answers(case, case.examples)
+    require(torch.equal(random, torch.get_rng_state()), "predict draws random numbers")
+    require(modes == [part.training for part in case.module.modules()], "predict changes the mode of the model")
+    assert_close(dict(case.module.state_dict()), before, tolerance=0)
+    assert_same_answers(answers(case, case.examples), first, label="asked again", exact=True)
+
+
+def metric_is_made_of_sums(case: TaskCase) -> None:
+    """What ``sums`` gives for each example adds up to the metric, for all examples and for a part of them."""
+    task, examples = case.task, case.examples
+    found = answers(case, examples)
+    sums = task.metric_sums(found, examples)
+    if sums is None:
+        raise ValueError("the task has no sums")
+    _assert_metric(sums, sums.rows.sum(axis=0), task, found, examples)
+    if len(sums.rows) == len(examples):
+        chosen = [row for row in range(len(examples)) if row % 3]
+        part = [found[row] for row in chosen], [examples[row] for row in chosen]
+        _assert_metric(sums, sums.rows[chosen].sum(axis=0), task, *part)
+
+
+def _assert_metric(sums: MetricSums, total: Any, task: Task, found: Sequence[Any], examples: Sequence[Any]) -> None:
+    value, expected = sums.value(total), task.score(found, examples)[task.main_metric]
+    require(
+        math.isclose(value, expected, rel_tol=EXACT, abs_tol=1e-12),
+        f"{task.main_metric} of {len(examples)} examples: expected {expected} (score), found {value} (sums)",
+    )
+
+
+def fitted_state_survives_json(case: TaskCase) -> None:
+    """What ``fit`` learnt comes back from JSON, and the task answers the same with it."""
+    learned: Any = case.task.learned
+    text = learned.model_dump_json()
+    back = type(learned).model_validate_json(text)
+    require(back.model_dump_json() == text, "what was learnt changes when it is written as JSON and read back")
+    again = replace(case, task=case.task.model_copy(update={"learned": back}))
+    expected = answers(case, case.examples)
+    assert_same_answers(answers(again, case.examples), expected, label="with what came back", exact=True)
+
+
+def configuration_survives(case: TaskCase) -> None:
+    """A task that is made again from its own fields is equal to it."""
+    unfitted = case.unfitted
+    again = type(unfitted).model_validate(unfitted.model_dump())
+    found, expected = again.model_dump(), unfitted.model_dump()
+    require(found == expected, f"expected {expected}, found {found}")
+
+
+def saved_weights_restore_the_model(case: TaskCase) -> None:
+    """A fresh model with the saved weights answers the same, bit for bit."""
+    fresh = case.task.build_model()
+    fresh.load_state_dict(saved(case.module))
+    found = answers(replace(case, module=fresh.eval()), case.examples)
+    assert_same_answers(found, answers(case, case.examples), label="with saved weights", exact=True)
+
+
+def unfitted_tasks_say_so(case: TaskCase) -> None:
+    """``build_model`` and ``collate`` of a task that is not fitted raise a ValueError that says to call fit."""
+    unfitted = case.unfitted
+    for name, use in (("build_model", unfitted.build_model), ("collate", lambda: unfitted.collate(case.examples))):
+        try:
+            use()
+        except ValueError as error:
+            require("fit" in str(error), f"{name}: expected an error that names fit, found {error}")
+        else:
+            raise AssertionError(f"{name} of a task that is not fitted: expected a ValueError, found none")
+
+
+def questions_are_answered(case: TaskCase) -> None:
+    """Inputs without labels are answered, each as if it were asked alone."""
+    questions = list(case.task.read_inputs(case.questions))
+    require(
+        len(questions) == len(case.questions), f"ask: expected {len(case.questions)} examples, found {len(questions)}"
+    )
+    assert_same_answers(answers(case, questions), answers(case, questions, rows=1), label="together")
+
+
+LAWS: tuple[Law, ...] = (
+    every_method_works,
+    answers_are_independent,
+    predicting_changes_nothing,
+    fitted_state_survives_json,
+    configuration_survives,
+    saved_weights_restore_the_model,
+    unfitted_tasks_say_so,
+)
+
+
+def laws_for(case: TaskCase) -> tuple[Law, ...]:
+    laws = LAWS
+    if not isinstance(case.module, SelfTrained):
+        laws += (loss_is_a_sum_over_rows,)
+    if case.task.metric_sums(answers(case, case.examples), case.examples) is not None:
+        laws += (metric_is_made_of_sums,)
+    return (*laws, questions_are_answered) if case.questions else laws
+
+
+def check_task(
+    task: Task,
+    train: str | Path | Sequence[Any],  # a file, or values that task.read understands: a few examples are enough
+    *,
+    dev: str | Path | Sequence[Any] | None = None,  # examples to answer; None: those of train
+    questions: Sequence[Any] = (),  # inputs without labels
+) -> None:
+    """Check that a task keeps the contract on a few examples; raise an AssertionError that names the broken law.
+
+    The task is fitted, its model gets random weights, and nothing is trained. The laws are: all seven methods work, a
+    loss and its gradient are sums over rows, an answer does not depend on the rest of its batch, prediction changes
+    nothing, and everything that is saved comes back.
+    """
+    case = fit(task, train, dev=dev, questions=questions)
+    check_laws((every_method_works,), case)
+    check_laws(laws_for(case), case)
