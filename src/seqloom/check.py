@@ -86,7 +86,8 @@ class _Examination:
         if streams and settings.schedule in schedules.NEED_TOTAL_UPDATES and not settings.updates:
             self.problems.append(
                 f'train.schedule is "{settings.schedule}", which needs the total number of updates, but the data are '
-                f"streamed because there are more than {settings.shuffle_buffer:,} examples (train.shuffle_buffer): set train.updates"
+                f"streamed because there are more than {settings.shuffle_buffer:,} examples (train.shuffle_buffer): "
+                "set train.updates"
             )
         self.bytes["examples"] = sum(
             survey.size(settings.shuffle_buffer if survey is train else survey.examples) for survey in surveys.values()

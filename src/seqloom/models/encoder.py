@@ -112,7 +112,8 @@ def build_stack(
     """The front and the recurrent or attention layers as one layer."""
     if recurrence.custom_layer and recurrence.given is None:
         raise ValueError(
-            f"this model was trained with a layer of your own, {recurrence.custom_layer}: give it again (--layer module:name)"
+            f"this model was trained with a layer of your own, {recurrence.custom_layer}: "
+            "give it again (--layer module:name)"
         )
     layers: list[Layer] = []
     size = input_size

@@ -45,7 +45,8 @@ def layers_between_reductions(
     """The layers that read the frames, with the reductions between them."""
     if recurrence.custom_layer and recurrence.given is None:
         raise ValueError(
-            f"this model was trained with a layer of your own, {recurrence.custom_layer}: give it again (--layer module:name)"
+            f"this model was trained with a layer of your own, {recurrence.custom_layer}: "
+            "give it again (--layer module:name)"
         )
     found: list[Layer | TimeReduction] = []
     size = input_size
