@@ -17,7 +17,7 @@ from seqloom.data.readers.recordings import write_npz
 from seqloom.run import Run
 from seqloom.run_config import Config
 
-RECURRENCE = {"cell": "gru", "hidden": 6, "dropout": 0.3}
+RECURRENCE = {"cell": "gru", "hidden_size": 6, "dropout": 0.3}
 
 
 class Case(NamedTuple):
@@ -81,19 +81,19 @@ def _rows(text: str) -> list[list[float]]:
 
 
 def _tag(**fields: Any) -> Case:
-    words = {"words": {"size": 5}, "characters": {"layers": 1, "hidden": 3, "size": 3}}
+    words = {"words": {"embedding_size": 5}, "characters": {"layers": 1, "hidden_size": 3, "embedding_size": 3}}
     encoder = {"encoder": {**RECURRENCE, "bidirectional": True}}
     questions = ["Anna sees Paris", "Peter", "the New York"]
     return Case("tag", "t.conll", _tagged(1, 18), _tagged(2, 11), words | encoder | fields, questions)
 
 
 def _classify(**fields: Any) -> Case:
-    common = {"embedding": 5, "encoder": RECURRENCE}
+    common = {"embedding_size": 5, "encoder": RECURRENCE}
     return Case("classify", "t.txt", _labelled(1, 18), _labelled(2, 11), common | fields, ["it goes up", "low", "what"])
 
 
 def _model(**fields: Any) -> Case:
-    common = {"embedding": 5, "decoder": RECURRENCE, "input_dropout": 0.2}
+    common = {"embedding_size": 5, "decoder": RECURRENCE, "input_dropout": 0.2}
     return Case("language_model", "t.txt", _text(1, 18), _text(2, 11), common | fields, ["a cd é", "", "b x"])
 
 
@@ -108,7 +108,7 @@ def _pairs(seed: int, count: int) -> str:
 
 
 def _translate(**fields: Any) -> Case:
-    common = {"embedding": 5, "encoder": RECURRENCE, "decoder": RECURRENCE, "input_dropout": 0.2}
+    common = {"embedding_size": 5, "encoder": RECURRENCE, "decoder": RECURRENCE, "input_dropout": 0.2}
     return Case("translate", "t.tsv", _pairs(1, 18), _pairs(2, 11), common | fields, ["a cd é", "", "b x"])
 
 
@@ -145,15 +145,15 @@ def _points(seed: int, count: int) -> str:
 
 
 def _caption(**fields: Any) -> Case:
-    sight = {"sight": {"layers": 2, "width": 4, "dropout": 0.2}}
-    common = {"size": 10, "embedding": 5, "decoder": RECURRENCE, "input_dropout": 0.2, **sight}
+    image_encoder = {"image_encoder": {"layers": 2, "channels": 4, "dropout": 0.2}}
+    common = {"image_size": 10, "embedding_size": 5, "decoder": RECURRENCE, "input_dropout": 0.2, **image_encoder}
     questions = [np.full((20, 10, 3), 200, np.uint8), np.zeros((7, 7), np.uint8)]
     train, dev = _colours(IMAGES[:9]), _colours(IMAGES[9:])
     return Case("caption", "t.tsv", train, dev, common | fields, questions, _paint)
 
 
 def _caption_vectors(**fields: Any) -> Case:
-    common = {"embedding": 5, "decoder": RECURRENCE}
+    common = {"embedding_size": 5, "decoder": RECURRENCE}
     return Case("caption", "t.jsonl", _points(1, 18), _points(2, 11), common | fields, [[0, 1, 2], [2.5, -1, 3]])
 
 
@@ -205,8 +205,8 @@ def _sing(folder: Path) -> None:
 
 
 def _transcribe_sound(**fields: Any) -> Case:
-    sound = {"mels": 8, "lowest": 50.0}
-    common = {"encoder": RECURRENCE, "sound": sound, "format": "npz"}
+    audio = {"n_mels": 8, "fmin": 50.0}
+    common = {"encoder": RECURRENCE, "audio": audio, "format": "npz"}
     questions = [np.sin(np.arange(900) / 2), np.sin(np.arange(500) / 3)]
     return Case("transcribe", "t.npz", "", "", common | fields, questions, _sing)
 
@@ -216,8 +216,13 @@ def _language(lines: str, **fields: Any) -> Callable[[Path], None]:
 
     def beside(folder: Path) -> None:
         (folder / "language.txt").write_text(lines)
-        made = {"name": "language_model", "train": str(folder / "language.txt"), "direction": "both", "embedding": 4}
-        values = made | {"decoder": {**RECURRENCE, "hidden": 4, "layers": 2}} | fields
+        made = {
+            "name": "language_model",
+            "train": str(folder / "language.txt"),
+            "direction": "both",
+            "embedding_size": 4,
+        }
+        values = made | {"decoder": {**RECURRENCE, "hidden_size": 4, "layers": 2}} | fields
         document = config.Document.empty([f"task.{name}={literal(value)}" for name, value in values.items()])
         found = Config.build(document)
         task: Any = found.task.fit(found.task.read(folder / "language.txt"))
@@ -236,7 +241,7 @@ def _language(lines: str, **fields: Any) -> Callable[[Path], None]:
 CONTEXT = {"run": "{folder}/language", "dropout": 0.2}
 STATIC = {"file": "{folder}/vectors.txt", "dropout": 0.2}
 CHARACTERS = {"unit": "characters"}
-TRANSFORMER = {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}}
+TRANSFORMER = {"cell": "transformer", "hidden_size": 8, "layers": 2, "options": {"heads": 2}}
 
 
 def _forecast(**fields: Any) -> Case:
@@ -255,27 +260,32 @@ cd é eff a
 
 def _embed(**fields: Any) -> Case:
     """Threads change vectors without locks, so that law 6 holds on one thread only, as ``build`` has it."""
-    common = {"minimum": 1, "size": 5, "window": 2, "negative": 3, "neighbours": 2}
+    common = {"min_count": 1, "vector_size": 5, "window": 2, "negative": 3, "neighbours": 2}
     questions = ["a", "a - b + cd", "a b", "a b cd é", "what", "", "a - + b", "-"]
     return Case("embed", "t.txt", _text(1, 18), ANALOGIES, common | fields, questions)
 
 
 CASES: dict[str, Case] = {
     "embed": _embed(),
-    "embed, cbow": _embed(kind="cbow", negative=0, phrases={"threshold": 0.5, "discount": 0}),
-    "embed, one hot": _embed(kind="one_hot"),
+    "embed, cbow": _embed(model="cbow", negative=0, phrases={"threshold": 0.5, "discount": 0}),
+    "embed, one hot": _embed(model="one_hot"),
     "tag": _tag(),
     "tag, crf": _tag(output="crf"),
     "tag, one way": _tag(encoder=RECURRENCE, characters={"layers": 0}),
-    "tag, hmm": _tag(kind="hmm"),
+    "tag, hmm": _tag(model="hmm"),
     "tag, transformer": _tag(encoder={**TRANSFORMER, "bidirectional": True}),
-    "tag, in context": _tag(vectors=CONTEXT)._replace(beside=_language("Anna sees New York\nthe Paris\n")),
+    "tag, in context": _tag(pretrained=CONTEXT)._replace(beside=_language("Anna sees New York\nthe Paris\n")),
     "tag, tuned and static": _tag(
-        vectors={**CONTEXT, **STATIC, "tune": True, "alone": True}, words={"size": 5, "lower": False}
-    )._replace(beside=_language("Anna sees\nthe Paris\n", characters={"layers": 1, "hidden": 2, "size": 3})),
+        pretrained={**CONTEXT, **STATIC, "fine_tune": True, "replace_own": True},
+        words={"embedding_size": 5, "lowercase": False},
+    )._replace(
+        beside=_language("Anna sees\nthe Paris\n", characters={"layers": 1, "hidden_size": 2, "embedding_size": 3})
+    ),
     "classify": _classify(),
-    "classify, in context": _classify(vectors={**CONTEXT, "alone": True})._replace(beside=_language("it goes up\n")),
-    "classify, static": _classify(vectors=STATIC)._replace(beside=_language("it goes over\nlow below\n")),
+    "classify, in context": _classify(pretrained={**CONTEXT, "replace_own": True})._replace(
+        beside=_language("it goes up\n")
+    ),
+    "classify, static": _classify(pretrained=STATIC)._replace(beside=_language("it goes over\nlow below\n")),
     "classify, attention": _classify(pooling="attention", encoder={**RECURRENCE, "bidirectional": True}),
     "classify, mixed": _classify(encoder={**TRANSFORMER, "cell": ["lstm", "transformer"], "bidirectional": True}),
     "classify, numbers": Case(
@@ -287,50 +297,63 @@ CASES: dict[str, Case] = {
         [[[0.0, 0.2], [0.4, 0.6]], [[1.0, 0.0]]],
     ),
     "language_model": _model(),
-    "language_model, characters": _model(text={"unit": "characters"}, tied=False),
-    "language_model, window": _model(kind="window", order=3),
-    "language_model, ngram": _model(kind="ngram", order=3),
+    "language_model, characters": _model(text={"unit": "characters"}, tie_embeddings=False),
+    "language_model, window": _model(model="window", order=3),
+    "language_model, ngram": _model(model="ngram", order=3),
     "language_model, transformer": _model(decoder={**TRANSFORMER, "options": {"heads": 2, "context": 3}}),
-    "language_model, both ways": _model(direction="both", samples=3),
+    "language_model, both ways": _model(direction="both", sampled_softmax=3),
     "language_model, spelled": _model(
         direction="both",
-        decoder={**RECURRENCE, "layers": 2, "connect": "residual"},
-        characters={"layers": 1, "hidden": 3, "size": 3},
+        decoder={**RECURRENCE, "layers": 2, "connection": "residual"},
+        characters={"layers": 1, "hidden_size": 3, "embedding_size": 3},
     ),
     "language_model, both ways, transformer": _model(direction="both", decoder=TRANSFORMER),
     "language_model, mixed": _model(decoder={**TRANSFORMER, "cell": ["gru", "transformer"]}),
-    "translate": _translate(sampling={"schedule": "linear", "offset": 0.5}),
-    "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"place": "before"}),
-    "translate, no attention": _translate(shared=True, reverse=True, attention={"place": "none", "context": "last"}),
-    "translate, in context": _translate(vectors={**CONTEXT, **STATIC}, reverse=True)._replace(
+    "translate": _translate(scheduled_sampling={"schedule": "linear", "offset": 0.5}),
+    "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"style": "bahdanau"}),
+    "translate, no attention": _translate(
+        shared_vocab=True, reverse_source=True, attention={"style": "none", "context": "last"}
+    ),
+    "translate, in context": _translate(pretrained={**CONTEXT, **STATIC}, reverse_source=True)._replace(
         beside=_language("a b cd\ne eff\n")
     ),
-    "translate, characters in context": _translate(source=CHARACTERS, target=CHARACTERS, vectors=CONTEXT)._replace(
+    "translate, characters in context": _translate(source=CHARACTERS, target=CHARACTERS, pretrained=CONTEXT)._replace(
         beside=_language("a b cd\ne eff\n", text=CHARACTERS, decoder=TRANSFORMER)
     ),
-    "translate, beam": _translate(search={"name": "beam", "size": 3, "best": 2, "coverage": 0.2}, tied=False),
-    "translate, transformer": _translate(encoder=TRANSFORMER, decoder=TRANSFORMER, smoothing=0.1),
-    "translate, sampled transformer": _translate(decoder=TRANSFORMER, sampling={"schedule": "linear", "offset": 0.5}),
-    "caption": _caption(sight={"layers": 2, "width": 4, "depth": 2, "mirror": True, "shift": 2, "dropout": 0.2}),
-    "caption, beam": _caption(attention={"place": "before"}, search={"name": "beam", "size": 3, "best": 2}, tied=False),
-    "caption, one vector": _caption(pool="vector", attention={"place": "none", "context": "mean"}, frame="pad"),
-    "caption, transformer": _caption(decoder=TRANSFORMER, sampling={"schedule": "linear", "offset": 0.5}),
-    "caption, vectors": _caption_vectors(text=CHARACTERS, smoothing=0.1),
-    "transcribe": _transcribe(reduction={"factor": 2}, change={"bands": 1, "band": 1, "stretches": 1, "stretch": 2}),
-    "transcribe, one way": _transcribe(encoder={**RECURRENCE, "bidirectional": False}, scale="streaming"),
-    "transcribe, pyramid": _transcribe(
-        encoder={**RECURRENCE, "layers": 2}, reduction={"kind": "pyramid", "factor": 2}, scale="utterance"
+    "translate, beam": _translate(
+        search={"name": "beam", "size": 3, "nbest": 2, "coverage_penalty": 0.2}, tie_embeddings=False
     ),
-    "transcribe, beam": _transcribe(search={"name": "prefix_beam", "size": 5, "best": 2}, text={"unit": "words"}),
-    "transcribe, columns": _transcribe(look={"layers": 1, "width": 2}, scale="none"),
-    "transcribe, transformer": _transcribe(encoder=TRANSFORMER, front={"layers": 1, "size": 4, "window": 3}),
-    "transcribe, sound": _transcribe_sound(change={"speeds": [0.9, 1.1]}, reduction={"factor": 2}),
+    "translate, transformer": _translate(encoder=TRANSFORMER, decoder=TRANSFORMER, label_smoothing=0.1),
+    "translate, sampled transformer": _translate(
+        decoder=TRANSFORMER, scheduled_sampling={"schedule": "linear", "offset": 0.5}
+    ),
+    "caption": _caption(
+        image_encoder={"layers": 2, "channels": 4, "depth": 2, "random_flip": True, "random_shift": 2, "dropout": 0.2}
+    ),
+    "caption, beam": _caption(
+        attention={"style": "bahdanau"}, search={"name": "beam", "size": 3, "nbest": 2}, tie_embeddings=False
+    ),
+    "caption, one vector": _caption(image_pooling="mean", attention={"style": "none", "context": "mean"}, resize="pad"),
+    "caption, transformer": _caption(decoder=TRANSFORMER, scheduled_sampling={"schedule": "linear", "offset": 0.5}),
+    "caption, vectors": _caption_vectors(text=CHARACTERS, label_smoothing=0.1),
+    "transcribe": _transcribe(
+        time_reduction={"factor": 2},
+        augment={"freq_masks": 1, "freq_mask_width": 1, "time_masks": 1, "time_mask_width": 2},
+    ),
+    "transcribe, one way": _transcribe(encoder={**RECURRENCE, "bidirectional": False}, normalize="streaming"),
+    "transcribe, pyramid": _transcribe(
+        encoder={**RECURRENCE, "layers": 2}, time_reduction={"method": "pyramid", "factor": 2}, normalize="utterance"
+    ),
+    "transcribe, beam": _transcribe(search={"name": "prefix_beam", "size": 5, "nbest": 2}, text={"unit": "words"}),
+    "transcribe, columns": _transcribe(image_encoder={"layers": 1, "channels": 2}, normalize="none"),
+    "transcribe, transformer": _transcribe(encoder=TRANSFORMER, prenet={"layers": 1, "size": 4, "window": 3}),
+    "transcribe, sound": _transcribe_sound(augment={"speed_perturb": [0.9, 1.1]}, time_reduction={"factor": 2}),
     "transcribe, cepstra": _transcribe_sound(
-        sound={"features": "mfcc", "mels": 8, "coefficients": 5, "deltas": 1, "lowest": 50.0}, scale="utterance"
+        audio={"features": "mfcc", "n_mels": 8, "n_mfcc": 5, "deltas": 1, "fmin": 50.0}, normalize="utterance"
     ),
     "forecast": _forecast(),
     "forecast, every_step": _forecast(output="every_step"),
-    "forecast, each alone": _forecast(separate=True),
+    "forecast, each alone": _forecast(channel_independent=True),
 }
 
 
@@ -346,7 +369,7 @@ def build(case: Case, folder: Path, **train: Any) -> Config:
     values: dict[str, Any] = {f"task.{name}": value for name, value in case.fields.items()}
     values |= {"task.name": case.name, "task.train": str(folder / case.file)}
     values |= {"task.dev": str(folder / f"dev-{case.file}")}
-    settings = {"batch": 4, "epochs": 2, "log_every": 3, "threads": 1, "rate": 0.01} | train
+    settings = {"batch_size": 4, "epochs": 2, "log_every": 3, "threads": 1, "learning_rate": 0.01} | train
     values |= {f"train.{name}": value for name, value in settings.items()}
     given = [f"{name}={literal(value)}".replace("{folder}", str(folder)) for name, value in values.items()]
     return Config.build(config.Document.empty(given))
