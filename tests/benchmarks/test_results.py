@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import prepare, results
+from seqloom import tasks
 from seqloom.run_config import Config, read_document
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +36,7 @@ def test_page_is_generated_from_its_data() -> None:
 @pytest.mark.usefixtures("at_root")
 @pytest.mark.parametrize("name", NAMES)
 def test_configurations_are_valid(name: str) -> None:
-    Config.build(read_document(str(CONFIGS / f"{name}.toml"), []))
+    assert Config.build(read_document(str(CONFIGS / f"{name}.toml"), [])).name in tasks.names()
 
 
 @pytest.mark.usefixtures("at_root")
