@@ -82,14 +82,14 @@ class AugmentConfig(ConfigSection):
         "shorter or longer vocal tract had spoken (Jaitly and Hinton 2013); none: nothing.",
     )
 
-    @field_validator("noise")
+    @field_validator("noise_snr")
     @classmethod
     def _two(cls, noise: tuple[float, ...]) -> tuple[float, ...]:
         if noise and (len(noise) != 2 or not 0 <= noise[0] <= noise[1]):
             raise ValueError(f"found {list(noise)}, wanted two numbers from 0 on, the lower first, or none")
         return noise
 
-    @field_validator("warp")
+    @field_validator("vtlp")
     @classmethod
     def _factors(cls, warp: tuple[float, ...]) -> tuple[float, ...]:
         if warp and (len(warp) != 2 or not NARROWEST <= warp[0] <= warp[1] <= 1 / NARROWEST):
