@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benchmarks.measure import Result, compare_rates, interleave
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.tagged import Sentence
-from seqloom.data.readers.text_files import Place
+from seqloom.data.readers.text_files import Location
 from seqloom.models.character_encoder import CharacterConfig
 from seqloom.models.encoder import RecurrenceConfig
 from seqloom.tasks.language_model import LanguageModel
@@ -131,7 +131,7 @@ def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
         encoder=BidirectionalEncoder(hidden_size=hidden, dropout=0.0),
     )
     examples = [
-        Sentence(Place("random", number), tuple(words), tuple(f"L{int(word[1:]) % 17}" for word in words))
+        Sentence(Location("random", number), tuple(words), tuple(f"L{int(word[1:]) % 17}" for word in words))
         for number, words in enumerate(sentences)
     ]
     task = task.fit(examples)

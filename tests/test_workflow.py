@@ -93,7 +93,7 @@ def test_a_share_is_held_out_where_there_is_no_development_file(tmp_path: Path) 
     chosen = settings(tmp_path, "classify")
     shared = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_share": 0.3}))
     found = workflow.data(shared)
-    train, dev = [[example.place.line for example in read()] for read in (found.train, found.dev)]
+    train, dev = [[example.location.line for example in read()] for read in (found.train, found.dev)]
     assert sorted(train + dev) == list(range(1, 19))
     assert dev
     alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_share": 0.0}))

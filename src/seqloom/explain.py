@@ -79,7 +79,7 @@ def traces(model: Model, source: Any) -> list[LabelledTrace]:
 
 
 def _example(model: Model, source: Any) -> Any:
-    if hasattr(source, "place"):  # it is one already
+    if hasattr(source, "location"):  # it is one already
         return source
     _check_not_empty(source)
     return next(iter(model.task.read_inputs([source])))

@@ -16,7 +16,7 @@ from seqloom.data.readers.labelled import Example
 from seqloom.data.readers.parallel import Reader
 from seqloom.data.readers.series import Series, Window
 from seqloom.data.readers.tagged import Sentence
-from seqloom.data.readers.text_files import Place
+from seqloom.data.readers.text_files import Location
 from seqloom.data.readers.vectors import Vectors
 
 
@@ -41,7 +41,7 @@ def test_repeated_contents(here: list[str], there: list[str]) -> None:
     own, other = ContentIndex(), ContentIndex()
     for contents, file, texts in ((own, "here", here), (other, "there", there)):
         for line, text in enumerate(texts, start=1):
-            contents.add(text.encode(), b"", Place(file, line))
+            contents.add(text.encode(), b"", Location(file, line))
     rows, firsts = own.repeated()
     assert list(zip(rows, firsts, strict=True)) == [
         (row, here.index(text)) for row, text in enumerate(here) if text in here[:row]
@@ -55,7 +55,7 @@ def test_repeated_contents(here: list[str], there: list[str]) -> None:
 def test_repetition_is_told_with_places_and_labels() -> None:
     contents = ContentIndex()
     for line, (content, label) in enumerate(zip("abaaaa", "xyxzxx", strict=True), start=1):
-        contents.add(content.encode(), label.encode(), Place(f"file{line % 2}", line))
+        contents.add(content.encode(), label.encode(), Location(f"file{line % 2}", line))
     assert contents.describe() == (
         "4 examples, 1 of them with other labels (file1:3 as line 1, file0:4 as file1:1, file1:5 as line 1, …)"
     )
@@ -64,7 +64,7 @@ def test_repetition_is_told_with_places_and_labels() -> None:
 
 def sentence(line: int, *pairs: str) -> Sentence:
     words, labels = zip(*(pair.split("/") for pair in pairs), strict=True)
-    return Sentence(Place("file", line), words, labels, range(line, line + len(words)))
+    return Sentence(Location("file", line), words, labels, range(line, line + len(words)))
 
 
 def survey(*examples: object, keep: int = 2) -> DatasetSummary:
@@ -81,7 +81,7 @@ def test_a_tagged_file() -> None:
     assert (found.examples, found.elements) == (4, 7)
     assert found.labels == {"O": 3, "B-x": 1, "I-x": 1, "I-y": 2}
     assert found.first == {"O": ("file", 1), "B-x": ("file", 2), "I-x": ("file", 3), "I-y": ("file", 5)}
-    assert [each.place.line for each in found.longest] == [1, 7]
+    assert [each.location.line for each in found.longest] == [1, 7]
     repeated, disordered = found.remarks()
     assert repeated == "the content stands in an earlier example: 1 example (file:10 as line 5)"
     assert disordered.startswith("2 labels out of order, first file:5: I-y is the first label: ")
@@ -92,30 +92,32 @@ def test_labels_that_are_no_spans_are_in_no_order() -> None:
 
 
 def test_what_lacks_elements_or_labels() -> None:
-    found = survey(*(Example(Place("file", line), "", None, 0) for line in range(1, 6)))
+    found = survey(*(Example(Location("file", line), "", None, 0) for line in range(1, 6)))
     assert found.unlabelled.total == found.empty.total == 5
-    assert found.unlabelled.first == found.empty.first == [Place("file", line) for line in (1, 2, 3)]
+    assert found.unlabelled.first == found.empty.first == [Location("file", line) for line in (1, 2, 3)]
     assert list(found.remarks()) == ["5 examples without any element, first file:1, file:2, file:3, …"]
 
 
 def test_one_label_for_nearly_all() -> None:
-    found = survey(*(Example(Place("file", line), f"text {line}", "x" if line > 1 else "y", 2) for line in range(20)))
+    found = survey(
+        *(Example(Location("file", line), f"text {line}", "x" if line > 1 else "y", 2) for line in range(20))
+    )
     assert list(found.remarks()) == []
-    found.add(Example(Place("file", 20), "text", "x", 1))
+    found.add(Example(Location("file", 20), "text", "x", 1))
     assert list(found.remarks()) == ["'x' is 90.5% of all labels: who says nothing else has that accuracy"]
 
 
 def test_an_outlier_is_named() -> None:
-    short = [Example(Place("file", line), f"text {line}", "x", 2) for line in range(1, 40)]
-    (remark,) = survey(*short, Example(Place("file", 77), "long", "x", 21)).remarks()
+    short = [Example(Location("file", line), f"text {line}", "x", 2) for line in range(1, 40)]
+    (remark,) = survey(*short, Example(Location("file", 77), "long", "x", 21)).remarks()
     assert remark.startswith("the longest example has 21 elements (file:77), 95 % have at most 2: ")
 
 
 def test_columns_that_never_change() -> None:
     values = np.array([[1.0, 2.0, 3.0], [1.0, 5.0, 3.0]])
-    vectors = [Vectors(Place("file", 1), values), Vectors(Place("file", 2), values * [1, 1, 2])]
+    vectors = [Vectors(Location("file", 1), values), Vectors(Location("file", 2), values * [1, 1, 2])]
     assert survey(*vectors).constant == ["1"]
-    series = Series(Place("file", 1), values, ("a", "b", "c"), 0, 2)
+    series = Series(Location("file", 1), values, ("a", "b", "c"), 0, 2)
     found = survey(Window(series, 0, 1, known=True), Window(series, 1, 2, known=False))
     assert list(found.remarks()) == ["2 columns of 3 never changing: a, c"]
 
@@ -126,14 +128,14 @@ def test_examples_are_not_kept() -> None:
 
     found = DatasetSummary(keep=3)
     for line in range(500):
-        found.add(Counted(Place("file", line), f"text {line}", "x", line % 7))
+        found.add(Counted(Location("file", line), f"text {line}", "x", line % 7))
     assert sum(type(each) is Counted for each in gc.get_objects()) == 3
     assert [len(example) for example in found.longest] == [6, 6, 6]
 
 
 def test_memory_is_that_of_all_examples() -> None:
     values = np.zeros((1000, 2), dtype=np.float32)
-    found = survey(*(Vectors(Place("file", line), values.copy(), label="x") for line in range(10)))
+    found = survey(*(Vectors(Location("file", line), values.copy(), label="x") for line in range(10)))
     assert 80_000 < found.size(10) < 90_000
     assert found.size(5) == found.size(10) // 2
 

@@ -10,7 +10,7 @@ from tests.contracts.tiny import literal
 
 from seqloom import config, workflow
 from seqloom.data.builtin.analogies import lines
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.word_questions import Question
 from seqloom.data.readers.word_vectors import read_vectors
 from seqloom.evaluation import predict_all
@@ -104,9 +104,9 @@ def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
 
 def test_a_score_and_its_sums_are_of_the_same_questions(model: Model) -> None:
     analogy, pair, plain = (
-        Question(Place("q", 1), "analogy", ("king", "man", "woman"), (1, -1, 1), truth="queen"),
-        Question(Place("q", 2), "similarity", ("king", "queen"), (1, 1), human=0.5),
-        Question(Place("q", 3), "neighbours", ("king",), (1,)),
+        Question(Location("q", 1), "analogy", ("king", "man", "woman"), (1, -1, 1), truth="queen"),
+        Question(Location("q", 2), "similarity", ("king", "queen"), (1, 1), human=0.5),
+        Question(Location("q", 3), "neighbours", ("king",), (1,)),
     )
     for questions in ([analogy, pair], [analogy, plain, plain], [analogy, pair, pair]):
         found = predict_all(model.config, model.module, questions)

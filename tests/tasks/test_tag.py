@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from seqeval.metrics import f1_score
 
 from seqloom.data.readers.tagged import Sentence
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import Vectors
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
@@ -36,7 +36,7 @@ def task(**fields: Any) -> Tag:
 
 
 def sentence(text: str, labels: str | None = None) -> Sentence:
-    return Sentence(Place("train.conll", 3), tuple(text.split()), None if labels is None else tuple(labels.split()))
+    return Sentence(Location("train.conll", 3), tuple(text.split()), None if labels is None else tuple(labels.split()))
 
 
 SPANS = [

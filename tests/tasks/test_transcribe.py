@@ -277,7 +277,7 @@ def test_examples_that_are_played_too_fast_are_predicted(
         batch = task.collate([example])
         _, mask, _ = hear(*batch.inputs)
         if not task.infeasible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
-            wanted.append(example.place)
+            wanted.append(example.location)
     report = check.examine(settings)
     (remark,) = [remark for remark in report.remarks if "played fast" in remark]
     assert wanted

@@ -100,7 +100,7 @@ def _ask(model: Model) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     items = sum(task.collate(dev[start : start + COLLATED]).items for start in range(0, len(dev), COLLATED))
     sums = task.metric_sums(found, dev)
-    places = "\n".join(str(example.place) for example in dev)
+    places = "\n".join(str(example.location) for example in dev)
     return {
         "examples": len(dev),
         "asked": hashlib.sha256(places.encode()).hexdigest(),

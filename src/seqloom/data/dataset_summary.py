@@ -19,7 +19,7 @@ from seqloom.data.readers.captioned_images import CaptionedImage
 from seqloom.data.readers.parallel import Pair
 from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.tagged import Sentence, are_spans, oddities
-from seqloom.data.readers.text_files import Place
+from seqloom.data.readers.text_files import Location
 
 TOGETHER = 1 << 18  # elements that are collated together, with their padding
 SAMPLE = 1000  # examples by which the memory of all is estimated
@@ -46,24 +46,24 @@ class SplitSummary:
 
 
 class ContentIndex:
-    """Hashes of contents and of their labels, with their places: 24 bytes for each example."""
+    """Hashes of contents and of their labels, with their locations: 24 bytes for each example."""
 
     def __init__(self) -> None:
         self.answers = "labels"  # what they are called
         self.files: dict[str, int] = {}
-        self.hashes, self.labels, self.places = array("Q"), array("Q"), array("Q")
+        self.hashes, self.labels, self.locations = array("Q"), array("Q"), array("Q")
 
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def add(self, content: bytes, labels: bytes, place: Place) -> None:
+    def add(self, content: bytes, labels: bytes, location: Location) -> None:
         self.hashes.append(_hash(content))
         self.labels.append(_hash(labels))
-        self.places.append(self.files.setdefault(place.file, len(self.files)) << 40 | place.line)
+        self.locations.append(self.files.setdefault(location.file, len(self.files)) << 40 | location.line)
 
-    def place(self, index: int) -> Place:
-        file, line = divmod(self.places[index], 1 << 40)
-        return Place(list(self.files)[file], line)
+    def location(self, index: int) -> Location:
+        file, line = divmod(self.locations[index], 1 << 40)
+        return Location(list(self.files)[file], line)
 
     def repeated(self, before: "ContentIndex | None" = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Those whose content stands earlier, or in ``before``; and the first one there that has it."""
@@ -77,34 +77,37 @@ class ContentIndex:
         return rows[again], first[at[again]]
 
     def describe(self, before: "ContentIndex | None" = None) -> str:
-        """How many are repeated, whether with the same labels, and the places of some; empty: none."""
+        """How many are repeated, whether with the same labels, and the locations of some; empty: none."""
         others = before or self
         pairs = list(zip(*(each.tolist() for each in self.repeated(before)), strict=True))
         if not pairs:
             return ""
-        places = [f"{self.place(one)} as {_from(self.place(one), others.place(other))}" for one, other in pairs[:SHOWN]]
+        locations = [
+            f"{self.location(one)} as {_from(self.location(one), others.location(other))}"
+            for one, other in pairs[:SHOWN]
+        ]
         unlike = sum(self.labels[one] != others.labels[other] for one, other in pairs)
         labels = f", {unlike:,} of them with other {self.answers}" if unlike else ""
-        return f"{counted(len(pairs), 'example')}{labels} ({join_names(places, len(pairs))})"
+        return f"{counted(len(pairs), 'example')}{labels} ({join_names(locations, len(pairs))})"
 
 
-def _from(here: Place, there: Place) -> str:
+def _from(here: Location, there: Location) -> str:
     return f"line {there.line}" if here.file == there.file else str(there)
 
 
 class DatasetSummary:
-    """What is gathered while examples are read: any that have a length, a place, and maybe words, labels, numbers."""
+    """Counts gathered while examples are read, whatever task they are for."""
 
     def __init__(self, *, keep: int) -> None:
         self.keep = keep  # how many of the longest examples
         self.examples = self.elements = 0
         self.lengths: Counter[int] = Counter()
         self.labels: Counter[str] = Counter()
-        self.first: dict[str, Place] = {}  # of each label
-        self.empty = Findings()  # places
-        self.unlabelled = Findings()  # places
-        self.odd = Findings()  # places and reasons
-        self.infeasible = Findings()  # places and reasons
+        self.first: dict[str, Location] = {}  # of each label
+        self.empty = Findings()  # locations
+        self.unlabelled = Findings()  # locations
+        self.odd = Findings()  # locations and reasons
+        self.infeasible = Findings()  # locations and reasons
         self.infeasible_when_augmented = Findings()  # likewise
         self.contents = ContentIndex()
         self.sides: dict[str, SideCounter] = {}  # of pairs: source, target
@@ -121,12 +124,12 @@ class DatasetSummary:
         self.lengths[length] += 1
         self.elements += length
         if not length:
-            self.empty.note(example.place)
+            self.empty.note(example.location)
         (heappush if len(self._longest) < self.keep else heappushpop)(self._longest, (length, -self.examples, example))
         self._add_labels(example)
         content = _content(example)
         if content and length:
-            self.contents.add(content, _answer(example).encode(), example.place)
+            self.contents.add(content, _answer(example).encode(), example.location)
         self._add_columns(example)
         if self.examples < SAMPLE:
             self._sampled += _size(example)
@@ -145,12 +148,12 @@ class DatasetSummary:
         labels = _labels(example)
         if labels is None:
             if hasattr(example, "label") or hasattr(example, "labels"):
-                self.unlabelled.note(example.place)
+                self.unlabelled.note(example.location)
             return
         self.labels.update(labels)
         for index, label in enumerate(labels):
             if label not in self.first:
-                self.first[label] = example.at(index) if hasattr(example, "at") else example.place
+                self.first[label] = example.at(index) if hasattr(example, "at") else example.location
         if isinstance(example, Sentence):
             for odd in oddities([example]):
                 self.odd.note(odd)
@@ -158,24 +161,24 @@ class DatasetSummary:
     def _add_sides(self, pair: Pair) -> None:
         self.contents.answers = "targets"
         if pair.target is None:
-            self.unlabelled.note(pair.place)
+            self.unlabelled.note(pair.location)
         for name, text, length in zip(("source", "target"), (pair.source, pair.target), pair.lengths, strict=True):
             if text is not None:
-                self.sides.setdefault(name, SideCounter(name)).add(length, pair.place)
+                self.sides.setdefault(name, SideCounter(name)).add(length, pair.location)
 
     def _add_captions(self, picture: CaptionedImage) -> None:
         self.contents.answers = "captions"
         if not picture.captions:
-            self.unlabelled.note(picture.place)
+            self.unlabelled.note(picture.location)
         for length in picture.lengths:
-            self.sides.setdefault("caption", SideCounter("caption")).add(length, picture.place)
+            self.sides.setdefault("caption", SideCounter("caption")).add(length, picture.location)
 
     def _add_text(self, recording: Recording) -> None:
         self.contents.answers = "texts"
         if recording.text is None:
-            self.unlabelled.note(recording.place)
+            self.unlabelled.note(recording.location)
         else:  # the lengths are of characters, whatever the symbols are
-            self.sides.setdefault("text", SideCounter("text")).add(len(recording.text), recording.place)
+            self.sides.setdefault("text", SideCounter("text")).add(len(recording.text), recording.location)
 
     def _add_columns(self, example: Any) -> None:
         """Between which numbers each column lies; the windows of a series are looked at together."""
@@ -201,9 +204,9 @@ class DatasetSummary:
         for some in _chunks(examples):
             for example in some:
                 if why := infeasible(example):
-                    self.infeasible.note(f"{example.place}: {why}")
+                    self.infeasible.note(f"{example.location}: {why}")
                 if why := infeasible_when_augmented(example):
-                    self.infeasible_when_augmented.note(f"{example.place}: {why}")
+                    self.infeasible_when_augmented.note(f"{example.location}: {why}")
             batch = collate(some)
             inputs = batch.inputs
             values = _first(inputs)[inputs.mask]
@@ -271,12 +274,12 @@ class DatasetSummary:
             lengths, longest = LengthSummary.of(self.lengths), self.longest[0]
             if lengths.maximum > OUTLIER * max(lengths.most, 1):
                 yield (
-                    f"the longest example has {lengths.maximum:,} elements ({longest.place}), 95 % have at most "
+                    f"the longest example has {lengths.maximum:,} elements ({longest.location}), 95 % have at most "
                     f"{lengths.most:,}: its batch takes much more memory and time than others"
                 )
         if self.odd and are_spans(self.labels):
-            place, why = self.odd.first[0]
-            yield f"{counted(self.odd.total, 'label')} out of order, first {place}: {why}"
+            location, why = self.odd.first[0]
+            yield f"{counted(self.odd.total, 'label')} out of order, first {location}: {why}"
         if still := self.constant:
             yield f"{counted(len(still), 'column')} of {len(self._low)} never changing: {join_names(still)}"
         for label, times in self.labels.most_common(1):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from seqloom.data.readers.text_files import Place
+from seqloom.data.readers.text_files import Location
 
-SHOWN = 3  # places of each finding
+SHOWN = 3  # locations of each finding
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class SideCounter:
     def __init__(self, name: str) -> None:
         self.name = name
         self.lengths: Counter[int] = Counter()
-        self.empty = Findings()  # places
+        self.empty = Findings()  # locations
         self.symbols = self.unknown = 0
 
-    def add(self, length: int, place: Place) -> None:
+    def add(self, length: int, location: Location) -> None:
         self.lengths[length] += 1
         if not length:
-            self.empty.note(place)
+            self.empty.note(location)
 
     def count(self, symbols: Tensor) -> None:  # (N,)
         self.symbols += len(symbols)

@@ -46,7 +46,7 @@ def explain_transcript(
     if example.text is not None:
         likelihood = "too few frames" if prediction.loss is None else f"log-probability {-prediction.loss:.4f}"
         notes.append(f"reference: {example.text!r} ({likelihood})")
-    source = example.name or str(example.place)
+    source = example.name or str(example.location)
     return Explanation(
         task=task.name,
         source=source,

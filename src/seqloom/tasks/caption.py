@@ -196,10 +196,12 @@ class Caption(Task):
         shape: tuple[int, ...] = ()
         for example in examples:
             if not example.captions:
-                raise DataError(example.place, "there is no caption; training needs one for each image")
+                raise DataError(example.location, "there is no caption; training needs one for each image")
             captions += example.captions
             if count and example.image.shape != shape:
-                raise DataError(example.place, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}")
+                raise DataError(
+                    example.location, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}"
+                )
             shape = example.image.shape
             values = example.image.reshape(-1, shape[-1]).astype(np.float64)
             sums = sums + values.sum(axis=0) if count else values.sum(axis=0)
@@ -229,7 +231,7 @@ class Caption(Task):
         wanted = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
         for example in examples:
             if example.image.shape != wanted:
-                raise DataError(example.place, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
+                raise DataError(example.location, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
         seen = np.stack([example.image for example in examples]).reshape(len(examples), -1, *wanted[1:] or wanted)
         mean, deviation = np.array([learned.mean, learned.deviation], dtype=np.float32)
         values = torch.from_numpy((seen.astype(np.float32) - mean) / deviation)  # (B, size, size, 3) or (B, 1, D)
@@ -337,7 +339,7 @@ class Caption(Task):
         wanted = []
         for example in examples:
             if not example.captions:
-                raise DataError(example.place, "there is no caption to compare with")
+                raise DataError(example.location, "there is no caption to compare with")
             wanted.append(
                 [text.lower() for text in example.captions] if self.text.lowercase else list(example.captions)
             )

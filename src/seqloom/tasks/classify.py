@@ -165,7 +165,7 @@ class Classify(Task):
             parts["vectors"] = self.pretrained.take(text.vocabulary.symbols, language)
         else:
             if self.pretrained:
-                raise DataError(first.place, "found vectors; task.pretrained is for texts")
+                raise DataError(first.location, "found vectors; task.pretrained is for texts")
             means, deviations = _moments(rest)
             if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
@@ -179,7 +179,7 @@ class Classify(Task):
             return tuple(counts.total() / (len(labels) * counts[name]) for name in labels.names)
         table = self.class_weights if isinstance(self.class_weights, dict) else {}
         for name, weight in table.items():
-            labels.index(name, place="class_weights")
+            labels.index(name, location="class_weights")
             if not 0 <= weight < math.inf:
                 raise DataError("class_weights", f"the weight of {name!r} is {weight}; a number from 0 is wanted")
         return tuple(table.get(name, 1.0) for name in labels.names)
@@ -205,12 +205,14 @@ class Classify(Task):
         content = example.content
         if isinstance(content, str):
             if learned.text is None:
-                raise DataError(example.place, "found a text; the model reads vectors")
+                raise DataError(example.location, "found a text; the model reads vectors")
             return np.array(learned.text.encode(content), dtype=np.int64)
         if learned.text is not None:
-            raise DataError(example.place, "found vectors; the model reads texts")
+            raise DataError(example.location, "found vectors; the model reads texts")
         if content.shape[1] != len(learned.means):
-            raise DataError(example.place, f"found {content.shape[1]} channels; the model reads {len(learned.means)}")
+            raise DataError(
+                example.location, f"found {content.shape[1]} channels; the model reads {len(learned.means)}"
+            )
         scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
         return scaled.astype(np.float32)
 
@@ -259,7 +261,7 @@ class Classify(Task):
         truth, names = [], list(self._fitted().labels.names)
         for example in examples:
             if example.label is None:
-                raise DataError(example.place, "there is no label to compare with")
+                raise DataError(example.location, "there is no label to compare with")
             truth.append(example.label)
         found = [answer.label for answer in predictions]
         losses = [
@@ -332,9 +334,9 @@ def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Exam
     kind = None
     for example in examples:
         if example.label is None:
-            raise DataError(example.place, "there is no label; training needs one for each example")
+            raise DataError(example.location, "there is no label; training needs one for each example")
         if isinstance(example.content, str) is not (kind := isinstance(example.content, str) if kind is None else kind):
-            raise DataError(example.place, "found texts and vectors; one or the other is wanted")
+            raise DataError(example.location, "found texts and vectors; one or the other is wanted")
         counts[example.label] += 1
         yield example
 
@@ -345,6 +347,8 @@ def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[floa
     for example in examples:
         values = np.asarray(example.content)
         if moments.size and values.shape[1] != moments.size:
-            raise DataError(example.place, f"found {values.shape[1]} channels; the examples before have {moments.size}")
+            raise DataError(
+                example.location, f"found {values.shape[1]} channels; the examples before have {moments.size}"
+            )
         moments.add(values)
     return moments.means(), moments.deviations()

@@ -172,7 +172,7 @@ class Embed(Task):
 
     def _text(self, example: Any) -> Passage:
         if not isinstance(example, Passage):
-            raise DataError(example.place, "found a question with its answer; task.train wants a text")
+            raise DataError(example.location, "found a question with its answer; task.train wants a text")
         return example
 
     def collate(self, examples: Sequence[Any]) -> Batch:
@@ -222,7 +222,7 @@ class Embed(Task):
         questions = batch.examples
         for row, question in enumerate(questions):
             if isinstance(question, Passage):
-                raise DataError(question.place, "found a text; questions are wanted: analogies, or pairs of words")
+                raise DataError(question.location, "found a text; questions are wanted: analogies, or pairs of words")
             one[row] = one[row] if question.kind == "similarity" else weights[row].float()
         own = model.between(numbers, one)
         searched = [row for row, question in enumerate(questions) if question.kind in ("neighbours", "analogy")]

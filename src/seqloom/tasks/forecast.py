@@ -166,7 +166,7 @@ class Forecast(Task):
         spans: dict[int, tuple[Series, int, int]] = {}
         for window in examples:
             if not window.known:
-                raise DataError(window.place, "what comes next is not known; training needs it")
+                raise DataError(window.location, "what comes next is not known; training needs it")
             series, begin, end = spans.get(id(window.series), (window.series, window.begin, 0))
             spans[id(series)] = series, min(begin, window.begin), max(end, window.end + self.horizon)
         parts = [series.values[begin:end] for series, begin, end in spans.values()]
@@ -294,7 +294,7 @@ class Forecast(Task):
         """What came and what was said, of each example (N, horizon, targets)."""
         unknown = next((window for window in examples if not window.known), None)
         if unknown is not None:
-            raise DataError(unknown.place, "what comes next is not known; a score needs it")
+            raise DataError(unknown.location, "what comes next is not known; a score needs it")
         targets = self._targets(self._fitted.columns)
         shape = -1, self.horizon, len(targets)
         if self.output == "every_step":

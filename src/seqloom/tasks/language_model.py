@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from seqloom.config import parse
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.readers.text_files import DataError, Place, lines, resolve
+from seqloom.data.readers.text_files import DataError, Location, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, ranked
 from seqloom.decoding.tokens.sample import Sample
@@ -48,7 +48,7 @@ CONTEXT = 128
 class Line:
     """One line of text."""
 
-    place: Place
+    location: Location
     text: str
     symbols: int  # about how many, for buckets
 
@@ -189,8 +189,8 @@ class LanguageModel(Task):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Line]:
         words = self.text.unit == "words"
-        for place, text in lines(source, encoding=self.encoding):
-            yield Line(place, text, (text.count(" ") if words else len(text)) + 1)
+        for location, text in lines(source, encoding=self.encoding):
+            yield Line(location, text, (text.count(" ") if words else len(text)) + 1)
 
     def fit(self, examples: Iterable[Line]) -> Self:
         if self.arpa:

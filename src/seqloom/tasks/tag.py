@@ -161,9 +161,9 @@ class Tag(Task):
         scale = Scale()
         for example in examples:
             if example.labels is None:
-                raise DataError(example.place, "there are no labels, and training needs them")
+                raise DataError(example.location, "there are no labels, and training needs them")
             if "" in example.labels:
-                raise DataError(example.place, "a label is empty")
+                raise DataError(example.location, "a label is empty")
             pairs.update(pairwise(("", *example.labels, "")))
             if isinstance(example, Sentence):
                 words.update(example.words)
@@ -224,7 +224,7 @@ class Tag(Task):
         learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
-            raise DataError(examples[0].place, "found vectors; this model reads words")
+            raise DataError(examples[0].location, "found vectors; this model reads words")
         assert learned.words is not None  # noqa: S101  fitted to words
         assert learned.characters is not None  # noqa: S101
         rows = [learned.words.encode(map(self._key, sentence.words)) for sentence in sentences]
@@ -249,7 +249,7 @@ class Tag(Task):
         for example in examples:
             if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
                 found = "words" if isinstance(example, Sentence) else f"vectors of {example.values.shape[1]}"
-                raise DataError(example.place, f"found {found} numbers; this model reads vectors of {learned.size}")
+                raise DataError(example.location, f"found {found} numbers; this model reads vectors of {learned.size}")
             rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
         return pad(rows, dtype=np.float32)
 
@@ -318,7 +318,7 @@ class Tag(Task):
     def score(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> dict[str, Any]:
         for example, answer in zip(examples, predictions, strict=True):
             if example.labels is None:
-                raise DataError(example.place, "there are no labels to compare with")
+                raise DataError(example.location, "there are no labels to compare with")
             if len(answer.labels) != len(example.labels):
                 raise ValueError("the sequences were joined: tagging needs train.bptt_steps = 0")
         wanted = [label for example in examples for label in example.labels or ()]

@@ -64,7 +64,7 @@ class PredictionOptions(TypedDict, total=False):
 class Task(ConfigSection, ABC):
     """What is learnt from which files. Owns no loop, no device, no file output, no optimiser.
 
-    An example has a length (``len``, for buckets) and a ``place`` (file and line, for errors).
+    An example has a length (``len``, for buckets) and a ``location`` (file and line, for errors).
     """
 
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}
@@ -188,7 +188,7 @@ class Task(ConfigSection, ABC):
         note = f"the task {self.name} has no explanation of its own; --gates draws its recurrent layers"
         return Explanation(
             task=self.name,
-            source=str(example.place),
+            source=str(example.location),
             prediction=prediction,
             headline=str(prediction),
             notes=[note],

@@ -206,7 +206,7 @@ class Transcribe(Task):
         ear, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
         for example in examples:
             if example.text is None:
-                raise DataError(example.place, "there is no text; training needs one for each recording")
+                raise DataError(example.location, "there is no text; training needs one for each recording")
             ear.add(example)
             self._check_words(example)
             texts.append(self._spelt(example))
@@ -231,7 +231,7 @@ class Transcribe(Task):
         """Refuse a word that cannot be learnt, as nobody says how it is spelt."""
         for word in (example.text or "").split() if self.spelling == "lexicon" else ():
             if word not in self._spellings:
-                raise DataError(example.place, f"the word {word[:60]!r} does not stand in {self.lexicon}")
+                raise DataError(example.location, f"the word {word[:60]!r} does not stand in {self.lexicon}")
 
     def _spelt(self, example: Recording) -> str:
         """The text of a recording, or of words the first spellings of all of them; a strange word is one error."""
@@ -308,7 +308,7 @@ class Transcribe(Task):
         return Loss(losses.sum(), int(items))  # fewer than the batch has, where it is played too fast for some
 
     def _losses(self, logits: Tensor, mask: Tensor, batch: Batch) -> CTC:
-        names = [f"{example.place} {example.name}".strip() for example in batch.examples]
+        names = [f"{example.location} {example.name}".strip() for example in batch.examples]
         values, lengths = batch.target.values, batch.target.lengths
         return ctc_loss(logits, mask.sum(dim=1), values, lengths, blank=BLANK, names=names)
 
@@ -376,9 +376,9 @@ class Transcribe(Task):
     def _beside(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
-                raise DataError(example.place, "there is no text to compare with")
+                raise DataError(example.location, "there is no text to compare with")
         return metrics.Transcripts(
-            names=[example.name or str(example.place) for example in examples],
+            names=[example.name or str(example.location) for example in examples],
             found=[answer.text for answer in predictions],
             wanted=[(each.text or "").lower() if self.text.lowercase else each.text or "" for each in examples],
             symbols=[answer.symbols for answer in predictions],

@@ -203,7 +203,7 @@ class Translate(Task):
         sources, targets, ratios = [], [], []
         for example in examples:
             if example.target is None:
-                raise DataError(example.place, "there is no target; training needs one for each source")
+                raise DataError(example.location, "there is no target; training needs one for each source")
             sources.append(example.source)
             targets.append(example.target)
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
@@ -373,7 +373,7 @@ class Translate(Task):
         wanted = []
         for example in examples:
             if example.target is None:
-                raise DataError(example.place, "there is no target to compare with")
+                raise DataError(example.location, "there is no target to compare with")
             wanted.append(example.target.lower() if self._said.lowercase else example.target)
         return wanted
 

@@ -108,7 +108,7 @@ def every_method_works(case: TaskCase) -> None:
     task = case.task
     for number, example in enumerate(case.examples):
         require(len(example) >= 0, f"example {number} has no length")
-        require(bool(example.place.line), f"example {number} does not say where it comes from (place.line)")
+        require(bool(example.location.line), f"example {number} does not say where it comes from (location.line)")
     require(len(case.examples) > 1, f"found {len(case.examples)} examples, expected at least 2")
     found = answers(case, case.examples)
     require(all(isinstance(str(answer), str) for answer in found), "an answer has no text (__str__)")

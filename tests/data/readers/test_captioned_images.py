@@ -60,7 +60,7 @@ def test_lines_of_one_image_are_its_captions_wherever_they_stand(tmp_path: Path)
     file.write_text("red.png\ta red wall\nblue.png\tthe sea\nred.png\tblood\n")
     found = read(file)
     assert told(found) == [("red.png", ("a red wall", "blood"), "red"), ("blue.png", ("the sea",), "blue")]
-    assert [(each.place, len(each)) for each in found] == [((str(file), 1), 4), ((str(file), 2), 2)]
+    assert [(each.location, len(each)) for each in found] == [((str(file), 1), 4), ((str(file), 2), 2)]
     assert found[0].image.dtype == np.uint8
     assert found[0].image.shape == (4, 4, 3)
 
@@ -150,7 +150,7 @@ def test_standard_input_names_images_one_by_one(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\n\nblue.png\n"))
     pictures = Reader(size=4).read_inputs(Path("-"))
-    assert [(each.name, each.place.line) for each in pictures] == [("red.png", 1), ("blue.png", 3)]
+    assert [(each.name, each.location.line) for each in pictures] == [("red.png", 1), ("blue.png", 3)]
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\ta\nred.png\tb\n"))
     assert [each.captions for each in read(Path("-"))] == [("a", "b")]
 

@@ -28,7 +28,7 @@ def test_conll() -> None:
         "-DOCSTART- O",
         "x O",
     ]
-    found = [(block.place.line, block.rows, str(block.at(len(block.rows) - 1))) for block in conll(text)]
+    found = [(block.location.line, block.rows, str(block.at(len(block.rows) - 1))) for block in conll(text)]
     assert found == [
         (3, [["EU", "B-ORG"], ["rejects", "O"]], "input:4"),
         (7, [["ice cream", "B-FOOD"], ["\u2028\u00a0", "O"]], "input:8"),

@@ -6,7 +6,7 @@ from typing import IO
 import pytest
 
 from seqloom.data.readers.file_lists import BadContent, Packed, bare, listed, load
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 
 FILES = {"a/one.x": b"1", "a/two.y": b"2", "./b/three.x": b"3", "a/bad.x": b"bad"}
 
@@ -30,8 +30,8 @@ def pack(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def wanted(*names: str) -> list[tuple[Place, str]]:
-    return [(Place("list", line), name) for line, name in enumerate(names, start=1)]
+def wanted(*names: str) -> list[tuple[Location, str]]:
+    return [(Location("list", line), name) for line, name in enumerate(names, start=1)]
 
 
 def test_only_what_is_still_wanted_is_kept(tmp_path: Path) -> None:

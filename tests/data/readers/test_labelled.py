@@ -20,7 +20,7 @@ def read(source: Any, **options: Any) -> Rows:
         (
             example.content if isinstance(example.content, str) else example.content.tolist(),
             example.label,
-            example.place.line,
+            example.location.line,
         )
         for example in found
     ]

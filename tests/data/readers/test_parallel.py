@@ -96,7 +96,7 @@ def test_a_file_in_an_archive(tmp_path: Path) -> None:
             archive.addfile(entry, io.BytesIO(data))
     inside = resolve(str(path / "train" / "ady.tsv"))
     assert pairs(inside) == [("абэ", "aːbɜ")]
-    assert next(Reader().read(inside)).place == (str(inside), 1)
+    assert next(Reader().read(inside)).location == (str(inside), 1)
     assert pairs(path / "train" / "arm.tsv.gz") == [("բառ", "b ɑ r")]
     assert wrong(path / "train" / "adi.tsv") == (
         f"{path}/train/adi.tsv: there is no such file in the archive; did you mean {path}/train/ady.tsv?"

@@ -16,7 +16,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_pronunciations_with_variants_and_comments(tmp_path: Path) -> None:
     path = write(tmp_path, ";;; a comment\nREAD  R IY D\nREAD(2)\tR EH D # past\n\nA(1) EY\n")
-    found = [(entry.place.line, entry.word, entry.spelling) for entry in read_pronunciations(path)]
+    found = [(entry.location.line, entry.word, entry.spelling) for entry in read_pronunciations(path)]
     assert found == [(2, "READ", ("R", "IY", "D")), (3, "READ", ("R", "EH", "D")), (5, "A", ("EY",))]
     assert first_spellings(path) == {"READ": ("R", "IY", "D"), "A": ("EY",)}
 

@@ -64,7 +64,7 @@ def test_a_table_of_files_and_texts(tmp_path: Path) -> None:
     table.write_text("low.wav\tda da\nhigh.wav\t\nlow.wav\tagain\n")
     found = read(table)
     assert told(found) == [("low", "da da"), ("high", ""), ("low", "again")]
-    assert [(each.place, each.rate, len(each)) for each in found] == [((str(table), n), 8000, 50) for n in (1, 2, 3)]
+    assert [(each.location, each.rate, len(each)) for each in found] == [((str(table), n), 8000, 50) for n in (1, 2, 3)]
     assert found[0].values.shape == (50,)
     assert found[0].values.dtype == np.float32
     table.write_text("low.wav\nhigh.wav\n")
@@ -98,7 +98,7 @@ def test_the_layout_of_sphinx(tmp_path: Path) -> None:
     archive = pack(tmp_path / "features.tar.gz", files)
     found = read(list_, files=str(archive))
     assert told(found) == [("low", "YES NO"), ("high", "NO (REALLY)")]
-    assert [each.place.line for each in found] == [1, 3]
+    assert [each.location.line for each in found] == [1, 3]
     assert found[0].values.shape == (4, 13)
     assert found[0].rate == 0
     assert told(read(list_, files=str(archive), format="sphinx")) == told(found)
@@ -210,7 +210,7 @@ def test_many_in_one_file(tmp_path: Path) -> None:
     write_npz(file, frames, ["a", "b "])
     found = read(file)
     assert told(found) == [("low", "a"), ("high", "b")]
-    assert [(each.place.line, each.values.shape, each.rate) for each in found] == [(1, (2, 3), 0), (2, (1, 3), 0)]
+    assert [(each.location.line, each.values.shape, each.rate) for each in found] == [(1, (2, 3), 0), (2, (1, 3), 0)]
     write_npz(file, [np.full(40, 100 / 32768), np.full(30, 300 / 32768)], rate=8000)
     assert told(read(file)) == [("low", None), ("high", None)]
     assert [(each.rate, len(each)) for each in read(file, rate=16000)] == [(16000, 80), (16000, 60)]
@@ -250,7 +250,7 @@ def test_python_values(tmp_path: Path) -> None:
     found = read([low, (str(low), "x"), (Sound(samples.astype(np.float32), 4000), "y"), ([[100, 1]], "z")])
     assert told(found) == [("low", None), ("low", "x"), ("low", "y"), ("low", "z")]
     assert [each.rate for each in found] == [8000, 8000, 4000, 0]
-    assert [each.place for each in found] == [("input", n) for n in (1, 2, 3, 4)]
+    assert [each.location for each in found] == [("input", n) for n in (1, 2, 3, 4)]
     whole = read([samples, np.full(20, 100, dtype=np.int16)], rate=8000)
     assert told(whole) == [("low", None), ("low", None)]
 
@@ -327,8 +327,8 @@ def test_fuzzed_lists_are_read_or_named(tmp_path: Path) -> None:
     for name, data in lists.items():
         for _ in range(150):
             changed = bytearray(data)
-            for place in random.integers(0, len(data), size=int(random.integers(1, 4))):
-                changed[place] = random.integers(256)
+            for location in random.integers(0, len(data), size=int(random.integers(1, 4))):
+                changed[location] = random.integers(256)
             (tmp_path / name).write_bytes(bytes(changed[: random.integers(1, len(data) + 1)]))
             try:
                 found = read(tmp_path / name)

@@ -9,14 +9,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seqloom.data.readers.series import Range, Series, changes, ending, pieces, sequences, split_range, table, windows
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import write_npz
 
 
 def counting(length: int, *, start: int = 0, stop: int | None = None) -> Series:
     """Row t holds t and 100 + t."""
     values = np.arange(length)[:, None] + np.array([0.0, 100.0])
-    return Series(Place("x.csv", 1), values, ("a", "b"), start, length if stop is None else stop)
+    return Series(Location("x.csv", 1), values, ("a", "b"), start, length if stop is None else stop)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_a_table_with_names_and_dates() -> None:
     series = table(["date,load,oil", "2016-07-01 00:00,1.5,-2", "2016-07-01 01:00,2.5,3e1"])
     assert series.names == ("load", "oil")
     np.testing.assert_array_equal(series.values, [[1.5, -2], [2.5, 30]])
-    assert series.at(1) == Place("input", 3)
+    assert series.at(1) == Location("input", 3)
 
 
 def test_a_table_without_names_counts_its_columns() -> None:
     series = table(["1;2;3", "", "4;5;6"], separator=";", columns=("3", "1"))
     assert series.names == ("3", "1")
     np.testing.assert_array_equal(series.values, [[3, 1], [6, 4]])
-    assert series.at(1) == Place("input", 3)
+    assert series.at(1) == Location("input", 3)
 
 
 def test_a_date_that_is_a_number_is_named() -> None:
@@ -186,7 +186,7 @@ def test_arrays_are_series() -> None:
     first, second = sequences([np.array([1.0, 2.0]), [[3.0], [4.0], [5.0]]])
     assert first.values.tolist() == [[1], [2]]
     assert second.values.tolist() == [[3], [4], [5]]
-    assert second.place == Place("input", 2)
+    assert second.location == Location("input", 2)
     (named,) = sequences([np.ones((3, 2))], columns=("load", "oil"))
     assert named.names == ("load", "oil")
     (chosen,) = sequences([[[1.0, 2.0, 3.0]]], columns=("3", "1"))

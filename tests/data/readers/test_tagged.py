@@ -20,7 +20,7 @@ from seqloom.data.readers.tagged import (
     read_lines,
     read_parallel,
 )
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import Vectors
 
 UD = (
@@ -39,12 +39,12 @@ def written(folder: Path, name: str, text: str) -> Path:
 def test_conll_columns(tmp_path: Path) -> None:
     path = written(tmp_path, "a.conll", "a N B-x\nb V O\n\nc N O\n")
     first, second = read_conll(path)
-    assert (first.words, first.labels, first.place.line) == (("a", "b"), ("B-x", "O"), 1)
+    assert (first.words, first.labels, first.location.line) == (("a", "b"), ("B-x", "O"), 1)
     assert (second.words, second.labels, second.at(0).line) == (("c",), ("O",), 4)
     assert [one.labels for one in read_conll(path, labels=1)] == [("N", "V"), ("N",)]
     assert [one.words for one in read_conll(path, words=1)] == [("N", "V"), ("N",)]
     assert next(read_conll(written(tmp_path, "b.conll", "a\nb\n"))) == Sentence(
-        Place(str(tmp_path / "b.conll"), 1), ("a", "b"), None, range(1, 3)
+        Location(str(tmp_path / "b.conll"), 1), ("a", "b"), None, range(1, 3)
     )
 
 
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_named_with_its_place(
 def test_frames_of_a_table_and_of_an_archive(tmp_path: Path) -> None:
     first, second = read_frames(written(tmp_path, "a.csv", "1,2,u\n3,4,v\n\n5,6,u\n"))
     assert first.values.tolist() == [[1, 2], [3, 4]]
-    assert (first.labels, second.labels, second.place.line) == (("u", "v"), ("u",), 4)
+    assert (first.labels, second.labels, second.location.line) == (("u", "v"), ("u",), 4)
     np.savez(tmp_path / "a.npz", x=np.ones((2, 3, 4)), y=np.array([["a", "b", "a"]] * 2))
     assert [(one.values.shape, one.labels) for one in read_frames(tmp_path / "a.npz")] == [
         ((3, 4), ("a", "b", "a"))
@@ -100,7 +100,7 @@ def test_frames_of_a_table_and_of_an_archive(tmp_path: Path) -> None:
 
 
 def test_python_values() -> None:
-    kept = Sentence(Place("file", 3), ("a",), ("X",))
+    kept = Sentence(Location("file", 3), ("a",), ("X",))
     found = list(read_items(["a b", ["c", "d e"], kept, np.ones((2, 3)), ""]))
     assert [getattr(one, "words", None) for one in found] == [("a", "b"), ("c", "d e"), ("a",), None, ()]
     assert found[2] is kept
@@ -158,9 +158,9 @@ def test_spans_and_what_is_odd_about_them() -> None:
     assert not are_spans(["O"])
     assert not are_spans(["NOUN", "B-x"])
     assert not are_spans(["B-", "O"])
-    sentence = Sentence(Place("f", 5), ("a",) * 6, ("I-x", "B-x", "I-y", "O", "E-x", "I-x"), range(5, 11))
-    found = list(oddities([sentence, Sentence(Place("f", 20), ("a",))]))
-    assert [place.line for place, _ in found] == [5, 7, 9, 10]
+    sentence = Sentence(Location("f", 5), ("a",) * 6, ("I-x", "B-x", "I-y", "O", "E-x", "I-x"), range(5, 11))
+    found = list(oddities([sentence, Sentence(Location("f", 20), ("a",))]))
+    assert [location.line for location, _ in found] == [5, 7, 9, 10]
     assert found[1][1].startswith("I-y follows B-x")
     assert found[0][1].startswith("I-x is the first label")
 
@@ -171,9 +171,9 @@ def test_scale_is_that_of_all_frames_together() -> None:
     scale = Scale()
     for part in parts:
         part[:, 1] = 5
-        scale.add(Vectors(Place("f", 1), part))
+        scale.add(Vectors(Location("f", 1), part))
     whole = np.concatenate(parts).astype(np.float64)
     assert scale.mean == pytest.approx(whole.mean(axis=0))
     assert scale.deviation == pytest.approx([whole[:, 0].std(), 1])
     with pytest.raises(DataError, match="f:2: found vectors of 3"):
-        scale.add(Vectors(Place("f", 2), np.ones((2, 3), np.float32)))
+        scale.add(Vectors(Location("f", 2), np.ones((2, 3), np.float32)))

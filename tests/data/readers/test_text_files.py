@@ -18,7 +18,7 @@ from seqloom.data.readers import text_files
 from seqloom.data.readers.conll import conll, conllu
 from seqloom.data.readers.text_files import (
     DataError,
-    Place,
+    Location,
     delimited,
     fingerprint,
     jsonl,
@@ -82,7 +82,7 @@ def test_lines_are_what_stands_between_line_ends(
     data = "".join(text + end for text in texts_).encode()
     texts_[:1] = [text.removeprefix("\ufeff") for text in texts_[:1]]
     for path in (put(folder, data), put(folder, pack(data), "packed")):
-        assert list(lines(path)) == [(Place(str(path), number), text) for number, text in enumerate(texts_, start=1)]
+        assert list(lines(path)) == [(Location(str(path), number), text) for number, text in enumerate(texts_, start=1)]
 
 
 def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_members_of_gzip_are_joined(tmp_path: Path) -> None:
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes], bytes]) -> None:
     monkeypatch.setattr(sys, "stdin", Standard(packed(b"a\nb\xff\n")))
     found = lines(Path("-"))
-    assert next(found) == (Place("standard input", 1), "a")
+    assert next(found) == (Location("standard input", 1), "a")
     assert error(found) == (
         "standard input:2: found byte 0xff at byte 2 of the line; UTF-8 is wanted; "
         'a text in another encoding needs its name, such as task.encoding = "latin-1"'
@@ -215,9 +215,9 @@ def test_a_line_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_bad_data_survives_a_process() -> None:
-    bad = DataError(Place("a", 3), "wrong")
+    bad = DataError(Location("a", 3), "wrong")
     again = copy.copy(bad)  # by the same steps as between processes
-    assert (str(again), again.place, again.message) == ("a:3: wrong", Place("a", 3), "wrong")
+    assert (str(again), again.location, again.message) == ("a:3: wrong", Location("a", 3), "wrong")
 
 
 def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_delimited_reads_what_csv_writes(records: list[list[str]]) -> None:
         1 + sum(field.count("\n") for record in records[:index] for field in record) + index
         for index in range(len(records))
     ]
-    assert [place.line for place, _ in found] == starts
+    assert [location.line for location, _ in found] == starts
 
 
 def test_bad_records() -> None:
@@ -300,7 +300,7 @@ def test_bad_json(line: str, message: str) -> None:
 
 def test_labelled() -> None:
     text = ["1 a  film\there ", "", "__label__good\tfine", "DESC:manner  How", " 2\t\tx"]
-    found = [(place.line, label, words) for place, label, words in labelled(text)]
+    found = [(location.line, label, words) for location, label, words in labelled(text)]
     assert found == [(1, "1", "a  film\there"), (3, "good", "fine"), (4, "DESC:manner", "How"), (5, "2", "x")]
     assert error(labelled(["1 a", "2 "])) == "input:2: found only '2'; a label, a blank and a text are wanted"
     assert error(labelled(["__label__a __label__b text"])) == "input:1: found several labels; one is wanted"

@@ -17,7 +17,7 @@ NUMBERS = st.floats(-1e6, 1e6, width=32)
 
 
 def read(cases: Any) -> list[tuple[list[list[float]], str | None, int]]:
-    return [(case.values.tolist(), case.label, case.place.line) for case in cases]
+    return [(case.values.tolist(), case.label, case.location.line) for case in cases]
 
 
 def test_ts_has_channels_and_a_label_in_each_line() -> None:
@@ -101,7 +101,7 @@ def test_what_is_wrong_in_csv_is_named_by_line(lines: list[str], options: Any, m
 
 
 def frame(case: Vectors) -> tuple[list[list[float]], tuple[str, ...] | None, int]:
-    return case.values.tolist(), case.labels, case.place.line
+    return case.values.tolist(), case.labels, case.location.line
 
 
 def test_frames_are_separated_by_blank_lines() -> None:
@@ -147,7 +147,7 @@ def test_npz_is_written_and_read(tmp_path_factory: pytest.TempPathFactory, seque
     write_npz(path, sequences, labels)
     found = list(npz(path))
     assert [case.label for case in found] == labels
-    assert [case.place for case in found] == [(str(path), number + 1) for number in range(len(sequences))]
+    assert [case.location for case in found] == [(str(path), number + 1) for number in range(len(sequences))]
     for case, wanted in zip(found, sequences, strict=True):
         np.testing.assert_array_equal(case.values, wanted)
 

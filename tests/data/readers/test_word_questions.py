@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.word_questions import ask, asked, kind_of, labelled
 
-HERE = Place("input", 1)
+HERE = Location("input", 1)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_analogies() -> None:
         "Norway",
         "capitals",
     )
-    assert (second.group, third.truth, third.place.line) == ("plural", "ds", 6)
+    assert (second.group, third.truth, third.location.line) == ("plural", "ds", 6)
     with pytest.raises(DataError, match="input:2: found 3 words; four"):
         list(labelled([": group", "a b c"]))
 

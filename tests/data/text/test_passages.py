@@ -30,7 +30,7 @@ def test_nothing_is_lost(tmp_path_factory: pytest.TempPathFactory, lengths: list
     found = list(passages(path))
     assert b"".join(each.data for each in found).decode() == text
     for before, after in itertools.pairwise(found):
-        assert after.place.line == before.place.line + before.data.count(b"\n")
+        assert after.location.line == before.location.line + before.data.count(b"\n")
     words = sum(map(len, found))
     assert len(text.split()) <= words <= len(text.split()) + len(lengths) + 1
 

@@ -16,7 +16,7 @@ WORDS = Counter({"ababa": 3, "bab": 2, "a": 5, "abab": 1})
 def cuts(word: str, pieces: list[str]) -> Iterator[tuple[str, ...]]:
     """All ways to cut a word into pieces."""
     for marks in itertools.product([False, True], repeat=len(word) - 1):
-        ends = [0, *(place for place, mark in enumerate(marks, start=1) if mark), len(word)]
+        ends = [0, *(location for location, mark in enumerate(marks, start=1) if mark), len(word)]
         parts = tuple(word[start:stop] for start, stop in itertools.pairwise(ends))
         if set(parts) <= set(pieces):
             yield parts

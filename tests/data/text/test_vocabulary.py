@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.text.vocabulary import END, START, Labels, Vocabulary, count
 
 SYMBOLS = st.lists(st.sampled_from(["a", "b", "c", "ä", "", "<unk>", "<pad>", "<s>", "long word"]))
@@ -54,7 +54,7 @@ def test_labels() -> None:
     assert "X" not in labels
     assert Labels.model_validate_json(labels.model_dump_json()) == labels
     with pytest.raises(DataError) as caught:
-        labels.index("B-PERS", place=Place("dev.conll", 7))
+        labels.index("B-PERS", location=Location("dev.conll", 7))
     assert (
         str(caught.value)
         == "dev.conll:7: the label 'B-PERS' does not occur in the training data; the nearest is 'B-PER'"

@@ -14,7 +14,7 @@ from seqloom import config, workflow
 from seqloom.checkpoint import RunError, Snapshot
 from seqloom.config import ConfigError
 from seqloom.data.readers.tagged import Sentence
-from seqloom.data.readers.text_files import DataError, Place, resolve
+from seqloom.data.readers.text_files import DataError, Location, resolve
 from seqloom.model import load
 from seqloom.models.pretrained.combined import CombinedInput, ContextualEmbedding, ContextualInput, PretrainedEmbedding
 from seqloom.models.pretrained.pretrained import PretrainedConfig
@@ -94,7 +94,7 @@ def test_static_vectors_by_spelling_small_letters_or_as_unknown(tmp_path: Path) 
     task = Tag.model_validate(
         {"train": "t.conll", "vectors": {"file": str(path), "extra": 1, "alone": True}, "characters": {"layers": 0}}
     )
-    fitted = task.fit([Sentence(Place("t.conll", 1), ("met", "Rome", "him"), ("A", "B", "A"))])
+    fitted = task.fit([Sentence(Location("t.conll", 1), ("met", "Rome", "him"), ("A", "B", "A"))])
     assert fitted.learned is not None
     assert fitted.learned.vectors is not None
     (words,) = fitted.learned.vectors.words

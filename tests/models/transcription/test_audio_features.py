@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqloom.data.readers.recordings import Recording
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.layers.audio.augment import VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
 from seqloom.layers.audio.spectrum import Normalise, Spectrum
 from seqloom.models.transcription.audio_features import (
@@ -22,7 +22,7 @@ SOUND = AudioFeatures(n_mels=6, fmin=50.0)
 
 
 def recording(values: Any, rate: int = 0) -> Recording:
-    return Recording(Place("r", 1), "r.wav", np.asarray(values, np.float32), rate, "a")
+    return Recording(Location("r", 1), "r.wav", np.asarray(values, np.float32), rate, "a")
 
 
 def test_the_frames_of_sound_are_measured_all_together() -> None:

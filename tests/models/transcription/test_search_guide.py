@@ -9,7 +9,7 @@ import torch
 
 from seqloom.config import ConfigError
 from seqloom.data.readers.pronunciations import Entry
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.text.tokenizers import TextConfig
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.language_models import NGramLanguage, StepLanguage
@@ -42,7 +42,7 @@ ngram 1=5
 
 def entries(*words: str, spelt: bool = False) -> list[Entry]:
     found = [(word.split()[0], tuple(word.split()[1:]) if spelt else ()) for word in words]
-    return [Entry(Place("d", line), *entry) for line, entry in enumerate(found, start=1)]
+    return [Entry(Location("d", line), *entry) for line, entry in enumerate(found, start=1)]
 
 
 def spelt(found: Lexicon) -> list[tuple[str, list[int]]]:

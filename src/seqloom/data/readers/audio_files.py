@@ -33,14 +33,14 @@ class Sound(NamedTuple):
 
 def read_sound(source: Path | IO[bytes], *, name: str = "") -> Sound:
     """The sound of a file, which may be in a tar archive, or of its bytes; several channels become their mean."""
-    place = name or (str(source) if isinstance(source, Path) else str(getattr(source, "name", "input")))
+    location = name or (str(source) if isinstance(source, Path) else str(getattr(source, "name", "input")))
     try:
         if isinstance(source, Path):
-            with opened(source, place) as stream:
+            with opened(source, location) as stream:
                 return decode(io.BytesIO(stream.read()))
         return decode(source)
     except BadContent as error:
-        raise DataError(place, str(error)) from None
+        raise DataError(location, str(error)) from None
 
 
 def decode(stream: IO[bytes]) -> Sound:
@@ -118,15 +118,18 @@ def _promised(data: bytes) -> int:
 
 
 def _promised_by_wav(data: bytes) -> int:
-    place, frame = 12, 0  # bytes of one sample of all channels
-    while place + 8 <= len(data):
-        kind, size = data[place : place + 4], struct.unpack_from("<I", data, place + 4)[0]
-        if kind == b"fmt " and place + 24 <= len(data):
-            code, frame = struct.unpack_from("<H", data, place + 8)[0], struct.unpack_from("<H", data, place + 20)[0]
+    offset, frame = 12, 0  # bytes of one sample of all channels
+    while offset + 8 <= len(data):
+        kind, size = data[offset : offset + 4], struct.unpack_from("<I", data, offset + 4)[0]
+        if kind == b"fmt " and offset + 24 <= len(data):
+            code, frame = (
+                struct.unpack_from("<H", data, offset + 8)[0],
+                struct.unpack_from("<H", data, offset + 20)[0],
+            )
             frame = frame if code in (1, 3, 6, 7, 0xFFFE) else 0  # others are packed in blocks
         if kind == b"data":
             return size // frame if frame and size != UNKNOWN else 0
-        place += 8 + size + size % 2
+        offset += 8 + size + size % 2
     return 0
 
 

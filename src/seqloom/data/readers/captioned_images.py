@@ -14,7 +14,7 @@ from seqloom.data.readers import file_lists, parallel, pixels, text_files
 from seqloom.data.readers.labelled import STANDARD_INPUT
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.pixels import SUFFIXES, BadImage, Frame
-from seqloom.data.readers.text_files import DataError, Place, Source, resolve
+from seqloom.data.readers.text_files import DataError, Location, Source, resolve
 from seqloom.data.readers.vectors import filled
 
 Format = Literal["auto", "columns", "jsonl"]
@@ -27,7 +27,7 @@ NUMBERED = re.compile(r"#\d+$")
 class CaptionedImage:
     """An image or a vector with what may be said of it."""
 
-    place: Place
+    location: Location
     name: str
     image: Content
     captions: tuple[str, ...]  # none: not known
@@ -41,7 +41,7 @@ class CaptionedImage:
 class ImageReference:
     """An image that is not yet looked at."""
 
-    place: Place
+    location: Location
     name: str
     captions: tuple[str, ...] = ()
     vector: Content | None = None  # instead of an image
@@ -67,7 +67,7 @@ class Reader:
         told = self._told() if self.captions and isinstance(source, Path) else {}
         for picture in self._pictures(source, told):
             if not picture.captions and told:
-                raise DataError(picture.place, f"{picture.name} has no caption in {self.captions}")
+                raise DataError(picture.location, f"{picture.name} has no caption in {self.captions}")
             yield picture
 
     def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
@@ -75,9 +75,9 @@ class Reader:
         if source != STANDARD_INPUT or self.format != "auto":
             yield from self._pictures(source, {})
             return
-        for place, line in text_files.lines(source, encoding=self.encoding):
+        for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip():
-                yield from self.load([ImageReference(place, line.strip())], Path())
+                yield from self.load([ImageReference(location, line.strip())], Path())
 
     def _pictures(self, source: Source, told: Mapping[str, tuple[str, ...]]) -> Iterator[CaptionedImage]:
         if not isinstance(source, Path):
@@ -87,7 +87,7 @@ class Reader:
             names = sorted(path.name for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
             if not names:
                 raise DataError(str(source), "there is no PNG or JPEG image in the folder")
-            found = [ImageReference(Place(str(source), number), name) for number, name in enumerate(names, start=1)]
+            found = [ImageReference(Location(str(source), number), name) for number, name in enumerate(names, start=1)]
         else:
             found = _together(self._rows(source))
         folder = source if source.is_dir() else source.parent
@@ -109,21 +109,23 @@ class Reader:
         for pair in names.read(path):
             if pair.source:
                 name = NUMBERED.sub("", pair.source)
-                yield ImageReference(pair.place, name, () if pair.target is None else (pair.target,))
+                yield ImageReference(pair.location, name, () if pair.target is None else (pair.target,))
 
     def _objects(self, path: Path) -> Iterator[ImageReference]:
         image, caption = str(self.image_column or "image"), str(self.caption_column or "caption")
-        for place, value in text_files.jsonl(path, encoding=self.encoding):
+        for location, value in text_files.jsonl(path, encoding=self.encoding):
             told = value.get(caption)
             captions = told if isinstance(told, list) else [] if told is None else [told]
             if not all(isinstance(each, str) for each in captions):
-                raise DataError(place, f"found {captions!r:.60} as {caption!r}; a text, or a list of texts, is wanted")
+                raise DataError(
+                    location, f"found {captions!r:.60} as {caption!r}; a text, or a list of texts, is wanted"
+                )
             name, vector = value.get(image, ""), value.get("vector")
             if not isinstance(name, str) or (not name and vector is None):
                 kind = type(value.get(image)).__name__
-                raise DataError(place, f"found {kind} as {image!r}; the name of an image, or a 'vector', is wanted")
-            found = None if vector is None else _vector(place, vector)
-            yield ImageReference(place, name, tuple(each.strip() for each in captions), found)
+                raise DataError(location, f"found {kind} as {image!r}; the name of an image, or a 'vector', is wanted")
+            found = None if vector is None else _vector(location, vector)
+            yield ImageReference(location, name, tuple(each.strip() for each in captions), found)
 
     def _told(self) -> dict[str, tuple[str, ...]]:
         """The captions of the file of captions, by the names of the images."""
@@ -134,7 +136,7 @@ class Reader:
         if self.images and resolve(self.images).suffix == ".npz":
             yield from self._known(found, dict(_vectors(resolve(self.images))))
             return
-        named = [(each.place, each.name) for each in found if each.vector is None]
+        named = [(each.location, each.name) for each in found if each.vector is None]
         seen = file_lists.load(named, self._decode, folder=folder, files=self.images, noun="image")
         for each in found:
             yield self.picture(each, next(seen) if each.vector is None else each.vector)
@@ -144,7 +146,7 @@ class Reader:
             content = vectors.get(each.name) if each.vector is None else each.vector
             if content is None:
                 near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(each.name, vectors, n=1))
-                raise DataError(each.place, f"there is no vector {each.name!r} in {self.images}{near}")
+                raise DataError(each.location, f"there is no vector {each.name!r} in {self.images}{near}")
             yield self.picture(each, content)
 
     def _decode(self, stream: IO[bytes], name: str) -> Content:  # noqa: ARG002  any name may be an image's
@@ -152,7 +154,7 @@ class Reader:
 
     def picture(self, named: ImageReference, content: Content) -> CaptionedImage:
         return CaptionedImage(
-            named.place, named.name, content, named.captions, tuple(map(self.measure, named.captions))
+            named.location, named.name, content, named.captions, tuple(map(self.measure, named.captions))
         )
 
 
@@ -160,7 +162,7 @@ def _together(rows: Iterable[ImageReference]) -> list[ImageReference]:
     """One for each image, with all captions that its lines give; a vector stands for itself."""
     found: dict[Any, ImageReference] = {}
     for row in rows:
-        key = row.name if row.vector is None else row.place
+        key = row.name if row.vector is None else row.location
         known = found.get(key)
         found[key] = row if known is None else replace(known, captions=(*known.captions, *row.captions))
     return list(found.values())
@@ -176,17 +178,17 @@ def _vectors(path: Path) -> Iterator[tuple[str, Content]]:
         shapes = f"names {names.shape} and vectors {values.dtype} {values.shape}"
         raise DataError(str(path), f"found {shapes}; (N,) and numbers (N, D) are wanted")
     for number, (name, vector) in enumerate(zip(names.tolist(), values, strict=True), start=1):
-        yield str(name), _vector(Place(str(path), number), vector)
+        yield str(name), _vector(Location(str(path), number), vector)
 
 
-def _vector(place: Place, values: Any) -> Content:
+def _vector(location: Location, values: Any) -> Content:
     try:
         vector = np.array(values, dtype=np.float32)
     except (TypeError, ValueError):
-        raise DataError(place, f"found {type(values).__name__} as a vector; a list of numbers is wanted") from None
+        raise DataError(location, f"found {type(values).__name__} as a vector; a list of numbers is wanted") from None
     if vector.ndim != 1 or not len(vector):
-        raise DataError(place, f"found numbers {vector.shape} as a vector; a list of numbers is wanted")
-    found: Content = filled(place, vector[np.newaxis], "error")[0]
+        raise DataError(location, f"found numbers {vector.shape} as a vector; a list of numbers is wanted")
+    found: Content = filled(location, vector[np.newaxis], "error")[0]
     return found
 
 
@@ -195,23 +197,23 @@ def _given(values: Sequence[Any], reader: Reader) -> Iterator[CaptionedImage]:
     if isinstance(values, str):
         raise DataError("input", "found one text; a list of paths or arrays is wanted")
     for number, value in enumerate(values, start=1):
-        place = Place("input", number)
+        location = Location("input", number)
         content, told = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
         captions = (told,) if isinstance(told, str) else tuple(told)
         for caption in captions:
             if not isinstance(caption, str):
-                raise DataError(place, f"found {type(caption).__name__} as a caption; a text is wanted")
-            text_files.checked(place, caption)
+                raise DataError(location, f"found {type(caption).__name__} as a caption; a text is wanted")
+            text_files.checked(location, caption)
         if isinstance(content, str | Path):
-            yield from reader.load([ImageReference(place, str(content), captions)], Path())
+            yield from reader.load([ImageReference(location, str(content), captions)], Path())
             continue
         if np.ndim(content) < 2:
-            yield reader.picture(ImageReference(place, "", captions), _vector(place, content))
+            yield reader.picture(ImageReference(location, "", captions), _vector(location, content))
             continue
         try:
             yield reader.picture(
-                ImageReference(place, "", captions),
+                ImageReference(location, "", captions),
                 pixels.of_array(np.asarray(content), size=reader.size, frame=reader.frame),
             )
         except BadImage as error:
-            raise DataError(place, f"the image {error}") from None
+            raise DataError(location, f"the image {error}") from None

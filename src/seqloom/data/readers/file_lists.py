@@ -14,7 +14,7 @@ from typing import IO, Generic, TypeVar
 
 from seqloom.data.readers import text_files
 from seqloom.data.readers.tar_members import archive
-from seqloom.data.readers.text_files import DataError, Place, missing, opened, resolve
+from seqloom.data.readers.text_files import DataError, Location, missing, opened, resolve
 
 T = TypeVar("T")
 Decode = Callable[[IO[bytes], str], T]
@@ -97,7 +97,7 @@ def listed(
 
     def keep(data: IO[bytes], name: str) -> None:
         lines = enumerate(data.read().splitlines(), start=1)
-        rows = [text_files.decode(Place(str(folder / name), line), row, encoding=encoding) for line, row in lines]
+        rows = [text_files.decode(Location(str(folder / name), line), row, encoding=encoding) for line, row in lines]
         texts[name.removesuffix(beside)] = " ".join(" ".join(rows).split())
 
     names = []
@@ -135,7 +135,7 @@ def _members(outside: Path, start: str, suffix: str) -> Iterator[tuple[str, IO[b
 
 
 def load(
-    wanted: Sequence[tuple[Place, str]],  # each name, and where it stands
+    wanted: Sequence[tuple[Location, str]],  # each name, and where it stands
     decode: Decode[T],
     *,
     folder: Path,  # of the list
@@ -160,15 +160,15 @@ def load(
     with ExitStack() as stack:
         for each in packed.values():
             stack.callback(each.close)
-        for (place, name), (path, around) in zip(wanted, found, strict=True):
+        for (location, name), (path, around) in zip(wanted, found, strict=True):
             if around is None:
-                yield _open(place, name, path, decode, where=where, noun=noun)
+                yield _open(location, name, path, decode, where=where, noun=noun)
                 continue
             try:
                 content = around.take(_inside(path, around.path))
             except BadContent as error:
                 inside = f"{name} in {where}" if files else str(path)
-                raise DataError(place, f"the {noun} {inside} {error}") from None
+                raise DataError(location, f"the {noun} {inside} {error}") from None
             yield content
 
 
@@ -186,15 +186,15 @@ def _file(path: Path, suffixes: Sequence[str]) -> Path | None:
     return next((each for each in named if os.path.isfile(each)), None)  # noqa: PTH113
 
 
-def _open(place: Place, name: str, path: Path, decode: Decode[T], *, where: str, noun: str) -> T:
+def _open(location: Location, name: str, path: Path, decode: Decode[T], *, where: str, noun: str) -> T:
     try:
         with path.open("rb") as stream:
             return decode(stream, path.name)
     except BadContent as error:
-        raise DataError(place, f"the {noun} {path} {error}") from None
+        raise DataError(location, f"the {noun} {path} {error}") from None
     except (FileNotFoundError, NotADirectoryError):
         names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208  names are wanted
         near = "".join(f"; did you mean {other!r}?" for other in get_close_matches(path.name, names, n=1))
-        raise DataError(place, f"there is no {noun} {name!r} in {where}{near}") from None
+        raise DataError(location, f"there is no {noun} {name!r} in {where}{near}") from None
     except (OSError, ValueError) as error:
-        raise DataError(place, f"the {noun} {path} cannot be opened: {error}") from None
+        raise DataError(location, f"the {noun} {path} cannot be opened: {error}") from None

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from seqloom.data.readers import text_files, vectors
-from seqloom.data.readers.text_files import DataError, Place, Source
+from seqloom.data.readers.text_files import DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, Values, Vectors
 
 Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "ts", "npz"]
-Found = Iterator[tuple[Place, str | Values, str | None]]  # content and label
+Found = Iterator[tuple[Location, str | Values, str | None]]  # content and label
 SUFFIXES: dict[str, Format] = {".ts": "ts", ".npz": "npz", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "columns"}
 STANDARD_INPUT = Path("-")
 LOOKED_AT = 20
@@ -24,7 +24,7 @@ LOOKED_AT = 20
 class Example:
     """A sequence with its label."""
 
-    place: Place
+    location: Location
     content: str | Values  # a text, or vectors (T, D)
     label: str | None  # None: not known
     length: int  # about how many elements, for buckets
@@ -50,9 +50,9 @@ class Reader:
     numeric: bool = False  # what standard input holds: vectors, or else text
 
     def read(self, source: Source) -> Iterator[Example]:
-        for place, content, label in self._found(source):
+        for location, content, label in self._found(source):
             length = self.measure(content) if isinstance(content, str) else len(content)
-            yield Example(place, content, self._part(label) if label else None, length)
+            yield Example(location, content, self._part(label) if label else None, length)
 
     def _found(self, source: Source) -> Found:
         if not isinstance(source, Path):
@@ -83,8 +83,8 @@ class Reader:
         if not self._has_labels(source):
             yield from self._texts(source)
             return
-        for place, label, text in text_files.labelled(source, encoding=self.encoding):
-            yield place, text, label
+        for location, label, text in text_files.labelled(source, encoding=self.encoding):
+            yield location, text, label
 
     def _has_labels(self, source: Path) -> bool:
         """Whether lines begin with a label: so before training, and where most of them begin with one that is known.
@@ -109,27 +109,29 @@ class Reader:
         else:
             rows = text_files.delimited(source, separator=separator, header=named, encoding=self.encoding)
         header: list[str] = []
-        for place, fields in rows:
+        for location, fields in rows:
             if named and not header:
                 header = [field.strip() for field in fields]
             elif len(fields) == 1 and not named:
-                yield place, fields[0].strip(), None
+                yield location, fields[0].strip(), None
             else:
                 unlabelled = isinstance(label, str) and label not in header and self.known is not None
-                name = None if unlabelled else pick(place, fields, header, label)
-                yield place, pick(place, fields, header, text), name
+                name = None if unlabelled else pick(location, fields, header, label)
+                yield location, pick(location, fields, header, text), name
 
     def _jsonl(self, source: Path) -> Found:
         names = [self.text_column or "text", self.label_column or "label"]
-        for place, value in text_files.jsonl(source, encoding=self.encoding):
+        for location, value in text_files.jsonl(source, encoding=self.encoding):
             text, label = (value.get(str(name)) for name in names)
             if not isinstance(text, str):
                 raise DataError(
-                    place, f"found {type(text).__name__} as {names[0]!r}; a text is wanted (text_column names it)"
+                    location, f"found {type(text).__name__} as {names[0]!r}; a text is wanted (text_column names it)"
                 )
             if isinstance(label, (list, dict, float)):
-                raise DataError(place, f"found {type(label).__name__} as {names[1]!r}; a text or an integer is wanted")
-            yield place, text.strip(), None if label is None else str(label)
+                raise DataError(
+                    location, f"found {type(label).__name__} as {names[1]!r}; a text or an integer is wanted"
+                )
+            yield location, text.strip(), None if label is None else str(label)
 
     def _folder(self, source: Path) -> Found:
         if not source.is_dir():
@@ -139,14 +141,14 @@ class Reader:
         if not files:
             raise DataError(str(source), "there is no .txt file in the folder; one for each label is wanted")
         for file in files:
-            for place, text, _ in self._texts(file):
-                yield place, text, file.name.removesuffix(".gz").removesuffix(".txt")
+            for location, text, _ in self._texts(file):
+                yield location, text, file.name.removesuffix(".gz").removesuffix(".txt")
 
     def _texts(self, source: Path) -> Found:
         """A text on each line that is not empty, without labels."""
-        for place, line in text_files.lines(source, encoding=self.encoding):
+        for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip():
-                yield place, line.strip(), None
+                yield location, line.strip(), None
 
     def _part(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
@@ -177,19 +179,19 @@ def _suffix(source: Path) -> str:
 def _cases(cases: Iterable[Vectors]) -> Found:
     for case in cases:
         if case.labels is not None and case.label is None:
-            raise DataError(case.place, "each element has a label; one label for the whole sequence is wanted")
-        yield case.place, case.values, case.label
+            raise DataError(case.location, "each element has a label; one label for the whole sequence is wanted")
+        yield case.location, case.values, case.label
 
 
-def pick(place: Place, fields: list[str], header: list[str], column: int | str) -> str:
+def pick(location: Location, fields: list[str], header: list[str], column: int | str) -> str:
     """The field of a column, by its number or by its name in the header."""
     if isinstance(column, str):
         if column not in header:
-            raise DataError(place, f"there is no column {column!r}; the header has {', '.join(header)[:200]}")
+            raise DataError(location, f"there is no column {column!r}; the header has {', '.join(header)[:200]}")
         column = header.index(column)
     if not -len(fields) <= column < len(fields):
         raise DataError(
-            place, f"found {text_files.counted(len(fields), 'column')}; there is no column {column} (the first is 0)"
+            location, f"found {text_files.counted(len(fields), 'column')}; there is no column {column} (the first is 0)"
         )
     return fields[column].strip()
 
@@ -199,19 +201,19 @@ def _given(values: Sequence[Any]) -> Found:
     if isinstance(values, str):
         raise DataError("input", "found one text; a list of texts is wanted")
     for number, value in enumerate(values, start=1):
-        place = Place("input", number)
+        location = Location("input", number)
         content, label = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         if label is not None and not isinstance(label, str):
-            raise DataError(place, f"found {type(label).__name__} as the label; a text is wanted")
+            raise DataError(location, f"found {type(label).__name__} as the label; a text is wanted")
         if isinstance(content, str):
-            text_files.checked(place, content)
-            yield place, content.strip(), label
+            text_files.checked(location, content)
+            yield location, content.strip(), label
             continue
         try:
             array = np.asarray(content, dtype=np.float32)
         except (TypeError, ValueError):
-            raise DataError(place, f"found {type(content).__name__}; a text or numbers (T, D) are wanted") from None
+            raise DataError(location, f"found {type(content).__name__}; a text or numbers (T, D) are wanted") from None
         array = array[:, np.newaxis] if array.ndim == 1 else array
         if array.ndim != 2:
-            raise DataError(place, f"found numbers {array.shape}; (T, D) is wanted")
-        yield place, vectors.filled(place, array, "error"), label
+            raise DataError(location, f"found numbers {array.shape}; (T, D) is wanted")
+        yield location, vectors.filled(location, array, "error"), label

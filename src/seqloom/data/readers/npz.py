@@ -42,7 +42,7 @@ def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "")
 
 
 def read_array(
-    place: str,
+    location: str,
     stream: IO[bytes],
     size: int,  # bytes of all
 ) -> NDArray[Any]:
@@ -52,13 +52,13 @@ def read_array(
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
     except (ValueError, SyntaxError, TypeError, tokenize.TokenError, RecursionError) as error:
-        raise DataError(place, f"not an array of NumPy ({str(error).splitlines()[0]})") from None
+        raise DataError(location, f"not an array of NumPy ({str(error).splitlines()[0]})") from None
     if dtype.hasobject or dtype.kind not in "biufUS":
-        raise DataError(place, f"found {dtype}; numbers or strings are wanted")
+        raise DataError(location, f"found {dtype}; numbers or strings are wanted")
     count, wanted = math.prod(shape), math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or wanted != size - stream.tell() or size > LARGEST:
-        raise DataError(place, f"says that it is {dtype} {shape}, and has {size - stream.tell()} bytes")
+        raise DataError(location, f"says that it is {dtype} {shape}, and has {size - stream.tell()} bytes")
     data = np.frombuffer(stream.read(wanted), dtype=dtype)
     if len(data) != count:
-        raise DataError(place, f"has {len(data)} of {count} values: the file is cut off")
+        raise DataError(location, f"has {len(data)} of {count} values: the file is cut off")
     return data.reshape(shape[::-1]).transpose() if fortran else data.reshape(shape)

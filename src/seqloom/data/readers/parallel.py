@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from seqloom.data.readers import text_files
 from seqloom.data.readers.labelled import STANDARD_INPUT, pick
-from seqloom.data.readers.text_files import DataError, Place, Source
+from seqloom.data.readers.text_files import DataError, Location, Source
 
 Format = Literal["auto", "columns", "lines", "jsonl", "scan"]
-Found = Iterator[tuple[Place, str, str | None]]  # source and target
+Found = Iterator[tuple[Location, str, str | None]]  # source and target
 SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "columns", ".csv": "columns"}
 SCAN = re.compile(r"IN:(?P<source>.*?)(?:\bOUT:(?P<target>.*))?")
 
@@ -21,7 +21,7 @@ SCAN = re.compile(r"IN:(?P<source>.*?)(?:\bOUT:(?P<target>.*))?")
 class Pair:
     """A source and what it should become."""
 
-    place: Place
+    location: Location
     source: str
     target: str | None  # None: not known
     lengths: tuple[int, int]  # about how many symbols the two have
@@ -54,13 +54,13 @@ class Reader:
         """The same, but a line is asked once whatever the targets it has, and of standard input it is all source."""
         if source == STANDARD_INPUT and self.format == "auto":
             return self._pairs(self._sources(source))
-        return (next(pairs) for _, pairs in groupby(self.read(source), key=lambda pair: pair.place))
+        return (next(pairs) for _, pairs in groupby(self.read(source), key=lambda pair: pair.location))
 
     def _pairs(self, found: Found) -> Iterator[Pair]:
-        for place, left, right in found:
+        for location, left, right in found:
             source, target = left.strip(), None if right is None else right.strip()
             lengths = self.source_length(source), 0 if target is None else self.target_length(target)
-            yield Pair(place, source, target, lengths)
+            yield Pair(location, source, target, lengths)
 
     def _found(self, path: Path) -> Found:
         files = text_files.files(path)
@@ -98,40 +98,45 @@ class Reader:
         else:
             rows = text_files.tsv(path, separator=separator, encoding=self.encoding)
         header: list[str] = []
-        for place, fields in rows:
+        for location, fields in rows:
             if named and not header:
                 header = [field.strip() for field in fields]
             elif len(fields) == 1 and not named:
-                yield place, fields[0], None
+                yield location, fields[0], None
             else:
                 source, target = columns
                 known = not isinstance(target, str) or target in header
-                yield place, pick(place, fields, header, source), pick(place, fields, header, target) if known else None
+                yield (
+                    location,
+                    pick(location, fields, header, source),
+                    pick(location, fields, header, target) if known else None,
+                )
 
     def _sources(self, path: Path) -> Found:
-        for place, line in text_files.lines(path, encoding=self.encoding):
-            yield place, line, None
+        for location, line in text_files.lines(path, encoding=self.encoding):
+            yield location, line, None
 
     def _jsonl(self, path: Path) -> Found:
         names = [str(self.source_column or "source"), str(self.target_column or "target")]
-        for place, value in text_files.jsonl(path, encoding=self.encoding):
+        for location, value in text_files.jsonl(path, encoding=self.encoding):
             source, target = (value.get(name) for name in names)
             if not isinstance(source, str):
                 raise DataError(
-                    place, f"found {type(source).__name__} as {names[0]!r}; a text is wanted (source_column names it)"
+                    location,
+                    f"found {type(source).__name__} as {names[0]!r}; a text is wanted (source_column names it)",
                 )
             for each in (target or [None]) if isinstance(target, list) else [target]:
                 if each is not None and not isinstance(each, str):
                     kind = type(each).__name__
-                    raise DataError(place, f"found {kind} as {names[1]!r}; a text, or a list of texts, is wanted")
-                yield place, source, each
+                    raise DataError(location, f"found {kind} as {names[1]!r}; a text, or a list of texts, is wanted")
+                yield location, source, each
 
     def _scan(self, path: Path) -> Found:
-        for place, line in text_files.lines(path, encoding=self.encoding):
+        for location, line in text_files.lines(path, encoding=self.encoding):
             found = SCAN.fullmatch(line.strip())
             if found is None:
-                raise DataError(place, f"found {line[:40]!r}; IN: source OUT: target is wanted")
-            yield place, found["source"], found["target"]
+                raise DataError(location, f"found {line[:40]!r}; IN: source OUT: target is wanted")
+            yield location, found["source"], found["target"]
 
 
 def _given(values: Sequence[Any]) -> Found:
@@ -139,13 +144,13 @@ def _given(values: Sequence[Any]) -> Found:
     if isinstance(values, str):
         raise DataError("input", "found one text; a list of texts is wanted")
     for number, value in enumerate(values, start=1):
-        place = Place("input", number)
+        location = Location("input", number)
         source, target = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         for text in (source, target):
             if text is not None and not isinstance(text, str):
-                raise DataError(place, f"found {type(text).__name__}; a text, or a tuple of two, is wanted")
+                raise DataError(location, f"found {type(text).__name__}; a text, or a tuple of two, is wanted")
         if source is None:
-            raise DataError(place, "found None; a text is wanted")
+            raise DataError(location, "found None; a text is wanted")
         for text in filter(None, (source, target)):
-            text_files.checked(place, text)
-        yield place, source, target
+            text_files.checked(location, text)
+        yield location, source, target

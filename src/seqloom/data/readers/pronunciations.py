@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from seqloom.data.readers.text_files import DataError, Place, lines
+from seqloom.data.readers.text_files import DataError, Location, lines
 
 VARIANT = re.compile(r"(?<=.)\(\d+\)$")
 """Stands behind a word that is listed once more, with another pronunciation: ``READ(2)``."""
@@ -14,7 +14,7 @@ VARIANT = re.compile(r"(?<=.)\(\d+\)$")
 class Entry(NamedTuple):
     """A word, and one way to spell it."""
 
-    place: Place
+    location: Location
     word: str
     spelling: tuple[str, ...]  # none: as it is written
 
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 def read_pronunciations(path: Path, *, encoding: str = "utf-8") -> Iterator[Entry]:
     """``WORD  S P E L L`` on each line, or one word on each; the first line tells. Lines with ;;; are comments."""
     spelt: bool | None = None
-    for place, line in lines(path, encoding=encoding):
+    for location, line in lines(path, encoding=encoding):
         if line.startswith(";;;") or not (found := line.partition(" #")[0].split()):
             continue
         word, *spelling = found
@@ -30,8 +30,8 @@ def read_pronunciations(path: Path, *, encoding: str = "utf-8") -> Iterator[Entr
             spelt = bool(spelling)
         if spelt is not bool(spelling):
             odd = f"found {word!r} {'with' if spelling else 'without'} a spelling"
-            raise DataError(place, f"{odd}; the words before have {'one' if spelt else 'none'}")
-        yield Entry(place, VARIANT.sub("", word) if spelt else word, tuple(spelling))
+            raise DataError(location, f"{odd}; the words before have {'one' if spelt else 'none'}")
+        yield Entry(location, VARIANT.sub("", word) if spelt else word, tuple(spelling))
 
 
 def first_spellings(path: Path, *, encoding: str = "utf-8") -> dict[str, tuple[str, ...]]:
@@ -39,6 +39,6 @@ def first_spellings(path: Path, *, encoding: str = "utf-8") -> dict[str, tuple[s
     found: dict[str, tuple[str, ...]] = {}
     for entry in read_pronunciations(path, encoding=encoding):
         if not entry.spelling:
-            raise DataError(entry.place, f"found {entry.word!r} alone; wanted a word and its spelling")
+            raise DataError(entry.location, f"found {entry.word!r} alone; wanted a word and its spelling")
         found.setdefault(entry.word, entry.spelling)
     return found

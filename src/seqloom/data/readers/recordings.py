@@ -16,7 +16,7 @@ from seqloom.data.readers.file_lists import BadContent
 from seqloom.data.readers.labelled import STANDARD_INPUT
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.tar_members import archive
-from seqloom.data.readers.text_files import DataError, Place, Source
+from seqloom.data.readers.text_files import DataError, Location, Source
 
 Format = Literal["auto", "columns", "jsonl", "sphinx", "folder", "npz", "file"]
 Values = NDArray[np.float32]
@@ -43,7 +43,7 @@ SENTENCE = re.compile(r"^<s>\s*|\s*</s>$")
 class Recording:
     """A sequence of samples or of frames with what it says."""
 
-    place: Place
+    location: Location
     name: str  # of its file; empty where there is none
     values: Values  # samples (N,), or frames (T, D)
     rate: int  # samples in a second; 0: frames
@@ -56,7 +56,7 @@ class Recording:
 class RecordingReference(NamedTuple):
     """A recording that is not yet looked at."""
 
-    place: Place
+    location: Location
     name: str
     text: str | None
     found: Sound | None = None  # instead of a file
@@ -88,7 +88,7 @@ class Reader:
         folder = source if kind == "folder" else source.parent
         readers = {"columns": self._columns, "jsonl": self._jsonl, "sphinx": self._sphinx, "folder": self._folder}
         found = (
-            [RecordingReference(Place(str(source), 1), source.name, None)]
+            [RecordingReference(Location(str(source), 1), source.name, None)]
             if kind == "file"
             else list(readers[kind](source))
         )
@@ -99,9 +99,9 @@ class Reader:
         if source != STANDARD_INPUT or self.format != "auto":
             yield from self.read(source)
             return
-        for place, line in text_files.lines(source, encoding=self.encoding):
+        for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip():
-                yield from self._load([RecordingReference(place, line.strip(), None)], Path())
+                yield from self._load([RecordingReference(location, line.strip(), None)], Path())
 
     def detect(self, path: Path) -> Format:
         """The format: as it is given, or by the name of a file, or else by its first line; of one recording its own."""
@@ -129,35 +129,37 @@ class Reader:
         )
         for pair in names.read(path):
             if pair.source:
-                yield RecordingReference(pair.place, pair.source, pair.target)
+                yield RecordingReference(pair.location, pair.source, pair.target)
 
     def _jsonl(self, path: Path) -> Iterator[RecordingReference]:
         keys = (str(self.file_column),) if self.file_column else FILES
         caption = str(self.text_column or "text")
-        for place, value in text_files.jsonl(path, encoding=self.encoding):
+        for location, value in text_files.jsonl(path, encoding=self.encoding):
             text = value.get(caption)
             if text is not None and not isinstance(text, str):
-                raise DataError(place, f"found {type(text).__name__} as {caption!r}; a text is wanted")
+                raise DataError(location, f"found {type(text).__name__} as {caption!r}; a text is wanted")
             text = None if text is None else text.strip()
             if numbers := next((key for key in NUMBERS if key in value), ""):
-                yield RecordingReference(place, "", text, self._numbers(place, value[numbers]))
+                yield RecordingReference(location, "", text, self._numbers(location, value[numbers]))
                 continue
             name = next((value[key] for key in keys if key in value), None)
             if not isinstance(name, str) or not name:
                 wanted = f"the name of a file as {' or '.join(map(repr, keys))}, or 'strokes'"
-                raise DataError(place, f"found {', '.join(map(repr, value))[:80] or 'nothing'}; {wanted}, is wanted")
-            yield RecordingReference(place, name, text)
+                raise DataError(location, f"found {', '.join(map(repr, value))[:80] or 'nothing'}; {wanted}, is wanted")
+            yield RecordingReference(location, name, text)
 
     def _sphinx(self, path: Path) -> Iterator[RecordingReference]:
         beside = _listed(path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.transcription')}.fileids"))
-        for place, line in text_files.lines(path, encoding=self.encoding):
+        for location, line in text_files.lines(path, encoding=self.encoding):
             if not line.strip():
                 continue
             found = SPHINX.fullmatch(line)
             if found is None:
-                raise DataError(place, f"found {line[:60]!r}; a text and the name of its file in brackets are wanted")
+                raise DataError(
+                    location, f"found {line[:60]!r}; a text and the name of its file in brackets are wanted"
+                )
             name = found["name"]
-            yield RecordingReference(place, beside.get(name, name), SENTENCE.sub("", found["text"]).strip())
+            yield RecordingReference(location, beside.get(name, name), SENTENCE.sub("", found["text"]).strip())
 
     def _folder(self, path: Path) -> Iterator[RecordingReference]:
         """Every file of a folder and of those in it; its text is in the file of the same name that ends in .txt."""
@@ -166,24 +168,24 @@ class Reader:
             raise DataError(str(path), f"there is no file in the folder that ends in {', '.join(SUFFIXES)}")
         for number, name in enumerate(names, start=1):
             text = texts.get(file_lists.bare(name, SUFFIXES))
-            yield RecordingReference(Place(str(path), number), name, text)
+            yield RecordingReference(Location(str(path), number), name, text)
 
     def _npz(self, path: Path) -> Iterator[Recording]:
         """Arrays as ``write_npz`` writes them, or the frames of one recording."""
         arrays = read_arrays(path, ("values", "lengths", "texts", "rate"))
         if "lengths" not in arrays:
-            yield from self._load([RecordingReference(Place(str(path), 1), path.name, None)], path.parent)
+            yield from self._load([RecordingReference(Location(str(path), 1), path.name, None)], path.parent)
             return
         for named, found in _sequences(str(path), arrays):
             values, rate = self._brought(found) if found.rate else found
-            yield Recording(named.place, named.name, values, rate, named.text)
+            yield Recording(named.location, named.name, values, rate, named.text)
 
     def _load(self, found: Sequence[RecordingReference], folder: Path) -> Iterator[Recording]:
-        named = [(each.place, each.name) for each in found if each.found is None]
+        named = [(each.location, each.name) for each in found if each.found is None]
         loaded = file_lists.load(named, self._decode, folder=folder, files=self.files, suffixes=SUFFIXES)
         for each in found:
             values, rate = next(loaded) if each.found is None else each.found
-            yield Recording(each.place, each.name, values, rate, each.text)
+            yield Recording(each.location, each.name, values, rate, each.text)
 
     def _decode(self, stream: IO[bytes], name: str) -> Sound:
         """What is in a file; frames have the rate 0."""
@@ -198,14 +200,14 @@ class Reader:
         rate = self.rate or found.rate
         return Sound(audio_files.resample(found.samples, found.rate, rate), rate)
 
-    def _numbers(self, place: Place, value: Any) -> Sound:
+    def _numbers(self, location: Location, value: Any) -> Sound:
         """An array, or lists of numbers: samples (N,), frames (T, D), or pixels (H, W) of uint8."""
         try:
             return self._read_array(value)
         except BadContent as error:
-            raise DataError(place, f"the recording {error}") from None
+            raise DataError(location, f"the recording {error}") from None
         except (TypeError, ValueError, OverflowError):
-            raise DataError(place, f"found {type(value).__name__}; numbers (T, D) are wanted") from None
+            raise DataError(location, f"found {type(value).__name__}; numbers (T, D) are wanted") from None
 
     def _read_array(self, value: Any) -> Sound:
         if isinstance(value, Sound):
@@ -225,16 +227,16 @@ class Reader:
         if isinstance(values, str):
             raise DataError("input", "found one text; a list of paths or arrays is wanted")
         for number, value in enumerate(values, start=1):
-            place = Place("input", number)
+            location = Location("input", number)
             paired = isinstance(value, tuple) and not isinstance(value, Sound) and len(value) == 2
             content, text = value if paired else (value, None)
             if text is not None and not isinstance(text, str):
-                raise DataError(place, f"found {type(text).__name__} as the text; a text is wanted")
-            text_files.checked(place, text or "")
+                raise DataError(location, f"found {type(text).__name__} as the text; a text is wanted")
+            text_files.checked(location, text or "")
             if isinstance(content, str | Path):
-                yield RecordingReference(place, str(content), text)
+                yield RecordingReference(location, str(content), text)
             else:
-                yield RecordingReference(place, "", text, self._numbers(place, content))
+                yield RecordingReference(location, "", text, self._numbers(location, content))
 
 
 def write_npz(
@@ -278,14 +280,14 @@ def _sequences(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[
         raise DataError(file, str(error)) from None
     start = 0
     for number, length in enumerate(lengths.tolist()):
-        place, span = Place(file, number + 1), values[start : start + length]
+        location, span = Location(file, number + 1), values[start : start + length]
         text = None if texts is None else str(texts[number]).strip()
         try:
-            text_files.checked(place, text or "")
+            text_files.checked(location, text or "")
             found = Sound(audio_files.checked(_samples(span)) if rate else feature_files.checked(span), int(rate))
         except BadContent as error:
-            raise DataError(place, f"the recording {error}") from None
-        yield RecordingReference(place, "", text), found
+            raise DataError(location, f"the recording {error}") from None
+        yield RecordingReference(location, "", text), found
         start += length
 
 

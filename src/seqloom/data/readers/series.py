@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import vectors
-from seqloom.data.readers.text_files import DataError, Place, Source, delimited
+from seqloom.data.readers.text_files import DataError, Location, Source, delimited
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}
 """How files write that there is no number, in lower case."""
@@ -63,15 +63,15 @@ def split_range(path: Path) -> tuple[Path, Range]:
 class Series:
     """Numbers over time, and which of its rows are to be forecast; those before may be read."""
 
-    place: Place  # of the first row
+    location: Location  # of the first row
     values: Numbers  # (T, D)
     names: tuple[str, ...]  # of the columns
     start: int  # the first row to be forecast
     stop: int  # the row behind the last one
     lines: Sequence[int] = ()  # of the rows, where each has its own
 
-    def at(self, row: int) -> Place:
-        return self.place._replace(line=self.lines[row]) if row < len(self.lines) else self.place
+    def at(self, row: int) -> Location:
+        return self.location._replace(line=self.lines[row]) if row < len(self.lines) else self.location
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ class Window:
         return self.end - self.begin
 
     @property
-    def place(self) -> Place:
+    def location(self) -> Location:
         return self.series.at(self.end - 1)
 
     @property
@@ -139,7 +139,7 @@ def changes(parts: Sequence[Numbers], steps: int) -> Numbers:  # each (T, D) →
 
 def _too_short(series: Series, horizon: int) -> DataError:
     return DataError(
-        series.place,
+        series.location,
         f"rows {series.start} to {series.stop} are too few: wanted {horizon} to forecast and one before them to read",
     )
 
@@ -150,74 +150,74 @@ def table(
     separator: str = ",",
     columns: Sequence[str] = (),  # names, or without a header numbers from 1; none: all
     date: str = "",  # the column that is no value; none: the first where it is not a number
-    fill: bool = False,  # put the value before in the place of one that is missing
+    fill: bool = False,  # put the value before in place of a missing one
 ) -> Series:
     """A CSV file of numbers, one row for each step; a first record without any number is a header."""
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
     records = delimited(path, separator=separator, header=False)
-    place, first = next(records, (Place(range_.text, 1), []))
+    location, first = next(records, (Location(range_.text, 1), []))
     if not first:
-        raise DataError(place, "the file is empty; a CSV file of numbers is wanted")
+        raise DataError(location, "the file is empty; a CSV file of numbers is wanted")
     header = all(_number(field) is None for field in first) and not all(map(_is_missing, first))
     names = [name.strip() for name in first] if header else [str(number + 1) for number in range(len(first))]
     if len(set(names)) < len(names):
-        raise DataError(place, "the names of the columns are not distinct")
+        raise DataError(location, "the names of the columns are not distinct")
     if header:
-        place, first = next(records, (place, []))
+        location, first = next(records, (location, []))
     if not first:
-        raise DataError(place, "there are no rows behind the names of the columns")
-    kept = _choose(place, names, first, columns=columns, date=date)
-    rows = [_row(place, first, [], kept=kept, fill=fill)]
-    numbers = [place.line]
+        raise DataError(location, "there are no rows behind the names of the columns")
+    kept = _choose(location, names, first, columns=columns, date=date)
+    rows = [_row(location, first, [], kept=kept, fill=fill)]
+    numbers = [location.line]
     for there, fields in records:
         rows.append(_row(there, fields, rows[-1], kept=kept, fill=fill))
         numbers.append(there.line)
     start, stop = range_.rows(len(rows), what="rows")
-    return Series(place, np.array(rows), tuple(names[column] for column in kept), start, stop, numbers)
+    return Series(location, np.array(rows), tuple(names[column] for column in kept), start, stop, numbers)
 
 
 def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False) -> Iterator[Series]:
     """Many series: those of an .npz or .ts file (a range counts whole series), or arrays (T,) or (T, D)."""
-    for place, given in _arrays(source, fill=fill):
+    for location, given in _arrays(source, fill=fill):
         try:
             values = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError):
-            raise DataError(place, f"found {type(given).__name__}; an array of numbers is wanted") from None
+            raise DataError(location, f"found {type(given).__name__}; an array of numbers is wanted") from None
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or not values.size:
-            raise DataError(place, f"found numbers of shape {values.shape}; wanted (time, columns)")
+            raise DataError(location, f"found numbers of shape {values.shape}; wanted (time, columns)")
         if not np.isfinite(values).all():
             step = int((~np.isfinite(values)).any(axis=1).argmax())
-            raise DataError(place, f"step {step} holds a number that is missing or infinite")
+            raise DataError(location, f"step {step} holds a number that is missing or infinite")
         names = tuple(str(number + 1) for number in range(values.shape[1]))
         if columns and len(columns) != len(names) and not set(columns) <= set(names):
-            raise DataError(place, f"found {len(names)} columns; {len(columns)} are wanted: {', '.join(columns)}")
+            raise DataError(location, f"found {len(names)} columns; {len(columns)} are wanted: {', '.join(columns)}")
         if columns and len(columns) != len(names):
             values = values[:, [names.index(name) for name in columns]]
-        yield Series(place, values, tuple(columns) or names, 0, len(values))
+        yield Series(location, values, tuple(columns) or names, 0, len(values))
 
 
-def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Place, Any]]:
+def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Location, Any]]:
     if not isinstance(source, Path):
         for number, given in enumerate(source, start=1):
-            yield Place("input", number), given
+            yield Location("input", number), given
         return
     path, range_ = split_range(source)
     missing: vectors.Missing = "hold" if fill else "error"
     found = list((vectors.npz if path.suffix == ".npz" else vectors.ts)(path, missing=missing))
     start, stop = range_.rows(len(found), what="series")
     for sequence in found[start:stop]:
-        yield sequence.place, sequence.values
+        yield sequence.location, sequence.values
 
 
 def _choose(
-    place: Place, names: Sequence[str], first: Sequence[str], *, columns: Sequence[str], date: str
+    location: Location, names: Sequence[str], first: Sequence[str], *, columns: Sequence[str], date: str
 ) -> dict[int, str]:
     """The columns that are read, and their names."""
     for name in (*columns, *([date] if date else [])):
         if name not in names:
             near = "".join(f"did you mean {found}? " for found in get_close_matches(name, names, n=1))
-            raise DataError(place, f"there is no column {name!r}: {near}The file has {', '.join(names)}")
+            raise DataError(location, f"there is no column {name!r}: {near}The file has {', '.join(names)}")
     if columns:
         return {names.index(name): name for name in columns}
     skip = names.index(date) if date else -1
@@ -225,22 +225,22 @@ def _choose(
         skip = 0
     kept = {column: name for column, name in enumerate(names) if column != skip}
     if not kept:
-        raise DataError(place, "found no column of numbers")
+        raise DataError(location, "found no column of numbers")
     return kept
 
 
 def _row(
-    place: Place, fields: Sequence[str], before: Sequence[float], *, kept: dict[int, str], fill: bool
+    location: Location, fields: Sequence[str], before: Sequence[float], *, kept: dict[int, str], fill: bool
 ) -> list[float]:
     row = []
     for index, (column, name) in enumerate(kept.items()):
         value = _number(fields[column])
         if value is None and not _is_missing(fields[column]):
-            raise DataError(place, f"column {name}: found {fields[column][:40]!r}; a number is wanted")
+            raise DataError(location, f"column {name}: found {fields[column][:40]!r}; a number is wanted")
         if value is None and not fill:
-            raise DataError(place, f"column {name}: a number is missing; fill = true takes the one before")
+            raise DataError(location, f"column {name}: a number is missing; fill = true takes the one before")
         if value is None and not before:
-            raise DataError(place, f"column {name}: a number is missing, and there is none before to fill it with")
+            raise DataError(location, f"column {name}: a number is missing, and there is none before to fill it with")
         row.append(before[index] if value is None else value)
     return row
 

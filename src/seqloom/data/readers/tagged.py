@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.conll import Block, conll, conllu
-from seqloom.data.readers.text_files import DataError, Place, Source, lines, parallel
+from seqloom.data.readers.text_files import DataError, Location, Source, lines, parallel
 from seqloom.data.readers.vectors import Vectors, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -22,7 +22,7 @@ Column = int | str
 class Sentence:
     """Words, and their labels where they are known."""
 
-    place: Place  # of the first word
+    location: Location  # of the first word
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
     lines: Sequence[int] = ()  # of the words, where each has its own
@@ -30,8 +30,8 @@ class Sentence:
     def __len__(self) -> int:
         return len(self.words)
 
-    def at(self, word: int) -> Place:
-        return self.place._replace(line=self.lines[word]) if self.lines else self.place
+    def at(self, word: int) -> Location:
+        return self.location._replace(line=self.lines[word]) if self.lines else self.location
 
 
 Example = Sentence | Vectors
@@ -50,7 +50,9 @@ class Scale:
         if not self.count:
             self.sum = self.squares = np.zeros(values.shape[1])
         if values.shape[1] != len(self.sum):
-            raise DataError(example.place, f"found vectors of {values.shape[1]} numbers; the first has {len(self.sum)}")
+            raise DataError(
+                example.location, f"found vectors of {values.shape[1]} numbers; the first has {len(self.sum)}"
+            )
         self.count += len(values)
         self.sum = self.sum + values.sum(axis=0)
         self.squares = self.squares + np.square(values).sum(axis=0)
@@ -108,8 +110,8 @@ def read_conll(
     """Rows of columns, the word first and the label last if not said; rows of one column are words without labels."""
     for block in conll(source, encoding=encoding):
         width = len(block.rows[0])
-        first = _column(block.place, 0 if words is None else words, width, names=())
-        second = None if width == 1 else _column(block.place, -1 if labels is None else labels, width, names=())
+        first = _column(block.location, 0 if words is None else words, width, names=())
+        second = None if width == 1 else _column(block.location, -1 if labels is None else labels, width, names=())
         yield _sentence(block, first, second)
 
 
@@ -118,8 +120,8 @@ def read_conllu(
 ) -> Iterator[Sentence]:
     """Universal Dependencies; ``_`` in the column of labels all along: there are none."""
     for block in conllu(source, encoding=encoding):
-        first = _column(block.place, "form" if words is None else words, len(CONLLU), names=CONLLU)
-        second = _column(block.place, "upos" if labels is None else labels, len(CONLLU), names=CONLLU)
+        first = _column(block.location, "form" if words is None else words, len(CONLLU), names=CONLLU)
+        second = _column(block.location, "upos" if labels is None else labels, len(CONLLU), names=CONLLU)
         known = any(row[second] != "_" for row in block.rows)
         yield _sentence(block, first, second if known else None)
 
@@ -136,17 +138,17 @@ def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-
     if not labels.exists():
         yield from read_lines(source, encoding=encoding)
         return
-    for place, text, tags in parallel(source, labels, encoding=encoding):
+    for location, text, tags in parallel(source, labels, encoding=encoding):
         words, found = tuple(text.split()), tuple(tags.split())
         if len(words) != len(found):
-            raise DataError(place, f"found {len(words)} words, and {labels} has {len(found)} labels in this line")
-        yield Sentence(place, words, found)
+            raise DataError(location, f"found {len(words)} words, and {labels} has {len(found)} labels in this line")
+        yield Sentence(location, words, found)
 
 
 def read_lines(source: Source, *, encoding: str = "utf-8") -> Iterator[Sentence]:
     """Words separated by blanks, without labels."""
-    for place, text in lines(source, encoding=encoding):
-        yield Sentence(place, tuple(text.split()))
+    for location, text in lines(source, encoding=encoding):
+        yield Sentence(location, tuple(text.split()))
 
 
 def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vectors]:
@@ -164,37 +166,37 @@ def read_items(items: Sequence[Any]) -> Iterator[Example]:
     if isinstance(items, str):
         raise DataError("input", "found one text; a list of texts is wanted")
     for number, item in enumerate(items, start=1):
-        place = Place("input", number)
+        location = Location("input", number)
         if isinstance(item, Sentence | Vectors):
             yield item
         elif isinstance(item, str):
-            yield Sentence(place, tuple(item.split()))
+            yield Sentence(location, tuple(item.split()))
         elif isinstance(item, list | tuple) and all(isinstance(word, str) for word in item):
-            yield Sentence(place, tuple(item))
+            yield Sentence(location, tuple(item))
         else:
-            yield Vectors(place, _array(place, item))
+            yield Vectors(location, _array(location, item))
 
 
-def _array(place: Place, item: Any) -> NDArray[np.float32]:
+def _array(location: Location, item: Any) -> NDArray[np.float32]:
     try:
         values = np.asarray(item, dtype=np.float32)
     except (TypeError, ValueError):
         raise DataError(
-            place, f"found {type(item).__name__}; a text, a list of words or numbers (T, D) wanted"
+            location, f"found {type(item).__name__}; a text, a list of words or numbers (T, D) wanted"
         ) from None
     if values.ndim != 2 or not np.isfinite(values).all():
-        raise DataError(place, f"found an array {values.shape}; finite numbers (T, D) are wanted")
+        raise DataError(location, f"found an array {values.shape}; finite numbers (T, D) are wanted")
     return values
 
 
-def _column(place: Place, column: Column, width: int, *, names: Sequence[str]) -> int:
+def _column(location: Location, column: Column, width: int, *, names: Sequence[str]) -> int:
     if isinstance(column, str):
         if column.lower() not in names:
             wanted = f"one of {', '.join(names)}" if names else "a number, since only CoNLL-U has names of columns"
-            raise DataError(place, f"there is no column {column!r}; {wanted}")
+            raise DataError(location, f"there is no column {column!r}; {wanted}")
         return names.index(column.lower())
     if not -width <= column < width:
-        raise DataError(place, f"found {width} columns; there is no column {column} (the first is 0, the last -1)")
+        raise DataError(location, f"found {width} columns; there is no column {column} (the first is 0, the last -1)")
     return column % width
 
 
@@ -203,7 +205,7 @@ def _sentence(block: Block, words: int, labels: int | None) -> Sentence:
     first = numbers[0]
     steady = numbers == list(range(first, first + len(numbers)))
     return Sentence(
-        block.place,
+        block.location,
         tuple(row[words] for row in block.rows),
         None if labels is None else tuple(row[labels] for row in block.rows),
         range(first, first + len(numbers)) if steady else tuple(numbers),
@@ -216,8 +218,8 @@ def are_spans(labels: Iterable[str]) -> bool:
     return bool(names) and all(name[:2] in ("B-", "I-", "E-", "S-") and len(name) > 2 for name in names)
 
 
-def oddities(sentences: Iterable[Sentence]) -> Iterator[tuple[Place, str]]:
-    """Each label that should continue a span of its type and follows none, with its place."""
+def oddities(sentences: Iterable[Sentence]) -> Iterator[tuple[Location, str]]:
+    """Each label that should continue a span of its type and follows none, with its location."""
     for sentence in sentences:
         for word, (before, label) in enumerate(pairwise(("O", *(sentence.labels or ())))):
             if label[:2] in ("I-", "E-") and not (before[:2] in ("B-", "I-") and before[2:] == label[2:]):

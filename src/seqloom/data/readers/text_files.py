@@ -22,7 +22,7 @@ from seqloom.data.readers.tar_members import archive, member
 LONGEST_LINE = 1 << 30  # bytes; a small .gz may hold a line that fills the memory
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where something stands in a file."""
 
     file: str
@@ -35,13 +35,13 @@ class Place(NamedTuple):
 class DataError(ValueError):
     """What is wrong with the data, and where."""
 
-    def __init__(self, place: Place | str, message: str) -> None:
-        super().__init__(place, message)
-        self.place = place
+    def __init__(self, location: Location | str, message: str) -> None:
+        super().__init__(location, message)
+        self.location = location
         self.message = message
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return f"{self.location}: {self.message}"
 
 
 Source = Path | Sequence[Any]
@@ -109,7 +109,7 @@ def missing(path: Path) -> DataError:
     return DataError(str(path), "there is no such file" + "".join(f"; did you mean {folder / name}?" for name in near))
 
 
-def lines(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, str]]:
+def lines(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Location, str]]:
     """Each line without its end (line feed, carriage return before it or not); gzip and byte order mark are undone."""
     if wrong := encoding_problem(encoding):
         raise ValueError(f"encoding is {encoding!r}: {wrong}")
@@ -119,11 +119,11 @@ def lines(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, s
     if isinstance(source, str):
         raise DataError("input", "found one text; a list of texts, or a Path, is wanted")
     for number, text in enumerate(source, start=1):
-        place = Place("input", number)
+        location = Location("input", number)
         if not isinstance(text, str):
-            raise DataError(place, f"found {type(text).__name__}; a text is wanted")
-        checked(place, text)
-        yield place, text
+            raise DataError(location, f"found {type(text).__name__}; a text is wanted")
+        checked(location, text)
+        yield location, text
 
 
 def encoding_problem(name: str) -> str:
@@ -138,52 +138,52 @@ def encoding_problem(name: str) -> str:
     return "a line feed is one byte in the encodings that are read; turn the files into UTF-8"
 
 
-def checked(place: Place, text: str) -> None:
+def checked(location: Location, text: str) -> None:
     """Refuse what could not be in a file."""
     if "\0" in text:
-        raise DataError(place, "found a NUL character")
+        raise DataError(location, "found a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DataError(place, f"found half of a surrogate pair at character {error.start + 1}") from None
+        raise DataError(location, f"found half of a surrogate pair at character {error.start + 1}") from None
 
 
-def decoded(path: Path, *, encoding: str) -> Iterator[tuple[Place, str]]:
+def decoded(path: Path, *, encoding: str) -> Iterator[tuple[Location, str]]:
     name = "standard input" if path == Path("-") else str(path)
     number = 0
     with opened(path, name) as stream:
         while True:
-            place = Place(name, number + 1)
+            location = Location(name, number + 1)
             try:
                 raw = stream.readline(LONGEST_LINE)
             except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
-                raise DataError(place, f"the packed data are damaged or cut off here ({error})") from None
+                raise DataError(location, f"the packed data are damaged or cut off here ({error})") from None
             except OSError as error:
-                raise DataError(place, f"cannot be read: {error.strerror or error}") from None
+                raise DataError(location, f"cannot be read: {error.strerror or error}") from None
             if not raw:
                 return
             number += 1
-            yield place, decode(place, raw, encoding=encoding)
+            yield location, decode(location, raw, encoding=encoding)
 
 
-def decode(place: Place, raw: bytes, *, encoding: str) -> str:
+def decode(location: Location, raw: bytes, *, encoding: str) -> str:
     if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-        raise DataError(place, f"the line is longer than {LONGEST_LINE} bytes")
-    if place.line == 1:
+        raise DataError(location, f"the line is longer than {LONGEST_LINE} bytes")
+    if location.line == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise DataError(place, f"found UTF-16; {encoding.upper()} is wanted")
+            raise DataError(location, f"found UTF-16; {encoding.upper()} is wanted")
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in raw:
-        raise DataError(place, f"found a NUL byte at byte {raw.index(0) + 1} of the line; text is wanted")
+        raise DataError(location, f"found a NUL byte at byte {raw.index(0) + 1} of the line; text is wanted")
     try:
         text = raw.removesuffix(b"\n").removesuffix(b"\r").decode(encoding)
     except UnicodeError as error:
         at = getattr(error, "start", 0)
         other = '; a text in another encoding needs its name, such as task.encoding = "latin-1"'
         message = f"found byte 0x{raw[at]:02x} at byte {at + 1} of the line; {encoding.upper()} is wanted{other}"
-        raise DataError(place, message) from None
+        raise DataError(location, message) from None
     if encoding != "utf-8":
-        checked(place, text)
+        checked(location, text)
     return text
 
 
@@ -218,23 +218,23 @@ def unpacked(stream: BinaryIO) -> BinaryIO:
     ahead = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     try:
         packed = ahead.peek(2)[:2] == b"\x1f\x8b"
-    except OSError:  # told with its place by the read that follows
+    except OSError:  # told with its location by the read that follows
         packed = False
     return cast(BinaryIO, gzip.GzipFile(fileobj=ahead, mode="rb") if packed else ahead)
 
 
 def tsv(
     source: Source, *, separator: str = "\t", columns: int | None = None, encoding: str = "utf-8"
-) -> Iterator[tuple[Place, list[str]]]:
+) -> Iterator[tuple[Location, list[str]]]:
     """The columns of each line that is not empty; ``columns`` is how many there have to be."""
-    for place, line in lines(source, encoding=encoding):
+    for location, line in lines(source, encoding=encoding):
         if line:
             fields = line.split(separator)
             if columns is not None and len(fields) != columns:
                 raise DataError(
-                    place, f"found {counted(len(fields), 'column')} separated by {separator!r}; {columns} wanted"
+                    location, f"found {counted(len(fields), 'column')} separated by {separator!r}; {columns} wanted"
                 )
-            yield place, fields
+            yield location, fields
 
 
 def counted(number: int, noun: str) -> str:
@@ -243,17 +243,17 @@ def counted(number: int, noun: str) -> str:
 
 def delimited(
     source: Source, *, separator: str = ",", header: bool, encoding: str = "utf-8"
-) -> Iterator[tuple[Place, list[str]]]:
+) -> Iterator[tuple[Location, list[str]]]:
     """The records of a CSV file, all of one width; with ``header`` the first one is the names of the columns."""
     if len(separator) != 1:
         raise ValueError(f"separator is {separator!r}; one character is wanted")
     csv.field_size_limit(LONGEST_LINE)
-    place = Place("", 0)
+    location = Location("", 0)
 
     def feed() -> Iterator[str]:
-        nonlocal place
+        nonlocal location
         for found, line in lines(source, encoding=encoding):
-            place = found
+            location = found
             yield line + "\n"
 
     records = csv.reader(feed(), delimiter=separator, strict=True)
@@ -263,12 +263,12 @@ def delimited(
         try:
             fields = next(records, None)
         except csv.Error as error:
-            raise DataError(place._replace(line=begin), f"not a record of a CSV file ({error})") from None
+            raise DataError(location._replace(line=begin), f"not a record of a CSV file ({error})") from None
         if fields is None:
             return
         if not fields:
             continue
-        start = place._replace(line=begin)
+        start = location._replace(line=begin)
         if not width and header and len(set(fields)) < len(fields):
             raise DataError(start, "the names of the columns are not distinct")
         if len(fields) != (width := width or len(fields)):
@@ -276,44 +276,44 @@ def delimited(
         yield start, fields
 
 
-def jsonl(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, dict[str, Any]]]:
+def jsonl(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Location, dict[str, Any]]]:
     """One JSON object in each line that is not empty."""
-    for place, line in lines(source, encoding=encoding):
+    for location, line in lines(source, encoding=encoding):
         if not line.strip():
             continue
         try:
             value = json.loads(line, parse_constant=refuse)
         except json.JSONDecodeError as error:
-            raise DataError(place, f"not JSON: {error.msg} at character {error.colno}") from None
+            raise DataError(location, f"not JSON: {error.msg} at character {error.colno}") from None
         except (ValueError, RecursionError) as error:
-            raise DataError(place, f"not usable JSON: {error}") from None
+            raise DataError(location, f"not usable JSON: {error}") from None
         if not isinstance(value, dict):
-            raise DataError(place, f"found {type(value).__name__}; an object {{...}} is wanted")
+            raise DataError(location, f"found {type(value).__name__}; an object {{...}} is wanted")
         if "\\u" in line:
-            checked(place, json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
-        yield place, value
+            checked(location, json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
+        yield location, value
 
 
 def refuse(constant: str) -> Never:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def labelled(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, str, str]]:
+def labelled(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Location, str, str]]:
     """Label and text of each line ``label text``; fastText's ``__label__`` before the label is dropped."""
-    for place, line in lines(source, encoding=encoding):
+    for location, line in lines(source, encoding=encoding):
         label, _, text = line.replace("\t", " ").strip(" ").partition(" ")
         text = line.strip(" \t")[len(label) :].strip(" \t")
         if not label:
             continue
         if not text:
-            raise DataError(place, f"found only {label[:40]!r}; a label, a blank and a text are wanted")
+            raise DataError(location, f"found only {label[:40]!r}; a label, a blank and a text are wanted")
         if label.startswith("__label__") and text.startswith("__label__"):
-            raise DataError(place, "found several labels; one is wanted")
-        yield place, label.removeprefix("__label__"), text
+            raise DataError(location, "found several labels; one is wanted")
+        yield location, label.removeprefix("__label__"), text
 
 
-def parallel(source: Source, target: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Place, str, str]]:
-    """The lines of two files side by side; the place is that of the first."""
+def parallel(source: Source, target: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Location, str, str]]:
+    """The lines of two files side by side; the location is that of the first."""
     first, second = lines(source, encoding=encoding), lines(target, encoding=encoding)
     for number, (left, right) in enumerate(itertools.zip_longest(first, second)):
         if left is None or right is None:
@@ -322,7 +322,7 @@ def parallel(source: Source, target: Source, *, encoding: str = "utf-8") -> Iter
                 number + (right is not None) + sum(1 for _ in second),
             )
             names = [str(one) if isinstance(one, Path) else "input" for one in (source, target)]
-            alone = Place(names[left is None], number + 1)
+            alone = Location(names[left is None], number + 1)
             raise DataError(
                 alone, f"is alone: {names[0]} has {counts[0]} lines, {names[1]} {counts[1]}; wanted as many"
             )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.readers.npz import read_arrays
-from seqloom.data.readers.text_files import DataError, Place, Source, lines
+from seqloom.data.readers.text_files import DataError, Location, Source, lines
 
 Values = NDArray[np.float32]
 Missing = Literal["error", "hold"]
@@ -23,7 +23,7 @@ UNKNOWN = ("", "?")
 class Vectors:
     """A sequence of vectors with its label, or with one for each element."""
 
-    place: Place
+    location: Location
     values: Values  # (T, D)
     label: str | None = None  # of the whole
     labels: tuple[str, ...] | None = None  # of the elements
@@ -35,56 +35,56 @@ class Vectors:
 def ts(source: Source, *, missing: Missing = "error") -> Iterator[Vectors]:
     """A .ts file of the UEA and UCR archives: ``@`` headers, then one case a line, its channels separated by ``:``."""
     header: dict[str, list[str]] = {}
-    place, width, begun = Place("input", 1), 0, False
-    for place, text in lines(source):
+    location, width, begun = Location("input", 1), 0, False
+    for location, text in lines(source):
         line = text.strip()
         if not line or line.startswith("#"):
             continue
         if begun:
-            case = _case(place, line, header, missing)
+            case = _case(location, line, header, missing)
             if case.values.shape[1] != (width := width or case.values.shape[1]):
-                raise DataError(place, f"found {case.values.shape[1]} channels; {width} wanted")
+                raise DataError(location, f"found {case.values.shape[1]} channels; {width} wanted")
             yield case
         elif line.startswith("@"):
             name, *words = line[1:].split()
             begun = name.lower() == "data"
             header[name.lower()] = words
-            _check_header(place, name, words)
+            _check_header(location, name, words)
             if name.lower() in ("dimensions", "dimension"):
                 width = int(words[0])
         else:
-            raise DataError(place, f"found {line[:20]!r} before @data; headers (@name value) are wanted there")
+            raise DataError(location, f"found {line[:20]!r} before @data; headers (@name value) are wanted there")
     if not begun:
-        raise DataError(place.file, "there is no line @data; it stands before the cases of a .ts file")
+        raise DataError(location.file, "there is no line @data; it stands before the cases of a .ts file")
 
 
-def _check_header(place: Place, name: str, words: list[str]) -> None:
+def _check_header(location: Location, name: str, words: list[str]) -> None:
     first = words[0].lower() if words else ""
     if name.lower() == "timestamps" and first == "true":
-        raise DataError(place, "the values have time stamps; values at equal steps are wanted (@timeStamps false)")
+        raise DataError(location, "the values have time stamps; values at equal steps are wanted (@timeStamps false)")
     if name.lower() == "targetlabel" and first == "true":
-        raise DataError(place, "the target is a number; a class is wanted (@classLabel true …)")
+        raise DataError(location, "the target is a number; a class is wanted (@classLabel true …)")
     if name.lower() in ("dimensions", "dimension") and not (first.isdecimal() and int(first)):
-        raise DataError(place, f"found @{name} {first[:20]!r}; a number from 1 is wanted")
+        raise DataError(location, f"found @{name} {first[:20]!r}; a number from 1 is wanted")
 
 
-def _case(place: Place, line: str, header: dict[str, list[str]], missing: Missing) -> Vectors:
+def _case(location: Location, line: str, header: dict[str, list[str]], missing: Missing) -> Vectors:
     channels = line.split(":")
     classes = header.get("classlabel", [])
     label = None
     if classes and classes[0].lower() == "true":
         label = known(channels.pop().strip())
         if label is not None and classes[1:] and label not in classes[1:]:
-            raise DataError(place, f"the label {label[:40]!r} is not in @classLabel {' '.join(classes[1:])[:80]}")
+            raise DataError(location, f"the label {label[:40]!r} is not in @classLabel {' '.join(classes[1:])[:80]}")
     if any(channel.lstrip().startswith("(") for channel in channels):
-        raise DataError(place, "the values have time stamps; values at equal steps are wanted")
-    columns = [numbers(place, channel.split(",") if channel.strip() else []) for channel in channels]
+        raise DataError(location, "the values have time stamps; values at equal steps are wanted")
+    columns = [numbers(location, channel.split(",") if channel.strip() else []) for channel in channels]
     lengths = sorted({len(column) for column in columns})
     if len(lengths) != 1:
         raise DataError(
-            place, f"found channels of {lengths[0] if lengths else 0} and {lengths[-1] if lengths else 0} values"
+            location, f"found channels of {lengths[0] if lengths else 0} and {lengths[-1] if lengths else 0} values"
         )
-    return Vectors(place, filled(place, np.stack(columns, axis=1), missing), label)
+    return Vectors(location, filled(location, np.stack(columns, axis=1), missing), label)
 
 
 def csv(
@@ -100,16 +100,16 @@ def csv(
     A first row without a number is a header. Rows may be of unequal length. With two channels or more, a row whose
     numbers alone fill all elements has no label.
     """
-    for position, (place, fields) in enumerate(_records(source, separator)):
+    for position, (location, fields) in enumerate(_records(source, separator)):
         if not fields or (position == 0 and _is_header(fields, label)):
             continue
         name = None
         if label is not None and (channels == 1 or len(fields) % channels):
-            name = known(fields.pop(_column(place, label, fields)))
-        values = numbers(place, fields)
+            name = known(fields.pop(_column(location, label, fields)))
+        values = numbers(location, fields)
         if not len(values) or len(values) % channels:
-            raise DataError(place, f"found {len(values)} values; a multiple of {channels} (channels) is wanted")
-        yield Vectors(place, filled(place, values.reshape(-1, channels), missing), name)
+            raise DataError(location, f"found {len(values)} values; a multiple of {channels} (channels) is wanted")
+        yield Vectors(location, filled(location, values.reshape(-1, channels), missing), name)
 
 
 def frames(
@@ -127,7 +127,7 @@ def frames(
     width = 0
     number = 0
 
-    def sequence_of(row: tuple[Place, list[str]]) -> Any:
+    def sequence_of(row: tuple[Location, list[str]]) -> Any:
         nonlocal number
         if not row[1]:
             number += 1
@@ -137,27 +137,27 @@ def frames(
     for key, group in groupby(rows, sequence_of):
         if key is None:
             continue
-        elements = [_element(place, fields, label, identity) for place, fields in group]
-        for place, values, name in elements:
+        elements = [_element(location, fields, label, identity) for location, fields in group]
+        for location, values, name in elements:
             if len(values) != (width := width or len(values)):
-                raise DataError(place, f"found {len(values)} values; the rows before have {width}")
+                raise DataError(location, f"found {len(values)} values; the rows before have {width}")
             if (name is None) != (elements[0][2] is None):
-                raise DataError(place, "the label is missing; elements of this sequence have one")
-        place = elements[0][0]
+                raise DataError(location, "the label is missing; elements of this sequence have one")
+        location = elements[0][0]
         names = tuple(name for _, _, name in elements if name is not None) or None
-        values = filled(place, np.stack([values for _, values, _ in elements]), missing, step=1)
-        yield Vectors(place, values, labels=names)
+        values = filled(location, np.stack([values for _, values, _ in elements]), missing, step=1)
+        yield Vectors(location, values, labels=names)
 
 
 def _element(
-    place: Place, fields: list[str], label: int | None, identity: int | None
-) -> tuple[Place, Values, str | None]:
-    apart = {_column(place, column, fields): column == label for column in (identity, label) if column is not None}
+    location: Location, fields: list[str], label: int | None, identity: int | None
+) -> tuple[Location, Values, str | None]:
+    apart = {_column(location, column, fields): column == label for column in (identity, label) if column is not None}
     name = next((known(fields[column]) for column, is_label in apart.items() if is_label), None)
-    values = numbers(place, [field for column, field in enumerate(fields) if column not in apart])
+    values = numbers(location, [field for column, field in enumerate(fields) if column not in apart])
     if not len(values):
-        raise DataError(place, "there are no values")
-    return place, values, name
+        raise DataError(location, "there are no values")
+    return location, values, name
 
 
 def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
@@ -166,7 +166,7 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
     ``values`` (total, D) and ``lengths`` (N,): the sequences one behind the other; ``labels`` (N,) are theirs, or
     (total,) those of the elements. Or ``x`` (N, T, D), all of one length, with ``y`` (N,) or (N, T). Labels are
     strings or integers and may be left out; without a last dimension, D is one. Arrays of objects are refused. The
-    line in a place is the number of the sequence.
+    line in a location is the number of the sequence.
     """
     file = str(source)
     arrays = read_arrays(source, ("values", "lengths", "labels", "x", "y"))
@@ -188,8 +188,8 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
         raise DataError(file, f"found {len(names)} labels for {len(lengths)} sequences of {len(values)} elements")
     start = 0
     for number, length in enumerate(lengths.tolist()):
-        span, place = slice(start, start + length), Place(file, number + 1)
-        case = Vectors(place, filled(place, values[span].astype(np.float32), missing))
+        span, location = slice(start, start + length), Location(file, number + 1)
+        case = Vectors(location, filled(location, values[span].astype(np.float32), missing))
         if names is not None and len(names) == len(lengths):
             case = replace(case, label=known(names[number]))
         if names is not None and len(names) == len(values):
@@ -218,7 +218,7 @@ def write_npz(
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
-def numbers(place: Place, fields: Sequence[str]) -> Values:
+def numbers(location: Location, fields: Sequence[str]) -> Values:
     """Numbers from text; what is missing (nothing, ``?``, ``NaN``) is NaN."""
     try:
         found = np.array(
@@ -227,7 +227,7 @@ def numbers(place: Place, fields: Sequence[str]) -> Values:
     except ValueError:
         index = next(index for index, field in enumerate(fields) if not is_number(field))
         raise DataError(
-            place, f"found {fields[index].strip()[:40]!r} as value {index + 1}; a number is wanted"
+            location, f"found {fields[index].strip()[:40]!r} as value {index + 1}; a number is wanted"
         ) from None
     with np.errstate(over="ignore"):
         return found.astype(np.float32)
@@ -241,15 +241,15 @@ def is_number(field: str) -> bool:
     return True
 
 
-def filled(place: Place, values: Values, missing: Missing, *, step: int = 0) -> Values:
+def filled(location: Location, values: Values, missing: Missing, *, step: int = 0) -> Values:
     """The values (T, D) without gaps, or an error; ``step`` is how many lines further each element stands."""
     if np.isfinite(values).all():
         return values
     row, column = np.argwhere(~np.isfinite(values))[0].tolist()
-    at = place._replace(line=place.line + step * row)
+    at = location._replace(line=location.line + step * row)
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0].tolist()
-        at = place._replace(line=place.line + step * row)
+        at = location._replace(line=location.line + step * row)
         raise DataError(at, f"element {row + 1} of channel {column + 1} is infinite or too large; a number is wanted")
     if missing == "error":
         raise DataError(
@@ -266,10 +266,10 @@ def known(label: str) -> str | None:
     return None if label in UNKNOWN else label
 
 
-def _records(source: Source, separator: str) -> Iterator[tuple[Place, list[str]]]:
-    for place, line in lines(source):
+def _records(source: Source, separator: str) -> Iterator[tuple[Location, list[str]]]:
+    for location, line in lines(source):
         fields = [field.strip().strip('"') for field in line.split(separator)]
-        yield place, fields if any(fields) else []
+        yield location, fields if any(fields) else []
 
 
 def _is_header(fields: list[str], *apart: int | None) -> bool:
@@ -277,9 +277,9 @@ def _is_header(fields: list[str], *apart: int | None) -> bool:
     return not any(is_number(field) for column, field in enumerate(fields) if column not in columns)
 
 
-def _column(place: Place, column: int, fields: list[str]) -> int:
+def _column(location: Location, column: int, fields: list[str]) -> int:
     if not -len(fields) <= column < len(fields):
-        raise DataError(place, f"found {len(fields)} columns; there is no column {column}")
+        raise DataError(location, f"found {len(fields)} columns; there is no column {column}")
     return column % len(fields)
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from seqloom.data.readers.text_files import DataError, Place, Source, lines
+from seqloom.data.readers.text_files import DataError, Location, Source, lines
 
 Kind = Literal["neighbours", "analogy", "similarity", "odd", "unclear"]
 LOOKED_AT = 5  # lines of a file that tell what it is
@@ -17,7 +17,7 @@ LOOKED_AT = 5  # lines of a file that tell what it is
 class Question:
     """Words, and what is asked of them."""
 
-    place: Place
+    location: Location
     kind: Kind
     words: tuple[str, ...]
     signs: tuple[int, ...]  # 1: with it, -1: without it
@@ -29,7 +29,7 @@ class Question:
         return len(self.words)
 
 
-def ask(place: Place, text: str) -> Question:
+def ask(location: Location, text: str) -> Question:
     """What a line asks: a word, its neighbours; two, their similarity; more, the odd one; words with + and -, a sum."""
     fields = text.split()
     if len(fields) > 1 and any(field in ("+", "-") for field in fields):
@@ -37,16 +37,16 @@ def ask(place: Place, text: str) -> Question:
             fields = ["+", *fields]
         signs, words = fields[::2], fields[1::2]
         if len(signs) != len(words) or any(sign not in ("+", "-") for sign in signs):
-            return Question(place, "unclear", (), ())
-        return Question(place, "analogy", tuple(words), tuple(1 if sign == "+" else -1 for sign in signs))
+            return Question(location, "unclear", (), ())
+        return Question(location, "analogy", tuple(words), tuple(1 if sign == "+" else -1 for sign in signs))
     kinds: tuple[Kind, ...] = ("unclear", "neighbours", "similarity", "odd")
-    return Question(place, kinds[min(len(fields), 3)], tuple(fields), (1,) * len(fields))
+    return Question(location, kinds[min(len(fields), 3)], tuple(fields), (1,) * len(fields))
 
 
 def asked(source: Source, *, encoding: str = "utf-8") -> Iterator[Question]:
     """The questions of a file or a list, one on each line."""
-    for place, text in lines(source, encoding=encoding):
-        yield ask(place, text)
+    for location, text in lines(source, encoding=encoding):
+        yield ask(location, text)
 
 
 def kind_of(source: Source, *, encoding: str = "utf-8") -> Literal["analogies", "pairs", "text"]:
@@ -73,31 +73,31 @@ def labelled(source: Source, *, encoding: str = "utf-8") -> Iterator[Question]:
     if kind_of(source, encoding=encoding) == "analogies":
         yield from _analogies(source, encoding)
         return
-    for number, (place, text) in enumerate(_filled(source, encoding)):
+    for number, (location, text) in enumerate(_filled(source, encoding)):
         found = _pair(text)
         if found:
             first, second, human = found
-            yield Question(place, "similarity", (first, second), (1, 1), human=human)
+            yield Question(location, "similarity", (first, second), (1, 1), human=human)
         elif number:
-            raise DataError(place, f"found {text[:60]!r}; two words and a number are wanted")
+            raise DataError(location, f"found {text[:60]!r}; two words and a number are wanted")
 
 
 def _analogies(source: Source, encoding: str) -> Iterator[Question]:
     group = ""
-    for place, text in _filled(source, encoding):
+    for location, text in _filled(source, encoding):
         if text.startswith(":"):
             group = text[1:].strip()
             continue
         words = text.split()
         if len(words) != 4:
-            raise DataError(place, f"found {len(words)} words; four, or : and the name of a group, are wanted")
-        yield Question(place, "analogy", tuple(words[:3]), (-1, 1, 1), truth=words[3], group=group)
+            raise DataError(location, f"found {len(words)} words; four, or : and the name of a group, are wanted")
+        yield Question(location, "analogy", tuple(words[:3]), (-1, 1, 1), truth=words[3], group=group)
 
 
-def _filled(source: Source, encoding: str) -> Iterator[tuple[Place, str]]:
-    for place, text in lines(source, encoding=encoding):
+def _filled(source: Source, encoding: str) -> Iterator[tuple[Location, str]]:
+    for location, text in lines(source, encoding=encoding):
         if text.strip() and not text.startswith("#"):
-            yield place, text
+            yield location, text
 
 
 def _pair(text: str) -> tuple[str, str, float] | None:

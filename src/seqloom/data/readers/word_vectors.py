@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers.text_files import DataError, Place, lines, opened
+from seqloom.data.readers.text_files import DataError, Location, lines, opened
 
 HEAD = re.compile(rb"(\d{1,12}) (\d{1,6})\r?\n")
 LONGEST_WORD = 1 << 16  # bytes
@@ -30,10 +30,10 @@ def read_vectors(path: Path, wanted: Container[str] | None = None) -> Found:
     words: dict[str, None] = {}
     vectors: list[NDArray[np.float32]] = []
     promised, size, count = -1, 0, 0
-    place = Place(str(path), 1)
-    for place, text in lines(path):
+    location = Location(str(path), 1)
+    for location, text in lines(path):
         line = text.rstrip(" ")
-        if place.line == 1 and len(header := line.split(" ")) == 2 and all(field.isdecimal() for field in header):
+        if location.line == 1 and len(header := line.split(" ")) == 2 and all(field.isdecimal() for field in header):
             promised, size = map(int, header)
             continue
         if not line:
@@ -41,15 +41,17 @@ def read_vectors(path: Path, wanted: Container[str] | None = None) -> Found:
         size = size or line.count(" ")
         fields = line.rsplit(" ", size) if size else [line]
         if len(fields) != size + 1 or not size:
-            raise DataError(place, f"found {len(fields) - 1} numbers after a word; {size or 'at least 1'} wanted")
+            raise DataError(location, f"found {len(fields) - 1} numbers after a word; {size or 'at least 1'} wanted")
         count += 1
         word = fields[0]
         if word in words or (wanted is not None and word not in wanted):
             continue
         words[word] = None
-        vectors.append(_vector(place, fields[1:]))
+        vectors.append(_vector(location, fields[1:]))
     if promised not in (-1, count):
-        raise DataError(place.file, f"the first line promises {promised} words, and there are {count}: is it cut off?")
+        raise DataError(
+            location.file, f"the first line promises {promised} words, and there are {count}: is it cut off?"
+        )
     return list(words), np.array(vectors, dtype=np.float32).reshape(len(words), size)
 
 
@@ -131,11 +133,11 @@ def _word(file: BinaryIO, path: Path, number: int) -> str:
         raise DataError(str(path), f"word {number + 1} is not UTF-8: found {bytes(found[:40])!r}") from None
 
 
-def _vector(place: Place, fields: list[str]) -> NDArray[np.float32]:
+def _vector(location: Location, fields: list[str]) -> NDArray[np.float32]:
     try:
         vector = np.array(fields, dtype=np.float32)
     except ValueError as error:
-        raise DataError(place, f"not numbers after the word ({error})") from None
+        raise DataError(location, f"not numbers after the word ({error})") from None
     if not np.isfinite(vector).all():
-        raise DataError(place, "a number after the word is infinite or missing")
+        raise DataError(location, "a number after the word is infinite or missing")
     return vector

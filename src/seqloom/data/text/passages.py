@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.data.readers.text_files import DataError, Place, Source, checked, decode, encoding_problem, opened
+from seqloom.data.readers.text_files import DataError, Location, Source, checked, decode, encoding_problem, opened
 
 SIZE = 1 << 17  # bytes of a passage, about: enough to learn from while what it needs is in the caches
 LONGEST = 1 << 20  # bytes without any white space
@@ -19,7 +19,7 @@ BLANKS = b" \t\n\v\f\r"
 class Passage:
     """A piece of a text: lines, or a part of a long line."""
 
-    place: Place  # of its first line
+    location: Location  # of its first line
     data: bytes  # UTF-8
     count: int  # of words, about
 
@@ -33,27 +33,27 @@ def passages(source: Source, *, encoding: str = "utf-8", lower: bool = False) ->
         raise ValueError(f"encoding is {encoding!r}: {wrong}")
     if not isinstance(source, Path):
         for number, text in enumerate(source, start=1):
-            place = Place("input", number)
+            location = Location("input", number)
             if not isinstance(text, str):
-                raise DataError(place, f"found {type(text).__name__}; a text is wanted")
-            checked(place, text)
-            yield _passage(place, (text.lower() if lower else text).encode())
+                raise DataError(location, f"found {type(text).__name__}; a text is wanted")
+            checked(location, text)
+            yield _passage(location, (text.lower() if lower else text).encode())
         return
     for path in sorted(each for each in source.iterdir() if each.is_file()) if source.is_dir() else [source]:
-        for place, raw in _pieces(path):
+        for location, raw in _pieces(path):
             if encoding == "utf-8" and not lower:
-                _decoded(place, raw, encoding)
-                yield _passage(place, raw)
+                _decoded(location, raw, encoding)
+                yield _passage(location, raw)
             else:
-                text = _decoded(place, raw, encoding)
-                yield _passage(place, (text.lower() if lower else text).encode())
+                text = _decoded(location, raw, encoding)
+                yield _passage(location, (text.lower() if lower else text).encode())
 
 
-def _passage(place: Place, text: bytes) -> Passage:
-    return Passage(place, text, text.count(b" ") + text.count(b"\n") + (not text.endswith((b" ", b"\n"))))
+def _passage(location: Location, text: bytes) -> Passage:
+    return Passage(location, text, text.count(b" ") + text.count(b"\n") + (not text.endswith((b" ", b"\n"))))
 
 
-def _decoded(place: Place, raw: bytes, encoding: str) -> str:
+def _decoded(location: Location, raw: bytes, encoding: str) -> str:
     """The text of a passage; what is wrong in it is told with its line."""
     try:
         if b"\0" not in raw:
@@ -61,39 +61,39 @@ def _decoded(place: Place, raw: bytes, encoding: str) -> str:
     except UnicodeError:
         pass
     return "".join(
-        decode(place._replace(line=place.line + number), line, encoding=encoding)
+        decode(location._replace(line=location.line + number), line, encoding=encoding)
         for number, line in enumerate(raw.splitlines(keepends=True) if b"\r" not in raw else raw.split(b"\n"))
     )
 
 
-def _pieces(path: Path) -> Iterator[tuple[Place, bytes]]:
+def _pieces(path: Path) -> Iterator[tuple[Location, bytes]]:
     """The bytes of a file, cut behind the end of a line, or else behind a blank."""
     name = "standard input" if path == Path("-") else str(path)
     line, left = 1, b""
     with opened(path, name) as stream:
         while True:
-            new = _read(stream, Place(name, line))
+            new = _read(stream, Location(name, line))
             first = line == 1 and not left
             if first and new.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(Place(name, 1), "found UTF-16; a text in which a line feed is one byte is wanted")
+                raise DataError(Location(name, 1), "found UTF-16; a text in which a line feed is one byte is wanted")
             left += new.removeprefix(b"\xef\xbb\xbf") if first else new
             end = (left.rfind(b"\n") if new else len(left) - 1) + 1
             if not end and len(left) >= SIZE:
                 end = max(left.rfind(blank) for blank in BLANKS) + 1
             if not end and len(left) > LONGEST:
-                raise DataError(Place(name, line), f"found {len(left)} bytes without a blank; text is wanted")
+                raise DataError(Location(name, line), f"found {len(left)} bytes without a blank; text is wanted")
             if end:
-                yield Place(name, line), left[:end]
+                yield Location(name, line), left[:end]
                 line += left.count(b"\n", 0, end)
                 left = left[end:]
             if not new:
                 return
 
 
-def _read(stream: BinaryIO, place: Place) -> bytes:
+def _read(stream: BinaryIO, location: Location) -> bytes:
     try:
         return stream.read(SIZE)
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
-        raise DataError(place, f"the packed data are damaged or cut off here ({error})") from None
+        raise DataError(location, f"the packed data are damaged or cut off here ({error})") from None
     except OSError as error:
-        raise DataError(place, f"cannot be read: {error.strerror or error}") from None
+        raise DataError(location, f"cannot be read: {error.strerror or error}") from None

@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from seqloom.config import ConfigSection
-from seqloom.data.readers.text_files import DataError, Place
+from seqloom.data.readers.text_files import DataError, Location
 
 PAD, UNKNOWN = "<pad>", "<unk>"
 START, END = "<s>", "</s>"
@@ -83,16 +83,16 @@ class Labels(ConfigSection):
     def numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
 
-    def index(self, name: str, *, place: Place | str = "label") -> int:
+    def index(self, name: str, *, location: Location | str = "label") -> int:
         number = self.numbers.get(name)
         if number is None:
-            raise self.unseen(name, place)
+            raise self.unseen(name, location)
         return number
 
-    def unseen(self, name: str, place: Place | str) -> DataError:
+    def unseen(self, name: str, location: Location | str) -> DataError:
         near = difflib.get_close_matches(name[:100], self.names, n=1)
         hint = f"the nearest is {near[0]!r}" if near else f"there are {', '.join(self.names[:20])}"
-        return DataError(place, f"the label {name[:100]!r} does not occur in the training data; {hint}")
+        return DataError(location, f"the label {name[:100]!r} does not occur in the training data; {hint}")
 
     def __len__(self) -> int:
         return len(self.names)

@@ -13,7 +13,7 @@ from typing import IO, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers.text_files import DataError, Place, lines
+from seqloom.data.readers.text_files import DataError, Location, lines
 from seqloom.models.ngram.ngram import NOTHING, Integers, NGram, Stored, look_up
 
 START, END = "<s>", "</s>"
@@ -154,7 +154,7 @@ class Reader:
     """Walks through a file, and knows the words met."""
 
     def __init__(self, path: Path) -> None:
-        self.place = Place(str(path), 1)
+        self.location = Location(str(path), 1)
         self.lines = lines(path)
         self.line = ""
         self.index: dict[str, int] = {}
@@ -167,7 +167,7 @@ class Reader:
         first = self._section(1, sizes[0])
         absent = [name for name in (START, END) if name not in self.index]
         if absent:
-            raise DataError(self.place, f"the 1-grams lack {' and '.join(absent)}")
+            raise DataError(self.location, f"the 1-grams lack {' and '.join(absent)}")
         first.probabilities[self.index[START]] = -np.inf  # a custom value; never predicted
         return sizes, first
 
@@ -196,32 +196,34 @@ class Reader:
 
     def _step(self) -> None:
         """Go to the next line that is not blank; it is empty after the last."""
-        for place, line in self.lines:
+        for location, line in self.lines:
             if line.strip():
-                self.place, self.line = place, line
+                self.location, self.line = location, line
                 return
         self.line = ""
 
     def _expect(self, title: str) -> None:
         if self.line.strip() != title:
             found = repr(self.line[:80]) if self.line else "the end of the file"
-            raise DataError(self.place, f"found {found}; {title} is wanted")
+            raise DataError(self.location, f"found {found}; {title} is wanted")
         self._step()
 
     def _sizes(self) -> list[int]:
         sizes: list[int] = []
         while match := re.fullmatch(r"\s*ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,18})\s*", self.line):
             if int(match[1]) != len(sizes) + 1:
-                raise DataError(self.place, f"found the size of order {match[1]}; that of {len(sizes) + 1} is wanted")
+                raise DataError(
+                    self.location, f"found the size of order {match[1]}; that of {len(sizes) + 1} is wanted"
+                )
             sizes.append(int(match[2]))
             self._step()
         if not sizes:
-            raise DataError(self.place, f"found {self.line[:80]!r}; the number of n-grams, 'ngram 1=…', is wanted")
+            raise DataError(self.location, f"found {self.line[:80]!r}; the number of n-grams, 'ngram 1=…', is wanted")
         return sizes
 
     def _section(self, order: int, size: int) -> Section:
         """The n-grams of one order; those of order 1 make the vocabulary."""
-        title = self.place
+        title = self.location
         self._expect(f"\\{order}-grams:")
         index = self.index
         found, probabilities, backoffs, places = array("q"), array("d"), array("d"), array("q")
@@ -229,19 +231,19 @@ class Reader:
             parts = [part for part in self.line.replace("\t", " ").split(" ") if part]
             if not order < len(parts) < order + 3:
                 raise DataError(
-                    self.place, f"found {len(parts)} fields; a probability, {order} words and a back-off are wanted"
+                    self.location, f"found {len(parts)} fields; a probability, {order} words and a back-off are wanted"
                 )
             if order == 1 and index.setdefault(parts[1], len(index)) != len(places):
-                raise DataError(self.place, f"the word {parts[1]!r} stands here a second time")
+                raise DataError(self.location, f"the word {parts[1]!r} stands here a second time")
             try:
                 probabilities.append(float(parts[0]))
                 backoffs.append(float(parts[-1]) if len(parts) == order + 2 else 0.0)
                 found.extend([index[word] for word in parts[1 : order + 1]])
             except ValueError as error:
-                raise DataError(self.place, f"{error}; a logarithm is wanted") from None
+                raise DataError(self.location, f"{error}; a logarithm is wanted") from None
             except KeyError as error:
-                raise DataError(self.place, f"the word {error} is not among the 1-grams") from None
-            places.append(self.place.line)
+                raise DataError(self.location, f"the word {error} is not among the 1-grams") from None
+            places.append(self.location.line)
             self._step()
         if len(places) != size:
             raise DataError(title, f"found {len(places)} {order}-grams; {size} were announced")
@@ -265,4 +267,4 @@ class Reader:
     def _refuse(self, section: Section, wrong: NDArray[np.bool_], message: str) -> None:
         (rows,) = np.nonzero(wrong)
         if rows.size:
-            raise DataError(self.place._replace(line=int(section.lines[rows].min())), message)
+            raise DataError(self.location._replace(line=int(section.lines[rows].min())), message)

@@ -137,14 +137,16 @@ class AudioStatistics(ConfigSection):
                 f"frames of {size} numbers" if not rate else "sound"
                 for rate, size in ((example.rate, shape[-1]), (self.rate, self.size))
             ]
-            raise DataError(example.place, f"found {kinds[0]}; the others are {kinds[1]}")
+            raise DataError(example.location, f"found {kinds[0]}; the others are {kinds[1]}")
         if example.rate != self.rate:
             found = f"found {example.rate} samples in a second; the others have {self.rate}"
-            raise DataError(example.place, f"{found}: set task.audio.sample_rate")
+            raise DataError(example.location, f"{found}: set task.audio.sample_rate")
         if not self.rate and shape[1] != self.size:
-            raise DataError(example.place, f"found {shape[1]} numbers in a frame; the others have {self.size}")
+            raise DataError(example.location, f"found {shape[1]} numbers in a frame; the others have {self.size}")
         if self.rate and len(example) < window:
-            raise DataError(example.place, f"the sound {example.name} has {shape[0]} samples; a window needs {window}")
+            raise DataError(
+                example.location, f"the sound {example.name} has {shape[0]} samples; a window needs {window}"
+            )
 
 
 class StatisticsCollector:
