@@ -132,7 +132,7 @@ def test_a_package_exports_what_it_imports(folder: Path) -> None:
 
 def test_tests_mirror_the_source() -> None:
     for folder in PACKAGES:
-        assert list((ROOT / "tests" / folder.name).glob("test_*.py")), f"tests/{folder.name} has no tests"
+        assert list((ROOT / "tests" / folder.name).rglob("test_*.py")), f"tests/{folder.name} has no tests"
     for path in PACKAGE.glob("[!_]*.py"):
         assert (ROOT / "tests" / f"test_{path.name}").is_file(), f"{path.name} has no tests"
 

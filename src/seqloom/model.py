@@ -31,7 +31,7 @@ from seqloom.tasks.embed import Embed
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.task import Task, asking
 from seqloom.tasks.transcribe import Transcribe
-from seqloom.training.distributed import ALONE, Team
+from seqloom.training.distributed import SERIAL_LIMIT, Team
 from seqloom.training.loop import Train
 
 STEPS = 100
@@ -302,7 +302,7 @@ def assess(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    team: Team = ALONE,
+    team: Team = SERIAL_LIMIT,
     alive: Callable[[], None] = lambda: None,  # called between batches; may raise
 ) -> dict[str, Any]:
     """The scores of a model on examples; each process of a team answers its share."""
@@ -316,7 +316,7 @@ def answers(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    team: Team = ALONE,  # its first process gets them
+    team: Team = SERIAL_LIMIT,  # its first process gets them
     alive: Callable[[], None] = lambda: None,
 ) -> list[Any]:
     """What a model says to examples, in their order; where they are joined, to one piece of it all after the other."""

@@ -25,7 +25,7 @@ from seqloom.interrupt import Interrupted, interruptible
 from seqloom.model import Config, assess, document, opened
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
-from seqloom.training.distributed import ALONE, Team, join
+from seqloom.training.distributed import SERIAL_LIMIT, Team, join
 from seqloom.training.lessons import is_taught, teach
 from seqloom.training.loop import Diverged, Evaluation, Progress
 from seqloom.training.loop import train as iterate
@@ -176,7 +176,7 @@ def _go(
         taught = is_taught(module)
         if taught and not team.leads:
             return
-        team = ALONE if taught else team  # they take several threads, and no process besides
+        team = SERIAL_LIMIT if taught else team  # they take several threads, and no process besides
         rows = start.facts["rows"] if start else 0
         if team.leads:
             run.rewind(rows)

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts.registry import HIDDEN, INPUT, build, cells, masked, noise, shake
-from tests.kernels.comparison import Tensors, assert_same, outcome
+from tests.kernels.fuse.comparison import Tensors, assert_same, outcome
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional
 
 from seqloom.cells.cell import Cell, projection, recurrence
-from seqloom.kernels import scan
+from seqloom.kernels.fuse import scan
 from seqloom.layers.recurrent.recurrent import Recurrent
 
 EVERY_CELL = pytest.mark.parametrize("name", cells())
@@ -109,16 +109,16 @@ def test_sizes_beside_the_vector(name: str, input_size: int, hidden_size: int, d
 
 def test_many_steps_and_rows_are_run_in_chunks() -> None:
     rows = 40
-    assert rows * 30 > 2 * scan.CHUNK["backward"]
+    assert rows * 30 > 2 * scan.CHUNK_ROWS["backward"]
     check(made("LSTM()"), rows, 30, [30 - row // 2 for row in range(rows)])
 
 
 @pytest.mark.parametrize("lengths", [[11], [11, 2, 0, 7]], ids=str)
 @pytest.mark.parametrize("name", ["LSTM()", "GRU(reset=before)", "LayerNormGRU()", "Zoneout(LSTM)"])
 def test_chunks_are_seamless(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "CHUNK", dict.fromkeys(scan.CHUNK, 6))
+    monkeypatch.setattr(scan, "CHUNK_ROWS", dict.fromkeys(scan.CHUNK_ROWS, 6))
     check(made(name), len(lengths), 11, lengths)
-    monkeypatch.setattr(scan, "SMALL", 0)
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     check(made(name, "reverse"), len(lengths), 11, lengths, threads=2)
 
 
@@ -143,7 +143,7 @@ def test_without_gradients_the_results_are_the_same(name: str, batch: int, time:
 @EVERY_CELL
 @pytest.mark.parametrize("lengths", [[4], [4, 6, 0]], ids=str)
 def test_two_threads(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "SMALL", 0)
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     layer = made(name)
     check(layer, len(lengths), 6, lengths, threads=2)
     x, mask, state = inputs(layer, len(lengths), 6, lengths)
@@ -159,7 +159,7 @@ def test_two_threads(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("size", [16, 37])
 @pytest.mark.parametrize("name", ["LSTM()", "GRU(reset=before)", "Elman(activation=maxout)"])
 def test_a_team_shares_vectors_panels_and_what_is_left(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "SMALL", 0)
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     layer = Recurrent(cells()[name](19 if size == 37 else 2, size).double())
     shake(layer)
     check(layer, 1, 9, threads=2)

@@ -82,7 +82,7 @@ class Team(NamedTuple):
         return self.total(float(stop))[0] > 0
 
 
-ALONE = Team()
+SERIAL_LIMIT = Team()
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def join() -> Iterator[Team]:
     """The team of this process: as torchrun's environment says, or alone."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1 or "RANK" not in os.environ:
-        yield ALONE
+        yield SERIAL_LIMIT
         return
     distributed.init_process_group("gloo", timeout=PATIENCE)
     try:

@@ -15,7 +15,7 @@ from seqloom.data.batch import Batch
 from seqloom.data.loading import BatchLoader
 from seqloom.state import apply
 from seqloom.training import optimizers, schedules, snapshots
-from seqloom.training.distributed import ALONE, Team
+from seqloom.training.distributed import SERIAL_LIMIT, Team
 from seqloom.training.snapshots import Past, Position
 
 PATIENCE = 10
@@ -147,7 +147,7 @@ def train(
     evaluate: Callable[[nn.Module], Evaluation] | None = None,
     spent: Callable[[], float] = lambda: 0.0,  # the share of the minutes that is over
     start: Snapshot | None = None,  # go on from there
-    team: Team = ALONE,
+    team: Team = SERIAL_LIMIT,
 ) -> Iterator[Progress]:
     """Train until the end, or until the caller leaves the loop; every update and evaluation is handed out."""
     training = Training(model, batches, loss, settings, evaluate=evaluate, spent=spent, team=team)
