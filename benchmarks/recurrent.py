@@ -13,7 +13,7 @@ from benchmarks import child_process
 from benchmarks.measure import Call, Result, compare_costs, compare_rates, compare_times, interleave, summarise
 from seqloom import cells
 from seqloom.cells.cell import Cell, projection, recurrence
-from seqloom.kernels import gemm
+from seqloom.kernels.linalg import gemm
 from seqloom.layers.recurrent.recurrent import Recurrent
 
 
@@ -259,11 +259,11 @@ def peak(threads: int) -> float:
     torch.set_num_threads(threads)
     large, rows, depth = 1024, 4 * gemm.tile_rows(), 512
     left, right = torch.randn(large, large), torch.randn(large, large)
-    panels = gemm.panels("float", large)
-    width = gemm.panel("float")
+    panels = gemm.panel_count("float", large)
+    width = gemm.panel_width("float")
     few, packed = torch.randn(rows, depth + width), torch.randn(panels * width * depth)
     out = torch.empty(rows, panels * width + width)
-    multiply = gemm.call("float", "multiply")
+    multiply = gemm.python_function("float", "multiply")
     arguments = few.data_ptr(), few.stride(0), packed.data_ptr(), depth, out.data_ptr(), out.stride(0), rows, 0, panels
     calls = {"torch": lambda: torch.mm(left, right), "ours": lambda: multiply(*arguments)}
     timings = interleave(calls, repetitions=101)

@@ -39,12 +39,12 @@ def collect() -> Info:
     """Look around."""
     import torch
 
-    from seqloom.kernels import machine
+    from seqloom.kernels.llvm import jit_cache
     from seqloom.layers.build import names
     from seqloom.layers.recurrent.recurrent import Recurrent
 
     cells = {name: Recurrent(kind(8, 16)).path for name, kind in names().items()}
-    folder = machine.cache_folder()
+    folder = jit_cache.cache_folder()
     sizes = [file.stat().st_size for file in folder.glob("*.o")]
     return Info(
         versions={
@@ -55,7 +55,7 @@ def collect() -> Info:
         processor=processor(),
         cores=os.cpu_count() or 1,
         threads=torch.get_num_threads(),
-        vector_bits=8 * machine.vector_bytes(),
+        vector_bits=8 * jit_cache.vector_bytes(),
         cache_folder=str(folder),
         cache_files=len(sizes),
         cache_bytes=sum(sizes),

@@ -9,13 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decoding.every_path import spelt
 from tests.decoding.frames.test_prefix_beam import emit, guides
 
 import seqloom.decoding
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
+from seqloom.kernels.ctc.naive import sequence_log_probs
 
 V = 4
 EVERY_SEARCH: list[FrameSearch] = [
@@ -141,7 +141,7 @@ def test_a_search_is_defined_everywhere(search: FrameSearch, name: str) -> None:
 def test_what_is_found_has_the_probability_that_it_says(search: FrameSearch) -> None:
     for seed in range(6):
         frames = emit(seed, 5, V)
-        truth = spelt(frames.numpy())
+        truth = sequence_log_probs(frames.numpy())
         for one in whole(search, frames, Guide()):
             assert one.acoustic <= truth[tuple(one.symbols)] + 1e-10
 

@@ -12,7 +12,7 @@ from torch.autograd import gradgradcheck
 from torch.nn import functional
 
 from seqloom.cells.cell import Cell, projection, recurrence
-from seqloom.kernels import scan
+from seqloom.kernels.fuse import scan
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.testing import check_cell
 from seqloom.testing.cells import CellCase, compare_kernel_with_loop, kernel_equals_the_loop, plain, random_state
@@ -79,16 +79,16 @@ def test_sizes_beside_the_vector(name: str, input_size: int, hidden_size: int, d
 
 def test_many_steps_and_rows_are_run_in_chunks() -> None:
     rows = 40
-    assert rows * 30 > 2 * scan.CHUNK["backward"]
+    assert rows * 30 > 2 * scan.CHUNK_ROWS["backward"]
     check(made("LSTM()"), rows, 30, [30 - row // 2 for row in range(rows)])
 
 
 @pytest.mark.parametrize("lengths", [[11], [11, 2, 0, 7]], ids=str)
 @pytest.mark.parametrize("name", ["LSTM()", "GRU(reset=before)", "LayerNormGRU()", "Zoneout(LSTM)"])
 def test_chunks_are_seamless(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "CHUNK", dict.fromkeys(scan.CHUNK, 6))
+    monkeypatch.setattr(scan, "CHUNK_ROWS", dict.fromkeys(scan.CHUNK_ROWS, 6))
     check(made(name), len(lengths), 11, lengths)
-    monkeypatch.setattr(scan, "SMALL", 0)
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     check(made(name, "reverse"), len(lengths), 11, lengths, threads=2)
 
 
@@ -96,7 +96,7 @@ def test_chunks_are_seamless(name: str, lengths: list[int], monkeypatch: pytest.
 @EVERY_CELL
 @pytest.mark.parametrize("lengths", [[4], [4, 6, 0]], ids=str)
 def test_two_threads(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "SMALL", 0)
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     layer = made(name)
     check(layer, len(lengths), 6, lengths, threads=2)
     x, mask = noise(len(lengths), 6, INPUT, seed=1), make_mask(lengths, 6)
@@ -113,7 +113,7 @@ def test_two_threads(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("size", [16, 37])
 @pytest.mark.parametrize("name", ["LSTM()", "GRU(reset=before)", "Elman(activation=maxout)"])
 def test_a_team_shares_vectors_panels_and_what_is_left(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "SMALL", 0)
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     layer = Recurrent(cells()[name](19 if size == 37 else 2, size).double())
     randomize(layer)
     check(layer, 1, 9, threads=2)

@@ -1,37 +1,14 @@
-"""CTC by its definition: every path over the frames, and what it spells."""
+"""Brute force over every path and every spelling of words."""
 
-import math
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, product
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from seqloom.decoding.frames.lexicon import Lexicon
-
-Symbols = tuple[int, ...]
-
-
-def collapse(path: Sequence[int], blank: int) -> Symbols:
-    return tuple(symbol for symbol, _ in groupby(path) if symbol != blank)
-
-
-def paths(frames: npt.NDArray[Any], blank: int = 0) -> dict[Symbols, list[float]]:  # (T, V)
-    """The log-probabilities of all paths, by the sequence of symbols that they spell."""
-    found: dict[Symbols, list[float]] = defaultdict(list)
-    rows = frames.tolist()
-    for path in product(range(frames.shape[1]), repeat=len(frames)):
-        total = math.fsum([row[symbol] for row, symbol in zip(rows, path, strict=True)])
-        if total > -math.inf:
-            found[collapse(path, blank)].append(total)
-    return dict(found)
-
-
-def spelt(frames: npt.NDArray[Any], blank: int = 0) -> dict[Symbols, float]:  # (T, V)
-    """The log-probability of every sequence of symbols: the sum over all of its paths."""
-    return {symbols: float(np.logaddexp.reduce(values)) for symbols, values in paths(frames, blank).items()}
+from seqloom.kernels.ctc.naive import Symbols, sequence_log_probs
 
 
 def spellings(words: Symbols, spelling: Sequence[tuple[int, Symbols]], separator: int | None) -> Iterator[Symbols]:
@@ -55,7 +32,7 @@ def worded(
     blank: int = 0,
 ) -> dict[Symbols, float]:
     """The log-probability of every sequence of words: the sum over all ways to spell it."""
-    every, count = spelt(frames, blank), 1 + max(number for number, _ in spelling)
+    every, count = sequence_log_probs(frames, blank), 1 + max(number for number, _ in spelling)
     found = {}
     for length in range(len(frames) + 1):
         for words in product(range(count), repeat=length):
@@ -69,6 +46,3 @@ def lexicon(spelling: Sequence[tuple[int, Symbols]], separator: int | None) -> L
     made = Lexicon([(f"word {number}", way) for number, way in spelling], separator=separator)
     assert made.words == [f"word {number}" for number in range(len(made))]
     return made
-
-
-Score = Callable[[Symbols], float]

@@ -90,7 +90,7 @@ def test_forgetting_changes_nothing_that_is_decided(name: str, monkeypatch: pyte
     beam, guide = PrefixBeam(size=5, lag=7), guides()[name]
     cases = [emit(seed, 150, 4) for seed in range(3)]
     wanted = [search(beam, frames, guide=guide) for frames in cases]
-    monkeypatch.setattr(node_arrays, "NODES", 8)
+    monkeypatch.setattr(node_arrays, "MIN_NODES", 8)
     assert [search(beam, frames, guide=guide) for frames in cases] == wanted
 
 

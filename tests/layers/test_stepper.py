@@ -10,7 +10,7 @@ from tests.contracts.registry import make_mask, noise, randomize
 from tests.layers.stepping import CHANGES, EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn, held, plain
 from torch import nn
 
-from seqloom.kernels import program
+from seqloom.kernels.program import program
 from seqloom.layers import layer as layers
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
@@ -88,7 +88,7 @@ def test_other_widths(size: int, tied: bool) -> None:
 def test_threads_share_columns_or_rows(
     batch: int, norm: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "ALONE", 0)
+    monkeypatch.setattr(program, "SERIAL_LIMIT", 0)
     torch.set_num_threads(2)
     decoder = build(dtype, norm=norm, size=7, tied=True, feed_forward=300)
     one, other = (start(decoder, batch, coverage=True) for _ in range(2))

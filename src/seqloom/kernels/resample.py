@@ -1,4 +1,4 @@
-"""Samples at another rate, by a windowed sinc at the phases that occur (polyphase filter), as SciPy's resample_poly."""
+"""Sampling-rate conversion by a polyphase filter (windowed sinc), as SciPy's ``resample_poly``."""
 
 from functools import lru_cache
 from math import gcd
@@ -10,8 +10,8 @@ from torch import Tensor
 
 ZEROS = 10  # zero crossings of the sinc on each side
 BETA = 5.0  # of the Kaiser window
-LARGEST = 1 << 12  # phases of which the weights are kept
-AT_ONCE = 1 << 22  # products
+MAX_CACHED = 1 << 12  # phases whose coefficients are cached
+CHUNK_PRODUCTS = 1 << 22  # multiplications in one chunk
 
 
 def resampled_length(length: int, up: int, down: int) -> int:
@@ -24,7 +24,7 @@ def resample(
     up: int,
     down: int,
 ) -> Tensor:  # (..., ⌈N up / down⌉), with zeros before the start and after the end
-    """Up / down times as many samples of the same sound."""
+    """Change the sampling rate by the factor up / down."""
     if up < 1 or down < 1:
         raise ValueError(f"up is {up} and down {down}; both have to be 1 or more")
     up, down = up // gcd(up, down), down // gcd(up, down)
@@ -34,12 +34,12 @@ def resample(
     reach = ZEROS * max(up, down) // up + 1  # samples on each side of an output
     padded = torch.nn.functional.pad(samples, (reach, reach + 1))
     windows = padded.unfold(-1, 2 * reach + 1, 1)  # (..., N + 2, 2 reach + 1)
-    chunk = max(AT_ONCE // (2 * reach + 1) // max(samples.shape[:-1].numel(), 1), 1)
+    chunk = max(CHUNK_PRODUCTS // (2 * reach + 1) // max(samples.shape[:-1].numel(), 1), 1)
     pieces = [samples.new_zeros(*samples.shape[:-1], 0)]
     for start in range(0, count, chunk):
         outputs = torch.arange(start, min(start + chunk, count))
         places = (outputs * down // up).to(samples.device)
-        kept = up <= LARGEST
+        kept = up <= MAX_CACHED
         weights = _period(up, down)[outputs % up] if kept else _weights(up, down, start, start + len(outputs))
         weights = weights.to(samples)  # (chunk, 2 reach + 1)
         pieces.append((windows.index_select(-2, places) * weights).sum(dim=-1))
@@ -52,7 +52,7 @@ def _period(up: int, down: int) -> Tensor:
 
 
 def _weights(up: int, down: int, start: int, stop: int) -> Tensor:  # (stop - start, 2 reach + 1)
-    """How much each sample around counts in the outputs from start to stop."""
+    """The filter coefficients of the outputs from start to stop."""
     widest = max(up, down)
     reach = ZEROS * widest // up + 1
     phases = np.arange(start, stop) * down % up
@@ -61,7 +61,7 @@ def _weights(up: int, down: int, start: int, stop: int) -> Tensor:  # (stop - st
 
 
 def _filter(distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A sinc in a Kaiser window; its zeros are at the whole numbers."""
+    """A Kaiser-windowed sinc with zeros at the integers."""
     inside = np.clip(1 - (distance / ZEROS) ** 2, 0, None)
     window = np.i0(BETA * np.sqrt(inside)) / np.i0(BETA)
     return np.where(np.abs(distance) <= ZEROS, np.sinc(distance) * window, 0)
@@ -69,6 +69,6 @@ def _filter(distance: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=64)
 def _sum(widest: int) -> float:
-    """Of the whole filter; from thousands of points on it is in proportion to their number."""
-    points = min(widest, LARGEST)
+    """The sum of the filter; extrapolated in proportion for thousands of points."""
+    points = min(widest, MAX_CACHED)
     return float(_filter(np.arange(-ZEROS * points, ZEROS * points + 1) / points).sum()) * widest / points

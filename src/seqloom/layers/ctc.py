@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seqloom.kernels.buffers import borrow, fresh
-from seqloom.kernels.side_by_side import each
+from seqloom.kernels.runtime.buffers import allocate, borrow
+from seqloom.kernels.runtime.parallel_rows import map_rows
 
 
 class CTC(NamedTuple):
@@ -42,9 +42,9 @@ def ctc_loss(
 
 def frames_needed(target: Sequence[int]) -> int:
     """How many frames a target needs at least: equal neighbours have a blank between them."""
-    from seqloom.kernels import ctc
+    from seqloom.kernels.ctc import viterbi
 
-    return ctc.frames_needed(np.asarray(target, np.int64))
+    return viterbi.frames_needed(np.asarray(target, np.int64))
 
 
 def align(
@@ -54,14 +54,14 @@ def align(
     blank: int = 0,
 ) -> list[tuple[int, int]]:
     """The first and the last frame of each symbol of the target, on its most probable path."""
-    from seqloom.kernels import ctc
+    from seqloom.kernels.ctc import viterbi
 
     symbols = np.asarray(target, np.int64).reshape(-1)
     if log_probabilities.ndim != 2 or log_probabilities.dtype not in (np.float32, np.float64):
         found = f"{log_probabilities.dtype} {log_probabilities.shape}"
         raise ValueError(f"log-probabilities are {found}; wanted float32 or float64 of shape (frames, symbols)")
     _check_symbols(symbols, log_probabilities.shape[1], blank, "the target")
-    return [(int(first), int(last)) for first, last in ctc.viterbi(log_probabilities, symbols, blank)]
+    return [(int(first), int(last)) for first, last in viterbi.align(log_probabilities, symbols, blank)]
 
 
 def _check(
@@ -118,7 +118,7 @@ class _CTC(torch.autograd.Function):
     def forward(
         context: Any, logits: Tensor, sizes: list[int], rows: list[NDArray[np.int64]], blank: int
     ) -> tuple[Tensor, Tensor]:
-        context.gradient = fresh(logits, *logits.shape)
+        context.gradient = allocate(logits, *logits.shape)
         losses, possible = _forward_backward(logits, sizes, rows, blank, context.gradient)
         context.mark_non_differentiable(possible)
         context.save_for_backward(logits)
@@ -132,7 +132,7 @@ class _CTC(torch.autograd.Function):
         gradient, context.gradient = context.gradient, None
         if gradient is None:
             (logits,) = context.saved_tensors
-            gradient = fresh(logits, *logits.shape)
+            gradient = allocate(logits, *logits.shape)
             sizes, rows, blank = context.given
             _forward_backward(logits, sizes, rows, blank, gradient)
         return gradient.mul_(scale.view(-1, 1, 1)), None, None, None
@@ -146,7 +146,7 @@ def _forward_backward(
     gradient: Tensor,  # (B, T, V), written
 ) -> tuple[Tensor, Tensor]:  # (B,), (B,)
     """The losses, and which rows are possible."""
-    from seqloom.kernels import ctc
+    from seqloom.kernels.ctc import loss as kernel
 
     logits = logits.detach()
     torch.softmax(logits, 2, out=gradient)
@@ -155,8 +155,8 @@ def _forward_backward(
     def row(number: int) -> float:
         size = sizes[number]
         tables[number, size:] = 0
-        return ctc.loss(scores[number, :size], tables[number, :size], rows[number], blank)
+        return kernel.loss(scores[number, :size], tables[number, :size], rows[number], blank)
 
-    losses = torch.tensor(each(row, sizes), dtype=logits.dtype)
+    losses = torch.tensor(map_rows(row, sizes), dtype=logits.dtype)
     possible = losses != torch.inf
     return losses.masked_fill(~possible, 0), possible

@@ -5,7 +5,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from seqloom.kernels.packed import LARGEST, REALS, Kept, Packed
+from seqloom.kernels.linalg.packed import LLVM_TYPES, MAX_LEFT_SIZE, PackedCache, PackedMatrix
 from seqloom.layers.layer import untraced
 
 
@@ -16,7 +16,7 @@ class Linear(nn.Linear):
     torch does not count; ``train()`` and ``eval()`` forget it.
     """
 
-    _packed: Kept | None = None
+    _packed: PackedCache | None = None
 
     @untraced
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name is torch's
@@ -29,18 +29,18 @@ class Linear(nn.Linear):
             out += self.bias
         return out.view(*input.shape[:-1], self.out_features) if input.dim() != 2 else out
 
-    def _packing(self, x: Tensor) -> Packed | None:
+    def _packing(self, x: Tensor) -> PackedMatrix | None:
         """The packed weights, if this call is one for them."""
         weight = self.weight
         recorded = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-        if recorded or not 0 < x.numel() <= LARGEST or x.dtype not in REALS or x.dtype != weight.dtype:
+        if recorded or not 0 < x.numel() <= MAX_LEFT_SIZE or x.dtype not in LLVM_TYPES or x.dtype != weight.dtype:
             return None
         if x.device.type != "cpu" or weight.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return None
         if torch._C._functorch.maybe_current_level() is not None or x.shape[-1] != self.in_features:
             return None
         if self._packed is None:
-            self._packed = Kept()
+            self._packed = PackedCache()
         return self._packed(weight, transposed=True)
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
@@ -48,5 +48,5 @@ class Linear(nn.Linear):
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Packed weights are not part of a module: they are made again where they are needed."""
+        """PackedMatrix weights are not part of a module: they are made again where they are needed."""
         return {**self.__dict__, "_packed": None}

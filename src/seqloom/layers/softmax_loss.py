@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqloom.kernels import entropy
-from seqloom.kernels.buffers import borrow
-from seqloom.kernels.packed import REALS
+from seqloom.kernels.linalg import cross_entropy as kernel
+from seqloom.kernels.linalg.packed import LLVM_TYPES
+from seqloom.kernels.runtime.buffers import borrow
 
 LOGITS = 8_000_000
 """Logits that exist at once: 32 MB in float32."""
@@ -92,16 +92,16 @@ def _differences(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
 ) -> Iterator[tuple[Tensor, Tensor]]:  # loss (N,), its gradient by the logits (N, V), for the time of the context
     size = len(hidden) * len(weight)
-    if hidden.device.type != "cpu" or hidden.dtype not in REALS:
+    if hidden.device.type != "cpu" or hidden.dtype not in LLVM_TYPES:
         loss, difference = _rows(hidden, weight, bias, target, smoothing)
         if smoothing:
             difference -= smoothing / len(weight)
         difference.scatter_add_(1, target.unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))
         yield loss, difference
         return
-    with borrow(size, hidden) as buffer:  # fresh memory of this size would cost as much as the softmax
+    with borrow(size, hidden) as buffer:  # allocate memory of this size would cost as much as the softmax
         logits = torch.mm(hidden, weight.T, out=buffer[:size].view(len(hidden), len(weight)))
-        yield entropy.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
+        yield kernel.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -118,7 +118,7 @@ class Word2Vec(Vectors, SelfTrained):
     def tables(self) -> tuple[Any, ...]:
         """What is drawn with which chance, and the tree, as the kernel wants them."""
         if self._tables is None:
-            from seqloom.kernels import word2vec as kernel
+            from seqloom.kernels.word2vec import training as kernel
 
             weights = self.counts.astype(np.float64)
             keep = np.full(len(weights), 2**32 - 1, np.uint32)
@@ -127,17 +127,17 @@ class Word2Vec(Vectors, SelfTrained):
                 keep = (np.minimum(np.sqrt(ratio) + ratio, 1.0) * (2**32 - 1)).astype(np.uint32)
             none = np.zeros(1, np.int32), np.zeros(1, np.uint8)
             if self.negative:
-                self._tables = (keep, *kernel.chances(weights**POWER), *none, self.negative + 1)
+                self._tables = (keep, *kernel.alias_tables(weights**POWER), *none, self.negative + 1)
             else:
                 parents, second = kernel.huffman(self.counts)
                 chances = np.zeros(len(weights), np.uint32), np.zeros(1, np.int32)
-                self._tables = (keep, *chances, parents, second, kernel.depth(parents))
+                self._tables = (keep, *chances, parents, second, kernel.tree_depth(parents))
         return self._tables
 
     def _train_passage(
         self, job: tuple[Passage, tuple[float, float], int], tables: tuple[Any, ...]
     ) -> tuple[float, int, int]:
-        from seqloom.kernels import word2vec as kernel
+        from seqloom.kernels.word2vec import training as kernel
 
         passage, rates, seed = job
         found: tuple[float, int, int] = kernel.train(

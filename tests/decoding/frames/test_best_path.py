@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decoding.every_path import collapse
 from tests.decoding.frames.test_prefix_beam import emit
 
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import Guide
 from seqloom.decoding.frames.lexicon import Lexicon
+from seqloom.kernels.ctc.naive import collapse
 
 
 @given(st.integers(0, 99), st.integers(0, 20), st.integers(1, 5))

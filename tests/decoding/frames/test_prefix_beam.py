@@ -11,13 +11,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decoding.every_path import Symbols, lexicon, spelt, worded
+from tests.decoding.every_path import lexicon, worded
 
 from seqloom.decoding.frames import node_arrays
 from seqloom.decoding.frames.frame_search import Guide, Transcript
 from seqloom.decoding.frames.language_models import NGramLanguage, StepLanguage
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.search import Step
+from seqloom.kernels.ctc.naive import Symbols, sequence_log_probs
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 
@@ -55,7 +56,7 @@ def test_full_width_is_the_sum_over_all_paths(
 ) -> None:
     frames = emit(seed, time, symbols, scale, impossible)
     blank = seed % symbols
-    truth = spelt(frames.numpy(), blank)
+    truth = sequence_log_probs(frames.numpy(), blank)
     found = search(FULL, frames, blank=blank)
     assert {tuple(one.symbols): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT, rel=1e-12)
     scores = [one.score for one in found]
@@ -117,7 +118,7 @@ def test_symbols_with_an_n_gram_model(order: int, weight: float) -> None:
     frames, ngram = emit(order, 6, 4), model(order, 5)
     numbers = [-1, 1, 0, 2]
     guide = Guide(None, NGramLanguage(ngram, numbers=numbers), weight=weight, bonus=0.4)
-    truth = spelt(frames.numpy())
+    truth = sequence_log_probs(frames.numpy())
     found = {tuple(one.symbols): one for one in search(FULL, frames, guide=guide)}
     assert found.keys() == truth.keys()
     for said, acoustic in truth.items():
@@ -160,7 +161,7 @@ def test_symbols_with_a_decoder() -> None:
     step, score = neural(5, end)
     language = StepLanguage(step, EMPTY, start=START, end=end, numbers=numbers)
     found = search(FULL, frames, guide=Guide(None, language, weight=0.6, bonus=-0.1))
-    truth = spelt(frames.numpy())
+    truth = sequence_log_probs(frames.numpy())
     assert {tuple(one.symbols) for one in found} == truth.keys()
     for one in found:
         assert one.acoustic == pytest.approx(truth[tuple(one.symbols)], abs=EXACT)
@@ -210,7 +211,7 @@ GUIDES = pytest.mark.parametrize("name", guides())
 def test_forgetting_changes_nothing(name: str, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
     beam, frames, guide = PrefixBeam(size=5, nbest=best), emit(7, 150, 4), guides()[name]
     wanted = search(beam, frames, guide=guide)
-    monkeypatch.setattr(node_arrays, "NODES", 8)
+    monkeypatch.setattr(node_arrays, "MIN_NODES", 8)
     assert search(beam, frames, guide=guide) == wanted
     assert len(wanted) == best
 
@@ -235,7 +236,7 @@ def test_unlikely_symbols_are_impossible_where_they_are_not_tried() -> None:
     low = (frames < math.log(0.2)) & (frames < frames.max(dim=1, keepdim=True).values)
     low[:, 0] = False
     found = search(PrefixBeam(size=2000, nbest=2000, token_threshold=0.2), frames)
-    truth = spelt(frames.masked_fill(low, -math.inf).numpy())
+    truth = sequence_log_probs(frames.masked_fill(low, -math.inf).numpy())
     assert {tuple(one.symbols): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
 
 

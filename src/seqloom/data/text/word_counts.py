@@ -55,33 +55,33 @@ class WordIndex:
 
     @cached_property
     def _table(self) -> tuple[Any, ...]:
-        from seqloom.kernels import spelling
+        from seqloom.kernels.word2vec import word_counts
 
         slots = np.full(_power(2 * len(self) + 2), -1, np.int32)
         hashes = np.zeros(len(self), np.uint32)
-        twice = spelling.index(slots, hashes, self.starts, self.letters)
+        twice = word_counts.index(slots, hashes, self.starts, self.letters)
         if twice >= 0:
             raise ValueError(f"the word {self[twice]!r} is there twice")
         return slots, hashes, self.starts, self.letters
 
     @cached_property
     def _joined(self) -> tuple[Any, ...]:
-        from seqloom.kernels import spelling
+        from seqloom.kernels.word2vec import word_counts
 
         given = np.array(self.pairs, np.int64).reshape(-1, 3)
         keys = np.full(_power(2 * len(given) + 2), -1, np.int64)
         values = np.zeros(len(keys), np.int32)
-        spelling.place(keys, (given[:, 0] << 32) + given[:, 1], values, given[:, 2])
+        word_counts.insert_pairs(keys, (given[:, 0] << 32) + given[:, 1], values, given[:, 2])
         return keys, values
 
     def encode(self, text: bytes) -> NDArray[np.int32]:
         """The numbers of the words of a text that are known, -1 at the end of a line. Other threads run meanwhile."""
-        from seqloom.kernels import spelling
+        from seqloom.kernels.word2vec import word_counts
 
         found = np.empty(len(text) + 1, np.int32)
-        count = spelling.encode(np.frombuffer(text, np.uint8), *self._table, found)
+        count = word_counts.encode(np.frombuffer(text, np.uint8), *self._table, found)
         if self.pairs:
-            count = spelling.join(found[:count], *self._joined)
+            count = word_counts.merge_pairs(found[:count], *self._joined)
         return found[:count]
 
     def find(self, word: str) -> int:
@@ -120,21 +120,23 @@ class _Table:
         self.known = np.zeros(1, np.int64)  # how many pairs
 
     def add(self, text: bytes) -> None:
-        from seqloom.kernels import spelling
+        from seqloom.kernels.word2vec import word_counts
 
         data = np.frombuffer(text, np.uint8)
         numbers = np.empty(len(data) + 2 if len(self.keys) else 0, np.int32)
         at = 0
         while at < len(data):
             table = (self.slots, self.hashes, self.starts, self.letters, self.counts)
-            at = spelling.count(data, at, *table, self.used, numbers)
-            if len(self.keys) and not spelling.pairs(numbers[: self.used[1]], self.keys, self.times, self.known):
+            at = word_counts.count(data, at, *table, self.used, numbers)
+            if len(self.keys) and not word_counts.count_pairs(
+                numbers[: self.used[1]], self.keys, self.times, self.known
+            ):
                 self._more_pairs()
             if at < len(data):
                 self._grow(len(data))
 
     def _grow(self, longest: int) -> None:
-        from seqloom.kernels import spelling
+        from seqloom.kernels.word2vec import word_counts
 
         count = int(self.used[0])
         self.hashes = np.zeros(2 * len(self.hashes), np.uint32)
@@ -142,16 +144,16 @@ class _Table:
         self.starts = np.concatenate([self.starts, np.zeros(len(self.starts), np.int64)])
         self.letters = np.concatenate([self.letters, np.zeros(len(self.letters) + longest, np.uint8)])
         self.slots = np.full(2 * len(self.slots), -1, np.int32)
-        spelling.index(self.slots, self.hashes[:count], self.starts, self.letters)
+        word_counts.index(self.slots, self.hashes[:count], self.starts, self.letters)
 
     def _more_pairs(self) -> None:
-        from seqloom.kernels import spelling
+        from seqloom.kernels.word2vec import word_counts
 
         kept = self.keys >= 0
         given, times = self.keys[kept], self.times[kept]
         self.keys = np.full(4 * len(self.keys), -1, np.int64)
         values = np.zeros(len(self.keys), np.int64)
-        spelling.place(self.keys, given, values, times)
+        word_counts.insert_pairs(self.keys, given, values, times)
         self.times = values
 
     def word(self, number: int) -> str:
@@ -160,7 +162,7 @@ class _Table:
 
     def merge(self, other: "_Table") -> None:
         """Add what another one has counted; of words only."""
-        from seqloom.kernels import spelling
+        from seqloom.kernels.word2vec import word_counts
 
         size = int(other.used[0])
         letters, starts = other.letters[: other.starts[size]], other.starts[1:size]
@@ -169,7 +171,7 @@ class _Table:
         at = done = 0
         while at < len(text):
             table = (self.slots, self.hashes, self.starts, self.letters, self.counts)
-            at = spelling.count(text, at, *table, self.used, numbers)
+            at = word_counts.count(text, at, *table, self.used, numbers)
             found = numbers[: self.used[1]]
             self.counts[found] += other.counts[done : done + len(found)] - 1  # it was counted once just now
             done += len(found)

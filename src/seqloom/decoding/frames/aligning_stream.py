@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from seqloom.decoding.frames.frame_search import Frames, Stream, Transcript, check
-from seqloom.kernels.ctc_path import follow, join
+from seqloom.kernels.ctc.viterbi import align_graph, build_graph
 
 Doubles = npt.NDArray[np.float64]
 Span = tuple[int, int]
@@ -133,8 +133,8 @@ class AligningStream(Stream):
 
     def _place(self, spellings: Spellings, *, first: int = 0, loose: bool = False) -> Alignment | None:
         """The most probable path through the frames from the ``first`` on; None if they are too few."""
-        graph = join(spellings, loose=loose)
-        spans = follow(self._frames(first), graph, blank=self.blank)
+        graph = build_graph(spellings, optional_end=loose)
+        spans = align_graph(self._frames(first), graph, blank=self.blank)
         if spans is None:
             return None
         passed = spans[:, 0] >= 0

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from seqloom.decoding.tokens.search import Step
 
 if TYPE_CHECKING:
-    from seqloom.kernels.language import Scorer
+    from seqloom.kernels.frame_beam.ngram_scorer import Scorer
 
 Integers = npt.NDArray[np.int64]
 Stored = npt.NDArray[np.float32]
@@ -33,12 +33,12 @@ class BackOff(Protocol):
 
 
 class Automaton(NamedTuple):
-    """See ``kernels.language.Scorer``."""
+    """See ``kernels.frame_beam.ngram_scorer.Scorer``."""
 
-    words: npt.NDArray[np.int32]
-    first: Integers
-    suffixes: npt.NDArray[np.int32]
-    log_probabilities: Stored
+    ngram_words: npt.NDArray[np.int32]
+    first_children: Integers
+    backoff_states: npt.NDArray[np.int32]
+    log_probs: Stored
     log_backoffs: Stored
 
 
@@ -79,7 +79,7 @@ Language = NGramLanguage | StepLanguage
 
 def scorer(language: Language | None, *, count: int, weight: float, bonus: float, unknown: float) -> "Scorer":
     """What a kernel reads of a language model and bonuses, for so many words, or symbols."""
-    from seqloom.kernels.language import NGRAM, NONE, TABLE, Scorer
+    from seqloom.kernels.frame_beam.ngram_scorer import NGRAM, NONE, TABLE, Scorer
 
     if not weight >= 0:
         raise ValueError(f"the language model has the weight {weight}, wanted 0 or more")
@@ -92,13 +92,13 @@ def scorer(language: Language | None, *, count: int, weight: float, bonus: float
         weight=float(weight),
         start=0,
         end=-1,
-        numbers=np.zeros(count, np.int32),
-        gains=gains,
-        most=float(bonus),
-        words=nothing,
-        first=np.zeros(0, np.int64),
-        suffixes=nothing,
-        log_probabilities=none,
+        vocabulary_ids=np.zeros(count, np.int32),
+        bonuses=gains,
+        max_bonus=float(bonus),
+        ngram_words=nothing,
+        first_children=np.zeros(0, np.int64),
+        backoff_states=nothing,
+        log_probs=none,
         log_backoffs=none,
         table=np.zeros((0, 0)),
     )
@@ -108,24 +108,19 @@ def scorer(language: Language | None, *, count: int, weight: float, bonus: float
     if numbers.shape != (count,):
         raise ValueError(f"the language model has numbers for {numbers.shape} words or symbols, wanted {count}")
     gains[numbers < 0] += unknown
-    made = made._replace(most=float(gains.max()))
+    made = made._replace(max_bonus=float(gains.max()))
     known = np.where(numbers < 0, -1 if language.unknown is None else language.unknown, numbers).astype(np.int32)
     if isinstance(language, StepLanguage):
-        return made._replace(kind=TABLE, end=language.end, numbers=known)
+        return made._replace(kind=TABLE, end=language.end, vocabulary_ids=known)
     if known.max() >= language.model.vocabulary:
         raise ValueError(f"number {known.max()} is not below the {language.model.vocabulary} of the language model")
     start = 0 if not language.model.keys else 1 + language.model.start
-    words, first, suffixes, log_probabilities, log_backoffs = language.automaton
     return made._replace(
         kind=NGRAM,
         start=start,
         end=language.model.end,
-        numbers=known,
-        words=words,
-        first=first,
-        suffixes=suffixes,
-        log_probabilities=log_probabilities,
-        log_backoffs=log_backoffs,
+        vocabulary_ids=known,
+        **language.automaton._asdict(),
     )
 
 
@@ -145,10 +140,10 @@ def automaton(model: BackOff) -> Automaton:
         suffixes.append(_suffixes(known, begin, suffixes, shorter=shorter, last=last, size=size))
     total = begin[-1] + len(words[-1])
     return Automaton(
-        words=np.concatenate(words).astype(np.int32),
-        first=np.concatenate([*first, [total]]),
-        suffixes=np.concatenate(suffixes).astype(np.int32),
-        log_probabilities=np.concatenate([np.zeros(1, np.float32), *model.log_probabilities]),
+        ngram_words=np.concatenate(words).astype(np.int32),
+        first_children=np.concatenate([*first, [total]]),
+        backoff_states=np.concatenate(suffixes).astype(np.int32),
+        log_probs=np.concatenate([np.zeros(1, np.float32), *model.log_probabilities]),
         log_backoffs=np.concatenate([np.zeros(1, np.float32), *model.log_backoffs]),
     )
 

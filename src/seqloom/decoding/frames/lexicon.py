@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.kernels.machine import cache_folder
+from seqloom.kernels.llvm.jit_cache import cache_folder
 
 Integers = npt.NDArray[np.int32]
 

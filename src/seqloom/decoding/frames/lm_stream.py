@@ -1,7 +1,7 @@
 """What streams with a beam share: a decoder that guides them is asked after every frame."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +9,13 @@ import numpy.typing as npt
 from seqloom.decoding.frames.aligning_stream import AligningStream, Doubles
 from seqloom.decoding.frames.language_models import Language, StepLanguage
 from seqloom.decoding.frames.neural_lm import NeuralLMTable
-from seqloom.kernels.language import Scorer
-from seqloom.kernels.prefix_beam import TOLD, Limits
+from seqloom.kernels.frame_beam.ngram_scorer import Scorer
+from seqloom.kernels.frame_beam.prefix_beam import COMMITTED, Limits
 
 
 class LMStream(AligningStream):
     """A stream with a tree of what was said, whose nodes have states of the language model."""
 
-    label: ClassVar[str]  # the field of the beam that tells the last of each node, a symbol or a word
     beam: Any
 
     def __init__(
@@ -41,8 +40,16 @@ class LMStream(AligningStream):
     def live(self) -> npt.NDArray[np.int32]:
         """The nodes of all hypotheses that live."""
 
+    @abstractmethod
+    def tree(self) -> Any:
+        """The tree of these nodes."""
+
+    @abstractmethod
+    def labels(self) -> npt.NDArray[np.int32]:
+        """The last symbol, or word, of each node."""
+
     def tell(self, node: int) -> None:
-        self.beam.counts[TOLD] = node
+        self.beam.counters[COMMITTED] = node
 
     def hear(self, frames: Doubles) -> None:
         if self.fusion is None:
@@ -50,6 +57,6 @@ class LMStream(AligningStream):
             return
         for frame in frames:
             self.advance(frame[None])
-            live = self.live()
-            numbers = self.scorer.numbers[getattr(self.beam, self.label)[live]]
-            self.fusion.renew(self.beam.states, live, parents=self.beam.parents, numbers=numbers)
+            live, tree = self.live(), self.tree()
+            numbers = self.scorer.vocabulary_ids[self.labels()[live]]
+            self.fusion.renew(tree.lm_states, live, parents=tree.parents, numbers=numbers)

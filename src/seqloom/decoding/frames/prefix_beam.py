@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Stream, Transcript, check_blank, check_lag, rows
 from seqloom.decoding.frames.language_models import StepLanguage, scorer
-from seqloom.kernels import side_by_side
+from seqloom.kernels.runtime import parallel_rows
 
 if TYPE_CHECKING:
     from seqloom.decoding.frames.aligning_stream import AligningStream
@@ -59,7 +59,7 @@ class PrefixBeam(FrameSearch):
 
         if guide is not None and isinstance(guide.language, StepLanguage):  # has threads of its own
             return [run(row) for row in range(len(made))]
-        return side_by_side.each(run, list(map(len, made)))
+        return parallel_rows.map_rows(run, list(map(len, made)))
 
     def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
         check_lag(lag)
@@ -71,7 +71,7 @@ class PrefixBeam(FrameSearch):
         """What makes streams; all that they share is made once."""
         from seqloom.decoding.frames.prefix_stream import PrefixStream  # numba takes half a second
         from seqloom.decoding.frames.word_stream import LexiconStream, tree
-        from seqloom.kernels.prefix_beam import Limits
+        from seqloom.kernels.frame_beam.prefix_beam import Limits
 
         check_blank(blank, symbols=symbols)
         limits = Limits(

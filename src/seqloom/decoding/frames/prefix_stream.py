@@ -1,4 +1,4 @@
-"""Prefixes of symbols in a beam, heard frame by frame; the work is done by ``kernels.prefix_beam``."""
+"""Prefixes of symbols in a beam, heard frame by frame; the work is done by ``kernels.frame_beam.prefix_beam``."""
 
 import math
 
@@ -9,16 +9,15 @@ from seqloom.decoding.frames.aligning_stream import CommonPrefix, Doubles, Unali
 from seqloom.decoding.frames.language_models import Language
 from seqloom.decoding.frames.lm_stream import LMStream
 from seqloom.decoding.frames.node_arrays import compact, room
-from seqloom.kernels import prefix_beam as kernel
-from seqloom.kernels.language import Scorer
-from seqloom.kernels.pruning import common, lineage
+from seqloom.kernels.frame_beam import prefix_beam as kernel
+from seqloom.kernels.frame_beam.ngram_scorer import Scorer
+from seqloom.kernels.frame_beam.primitives import common_ancestor, path_between
 
 
 class PrefixStream(LMStream):
     """The search without a lexicon."""
 
-    beam: kernel.Prefixes
-    label = "symbols"
+    beam: kernel.PrefixBeamState
 
     def __init__(
         self, limits: kernel.Limits, scorer: Scorer, *, language: Language | None, symbols: int, best: int
@@ -27,17 +26,18 @@ class PrefixStream(LMStream):
         self.beam = _root(limits.size, symbols, start=scorer.start, lag=limits.lag)
 
     def advance(self, frames: Doubles) -> None:
-        while len(frames := frames[kernel.hear(self.beam, self.scorer, self.limits, frames) :]):
+        while len(frames := frames[kernel.advance(self.beam, self.scorer, self.limits, frames) :]):
             live = self.live()
-            self.beam = compact(self.beam, live, label=self.label, others=("places", "states", "language", "gains"))
+            tree = compact(self.beam.tree, "symbols", live=live, counters=self.beam.counters)
+            self.beam = self.beam._replace(tree=tree)
             if self.fusion is not None:
-                self.fusion.renumber(self.beam.states[live], live)
+                self.fusion.renumber(tree.lm_states[live], live)
 
     def ranked(self, count: int) -> list[UnalignedTranscript]:
-        nodes, totals = self.live(), self.beam.total
-        endings = np.zeros(len(nodes)) if self.scorer.end < 0 else kernel.endings(self.beam, self.scorer)
-        language = self.beam.language[nodes] + endings
-        scores = totals[: len(nodes)] + self.beam.gains[nodes] + weighted(self.scorer.weight, endings)
+        nodes, totals, tree = self.live(), self.beam.live.total, self.beam.tree
+        endings = np.zeros(len(nodes)) if self.scorer.end < 0 else kernel.end_log_probs(self.beam, self.scorer)
+        language = tree.lm_log_probs[nodes] + endings
+        scores = totals[: len(nodes)] + tree.lm_scores[nodes] + weighted(self.scorer.weight, endings)
         order = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > -math.inf]
         return [
             UnalignedTranscript(
@@ -47,14 +47,14 @@ class PrefixStream(LMStream):
         ]
 
     def shared(self) -> CommonPrefix:
-        nodes, totals = self.live(), self.beam.total
+        nodes, totals, tree = self.live(), self.beam.live.total, self.beam.tree
         if not len(nodes):
             return CommonPrefix(UnalignedTranscript([], [], -math.inf, -math.inf, 0.0), [], 0)
-        scores = totals[: len(nodes)] + self.beam.gains[nodes]
+        scores = totals[: len(nodes)] + tree.lm_scores[nodes]
         best = int(scores.argmax())
-        told, all_have = self.beam.counts[kernel.TOLD], common(self.beam.parents, nodes)
-        symbols, count = self._spell(nodes[best], told), len(lineage(self.beam.parents, all_have, told))
-        language = float(self.beam.language[nodes[best]])
+        told, all_have = self.beam.counters[kernel.COMMITTED], common_ancestor(tree.parents, nodes)
+        symbols, count = self._spell(nodes[best], told), len(path_between(tree.parents, all_have, told))
+        language = float(tree.lm_log_probs[nodes[best]])
         new = [[[symbol]] for symbol in symbols[:count]]
         return CommonPrefix(
             UnalignedTranscript([], new, float(scores[best]), float(totals[best]), language),
@@ -63,37 +63,49 @@ class PrefixStream(LMStream):
         )
 
     def live(self) -> npt.NDArray[np.int32]:
-        return self.beam.node[: self.beam.counts[kernel.ALIVE]]
+        return self.beam.live.node[: self.beam.counters[kernel.LIVE]]
+
+    def labels(self) -> npt.NDArray[np.int32]:
+        return self.beam.tree.symbols
+
+    def tree(self) -> kernel.PrefixTree:
+        return self.beam.tree
 
     def _spell(self, node: int, above: int = 0) -> list[int]:
-        symbols: list[int] = self.beam.symbols[lineage(self.beam.parents, node, above)].tolist()
+        symbols: list[int] = self.beam.tree.symbols[path_between(self.beam.tree.parents, node, above)].tolist()
         return symbols
 
 
-def _root(size: int, symbols: int, *, start: int, lag: int) -> kernel.Prefixes:
+def _root(size: int, symbols: int, *, start: int, lag: int) -> kernel.PrefixBeamState:
     nodes, candidates = room(size), 4 * size + symbols
-    return kernel.Prefixes(
-        counts=np.array([1, 1, 0, 0, 0]),
-        node=np.zeros(size, np.int32),
-        blank=np.zeros(size),
-        symbol=np.full(size, -math.inf),
-        total=np.zeros(size),
-        parents=np.full(nodes, -1, np.int32),
-        symbols=np.full(nodes, -1, np.int32),
-        places=np.zeros(nodes, np.int32),
-        states=np.full(nodes, start, np.int32),
-        language=np.zeros(nodes),
-        gains=np.zeros(nodes),
-        table=np.full(2 * nodes, -1, np.int32),
-        tried=np.empty(symbols),
-        order=np.empty(symbols, np.int32),
-        marks=np.full((size, symbols), -1),
-        values=np.empty(candidates),
-        origins=np.empty((3, candidates), np.int32),
-        rewards=np.zeros((size, symbols)),
-        held=np.empty((3, size)),
-        fresh=np.empty((3, size)),
-        chosen=np.empty(size, np.int32),
-        came=np.zeros(size, np.int32),
-        back=np.zeros((max(lag, 1), size), np.int32),
+    return kernel.PrefixBeamState(
+        counters=np.array([1, 1, 0, 0, 0]),
+        live=kernel.LivePrefixes(
+            node=np.zeros(size, np.int32),
+            blank=np.zeros(size),
+            symbol=np.full(size, -math.inf),
+            total=np.zeros(size),
+        ),
+        tree=kernel.PrefixTree(
+            parents=np.full(nodes, -1, np.int32),
+            symbols=np.full(nodes, -1, np.int32),
+            slots=np.zeros(nodes, np.int32),
+            lm_states=np.full(nodes, start, np.int32),
+            lm_log_probs=np.zeros(nodes),
+            lm_scores=np.zeros(nodes),
+            child_table=np.full(2 * nodes, -1, np.int32),
+        ),
+        candidates=kernel.Candidates(scores=np.empty(candidates), origins=np.empty((3, candidates), np.int32)),
+        work=kernel.PrefixWorkspace(
+            log_probs=np.empty(symbols),
+            order=np.empty(symbols, np.int32),
+            child_alive=np.full((size, symbols), -1),
+            lm_log_probs=np.zeros((size, symbols)),
+            staying=np.empty((3, size)),
+            selected=np.empty((3, size)),
+            selected_node=np.empty(size, np.int32),
+        ),
+        backpointers=kernel.Backpointers(
+            staying=np.zeros(size, np.int32), ring=np.zeros((max(lag, 1), size), np.int32)
+        ),
     )

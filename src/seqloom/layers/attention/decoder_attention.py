@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
+from seqloom.layers.active_rows import ActiveRows
 from seqloom.layers.attention.attention import AttentionMechanism
 from seqloom.layers.layer import Layer, Memory, check_input, untraced
 from seqloom.layers.linear import Linear
 from seqloom.layers.recurrent.recurrent import check_state, take_step
 from seqloom.layers.recurrent.step_input import StepInput
-from seqloom.layers.running import Running
 
 
 class Source(NamedTuple):
@@ -110,33 +110,33 @@ class BahdanauAttention(Layer):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, state: Any = None
     ) -> tuple[Tensor, "BahdanauAttention.State"]:
-        running, outputs, weights, last = self._run(x, mask, state)
+        active, outputs, weights, last = self._run(x, mask, state)
         if not outputs:
             return x.new_zeros(*x.shape[:2], self.output_size), state
-        noted = running.unpack(weights) if state.looking.coverage.shape[1] else None
-        return running.unpack(outputs), self.State(last, advance(state.looking, noted, x.shape[1], mask=mask))
+        noted = active.unpack(weights) if state.looking.coverage.shape[1] else None
+        return active.unpack(outputs), self.State(last, advance(state.looking, noted, x.shape[1], mask=mask))
 
     @untraced
     def weights(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> Tensor:  # (B, T, S)
         """For insight: how much each element looked at each position, in a call with the same arguments."""
-        running, _, weights, _ = self._run(x, mask, state)
+        active, _, weights, _ = self._run(x, mask, state)
         length = state.looking.source.parts.mask.shape[1]
-        return running.unpack(weights) if weights else x.new_zeros(*x.shape[:2], length)
+        return active.unpack(weights) if weights else x.new_zeros(*x.shape[:2], length)
 
     def _run(
         self, x: Tensor, mask: Tensor | None, state: Any
-    ) -> tuple[Running, list[Tensor], list[Tensor], Any]:  # outputs and weights of each step, the cell's last state
+    ) -> tuple[ActiveRows, list[Tensor], list[Tensor], Any]:  # outputs and weights of each step, the cell's last state
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
         if not isinstance(state, tuple) or len(state) != 2:
             raise TypeError(f"state is {type(state).__name__}, wanted Before.State: begin with start(batch, memory)")
         check_attention_state(state[1], len(x), name="BahdanauAttention")
         inner = check_state(state[0], self.cell.State, self._sizes, x)
-        running = Running(mask, (x.shape[0], x.shape[1]), together=self.attention.remembers)
-        feed = StepInput(self.cell, x, running)
-        inner, shared, before = running.sort((inner, state[1].source, state[1].step))
-        look = Attend(self.attention, shared, grouped=running.order is None)
+        active = ActiveRows(mask, (x.shape[0], x.shape[1]), together=self.attention.remembers)
+        feed = StepInput(self.cell, x, active)
+        inner, shared, before = active.sort((inner, state[1].source, state[1].step))
+        look = Attend(self.attention, shared, grouped=active.order is None)
         outputs, weights, left = [], [], []
-        for time, rows in enumerate(running.counts):
+        for time, rows in enumerate(active.counts):
             if not rows:
                 break
             if rows < len(before):
@@ -146,10 +146,10 @@ class BahdanauAttention(Layer):
             context, weight = look(inner[0].unsqueeze(1), (before + time).unsqueeze(1))
             context = context.squeeze(1)
             following, _ = take_step(self.cell, feed(time, context), inner)
-            inner = running.hold(time, following, inner)
+            inner = active.hold(time, following, inner)
             outputs.append(torch.cat([inner[0], context], dim=-1))
             weights.append(weight.squeeze(1))
-        return running, outputs, weights, running.unsort([inner, *reversed(left)])
+        return active, outputs, weights, active.unsort([inner, *reversed(left)])
 
 
 class FixedContext(Layer):

@@ -11,7 +11,14 @@ from torch.func import functional_call
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
-from seqloom.kernels.scan import Fused, Unfusable, fuse
+from seqloom.kernels.fuse.scan import FusedScan, Unfusable, fuse
+from seqloom.kernels.runtime.staleness import (
+    BACKWARD_HOOKS,
+    FORWARD_HOOKS,
+    active_transform,
+    hook_tables,
+    module_key,
+)
 from seqloom.layers.layer import Layer, check_input, untraced
 
 KEPT = 8
@@ -34,7 +41,7 @@ class Recurrent(Layer):
         self.fused = True
         """Set to False to run the plain loop, which can be differentiated twice."""
         self._sizes = tuple(field.shape[1] for field in cell.start(1))
-        self._kernels: dict[tuple[object, ...], Fused | str] = {}
+        self._kernels: dict[tuple[object, ...], FusedScan | str] = {}
         self._owners: dict[str, tuple[nn.Module, str]] = {}  # of each parameter its module, and its name there
         self._parts: tuple[nn.Module, ...] = ()  # of the cell, with itself
 
@@ -44,39 +51,37 @@ class Recurrent(Layer):
         start = state is None
         state = self.cell.start(x.shape[0]) if start else check_state(state, self.cell.State, self._sizes, x)
         kernel = self._kernel(x)
-        if isinstance(kernel, Fused) and kernel.plan.linear:
+        if isinstance(kernel, FusedScan) and kernel.plan.linear:
             # The kernel projects its input itself and never looks at the padding.
             return self._scan(kernel, x, mask, state)
         if mask is not None:
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         projected = self.cell.project(x.transpose(0, 1))
-        if isinstance(kernel, Fused):
+        if isinstance(kernel, FusedScan):
             return self._scan(kernel, projected.transpose(0, 1), mask, state)
         return loop(self.cell, projected, mask, state, reverse=self.reverse)
 
-    def _scan(self, kernel: Fused, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
+    def _scan(self, kernel: FusedScan, x: Tensor, mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
         parameters = {name: getattr(owner, own) for name, (owner, own) in self._owners.items()}
         lengths = None if mask is None else mask.sum(dim=1)
         out, final = kernel(x.transpose(0, 1), tuple(state), parameters, lengths=lengths, reverse=self.reverse)
         return out.transpose(0, 1), self.cell.State(*final)
 
-    def _kernel(self, x: Tensor) -> Fused | str:
+    def _kernel(self, x: Tensor) -> FusedScan | str:
         """The fused kernel for this kind of input, or why there is none."""
         if not self.fused:
             return "switched off by layer.fused = False"
         if x.device.type != "cpu":
             return f"x is on {x.device}, and fused kernels run on the CPU"
-        if torch.is_autocast_enabled("cpu"):
-            return "inside of torch.autocast"
-        if torch._C._functorch.maybe_current_level() is not None:
-            return "inside of a torch.func transformation"
+        if (reason := active_transform()) is not None:
+            return reason
         if self._parts[:1] != (self.cell,):  # the cell was exchanged
             self._kernels = {}
-        key: tuple[object, ...] = (x.dtype, type(self.cell).step, *map(_mark, self._parts))
+        key: tuple[object, ...] = (x.dtype, type(self.cell).step, *map(module_key, self._parts))
         if key not in self._kernels:
             self._parts = tuple(self.cell.modules())
-            key = (x.dtype, type(self.cell).step, *map(_mark, self._parts))
-        if _hooked(self._parts):
+            key = (x.dtype, type(self.cell).step, *map(module_key, self._parts))
+        if any(hook_tables(self._parts, FORWARD_HOOKS + BACKWARD_HOOKS)):
             return "a part of the cell has hooks, which are to see every step"
         if key not in self._kernels:
             if len(self._kernels) >= KEPT:
@@ -85,13 +90,13 @@ class Recurrent(Layer):
                 # To look at a cell draws no random numbers.
                 with torch.random.fork_rng(devices=[]):
                     self._kernels[key] = self._fuse(x)
-            except Unfusable as reason:
-                self._kernels[key] = str(reason)
+            except Unfusable as error:
+                self._kernels[key] = str(error)
                 name = type(self.cell).__name__
-                warnings.warn(f"{name} runs step by step, which is slow: {reason}", stacklevel=6)
+                warnings.warn(f"{name} runs step by step, which is slow: {error}", stacklevel=6)
         return self._kernels[key]
 
-    def _fuse(self, x: Tensor) -> Fused:
+    def _fuse(self, x: Tensor) -> FusedScan:
         cell = self.cell
         parameters = dict(cell.named_parameters())
         paths = {name: name.rpartition(".") for name in parameters}
@@ -125,8 +130,8 @@ class Recurrent(Layer):
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
         for kernel in self._kernels.values():
-            if isinstance(kernel, Fused):
-                kernel.forget()
+            if isinstance(kernel, FusedScan):
+                kernel.clear_packed()
         return super().train(mode)
 
     @property
@@ -168,33 +173,6 @@ def _first_map(cell: Cell) -> tuple[str | None, int | None]:
     if type(cell.input) is nn.Sequential and type(cell.input[0]) is nn.Linear:
         return "input.0", 1
     return None, None
-
-
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-def _hooked(parts: tuple[nn.Module, ...]) -> bool:
-    return any(vars(part)[name] for part in parts for name in HOOKS)
-
-
-def _mark(part: nn.Module) -> tuple[object, ...]:
-    """What a kernel depends on besides the values of parameters: it changes whenever the part of a cell is changed."""
-    own = vars(part)
-    return (
-        type(part),
-        *[(name, _comparable(value)) for name, value in own.items() if name[0] != "_"],
-        *own["_modules"].values(),
-        *[parameter is None for parameter in own["_parameters"].values()],
-    )
-
-
-def _comparable(value: object) -> object:
-    """Something that is equal as long as the value is the same; what cannot be hashed may be changed in place."""
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
 
 
 def loop(

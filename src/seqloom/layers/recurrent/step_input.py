@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from seqloom.cells.cell import Cell
 from seqloom.cells.wrapper import Wrapper
-from seqloom.layers.running import Running
+from seqloom.layers.active_rows import ActiveRows
 
 
 class StepInput:
@@ -16,7 +16,7 @@ class StepInput:
         self,
         cell: Cell,
         x: Tensor,  # (B, T, D)
-        running: Running,
+        active: ActiveRows,
     ) -> None:
         wrappers = []
         while isinstance(cell, Wrapper):
@@ -26,16 +26,16 @@ class StepInput:
         parts = list(cell.input) if type(cell.input) is nn.Sequential else [cell.input]
         first, self.rest = parts[0], parts[1:]  # the product, which can be split, and what is done to it
         self.weight: Tensor | None = None  # (P, V), the columns that read the context
-        known = running.flatten(x)
+        known = active.flatten(x)
         if type(cell).project is Cell.project and type(first) is nn.Linear:
             own, self.weight = first.weight.split([x.shape[2], first.in_features - x.shape[2]], dim=1)
             known = functional.linear(known, own, first.bias)
-        self.known = running.split(known)
+        self.known = active.split(known)
         noise = x.transpose(0, 1)[..., :0].detach()
         for wrapper in reversed(wrappers):
             if wrapper.training:
                 noise = torch.cat([noise, wrapper.draw(noise)], dim=-1)
-        self.noise = running.pack(noise.transpose(0, 1)) if noise.shape[2] else None
+        self.noise = active.pack(noise.transpose(0, 1)) if noise.shape[2] else None
 
     def __call__(
         self,

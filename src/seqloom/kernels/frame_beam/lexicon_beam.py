@@ -1,0 +1,445 @@
+"""CTC prefix beam search for words of a lexicon. docs/lexicon_search.md explains it; see ``naive.lexicon_beam``.
+
+A hypothesis is the words so far, a node of a history tree, and a node of the lexicon's prefix tree for the word that
+has begun. Where words end at a lexicon node, each of them leads back to the root with one more word in the history; at
+the root the last symbol belongs to the hypothesis, too. Hypotheses that are equal in all this are one hypothesis,
+however their words were spelled.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from seqloom.kernels.frame_beam.lexicon_state import (
+    BLANK_END,
+    CHILDREN,
+    FRAME,
+    HISTORIES,
+    LIVE,
+    NEXT_WORD,
+    NO_WORD,
+    PARENT,
+    ROOT,
+    SYMBOL,
+    SYMBOL_END,
+    TOTAL,
+    WITHIN_WORD,
+    WORDS,
+    LexiconBeamState,
+    LexiconTree,
+    enforce_lag,
+    find_live,
+    hypothesis_key,
+)
+from seqloom.kernels.frame_beam.ngram_scorer import Scorer, score
+from seqloom.kernels.frame_beam.prefix_beam import Limits
+from seqloom.kernels.frame_beam.primitives import find_child, find_key, keep_best, load_frame, log_add, maximum
+from seqloom.kernels.runtime.numba_jit import jit, jit_inline
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int32]
+
+STAY = -1  # in place of a lexicon node
+MERGED = -2  # this and lower numbers, in place of a word: sums over spellings, numbered downwards
+DEMOTION = 1e9  # what a dominated candidate loses
+NEGLIGIBLE = 12.0  # paths so far below the worst survivor add less than 1e-5 of it
+UNSUMMED = math.inf  # marks a total that is to be summed again
+
+
+@jit_inline
+def score_staying(state: LexiconBeamState, tree: LexiconTree, blank: int) -> float:
+    """Let every hypothesis stay (a blank, or its last symbol once more); the lowest of their scores."""
+    histories, nodes, lasts, path_log_probs = state.live
+    lm_scores, lookahead, backpointers = state.histories.lm_scores, tree.lookahead, state.backpointers.staying
+    log_probs, staying, lowest = state.work.log_probs, state.work.staying, math.inf
+    for slot in range(state.counters[LIVE]):
+        backpointers[slot] = 2 * slot
+        last = lasts[slot]
+        staying[BLANK_END, slot] = path_log_probs[TOTAL, slot] + log_probs[blank]
+        staying[SYMBOL_END, slot] = path_log_probs[SYMBOL_END, slot] + log_probs[last] if last >= 0 else -math.inf
+        staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[SYMBOL_END, slot])
+        lm_score = lm_scores[histories[slot]]
+        lowest = min(lowest, staying[TOTAL, slot] + lm_score + lookahead[nodes[slot]])
+    return lowest
+
+
+@jit
+def best_symbol(log_probs: Floats, blank: int) -> float:
+    """The highest log-probability of a symbol other than the blank."""
+    result = -math.inf
+    for symbol in range(len(log_probs)):
+        if symbol != blank:
+            result = max(result, log_probs[symbol])
+    return result
+
+
+@jit_inline
+def mark_successors(state: LexiconBeamState, tree: LexiconTree) -> None:
+    """Note which hypotheses have a live successor: only they need to look for one to add their paths to."""
+    histories, nodes = state.live.history, state.live.node
+    parents, first_symbol_frame = state.histories.parents, state.histories.first_symbol_frame
+    next_word_frame, (keys, slots) = state.histories.next_word_frame, state.live_index
+    successors, links, symbols = state.work.successors, tree.links, len(state.work.log_probs)
+    state.counters[FRAME] += 1
+    frame, count = state.counters[FRAME], state.counters[LIVE]
+    for slot in range(count):
+        successors[slot] = 0
+    for slot in range(count):
+        history, node = histories[slot], nodes[slot]
+        if node == ROOT:
+            next_word_frame[max(parents[history], 0)] = frame
+        elif links[node, PARENT] == ROOT:
+            first_symbol_frame[history] = frame
+        else:
+            key = hypothesis_key(len(links), symbols, history, links[node, PARENT], 0)
+            parent_slot = find_live(keys, slots, 1, key)
+            if parent_slot >= 0:
+                successors[parent_slot] = WITHIN_WORD
+    for slot in range(count):
+        if nodes[slot] == ROOT and first_symbol_frame[histories[slot]] == frame:
+            successors[slot] = WITHIN_WORD
+        if next_word_frame[histories[slot]] == frame:
+            successors[slot] |= NEXT_WORD
+
+
+@jit_inline
+def prune_extensions(
+    scores: Floats, origins: Integers, first: int, count: int, per_node: int, size: int, room: int
+) -> int:
+    """Keep ``per_node`` of the candidates from ``first`` on, and ``size`` of all of them where room gets short."""
+    if per_node and count - first > per_node:
+        keep_best(scores[first:], origins[:, first:], count - first, per_node)
+        count = first + per_node
+    if count > room:
+        keep_best(scores, origins, count, size)
+        return size
+    return count
+
+
+@jit_inline
+def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: Limits, bound: float) -> int:
+    """Extend every hypothesis by a symbol: add its paths to live successors, make candidates of others above the bound.
+
+    Returns the number of candidates.
+    """
+    # Arrays are taken out of their tuples once: inside of loops, numba would count references at each access.
+    histories, nodes, lasts, path_log_probs = state.live
+    parents, words, child_table = state.histories.parents, state.histories.words, state.histories.child_table
+    lm_states, lm_scores = state.histories.lm_states, state.histories.lm_scores
+    keys, slots, reachable = state.live_index.keys, state.live_index.slots, state.work.successors
+    scores, origins = state.candidates.scores, state.candidates.origins
+    log_probs, staying, backpointers = state.work.log_probs, state.work.staying, state.backpointers.staying
+    links, words_at, lookahead, has_variants = tree.links, tree.words_at, tree.lookahead, tree.has_variants
+    vocabulary_ids, bonuses = scorer.vocabulary_ids, scorer.bonuses
+    kind, ngram_words, first_children = scorer.kind, scorer.ngram_words, scorer.first_children
+    backoff_states, ngram_log_probs, log_backoffs = scorer.backoff_states, scorer.log_probs, scorer.log_backoffs
+    lm_table = scorer.table
+    symbols, best_log_prob = len(log_probs), best_symbol(log_probs, limits.blank)
+    best_lm_score = lookahead[ROOT] + max(0.0, scorer.max_bonus)  # that one more symbol can bring
+    # Several spellings that are below the bound may be above it together.
+    lowest = bound - NEGLIGIBLE if tree.any_variants else bound
+    count, room = 0, len(scores) - tree.max_fanout - limits.size
+    for slot in range(state.counters[LIVE]):
+        history, node, first = histories[slot], nodes[slot], count
+        lm_score, successors = lm_scores[history], reachable[slot]
+        negligible = bound - NEGLIGIBLE if successors else lowest
+        if not path_log_probs[TOTAL, slot] + best_log_prob + lm_score + best_lm_score > negligible:
+            continue
+        after_variant = tree.any_variants and node == ROOT and history > 0 and has_variants[words[history]]
+        enough = lowest if after_variant else bound
+        for child in range(links[node, CHILDREN], links[node + 1, CHILDREN]):
+            symbol = links[child, SYMBOL]
+            source = TOTAL * (symbol != lasts[slot])  # else BLANK_END: a repeated symbol needs a blank in between
+            paths = path_log_probs[source, slot] + log_probs[symbol]
+            if not paths + lm_score + best_lm_score > negligible:
+                continue
+            if links[child, CHILDREN] < links[child + 1, CHILDREN]:  # words go on behind the child
+                key = hypothesis_key(len(links), symbols, history, child, 0)
+                other = find_live(keys, slots, successors & WITHIN_WORD, key)
+                if other >= 0:
+                    if paths > max(staying[BLANK_END, other], staying[SYMBOL_END, other]):
+                        backpointers[other] = 2 * slot
+                    staying[SYMBOL_END, other] = log_add(staying[SYMBOL_END, other], paths)
+                    staying[TOTAL, other] = UNSUMMED
+                elif paths + lm_score + lookahead[child] > enough:
+                    scores[count] = paths + lm_score + lookahead[child]
+                    origins[0, count], origins[1, count], origins[2, count] = slot, child, NO_WORD
+                    count += 1
+            for which in range(links[child, WORDS], links[child + 1, WORDS]):  # words that end at the child
+                word = words_at[which]
+                next_history = NO_WORD
+                if successors & NEXT_WORD:
+                    at = find_child(child_table, parents, words, history, word)
+                    next_history = child_table[at]
+                key = hypothesis_key(len(links), symbols, next_history, ROOT, symbol)
+                other = find_live(keys, slots, next_history >= 0, key)
+                if other >= 0:
+                    if paths > max(staying[BLANK_END, other], staying[SYMBOL_END, other]):
+                        backpointers[other] = 2 * slot + 1
+                    staying[SYMBOL_END, other] = log_add(staying[SYMBOL_END, other], paths)
+                    staying[TOTAL, other] = UNSUMMED
+                    continue
+                lm_log_prob, next_lm_state = score(
+                    kind,
+                    ngram_words,
+                    first_children,
+                    backoff_states,
+                    ngram_log_probs,
+                    log_backoffs,
+                    lm_table,
+                    lm_states[history],
+                    vocabulary_ids[word],
+                )
+                value = paths + lm_score + bonuses[word] + lookahead[ROOT] + scorer.weight * lm_log_prob
+                # NaN where an impossible word has the weight 0: neither comparison holds.
+                if value > enough or (value > lowest and has_variants[word]):
+                    scores[count] = value
+                    origins[0, count], origins[1, count], origins[2, count] = slot, child, word
+                    origins[3, count] = next_lm_state
+                    count += 1
+        count = prune_extensions(scores, origins, first, count, limits.per_node, limits.size, room)
+    return count
+
+
+@jit_inline
+def merge_spellings(state: LexiconBeamState, tree: LexiconTree, count: int) -> None:
+    """Sum candidates that differ only in how their last word, or the word before it, was spelled."""
+    histories, nodes, lasts, path_log_probs = state.live
+    scores, origins, keys, leaders, merged_words, merged_log_probs = state.candidates
+    history_words, log_probs = state.histories.words, state.work.log_probs
+    links, has_variants = tree.links, tree.has_variants
+    merged, symbols, words = 0, len(log_probs), len(has_variants)
+    for at in range(len(keys)):
+        keys[at] = -1
+    for candidate in range(count):
+        slot, child, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        history, symbol = np.int64(histories[slot]), links[child, SYMBOL]
+        after_variant = nodes[slot] == ROOT and history > 0 and has_variants[history_words[history]]
+        if not after_variant and (word == NO_WORD or not has_variants[word]):
+            continue
+        label = words * symbols + child if word == NO_WORD else word * symbols + symbol
+        key = history * (words * symbols + len(links)) + label
+        at = find_key(keys, key)
+        leader = leaders[at]
+        if keys[at] < 0:
+            keys[at], leaders[at] = key, candidate
+            continue
+        paths = path_log_probs[TOTAL * (symbol != lasts[slot]), slot] + log_probs[symbol]
+        if origins[2, leader] > MERGED:
+            first = origins[0, leader]
+            merged_words[merged] = word
+            merged_log_probs[merged] = path_log_probs[TOTAL * (symbol != lasts[first]), first] + log_probs[symbol]
+            origins[2, leader] = MERGED - merged
+            merged += 1
+        which = MERGED - origins[2, leader]
+        merged_log_probs[which] = log_add(merged_log_probs[which], paths)
+        scores[leader] = merged_log_probs[which] + (scores[candidate] - paths)
+        scores[candidate] = -math.inf
+
+
+@jit_inline
+def add_staying(state: LexiconBeamState, tree: LexiconTree, count: int) -> int:
+    """Add the hypotheses that stay, now that they have all their paths, to the candidates; the number of candidates."""
+    histories, nodes, lm_scores = state.live.history, state.live.node, state.histories.lm_scores
+    staying, lookahead = state.work.staying, tree.lookahead
+    scores, origins = state.candidates.scores, state.candidates.origins
+    for slot in range(state.counters[LIVE]):
+        if staying[TOTAL, slot] == UNSUMMED:
+            staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[SYMBOL_END, slot])
+        scores[count] = staying[TOTAL, slot] + lm_scores[histories[slot]] + lookahead[nodes[slot]]
+        origins[0, count], origins[1, count] = slot, STAY
+        count += 1
+    return count
+
+
+@jit_inline
+def demote_dominated(state: LexiconBeamState, tree: LexiconTree, count: int) -> None:
+    """Put candidates that can never overtake another one behind all others: same LM state, node and last symbol."""
+    histories, live_nodes, lasts, _ = state.live
+    scores, origins, keys, leaders, merged_words, _ = state.candidates
+    links, lm_states = tree.links, state.histories.lm_states
+    nodes, symbols = len(links), len(state.work.log_probs)
+    for at in range(len(keys)):
+        keys[at] = -1
+    for candidate in range(count):
+        slot, node, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        last, lm_state = lasts[slot], lm_states[histories[slot]]
+        if node == STAY:
+            node = live_nodes[slot]
+        elif word > NO_WORD or (word <= MERGED and merged_words[MERGED - word] > NO_WORD):
+            node, last, lm_state = ROOT, links[node, SYMBOL], origins[3, candidate]
+        if lm_state < 0:
+            continue
+        key = hypothesis_key(nodes, symbols, lm_state, node, last)
+        at = find_key(keys, key)
+        if keys[at] < 0:
+            keys[at], leaders[at] = key, candidate
+        elif scores[candidate] > scores[leaders[at]]:
+            scores[leaders[at]] -= DEMOTION
+            leaders[at] = candidate
+        else:
+            scores[candidate] -= DEMOTION
+
+
+@jit_inline
+def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, candidates: int, bound: float) -> None:
+    """Make the first candidates the new beam, except those below the bound; new word sequences get a history."""
+    histories, live_nodes, lasts, path_log_probs = state.live
+    parents, words, lm_states, lm_log_probs, lm_scores, _, _, child_table = state.histories
+    keys, slots = state.live_index
+    scores, origins, _, _, merged_words, merged_log_probs = state.candidates
+    log_probs, _, staying, selected, selected_keys = state.work
+    links, vocabulary_ids, bonuses = tree.links, scorer.vocabulary_ids, scorer.bonuses
+    kind, ngram_words, first_children = scorer.kind, scorer.ngram_words, scorer.first_children
+    backoff_states, ngram_log_probs, log_backoffs = scorer.backoff_states, scorer.log_probs, scorer.log_backoffs
+    lm_table = scorer.table
+    nodes, symbols, staying_backpointers = len(links), len(log_probs), state.backpointers.staying
+    backpointers = state.backpointers.ring[state.counters[FRAME] % len(state.backpointers.ring)]
+    for at in range(len(keys)):
+        keys[at] = -1
+    count, size = 0, state.counters[HISTORIES]
+    for candidate in range(candidates):
+        if not scores[candidate] >= bound or scores[candidate] == -math.inf:
+            continue
+        slot, node, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
+        history, last = histories[slot], lasts[slot]
+        if node == STAY:
+            node = live_nodes[slot]
+            backpointers[count] = staying_backpointers[slot]
+            for part in range(3):
+                selected[part, count] = staying[part, slot]
+        else:
+            symbol = links[node, SYMBOL]
+            paths = path_log_probs[BLANK_END if symbol == last else TOTAL, slot] + log_probs[symbol]
+            if word <= MERGED:
+                paths, word = merged_log_probs[MERGED - word], merged_words[MERGED - word]
+            backpointers[count] = 2 * slot + (word != NO_WORD)
+            selected[BLANK_END, count], selected[SYMBOL_END, count], selected[TOTAL, count] = -math.inf, paths, paths
+            last = symbol
+            if word != NO_WORD:
+                at = find_child(child_table, parents, words, history, word)
+                if child_table[at] < 0:
+                    child_table[at], parents[size], words[size] = size, history, word
+                    lm_log_prob, lm_states[size] = score(
+                        kind,
+                        ngram_words,
+                        first_children,
+                        backoff_states,
+                        ngram_log_probs,
+                        log_backoffs,
+                        lm_table,
+                        lm_states[history],
+                        vocabulary_ids[word],
+                    )
+                    lm_log_probs[size] = lm_log_probs[history] + lm_log_prob
+                    lm_scores[size] = lm_scores[history] + scorer.weight * lm_log_prob + bonuses[word]
+                    size += 1
+                history, node = child_table[at], ROOT
+        key = hypothesis_key(nodes, symbols, history, node, last)
+        at = find_key(keys, key)
+        if keys[at] >= 0:  # the same by another spelling, where there was no room to merge them
+            for part in range(1, 3):
+                selected[part, slots[at]] = log_add(selected[part, slots[at]], selected[SYMBOL_END, count])
+            continue
+        keys[at], slots[at] = key, count
+        selected_keys[0, count], selected_keys[1, count], selected_keys[2, count] = history, node, last
+        count += 1
+    for slot in range(count):
+        histories[slot], live_nodes[slot], lasts[slot] = (
+            selected_keys[0, slot],
+            selected_keys[1, slot],
+            selected_keys[2, slot],
+        )
+        for part in range(3):
+            path_log_probs[part, slot] = selected[part, slot]
+    state.counters[LIVE], state.counters[HISTORIES] = count, size
+
+
+@jit
+def advance(
+    state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: Limits, frames: Floats, nbest: int
+) -> int:
+    """Process frames (T, V) until the histories have no room for another one; how many were processed."""
+    scores, origins = state.candidates.scores, state.candidates.origins
+    for frame in range(len(frames)):
+        if state.counters[HISTORIES] + limits.size > len(state.histories.parents):
+            return frame
+        load_frame(frames[frame], state.work.log_probs, limits.blank, limits.floor)
+        lowest = score_staying(state, tree, limits.blank)
+        bound = lowest if state.counters[LIVE] == limits.size else -math.inf
+        mark_successors(state, tree)
+        count = extend(state, tree, scorer, limits, bound)
+        if tree.any_variants:
+            merge_spellings(state, tree, count)
+        count = add_staying(state, tree, count)
+        if count > limits.size:
+            if nbest == 1:
+                demote_dominated(state, tree, count)
+            keep_best(scores, origins, count, limits.size)
+            count = limits.size
+        select_beam(state, tree, scorer, count, maximum(scores, count) - limits.threshold)
+        if limits.lag and state.counters[FRAME] >= limits.lag and state.counters[LIVE]:
+            enforce_lag(state, tree)
+    return len(frames)
+
+
+@jit
+def find_endings(state: LexiconBeamState, tree: LexiconTree, separator: int, endings: Integers) -> int:
+    """Write every way in which a live hypothesis can end here, (beam slot, last word or NO_WORD); their number."""
+    live, links, count = state.live, tree.links, 0
+    for slot in range(state.counters[LIVE]):
+        node = live.node[slot]
+        if node == ROOT:
+            endings[0, count], endings[1, count] = slot, NO_WORD
+            count += 1
+            continue
+        for child in range(links[node, CHILDREN], links[node + 1, CHILDREN]):
+            if links[child, SYMBOL] == separator:  # the end stands for the separator
+                for which in range(links[child, WORDS], links[child + 1, WORDS]):
+                    endings[0, count], endings[1, count] = slot, tree.words_at[which]
+                    count += 1
+    return count
+
+
+@jit
+def score_endings(state: LexiconBeamState, scorer: Scorer, endings: Integers, count: int) -> Floats:  # (2, count)
+    """log p of the last word and of the end of the sentence; 0 for an end that a table has no row for yet."""
+    kind, ngram_words, first_children = scorer.kind, scorer.ngram_words, scorer.first_children
+    backoff_states, ngram_log_probs, log_backoffs = scorer.backoff_states, scorer.log_probs, scorer.log_backoffs
+    lm_table = scorer.table
+    result = np.zeros((2, count), np.float64)
+    for ending in range(count):
+        lm_state, word = state.histories.lm_states[state.live.history[endings[0, ending]]], endings[1, ending]
+        if word >= 0:
+            result[0, ending], lm_state = score(
+                kind,
+                ngram_words,
+                first_children,
+                backoff_states,
+                ngram_log_probs,
+                log_backoffs,
+                lm_table,
+                lm_state,
+                scorer.vocabulary_ids[word],
+            )
+        if scorer.end >= 0 and lm_state >= 0:
+            result[1, ending] = score(
+                kind,
+                ngram_words,
+                first_children,
+                backoff_states,
+                ngram_log_probs,
+                log_backoffs,
+                lm_table,
+                lm_state,
+                scorer.end,
+            )[0]
+    return result
+
+
+@jit
+def propagate_to_ancestors(values: Floats, parents: Integers) -> None:
+    """Raise each node of a tree to the highest value below it."""
+    for node in range(len(values) - 1, 0, -1):
+        values[parents[node]] = max(values[parents[node]], values[node])

@@ -1,0 +1,314 @@
+"""LLVM code of the loop over time of a planned step.
+
+A thread carries its part of the batch through the whole sequence. Where there are fewer rows than threads, a team of
+threads works on one part: it splits the columns of each product and the elements of each row, with barriers in between.
+Rows are sorted by length, longest first, so that the active rows of a step are always the first ones, and padding costs
+zero. Products that do not depend on the step before (the projection of the input, the gradients of matrices) are
+computed for a chunk of steps at once, while their operands are in the cache.
+"""
+
+from llvmlite import ir
+
+from seqloom.kernels.fuse.elementwise_loops import RowLoops
+from seqloom.kernels.fuse.layout import Block, Layout, arguments
+from seqloom.kernels.fuse.plan import Plan
+from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
+from seqloom.kernels.linalg import gemm
+from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
+
+
+def emit(plan: Plan, kind: str, real: str) -> str:
+    """The LLVM module of one kernel: scan(address of the argument table, part, member of its team, members)."""
+    module = ir.Module("scan")
+    ScanBuilder(module, plan, kind, real).emit()
+    return str(module)
+
+
+class ScanBuilder:
+    """Builds the function ``scan``."""
+
+    def __init__(self, module: ir.Module, plan: Plan, kind: str, real: str) -> None:
+        self.plan = plan
+        self.kind = kind
+        self.schedule: Schedule = getattr(plan, kind)
+        self.layout = Layout(plan, kind, real)
+        self.emitter = Emitter(module, "scan", 4, real)
+        self.builder = self.emitter.builder
+        table, part, self.member, self.members = self.emitter.arguments
+        self.values = {
+            name: self.emitter.load_integer(table, index) for index, name in enumerate(arguments(plan, kind))
+        }
+        self.scratch = self.builder.add(self.values["scratch"], self.builder.mul(part, self.values["scratch_bytes"]))
+        self.sums = self.emitter.load_integer(self.values["sums"], part)
+        self.slot = self.emitter.load_integer(self.values["part_slots"], part)
+        line = self.builder.mul(part, self.builder.add(self.values["steps"], integer(1)))
+        self._active = self._integers("active", line)
+        self._active_before = self._integers("active_before", line)
+        self._chunk_row: Value = integer(0)  # sum of active rows before the chunk
+        self._ranges: dict[int, tuple[Value, Value]] = {}
+        for size in self._sizes():
+            self._ranges[size] = self.emitter.part_range(size, self.member, self.members)
+        self._is_single = self.builder.icmp_signed("==", self.members, integer(1))
+        self._is_first = self.builder.icmp_signed("==", self.member, integer(0))
+        self.is_last = self.builder.icmp_signed("==", self.builder.add(self.member, integer(1)), self.members)
+
+    def _sizes(self) -> set[int]:
+        """All numbers of vectors, panels and columns that a team splits."""
+        lanes, real = self.layout.lanes, self.emitter.real
+        sizes = {self.layout.sums_size // lanes, gemm.panel_count(real, self.plan.traced.projected)}
+        sizes |= {gemm.panel_count(real, self.plan.input), self.plan.traced.projected}
+        for stage in self.schedule.stages:
+            sizes |= {loop.width // lanes for _, loop in stage.loops}
+        for product in self.plan.traced.products:
+            sizes |= {product.size, gemm.panel_count(real, product.size)}
+        for deferred in self.plan.deferred:
+            sizes |= {deferred.left.size, gemm.panel_count(real, deferred.right.size)}
+        return sizes
+
+    def thread_range(self, size: int) -> tuple[Value, Value]:
+        """The range of ``size`` items that is this thread's share."""
+        return self._ranges[size]
+
+    def _barrier(self) -> None:
+        """Wait for all members of the team."""
+        with self.builder.if_then(self.builder.not_(self._is_single)):
+            self.emitter.call("barrier", self.values["barrier"], self.members)
+
+    def _integers(self, name: str, index: Value) -> Value:
+        return self.builder.add(self.values[name], self.builder.mul(index, integer(8)))
+
+    def _mul(self, left: Value, right: int) -> Value:
+        return self.builder.mul(left, integer(right))
+
+    def scratch_row(self, name: Block, row: Value) -> Value:
+        """Address of a row in the scratch memory of this part."""
+        layout, builder = self.layout, self.builder
+        rows = self.values["max_rows"]
+        start = self._mul(rows, layout.starts[name])
+        if name[0] in ("input", "projected", "input_gradient", "factor"):
+            capacity = builder.mul(rows, self.values["chunk"])
+            start = builder.add(self._mul(rows, layout.row_size), self._mul(capacity, layout.starts[name]))
+        return self.emitter.advance(self.scratch, builder.add(start, self._mul(row, layout.strides[name])))
+
+    def argument_row(self, name: str, position: Value, size: int) -> Value:
+        """Address of a row of an argument."""
+        return self.emitter.advance(self.values[name], self._mul(position, size))
+
+    def state(self, index: int, row: Value, *, written: bool) -> Value:
+        """Address of a state; there are two copies: one is read at this step, the other is written."""
+        distance = self.layout.starts[("state1", 0)] - self.layout.starts[("state0", 0)]
+        side = self.builder.sub(integer(1), self._parity) if written else self._parity
+        offset = self.builder.mul(self._mul(side, distance), self.values["max_rows"])
+        return self.emitter.advance(self.scratch_row(("state0", index), row), offset)
+
+    def batch_row(self, row: Value) -> Value:
+        """The row of the batch that a row of this part is."""
+        return self.emitter.load_integer(self.values["order"], self.builder.add(self.slot, row))
+
+    def chunk_row(self, row: Value) -> Value:
+        """The index of a row at this step within the chunk."""
+        before = self.emitter.load_integer(self._active_before, self.step)
+        return self.builder.add(self.builder.sub(before, self._chunk_row), row)
+
+    def time(self, row: Value, step: Value) -> Value:
+        first = self.emitter.load_integer(self.values["first_time"], self.builder.add(self.slot, row))
+        return self.builder.add(first, self.builder.mul(step, self.values["direction"]))
+
+    def copy(self, source: Value, target: Value, size: int) -> None:
+        """Copy ``size`` elements."""
+        emitter = self.emitter
+        whole = size - size % emitter.lanes
+        if whole:
+            with emitter.loop(0, whole, emitter.lanes) as index:
+                emitter.store(emitter.load(emitter.address(source, index)), emitter.address(target, index))
+        if size > whole:
+            value = emitter.masked_load(emitter.address(source, whole), size - whole)
+            emitter.masked_store(value, emitter.address(target, whole), size - whole)
+
+    def emit(self) -> None:
+        builder, emitter = self.builder, self.emitter
+        backward = self.kind == "backward"
+        steps, chunk = self.values["steps"], self.values["chunk"]
+        self._initialize()
+        chunks = builder.udiv(builder.sub(builder.add(steps, chunk), integer(1)), chunk)
+        with emitter.loop(0, chunks) as turn:
+            number = builder.sub(builder.sub(chunks, integer(1)), turn) if backward else turn
+            start = builder.mul(number, chunk)
+            end = builder.add(start, chunk)
+            stop = builder.select(builder.icmp_signed("<", end, steps), end, steps)
+            self._chunk_row = emitter.load_integer(self._active_before, start)
+            rows = builder.sub(emitter.load_integer(self._active_before, stop), self._chunk_row)
+            if self.plan.linear:
+                self._copy_chunk(start, stop, "x", "input", out=False)
+            if self.plan.linear and not backward:
+                self._multiply(
+                    "input", ("input", ""), self.plan.input, ("projected", ""), self.plan.traced.projected, rows
+                )
+            with emitter.loop(start, stop) as index:
+                self._step(builder.sub(builder.sub(builder.add(start, stop), integer(1)), index) if backward else index)
+            if backward:
+                self._multiply_gradients(rows, start, stop)
+        if backward:
+            self._parity = builder.and_(steps, integer(1))
+            with emitter.if_then(self._is_first), emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
+                for index, size in enumerate(self.plan.traced.state):
+                    target = self.argument_row(f"initial_gradient {index}", self.batch_row(row), size)
+                    self.copy(self.state(index, row, written=False), target, size)
+        emitter.finish()
+
+    def _initialize(self) -> None:
+        emitter = self.emitter
+        if self.kind == "backward":
+            low, high = self.thread_range(self.layout.sums_size // emitter.lanes)
+            with emitter.loop(self._mul(low, emitter.lanes), self._mul(high, emitter.lanes), emitter.lanes) as index:
+                emitter.store(emitter.splat(0.0), emitter.address(self.sums, index))
+        else:
+            with emitter.if_then(self._is_first), emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
+                for index, size in enumerate(self.plan.traced.state):
+                    source = self.argument_row(f"initial {index}", self.batch_row(row), size)
+                    self.copy(source, self.scratch_row(("state0", index), row), size)
+        self._barrier()
+
+    def _copy_chunk(self, start: Value, stop: Value, name: str, block: str, *, out: bool) -> None:
+        """Copy all rows of a chunk from an argument to scratch memory, or, with ``out``, back."""
+        low, high = self.emitter.part_range(self.builder.sub(stop, start), self.member, self.members)
+        with self.emitter.loop(self.builder.add(start, low), self.builder.add(start, high)) as step:
+            self.step = step
+            with self.emitter.loop(0, self.emitter.load_integer(self._active, step)) as row:
+                time = self.builder.mul(self.time(row, step), self.values[f"{name}_time"])
+                place = self.builder.add(time, self.builder.mul(self.batch_row(row), self.values[f"{name}_row"]))
+                outside = self.emitter.advance(self.values[name], place)
+                inside = self.scratch_row((block, ""), self.chunk_row(row))
+                source, target = (inside, outside) if out else (outside, inside)
+                self.copy(source, target, self.plan.input)
+        self._barrier()
+
+    def _multiply(self, matrix: str, left: Block, depth: int, out: Block, size: int, rows: Value) -> None:
+        zero = integer(0)
+        self._product(
+            matrix,
+            (self.scratch_row(left, zero), self.layout.strides[left]),
+            depth,
+            (self.scratch_row(out, zero), self.layout.strides[out]),
+            size,
+            rows,
+        )
+
+    def _product(
+        self, matrix: str, left: tuple[Value, int], depth: int, out: tuple[Value, int], size: int, rows: Value
+    ) -> None:
+        """left · matrix, packed, or unpacked if the argument "dot" is set."""
+        packed = self.values[f"packed {matrix}"]
+        first, last = self.thread_range(gemm.panel_count(self.emitter.real, size))
+        if self.kind == "backward" and size < gemm.lanes(self.emitter.real):
+            low, high = self.emitter.part_range(rows, self.member, self.members)
+            (source, stride), (target, target_stride) = left, out
+            source = self.emitter.advance(source, self._mul(low, stride))
+            target = self.emitter.advance(target, self._mul(low, target_stride))
+            count = self.builder.sub(high, low)
+            self.emitter.call("dot", source, stride, packed, depth, target, target_stride, count, size)
+        elif self.kind != "forward":
+            self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
+        else:
+            few = self.builder.icmp_signed("!=", self.values["dot"], integer(0))
+            with self.builder.if_else(few) as (then, otherwise):
+                with then:
+                    low, high = self.thread_range(size)
+                    plain = self.emitter.advance(self.values[f"matrix {matrix}"], self._mul(low, depth))
+                    target = self.emitter.advance(out[0], low)
+                    count = self.builder.sub(high, low)
+                    self.emitter.call("dot", *left, plain, depth, target, out[1], rows, count)
+                with otherwise:
+                    self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
+        self._barrier()
+
+    def _multiply_gradients(self, rows: Value, start: Value, stop: Value) -> None:
+        """The deferred products of a chunk: gradients of matrices and of the input."""
+        layout, emitter, builder = self.layout, self.emitter, self.builder
+        zero = integer(0)
+        capacity = builder.mul(self.values["max_rows"], self.values["chunk"])
+        place = builder.add(self._mul(self.values["max_rows"], layout.row_size), self._mul(capacity, layout.step_size))
+        packed = emitter.advance(self.scratch, place)
+        for deferred, total in zip(self.plan.deferred, layout.sum_starts, strict=True):
+            sides = []
+            for factor in (deferred.left, deferred.right):
+                name: Block = ("input", "") if factor.block == "input" else ("factor", factor.block)
+                address = emitter.advance(self.scratch_row(name, zero), factor.offset)
+                sides.append((address, layout.strides[name], factor.size))
+            (left, left_stride, count), (right, right_stride, columns) = sides
+            panels = gemm.panel_count(emitter.real, columns)
+            emitter.call("pack", right, right_stride, 1, rows, columns, packed, *self.thread_range(panels))
+            self._barrier()
+            width = panels * gemm.panel_width(emitter.real)
+            low, high = self.thread_range(count)
+            left = emitter.advance(left, low)
+            out = emitter.advance(self.sums, builder.add(integer(total), self._mul(low, width)))
+            emitter.call("contract", left, left_stride, packed, rows, out, width, builder.sub(high, low), panels)
+            self._barrier()
+        if self.plan.linear:
+            with emitter.if_then(builder.icmp_signed("!=", self.values["x_gradient"], integer(0))):
+                block: Block = ("input_gradient", "")
+                self._multiply("input", ("factor", 0), self.plan.traced.projected, block, self.plan.input, rows)
+                self._copy_chunk(start, stop, "x_gradient", "input_gradient", out=True)
+
+    def _step(self, step: Value) -> None:
+        builder, emitter = self.builder, self.emitter
+        backward = self.kind == "backward"
+        self.step = step
+        active = emitter.load_integer(self._active, step)
+        last = builder.sub(self.values["steps"], integer(1))
+        self._parity = builder.and_(builder.sub(last, step) if backward else step, integer(1))
+        if backward:
+            after = emitter.load_integer(self._active, builder.add(step, integer(1)))
+            with emitter.if_then(builder.icmp_signed("<", after, active)):
+                with emitter.if_then(self._is_first), emitter.loop(after, active) as row:
+                    for index, size in enumerate(self.plan.traced.state):
+                        source = self.argument_row(f"final_gradient {index}", self.batch_row(row), size)
+                        self.copy(source, self.state(index, row, written=False), size)
+                self._barrier()
+        for number in range(len(self.schedule.stages)):
+            self._stage(number, active)
+
+    def _stage(self, number: int, active: Value) -> None:
+        stage = self.schedule.stages[number]
+        for index in stage.products:
+            product = self.plan.traced.products[index]
+            out: Block = ("product", index)
+            target = self.scratch_row(out, integer(0)), self.layout.strides[out]
+            depth = sum(segment.width for segment in product.operand)
+            self._product(str(index), self._operand(index), depth, target, product.size, active)
+        if not stage.loops:
+            return
+        ends = number == len(self.schedule.stages) - 1 and self.kind != "backward"
+        with self.emitter.loop(0, active) as row:
+            RowLoops(self, number, row).emit()
+            if ends:
+                with self.emitter.if_then(self._is_single):
+                    self._store_final_state(row)
+        self._barrier()
+        if ends:
+            team = self.builder.and_(self._is_first, self.builder.not_(self._is_single))
+            with self.emitter.if_then(team), self.emitter.loop(0, active) as row:
+                self._store_final_state(row)
+
+    def _operand(self, index: int) -> tuple[Value, int]:
+        """Address and stride of the left side of a product."""
+        state = unchanged_state(self.plan.traced, index)
+        if state is not None:
+            return self.state(state, integer(0), written=False), self.layout.strides[("state0", state)]
+        factor = self.plan.operands.get(index)
+        if self.kind == "backward" and factor is not None:
+            name: Block = ("factor", factor.block)
+            start = self.scratch_row(name, self.chunk_row(integer(0)))
+            return self.emitter.advance(start, factor.offset), self.layout.strides[name]
+        name = ("operand", index)
+        return self.scratch_row(name, integer(0)), self.layout.strides[name]
+
+    def _store_final_state(self, row: Value) -> None:
+        """Store the final state of a row after its last step."""
+        length = self.emitter.load_integer(self.values["lengths"], self.builder.add(self.slot, row))
+        done = self.builder.add(self.step, integer(1))
+        with self.emitter.if_then(self.builder.icmp_signed("==", done, length)):
+            for index, size in enumerate(self.plan.traced.state):
+                target = self.argument_row(f"final {index}", self.batch_row(row), size)
+                self.copy(self.state(index, row, written=True), target, size)

@@ -1,0 +1,112 @@
+"""The argument table of a kernel, and the layout of the scratch memory of each part of the batch."""
+
+from seqloom.kernels.fuse.plan import Plan
+from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
+from seqloom.kernels.linalg import gemm
+
+COMMON_ARGUMENTS = (
+    "batch",
+    "direction",  # 1 or −1 in time
+    "steps",
+    "max_rows",
+    "chunk",  # steps whose input is projected, or whose gradients are multiplied, at once
+    "order",
+    "first_time",
+    "lengths",
+    "part_slots",
+    "active",
+    "active_before",
+    "scratch",
+    "scratch_bytes",  # of one part
+    "sums",  # addresses of the sums of each part
+    "barrier",  # counter of the team's barrier
+)
+
+INPUT_ARGUMENTS = ("x", "x_time", "x_row")
+"""The input, and its strides in time and in the batch."""
+
+
+def arguments(plan: Plan, kind: str) -> tuple[str, ...]:
+    """The names of a kernel's arguments in order; ``kind`` is forward, training or backward."""
+    states = range(len(plan.traced.state))
+    backward = kind == "backward"
+    names = [*COMMON_ARGUMENTS, *[f"packed {index}" for index in products(plan, kind)]]
+    names += [f"parameter {name}" for name in plan.traced.parameter_gradient]
+    names += [f"initial {index}" for index in states]
+    names += [*INPUT_ARGUMENTS, "packed input"] if plan.linear else [] if backward else ["projected"]
+    if kind != "forward":
+        names += ["saved", *[f"sequence {index}" for index in states]]
+    if not backward:
+        names += ["dot", *[f"matrix {index}" for index in plan.forward_products], "matrix input"]
+        return (*names, *(["sequence 0"] if kind == "forward" else []), *[f"final {index}" for index in states])
+    names += ["x_gradient", "x_gradient_time", "x_gradient_row"] if plan.linear else ["projected_gradient"]
+    names += ["out_gradient", *[f"final_gradient {index}" for index in states]]
+    return (*names, *[f"initial_gradient {index}" for index in states])
+
+
+def products(plan: Plan, kind: str) -> list[int]:
+    return plan.backward_products if kind == "backward" else plan.forward_products
+
+
+Block = tuple[str, str | int]
+
+
+class Layout:
+    """Scratch memory of one part, in elements.
+
+    First come blocks with one row for each row of the part, then blocks with one row for each row and step of a chunk,
+    then the packed right side of a deferred product. The sums of gradients are a separate allocation: those of
+    vectors, then those of matrices.
+    """
+
+    def __init__(self, plan: Plan, kind: str, real: str) -> None:
+        traced = plan.traced
+        schedule: Schedule = getattr(plan, kind)
+        self.lanes = gemm.lanes(real)
+        self.strides: dict[Block, int] = {}
+        self.starts: dict[Block, int] = {}
+        self.sum_starts: list[int] = []  # where the sum of each matrix gradient begins
+        self.sums_size = self.row_size = self.step_size = self.packed_size = 0
+        if kind == "backward":
+            self.sums_size = self._round(plan.column_width)
+            for deferred in plan.deferred:
+                stride = gemm.panel_width(real) * gemm.panel_count(real, deferred.right.size)
+                self.sum_starts.append(self.sums_size)
+                self.sums_size += stride * deferred.left.size
+                self.packed_size = max(self.packed_size, stride)
+        for parity in (0, 1):
+            for index, size in enumerate(traced.state):
+                self._add_row((f"state{parity}", index), size)
+        for index in products(plan, kind):
+            if unchanged_state(traced, index) is None and index not in plan.operands:
+                self._add_row(("operand", index), sum(segment.width for segment in traced.products[index].operand))
+            self._add_row(
+                ("product", index), gemm.panel_width(real) * gemm.panel_count(real, traced.products[index].size)
+            )
+        self._add_row(("temporary", ""), schedule.temporary_width)
+        if plan.linear:
+            self._add_step(("input", ""), plan.input)
+            padded = traced.projected if kind != "backward" else plan.input
+            name = "projected" if kind != "backward" else "input_gradient"
+            self._add_step((name, ""), gemm.panel_width(real) * gemm.panel_count(real, padded))
+        if kind == "backward":
+            for index, size in plan.factors.items():
+                self._add_step(("factor", index), size)
+
+    def _round(self, size: int) -> int:
+        return -(-size // self.lanes) * self.lanes
+
+    def _add_row(self, name: Block, size: int) -> None:
+        # One vector more than needed: rows at a distance of 4096 bytes would compete for the same cache set.
+        self.strides[name] = self._round(size) + self.lanes
+        self.starts[name] = self.row_size
+        self.row_size += self.strides[name]
+
+    def _add_step(self, name: Block, size: int) -> None:
+        self.strides[name] = self._round(size) + self.lanes
+        self.starts[name] = self.step_size
+        self.step_size += self.strides[name]
+
+    def size(self, rows: int, chunk: int) -> int:
+        """Elements of one part with a number of rows and of steps in a chunk."""
+        return rows * (self.row_size + chunk * (self.step_size + self.packed_size)) + self.lanes

@@ -1,0 +1,305 @@
+"""Symbolic rules of ATen operators: products, views and reductions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seqloom.kernels.fuse.expression import CONDITIONS, Graph, Row, Segment, row_width
+from seqloom.kernels.fuse.symbols import (
+    BatchRows,
+    BatchSum,
+    MatrixParameter,
+    OuterProductSum,
+    Product,
+    Symbol,
+    TracedStep,
+    TransposedRows,
+    Unfusable,
+)
+
+RULES: dict[str, Callable[..., Any]] = {}
+
+
+class OperatorCall:
+    """One call of an operator: its result, for shapes, and the symbols of its arguments."""
+
+    def __init__(self, traced: TracedStep, find: Callable[[Tensor], Symbol], result: Any) -> None:
+        self.traced = traced
+        self.graph: Graph = traced.graph
+        self.result = result
+        self._find = find
+
+    def symbol(self, value: Any) -> Symbol:
+        if isinstance(value, int | float):
+            return BatchRows(self.number(value), uniform=True)
+        return self._find(value)
+
+    def number(self, value: float) -> Row:
+        return (Segment(self.graph.constant(value), 1),)
+
+    def apply(self, operation: str, *values: Any) -> Symbol:
+        """An elementwise operation; on sums over the batch, a linear operation is applied to the summands."""
+        symbols = [value if isinstance(value, Symbol) else self.symbol(value) for value in values]
+        if operation not in CONDITIONS:
+            first = int(operation == "select")  # a condition by itself
+            symbols[first:] = [self._numbers(symbol) for symbol in symbols[first:]]
+        if any(isinstance(symbol, BatchSum) for symbol in symbols):
+            return self._linear(operation, symbols)
+        if operation == "add" and all(isinstance(symbol, OuterProductSum) for symbol in symbols):
+            return OuterProductSum(
+                tuple(term for symbol in symbols if isinstance(symbol, OuterProductSum) for term in symbol.terms)
+            )
+        rows = [symbol for symbol in symbols if isinstance(symbol, BatchRows)]
+        if len(rows) != len(symbols):
+            raise Unfusable(f"{operation} of a whole matrix inside of a step")
+        uniform = all(symbol.uniform for symbol in rows)
+        widths = {row_width(symbol.row) for symbol in rows} - {1}
+        if len(widths) > 1:
+            raise Unfusable(f"{operation} of rows of different widths: {sorted(widths)}")
+        return BatchRows(self.graph.elementwise(operation, *[symbol.row for symbol in rows]), uniform=uniform)
+
+    def _numbers(self, symbol: Symbol) -> Symbol:
+        """Conditions as ones and zeros, to be used as numbers."""
+        if not isinstance(symbol, BatchRows) or not any(node.operation in CONDITIONS for node, _ in symbol.row):
+            return symbol
+        one, zero = self.graph.constant(1), self.graph.constant(0)
+        row = []
+        for node, size in symbol.row:
+            condition = node.operation in CONDITIONS
+            row.append(Segment(self.graph.apply("select", node, one, zero) if condition else node, size))
+        return BatchRows(tuple(row), symbol.uniform)
+
+    def _linear(self, operation: str, symbols: Sequence[Symbol]) -> Symbol:
+        sums = [isinstance(symbol, BatchSum) for symbol in symbols]
+        linear = (
+            (operation in ("add", "sub") and all(sums))
+            or (operation == "mul" and sum(sums) == 1)
+            or (operation == "div" and sums == [True, False])
+        )
+        rows = []
+        for symbol in symbols:
+            if not isinstance(symbol, BatchSum) and not (isinstance(symbol, BatchRows) and symbol.uniform):
+                linear = False
+            elif isinstance(symbol, BatchSum | BatchRows):
+                rows.append(symbol.row)
+        if not linear:
+            raise Unfusable(f"{operation} of a sum over the batch")
+        return BatchSum(self.graph.elementwise(operation, *rows))
+
+    def rows(self, value: Any) -> BatchRows:
+        symbol = value if isinstance(value, Symbol) else self.symbol(value)
+        if not isinstance(symbol, BatchRows):
+            raise Unfusable("a step mixes the rows of a batch")
+        return symbol
+
+    def reduce(self, value: Any, operation: str = "sum") -> BatchRows:
+        """Reduce each row to one number ("sum" or "amax")."""
+        symbol = self.rows(self._numbers(self.rows(value)))
+        parts = []
+        for node, size in symbol.row:
+            whole = node if node.width == size else self.graph.apply("mul", node, self.graph.constant(size))
+            single = size == 1 or (node.width == 1 and operation == "amax")
+            parts.append(node if single else whole if node.width == 1 else self.graph.reduce(operation, node))
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.graph.apply("add" if operation == "sum" else "max", total, part)
+        return BatchRows((Segment(total, 1),), uniform=symbol.uniform)
+
+    def broadcast(self, value: Any, size: int) -> Row:
+        row = self.rows(value).row
+        return (Segment(row[0].node, size),) if row_width(row) == 1 else row
+
+
+def register(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return add
+
+
+@register("_to_copy")
+def _to(call: OperatorCall, x: Tensor, **_: Any) -> Symbol:
+    if not call.result.is_floating_point():
+        raise Unfusable(f"numbers of {call.result.dtype}")
+    return call.apply("add", x, 0.0)
+
+
+@register("detach", "alias", "clone", "contiguous", "lift_fresh")
+def _same(call: OperatorCall, x: Tensor, **_: Any) -> Symbol:
+    return call.symbol(x)
+
+
+@register("t", "transpose", "permute")
+def _turn(call: OperatorCall, x: Tensor, *dimensions: Any) -> Symbol:
+    symbol = call.symbol(x)
+    if call.result.shape == x.shape and call.result.stride() == x.stride():
+        return symbol
+    if isinstance(symbol, MatrixParameter):
+        return MatrixParameter(symbol.name, transposed=not symbol.transposed)
+    if isinstance(symbol, TransposedRows):
+        return symbol.rows
+    if isinstance(symbol, OuterProductSum):
+        return OuterProductSum(tuple((right, left) for left, right in symbol.terms))
+    if isinstance(symbol, BatchRows) and not symbol.uniform and x.dim() == 2:
+        return TransposedRows(symbol)
+    raise Unfusable(f"transposition {dimensions} of a tensor of shape {tuple(x.shape)}")
+
+
+@register("mm")
+def _mm(call: OperatorCall, left: Tensor, right: Tensor) -> Symbol:
+    first, second = call.symbol(left), call.symbol(right)
+    if isinstance(first, BatchRows) and not first.uniform and isinstance(second, MatrixParameter):
+        size = right.shape[1]
+        products = call.traced.products
+        product = Product(first.row, second.name, second.transposed, size)
+        if product not in products:
+            products.append(product)
+        return BatchRows((Segment(call.graph.leaf("product", products.index(product), width=size), size),))
+    if isinstance(first, TransposedRows) and isinstance(second, BatchRows) and not second.uniform:
+        return OuterProductSum(((first.rows.row, second.row),))
+    raise Unfusable("a product that is neither of the rows with a parameter nor the gradient of one")
+
+
+@register("addmm")
+def _addmm(call: OperatorCall, bias: Any, left: Tensor, right: Tensor) -> Symbol:
+    return call.apply("add", bias, _mm(call, left, right))
+
+
+@register("split", "split_with_sizes")
+def _split(call: OperatorCall, x: Tensor, _size: Any, dimension: int = 0) -> list[Symbol]:
+    require_last_dimension(x, dimension)
+    symbol = call.rows(x)
+    parts: list[Symbol] = []
+    offset = 0
+    for piece in call.result:
+        size = piece.shape[-1]
+        parts.append(
+            BatchRows(call.graph.slice_row(call.broadcast(symbol, x.shape[-1]), offset, size), uniform=symbol.uniform)
+        )
+        offset += size
+    return parts
+
+
+def require_last_dimension(x: Tensor, dimension: int) -> None:
+    """Only the last dimension may be split or reduced."""
+    if dimension % x.dim() != x.dim() - 1 or x.dim() > 2:
+        raise Unfusable(f"dimension {dimension} of a tensor of shape {tuple(x.shape)} is taken apart")
+
+
+@register("slice")
+def _slice(
+    call: OperatorCall, x: Tensor, dimension: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Symbol:
+    if call.result.shape == x.shape:
+        return call.symbol(x)
+    require_last_dimension(x, dimension)
+    if step != 1:
+        raise Unfusable(f"a slice with step {step}")
+    symbol = call.rows(x)
+    low = slice(start, end).indices(x.shape[-1])[0]
+    return BatchRows(
+        call.graph.slice_row(call.broadcast(symbol, x.shape[-1]), low, call.result.shape[-1]), uniform=symbol.uniform
+    )
+
+
+@register("slice_backward")
+def _slice_backward(
+    call: OperatorCall, gradient: Tensor, sizes: Sequence[int], dimension: int, start: int, _end: int, step: int
+) -> Symbol:
+    require_last_dimension(call.result, dimension)
+    if step != 1:
+        raise Unfusable(f"a slice with step {step}")
+    total, size = sizes[-1], gradient.shape[-1]
+    low = slice(start, None).indices(total)[0]
+    zero = call.graph.constant(0)
+    inner = call.symbol(gradient)
+    if not isinstance(inner, BatchRows | BatchSum):
+        raise Unfusable("a slice of a matrix")
+    row = tuple(
+        segment for segment in (Segment(zero, low), *inner.row, Segment(zero, total - low - size)) if segment.width > 0
+    )
+    return BatchSum(row) if isinstance(inner, BatchSum) else BatchRows(row, uniform=inner.uniform)
+
+
+@register("cat")
+def _cat(call: OperatorCall, tensors: Sequence[Tensor], dimension: int = 0) -> Symbol:
+    require_last_dimension(tensors[0], dimension)
+    parts = [segment for tensor in tensors for segment in call.broadcast(tensor, tensor.shape[-1])]
+    uniform = all(call.rows(tensor).uniform for tensor in tensors)
+    return BatchRows(call.graph.concatenate(parts), uniform=uniform)
+
+
+@register("unsqueeze", "squeeze", "view", "_unsafe_view", "reshape")
+def _view(call: OperatorCall, x: Tensor, *_: Any) -> Symbol:
+    symbol = call.symbol(x)
+    inside = isinstance(symbol, BatchRows) and not symbol.uniform and x.shape[:1] == call.result.shape[:1]
+    if not inside and [size for size in x.shape if size > 1] != [size for size in call.result.shape if size > 1]:
+        raise Unfusable(f"a tensor of shape {tuple(x.shape)} seen as {tuple(call.result.shape)}")
+    return symbol
+
+
+@register("expand")
+def _expand(call: OperatorCall, x: Tensor, *_: Any, **__: Any) -> Symbol:
+    symbol = call.rows(x)
+    require_last_dimension(call.result, -1)
+    return BatchRows(call.broadcast(symbol, call.result.shape[-1]), uniform=symbol.uniform)
+
+
+def _sum(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "sum") -> Symbol:
+    symbol = call.symbol(x)
+    if x.dim() > 2:
+        raise Unfusable(f"a sum in a tensor of shape {tuple(x.shape)}")
+    wanted = range(x.dim()) if dimensions is None else [dimensions] if isinstance(dimensions, int) else dimensions
+    axes = {dimension % x.dim() for dimension in wanted}
+    if isinstance(symbol, BatchSum):
+        return BatchSum(call.reduce(BatchRows(symbol.row), operation).row) if operation == "sum" and axes else symbol
+    if not isinstance(symbol, BatchRows):
+        raise Unfusable("a sum over a matrix")
+    columns = axes if symbol.uniform else {axis for axis in axes if axis == 1}
+    spread = BatchRows(
+        call.broadcast(symbol, x.shape[-1]) if x.dim() == 2 or symbol.uniform else symbol.row, symbol.uniform
+    )
+    reduced = call.reduce(spread, operation) if columns else spread
+    if not symbol.uniform and 0 in axes:
+        if operation != "sum":
+            raise Unfusable("the largest value of a batch")
+        return BatchSum(reduced.row)
+    return reduced
+
+
+@register("sum")
+def _sum_rule(call: OperatorCall, x: Tensor, dimensions: Any = None, keepdim: bool = False, **_: Any) -> Symbol:
+    return _sum(call, x, dimensions)
+
+
+@register("amax")
+def _amax(call: OperatorCall, x: Tensor, dimensions: Any = (), keepdim: bool = False) -> Symbol:
+    return _sum(call, x, dimensions or None, operation="amax")
+
+
+@register("mean")
+def _mean(call: OperatorCall, x: Tensor, dimensions: Any = None, keepdim: bool = False, **_: Any) -> Symbol:
+    return call.apply("mul", _sum(call, x, dimensions), call.result.numel() / x.numel())
+
+
+@register(
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "zeros",
+    "ones",
+    "full",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "scalar_tensor",
+)
+def _constant(call: OperatorCall, *_: Any, **__: Any) -> Symbol:
+    if not torch.is_floating_point(call.result):
+        raise Unfusable(f"a constant of {call.result.dtype}")
+    size = call.result.shape[-1] if call.result.dim() else 1
+    return BatchRows((Segment(call.graph.constant(float(call.result.flatten()[0])), size),), uniform=True)

@@ -1,0 +1,353 @@
+"""A step function fused into a loop over time: traced, planned and compiled once, then called like a layer."""
+
+import ctypes
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from seqloom.kernels.fuse import codegen
+from seqloom.kernels.fuse.layout import Layout, arguments, products
+from seqloom.kernels.fuse.plan import Plan, plan
+from seqloom.kernels.fuse.symbols import Unfusable
+from seqloom.kernels.fuse.trace import StepFunction, trace
+from seqloom.kernels.linalg import gemm
+from seqloom.kernels.linalg.packed import PackedCache
+from seqloom.kernels.llvm import jit_cache
+from seqloom.kernels.runtime import threads
+from seqloom.kernels.runtime.buffers import allocate, borrow
+from seqloom.kernels.runtime.partition import Partition
+
+__all__ = ["FusedScan", "Unfusable", "fuse"]
+
+LLVM_TYPES = {torch.float32: "float", torch.float64: "double"}
+
+SERIAL_LIMIT = 2_000_000
+"""Multiplications below which one thread is faster than several."""
+
+CHUNK_ROWS = {"forward": 128, "training": 128, "backward": 512}
+"""Rows (of all steps of a chunk) whose input is projected, or whose gradients are multiplied, at once.
+
+They should fit into the cache."""
+
+PACKING_MIN = 4
+"""Rows times steps below which packing a matrix takes longer than it saves."""
+
+
+def fuse(
+    step: StepFunction,
+    parameters: Mapping[str, Tensor],
+    *,
+    projected: int,  # width of the projected input
+    state: tuple[int, ...],  # widths of the state's fields
+    linear: str | None = None,
+) -> "FusedScan":
+    """Compile a step function into a kernel; raises ``Unfusable`` with the reason where that is not possible.
+
+    ``linear`` names the matrix parameter (projected, input) with which the kernel projects its input itself.
+    """
+    dtypes = {parameter.dtype for parameter in parameters.values()}
+    if len(dtypes) != 1 or not dtypes <= LLVM_TYPES.keys():
+        raise Unfusable(f"parameters are {', '.join(sorted(map(str, dtypes)))}, not all float32 or all float64")
+    devices = {parameter.device.type for parameter in parameters.values()}
+    if devices != {"cpu"}:
+        raise Unfusable(f"parameters are on {', '.join(sorted(devices))}, not on the CPU")
+    real = LLVM_TYPES[dtypes.pop()]
+    traced = trace(step, parameters, projected, state)
+    size = parameters[linear].shape[1] if linear else 0
+    return FusedScan(plan(traced, linear=linear, input_size=size, narrow=gemm.lanes(real)), real)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled scan and its calling convention."""
+
+    kind: str  # forward, training or backward
+    address: int
+    positions: dict[str, int]  # of its arguments in the table
+    layout: Layout
+    products: list[int]
+
+    def run(self, table: "_Table", partition: Partition) -> None:
+        """Run on the threads of the partition."""
+        if partition.empty:
+            return
+        if partition.members > 1:
+            threads.run_team(self.address, table.address, partition.members)
+        else:
+            threads.run(self.address, table.address, partition.parts)
+
+
+class FusedScan:
+    """The kernels of one step function for one floating-point type."""
+
+    def __init__(self, plan: Plan, real: str) -> None:
+        self.plan = plan
+        self.real = real
+        self.names = tuple(plan.traced.parameter_gradient)
+        sizes = sum(plan.traced.products[index].size for index in plan.forward_products)
+        self._multiplications = sizes * max(plan.traced.state)  # of one row at one step
+        self._kernels: dict[str, Kernel] = {}
+        self._saved_nodes: dict[str, PackedCache] = {}
+
+    @cached_property
+    def _key(self) -> str:
+        return f"{self.real} {self.plan.describe()}"
+
+    def kernel(self, kind: str) -> Kernel:
+        """The forward, training or backward kernel, compiled on first use."""
+        if kind not in self._kernels:
+            (address,) = jit_cache.load(
+                f"{kind} {self._key}",
+                lambda: codegen.emit(self.plan, kind, self.real),
+                ("scan",),
+                **gemm.functions(self.real)._asdict(),
+                barrier=threads.functions().barrier,
+            )
+            self._kernels[kind] = Kernel(
+                kind=kind,
+                address=address,
+                positions={name: index for index, name in enumerate(arguments(self.plan, kind))},
+                layout=Layout(self.plan, kind, self.real),
+                products=products(self.plan, kind),
+            )
+        return self._kernels[kind]
+
+    def __call__(
+        self,
+        x: Tensor,  # (T, B, D) with a linear projection, else projected already: (T, B, P)
+        state: tuple[Tensor, ...],
+        parameters: Mapping[str, Tensor],
+        *,
+        lengths: Tensor | None = None,  # (B,); all T if None
+        reverse: bool = False,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:  # (T, B, n) of the first field, zero in the padding; the last state
+        """Run the step over time."""
+        steps, batch = x.shape[:2]
+        workers = 1 if steps * batch * self._multiplications < SERIAL_LIMIT else threads.count()
+        team = batch < workers and self.plan.shareable and threads.can_team()
+        parts = 1 if team else max(1, min(workers, batch))
+        partition = Partition.create(
+            steps, batch, lengths, reverse=reverse, parts=parts, members=workers if team else 1
+        )
+        weights = [parameters[name] for name in self.names]
+        if x.stride(-1) != 1 or not self.plan.linear:
+            x = x.contiguous()
+        tensors = (x, *state, *weights)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            out, *final = _Scan.apply(self, partition, *tensors)
+        else:
+            out, final, _ = self.forward("forward", partition, x, state, weights)
+        return out, tuple(final)
+
+    def forward(
+        self, kind: str, partition: Partition, x: Tensor, state: tuple[Tensor, ...], weights: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # out, final state, and what the gradient needs
+        traced = self.plan.traced
+        shape = partition.steps, partition.batch
+        initial = [tensor.contiguous() for tensor in state]
+        # Rows without any step keep their state.
+        final = [
+            tensor.clone() if partition.padded or not partition.steps else torch.empty_like(tensor)
+            for tensor in initial
+        ]
+        out = _sequence(x, partition, traced.state[0])
+        kept = []
+        if kind == "training":
+            kept = [allocate(x, *shape, size) for size in (*traced.state[1:], self.plan.saved_width)]
+        tensors = {"sequence 0": out, "saved": kept[-1]} if kept else {"sequence 0": out}
+        tensors |= _enumerated("sequence", kept[:-1], start=1)
+        tensors |= _enumerated("initial", initial) | _enumerated("final", final)
+        self._run(kind, partition, x, tensors, weights)
+        return out, final, [*initial, out, *kept]
+
+    def backward(
+        self,
+        partition: Partition,
+        x: Tensor,
+        kept: list[Tensor],  # initial state, sequences of the state, saved values
+        weights: list[Tensor],
+        gradients: tuple[Tensor, ...],  # of out and of the final state
+        *,
+        wanted: bool,  # the gradient of x
+    ) -> tuple[Tensor | None, list[Tensor], list[Tensor | None]]:
+        count = len(self.plan.traced.state)
+        initial, sequences, saved = kept[:count], kept[count : 2 * count], kept[2 * count]
+        out_gradient, *final_gradient = [gradient.contiguous() for gradient in gradients]
+        initial_gradient = [gradient.clone() for gradient in final_gradient]
+        x_gradient = None
+        tensors = {"saved": saved, "out_gradient": out_gradient}
+        if wanted or not self.plan.linear:
+            x_gradient = _sequence(x, partition, x.shape[2])
+            tensors["x_gradient" if self.plan.linear else "projected_gradient"] = x_gradient
+        tensors |= _enumerated("initial", initial) | _enumerated("sequence", sequences)
+        tensors |= _enumerated("final_gradient", final_gradient) | _enumerated("initial_gradient", initial_gradient)
+        found = self._run("backward", partition, x, tensors, weights)
+        return (
+            x_gradient,
+            initial_gradient,
+            [
+                found[name].reshape(weight.shape) if name in found else None
+                for name, weight in zip(self.names, weights, strict=True)
+            ],
+        )
+
+    def _parameter_gradients(self, sums: list[Tensor], layout: Layout) -> dict[str, Tensor]:
+        """Parameter gradients: views of the sums of all parts."""
+        total = sums[0]
+        for other in sums[1:]:
+            total += other[: layout.sums_size]
+        found = {name: total[offset : offset + size] for name, offset, size in self.plan.columns}
+        for deferred, start in zip(self.plan.deferred, layout.sum_starts, strict=True):
+            rows, columns = deferred.left.size, deferred.right.size
+            width = gemm.panel_width(self.real) * gemm.panel_count(self.real, columns)
+            value = total[start : start + rows * width].view(rows, width)[:, :columns]
+            value = value.t() if deferred.swapped else value
+            earlier = found.get(deferred.parameter)
+            found[deferred.parameter] = value.contiguous() if earlier is None else earlier + value
+        return found
+
+    def _run(
+        self, kind: str, partition: Partition, x: Tensor, tensors: dict[str, Tensor], weights: list[Tensor]
+    ) -> dict[str, Tensor]:
+        """Call a kernel; the backward one returns the gradients of the parameters."""
+        kernel = self.kernel(kind)
+        layout = kernel.layout
+        chunk = partition.chunk(CHUNK_ROWS[kind])
+        size = layout.size(partition.max_rows, chunk)
+        barrier_counter = ctypes.c_int64(0)
+        table = _Table(kernel.positions)
+        table.update(partition.arguments, chunk=chunk, barrier=ctypes.addressof(barrier_counter))
+        with ExitStack() as stack:
+            scratch = stack.enter_context(borrow(partition.parts * size, x))
+            table.update(scratch=scratch.data_ptr(), scratch_bytes=size * x.element_size())
+            named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
+            table.point(tensors)
+            table.point({f"parameter {name}": tensor for name, tensor in named.items()})
+            if self.plan.linear:
+                table.update(x=x.data_ptr(), x_time=x.stride(0), x_row=x.stride(1))
+            else:
+                table.point({"projected": x})
+            self._pass_matrices(kernel, partition, table, named, stack)
+            if kind != "backward":
+                kernel.run(table, partition)
+                return {}
+            if "x_gradient" in tensors:
+                time, row, _ = tensors["x_gradient"].stride()
+                table.update(x_gradient_time=time, x_gradient_row=row)
+            sums = [allocate(x, layout.sums_size)]
+            sums += [stack.enter_context(borrow(layout.sums_size, x)) for _ in range(partition.parts - 1)]
+            places = (ctypes.c_int64 * partition.parts)(*[tensor.data_ptr() for tensor in sums])
+            table.update(sums=ctypes.addressof(places))
+            kernel.run(table, partition)
+            if partition.empty:
+                sums = [tensor.zero_() for tensor in sums]
+            return self._parameter_gradients(sums, layout)
+
+    def _pass_matrices(
+        self, kernel: Kernel, partition: Partition, table: "_Table", weights: dict[str, Tensor], stack: ExitStack
+    ) -> None:
+        """Pass the matrices, packed into panels, or unpacked where packing takes longer than it saves."""
+        chosen = [(str(index), self.plan.traced.products[index]) for index in kernel.products]
+        matrices = {name: (weights[product.matrix], product.transposed) for name, product in chosen}
+        if self.plan.linear:
+            matrices["input"] = weights[self.plan.linear], kernel.kind != "backward"
+        few = kernel.kind == "forward" and partition.steps * partition.max_rows < PACKING_MIN
+        if few and all(transposed for _, transposed in matrices.values()):
+            table.update(dot=1)
+            table.point({f"matrix {name}": weight for name, (weight, _) in matrices.items()})
+            return
+        for name, (weight, transposed) in matrices.items():
+            matrix = weight.t() if transposed else weight
+            if kernel.kind == "backward" and matrix.shape[1] < gemm.lanes(self.real):
+                table.point({f"packed {name}": matrix.t().contiguous()})
+                continue
+            if kernel.kind == "forward" and partition.steps == 1:
+                kept = self._saved_nodes.setdefault(name, PackedCache())(
+                    weight, transposed=transposed
+                )  # packing outlasts a step
+                table.point({f"packed {name}": kept.values})
+                continue
+            size = matrix.shape[0] * gemm.panel_count(self.real, matrix.shape[1]) * gemm.panel_width(self.real)
+            packed = stack.enter_context(borrow(size, matrix))
+            pack(matrix, packed, self.real)
+            table.point({f"packed {name}": packed})
+
+    def clear_packed(self) -> None:
+        """Free the packed matrices that are cached between calls."""
+        self._saved_nodes.clear()
+
+
+def pack(matrix: Tensor, packed: Tensor, real: str) -> None:
+    """Pack a matrix (depth, columns) into panels of columns."""
+    depth, columns = matrix.shape
+    panels = gemm.panel_count(real, columns)
+    gemm.python_function(real, "pack")(
+        matrix.data_ptr(), *matrix.stride(), depth, columns, packed.data_ptr(), 0, panels
+    )
+
+
+def _sequence(like: Tensor, partition: Partition, size: int) -> Tensor:
+    """A tensor (T, B, size), zero in the padding."""
+    tensor = allocate(like, partition.steps, partition.batch, size)
+    return tensor.zero_() if partition.padded else tensor
+
+
+class _Table:
+    """The argument table of one call of a kernel; keeps the tensors alive whose addresses it holds."""
+
+    def __init__(self, positions: dict[str, int]) -> None:
+        self._positions = positions
+        self._values = (ctypes.c_int64 * len(positions))()
+        self._alive: list[Tensor] = []
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self._values)
+
+    def update(self, known: Mapping[str, int] | None = None, **more: int) -> None:
+        """Set arguments by name."""
+        for name, value in (*(known or {}).items(), *more.items()):
+            self._values[self._positions[name]] = value
+
+    def point(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set arguments to the addresses of tensors; names that the kernel does not have are ignored."""
+        for name, tensor in tensors.items():
+            position = self._positions.get(name)
+            if position is not None:
+                self._values[position] = tensor.data_ptr()
+                self._alive.append(tensor)
+
+
+def _enumerated(name: str, tensors: list[Tensor], start: int = 0) -> dict[str, Tensor]:
+    return {f"{name} {index}": tensor for index, tensor in enumerate(tensors, start)}
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, fused: FusedScan, partition: Partition, x: Tensor, *tensors: Tensor) -> Any:
+        count = len(fused.plan.traced.state)
+        state, weights = tensors[:count], list(tensors[count:])
+        out, final, kept = fused.forward("training", partition, x, state, weights)
+        ctx.fused, ctx.partition = fused, partition
+        ctx.save_for_backward(x if fused.plan.linear else out, *kept, *weights)
+        return out, *final
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        fused: FusedScan = ctx.fused
+        x, *rest = ctx.saved_tensors
+        count = 2 * len(fused.plan.traced.state) + 1
+        if not fused.plan.linear:
+            x = x.new_empty(*x.shape[:2], fused.plan.traced.projected)
+        wanted = ctx.needs_input_grad[2]
+        x_gradient, state, found = fused.backward(
+            ctx.partition, x, rest[:count], rest[count:], gradients, wanted=wanted
+        )
+        return None, None, x_gradient, *state, *found

@@ -1,0 +1,173 @@
+"""Symbolic tracing of a step function and of its gradient.
+
+The step runs once on a few rows, forward and backward, below a TorchDispatchMode that replays every ATen operator on
+symbols. An operator without a symbolic rule raises ``Unfusable`` with the reason.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seqloom.kernels.fuse.activation_rules import RULES
+from seqloom.kernels.fuse.expression import Graph, Row, Segment, row_width
+from seqloom.kernels.fuse.operator_rules import OperatorCall
+from seqloom.kernels.fuse.symbols import (
+    BatchRows,
+    BatchSum,
+    MatrixParameter,
+    OuterProductSum,
+    Symbol,
+    TracedStep,
+    Unfusable,
+)
+
+ROWS = 3
+
+StepFunction = Callable[[Mapping[str, Tensor], Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
+"""(parameters, projected (B, P), state of (B, n)) → next state."""
+
+
+def trace(
+    step: StepFunction,
+    parameters: Mapping[str, Tensor],
+    projected: int,
+    state: tuple[int, ...],
+) -> TracedStep:
+    """Trace ``step`` and its gradient for the given widths."""
+    like = next(iter(parameters.values()))
+    traced = TracedStep(Graph(), projected, state)
+
+    def sample(size: int) -> Tensor:
+        return torch.rand(ROWS, size, dtype=like.dtype, device=like.device).requires_grad_()
+
+    random = torch.random.get_rng_state()
+    try:
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            inputs = sample(projected)
+            states = tuple(sample(size) for size in state)
+            copies = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
+            recorder = _Recorder(traced)
+            recorder.define(
+                inputs, BatchRows((Segment(traced.graph.leaf("projected", "", width=projected), projected),))
+            )
+            for index, tensor in enumerate(states):
+                node = traced.graph.leaf("state", index, width=state[index])
+                recorder.define(tensor, BatchRows((Segment(node, state[index]),)))
+            for name, tensor in copies.items():
+                recorder.define(tensor, _parameter(traced.graph, name, tensor))
+            cotangents = tuple(torch.rand_like(tensor) for tensor in states)
+            for index, tensor in enumerate(cotangents):
+                node = traced.graph.leaf("cotangent", index, width=state[index])
+                recorder.define(tensor, BatchRows((Segment(node, state[index]),)))
+            with recorder:
+                next_state = step(copies, inputs, states)
+                for tensor, size in zip(next_state, state, strict=True):
+                    if tensor.shape != (ROWS, size):
+                        raise Unfusable(f"a state of width {size} becomes one of shape {tuple(tensor.shape)}")
+                traced.next_state = tuple(recorder.row(tensor) for tensor in next_state)
+                _differentiate(recorder, next_state, inputs, states, copies, cotangents)
+    finally:
+        torch.random.set_rng_state(random)
+    return traced
+
+
+def _differentiate(
+    recorder: "_Recorder",
+    next_state: tuple[Tensor, ...],
+    inputs: Tensor,
+    states: tuple[Tensor, ...],
+    parameters: Mapping[str, Tensor],
+    cotangents: tuple[Tensor, ...],
+) -> None:
+    traced = recorder.traced
+    sources = (inputs, *states, *parameters.values())
+    pairs = [pair for pair in zip(next_state, cotangents, strict=True) if pair[0].requires_grad]
+    if not pairs:
+        raise Unfusable("the next state does not depend on the input, the state or the parameters")
+    # The gradient of one number: grad_outputs would make torch import sympy, which takes a third of a second.
+    total = reduce(torch.add, [(tensor * cotangent).sum() for tensor, cotangent in pairs])
+    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(total, sources, allow_unused=True)
+    count = len(states)
+    traced.projected_gradient = recorder.optional(gradients[0])
+    traced.state_gradient = tuple(recorder.optional(gradient) for gradient in gradients[1 : 1 + count])
+    for name, gradient in zip(parameters, gradients[1 + count :], strict=True):
+        symbol = None if gradient is None else recorder.symbol(gradient)
+        if symbol is not None and not isinstance(symbol, OuterProductSum | BatchSum):
+            raise Unfusable(f"the gradient of {name} is not a sum over the batch")
+        traced.parameter_gradient[name] = symbol
+
+
+def _parameter(graph: Graph, name: str, tensor: Tensor) -> Symbol:
+    if tensor.dim() == 2:
+        return MatrixParameter(name)
+    if tensor.dim() > 2:
+        raise Unfusable(f"parameter {name} has {tensor.dim()} dimensions")
+    size = tensor.numel()
+    return BatchRows((Segment(graph.leaf("parameter", name, width=size), size),), uniform=True)
+
+
+class _Recorder(TorchDispatchMode):
+    """Maps every tensor of the step to its symbol."""
+
+    def __init__(self, traced: TracedStep) -> None:
+        super().__init__()
+        self.traced = traced
+        self._symbols: dict[tuple[object, ...], Symbol] = {}
+        self._alive: list[Tensor] = []  # so that no address is reused
+        self._views: defaultdict[int, set[tuple[object, ...]]] = defaultdict(set)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping imports torch._dynamo, which takes more than a second
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        in_place = func._schema.is_mutable
+        rule = RULES.get(name.removesuffix("_") if in_place else name)
+        if rule is None or func.namespace != "aten":
+            raise Unfusable(f"{func} has no place in a fused kernel")
+        symbols = rule(OperatorCall(self.traced, self.symbol, result), *args, **(kwargs or {}))
+        if in_place and len(self._views[result.untyped_storage().data_ptr()]) > 1:
+            raise Unfusable(f"{func} changes a tensor that is also seen as another one")
+        if isinstance(result, Tensor):
+            self.define(result, symbols)
+        else:
+            for tensor, symbol in zip(result, symbols, strict=True):
+                if symbol is not None:
+                    self.define(tensor, symbol)
+        return result
+
+    @staticmethod
+    def _key(tensor: Tensor) -> tuple[object, ...]:
+        return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+
+    def define(self, tensor: Tensor, symbol: Symbol) -> None:
+        self._alive.append(tensor)
+        key = self._key(tensor)
+        self._symbols[key] = symbol
+        self._views[tensor.untyped_storage().data_ptr()].add(key)
+
+    def symbol(self, tensor: Tensor) -> Symbol:
+        symbol = self._symbols.get(self._key(tensor))
+        if symbol is None:
+            raise Unfusable(
+                f"step uses a tensor of shape {tuple(tensor.shape)} that is neither a parameter nor its input"
+            )
+        return symbol
+
+    def row(self, tensor: Tensor) -> Row:
+        symbol = self.symbol(tensor)
+        if not isinstance(symbol, BatchRows):
+            raise Unfusable(f"step mixes the rows of a batch in a tensor of shape {tuple(tensor.shape)}")
+        if row_width(symbol.row) == 1 and tensor.dim() == 2 and tensor.shape[1] > 1:
+            return (Segment(symbol.row[0].node, tensor.shape[1]),)
+        return symbol.row
+
+    def optional(self, tensor: Tensor | None) -> Row | None:
+        return None if tensor is None else self.row(tensor)

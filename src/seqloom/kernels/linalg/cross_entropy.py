@@ -1,0 +1,126 @@
+"""Softmax cross-entropy with label smoothing, and its gradient, row by row while a row is in the cache."""
+
+import ctypes
+import math
+from functools import cache, partial
+
+from llvmlite import ir
+from torch import Tensor
+
+from seqloom.kernels.linalg.packed import LLVM_TYPES
+from seqloom.kernels.llvm import jit_cache, vector_math
+from seqloom.kernels.llvm.ir_builder import Emitter, Value, VectorSlice, integer, vector_loop
+from seqloom.kernels.runtime import threads
+
+SERIAL_LIMIT = 1 << 14
+"""Elements below which one thread is faster than several."""
+
+
+def cross_entropy(
+    logits: Tensor,  # (N, V), rows contiguous; replaced by the gradient of the summed loss
+    bias: Tensor | None,  # (V,), added to the logits first
+    target: Tensor,  # (N,), from 0 to V - 1
+    *,
+    smoothing: float,
+) -> Tensor:  # (N,)
+    """The loss of each row: log Σ exp x - (1 - s) x[target] - s mean x, with the label smoothing s.
+
+    Its gradient is softmax(x) - (1 - s) onehot(target) - s / V.
+    """
+    rows, size = logits.shape
+    losses = logits.new_empty(rows)
+    coefficients = logits.new_tensor([smoothing, (1 - smoothing), smoothing / size, 1 / size])
+    parts = 1 if logits.numel() < SERIAL_LIMIT else min(threads.count(), rows)
+    table = (ctypes.c_int64 * 9)(
+        logits.data_ptr(),
+        logits.stride(0),
+        0 if bias is None else bias.data_ptr(),
+        target.data_ptr(),
+        losses.data_ptr(),
+        coefficients.data_ptr(),
+        rows,
+        size,
+        max(parts, 1),
+    )
+    threads.run(_function(LLVM_TYPES[logits.dtype]), ctypes.addressof(table), max(parts, 1))
+    return losses
+
+
+@cache
+def _function(real: str) -> int:
+    """Address of the function that computes one thread's share of the rows."""
+    return jit_cache.load(f"entropy {real}", lambda: _emit(real), ("rows",))[0]
+
+
+def _emit(real: str) -> str:
+    module = ir.Module("entropy")
+    emit = Emitter(module, "rows", 4, real)
+    builder = emit.builder
+    table, part = emit.arguments[:2]
+    words = [emit.load_integer(table, index) for index in range(9)]
+    logits, stride, bias, targets, losses, coefficients, rows, size, parts = words
+    smoothing, target_weight, uniform, reciprocal_size = (
+        emit.load_scalar(emit.address(coefficients, index)) for index in range(4)
+    )
+    first, last = emit.part_range(rows, part, parts)
+    biased = builder.icmp_signed("!=", bias, integer(0))
+    with emit.loop(first, last) as row:
+        place = emit.advance(logits, builder.mul(row, stride))
+        with emit.if_then(biased):
+            vector_loop(emit, size, partial(_add_bias, emit, place, bias))
+        maxima, total = vector_loop(
+            emit, size, partial(_max_and_sum, emit, place), (emit.splat(-math.inf), emit.splat(0.0))
+        )
+        top = emit.splat(emit.max_lanes(maxima))
+        mean = builder.fmul(emit.sum_lanes(total), reciprocal_size)
+        target = emit.load_integer(targets, row)
+        chosen = emit.load_scalar(emit.address(place, target))
+        summed = emit.sum_lanes(
+            vector_loop(emit, size, partial(_exponentiate, emit, place, top), (emit.splat(0.0),))[0]
+        )
+        normal = builder.extract_element(
+            builder.fadd(top, vector_math.log(emit, emit.splat(summed))), ir.Constant(ir.IntType(32), 0)
+        )
+        loss = builder.fsub(builder.fsub(normal, builder.fmul(target_weight, chosen)), builder.fmul(smoothing, mean))
+        builder.store(loss, emit.address(losses, row))
+        scale = emit.splat(builder.fdiv(ir.Constant(emit.scalar, 1.0), summed))
+        vector_loop(emit, size, partial(_normalize, emit, place, scale, emit.splat(uniform)))
+        at = emit.address(place, target)
+        builder.store(builder.fsub(emit.load_scalar(at), target_weight), at)
+    emit.finish()
+    return str(module)
+
+
+def _add_bias(
+    emit: Emitter, place: Value, bias: Value, vector: VectorSlice, index: Value, _: tuple[Value, ...]
+) -> tuple[()]:
+    at = emit.address(place, index)
+    vector.store(emit.builder.fadd(vector.load(at), vector.load(emit.address(bias, index))), at)
+    return ()
+
+
+def _max_and_sum(
+    emit: Emitter, place: Value, vector: VectorSlice, index: Value, values: tuple[Value, ...]
+) -> list[Value]:
+    x = vector.load(emit.address(place, index))
+    return [
+        vector_math.maximum(emit, values[0], vector.fill_rest(x, -math.inf)),
+        emit.builder.fadd(values[1], vector.fill_rest(x)),
+    ]
+
+
+def _exponentiate(
+    emit: Emitter, place: Value, top: Value, vector: VectorSlice, index: Value, sums: tuple[Value, ...]
+) -> list[Value]:
+    at = emit.address(place, index)
+    x = vector_math.exp(emit, emit.builder.fsub(vector.load(at), top))
+    vector.store(x, at)
+    return [emit.builder.fadd(sums[0], vector.fill_rest(x))]
+
+
+def _normalize(
+    emit: Emitter, place: Value, scale: Value, uniform: Value, vector: VectorSlice, index: Value, _: tuple[Value, ...]
+) -> tuple[()]:
+    at = emit.address(place, index)
+    vector.store(emit.builder.fsub(emit.builder.fmul(vector.load(at), scale), uniform), at)
+    return ()

@@ -1,0 +1,293 @@
+"""Matrix products with register tiles; there is a tile for each number of rows.
+
+``multiply``   out = left · packed       with a matrix that is packed into panels of columns
+``contract``   out += leftᵀ · packed     sums over many rows: gradients of matrices
+``dot``        out = left · matrixᵀ      with a matrix that is not packed, for few rows
+``pack``       a matrix into panels of columns
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from llvmlite import ir
+
+from seqloom.kernels.llvm import jit_cache
+from seqloom.kernels.llvm.ir_builder import INTEGER, Emitter, Value, integer
+
+PANEL_VECTORS = 2
+"""Vectors in a row of a panel."""
+
+
+class GemmFunctions(NamedTuple):
+    """Addresses of the compiled functions."""
+
+    multiply: int
+    contract: int
+    dot: int
+    pack: int
+
+
+def tile_rows() -> int:
+    """Rows of the tallest tile: its accumulators, a row of the panel and one broadcast value fill the registers."""
+    return (jit_cache.vector_registers() - PANEL_VECTORS - 1) // PANEL_VECTORS
+
+
+def lanes(real: str) -> int:
+    """Elements in a vector."""
+    return jit_cache.vector_bytes() // (4 if real == "float" else 8)
+
+
+def panel_width(real: str) -> int:
+    """Columns in a panel."""
+    return PANEL_VECTORS * lanes(real)
+
+
+def panel_count(real: str, columns: int) -> int:
+    """Panels that are needed for a number of columns."""
+    return -(-columns // panel_width(real))
+
+
+@cache
+def functions(real: str) -> GemmFunctions:
+    """The compiled functions for "float" or "double"."""
+    return GemmFunctions(*jit_cache.load(f"products {real}", lambda: _emit(real), GemmFunctions._fields))
+
+
+@cache
+def python_function(real: str, name: str) -> Callable[..., None]:
+    """One of the functions, callable from Python with addresses and integers."""
+    arguments = {"multiply": 9, "contract": 8, "dot": 8, "pack": 8}
+    return jit_cache.c_function(getattr(functions(real), name), *[ctypes.c_int64] * arguments[name])
+
+
+def _emit(real: str) -> str:
+    module = ir.Module("products")
+    for rows in range(1, tile_rows() + 1):
+        _tile(module, real, rows, across=False)
+        _tile(module, real, rows, across=True)
+    _multiply(module, real)
+    _contract(module, real)
+    _dot(module, real)
+    _pack(module, real)
+    return str(module)
+
+
+def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
+    """One tile of out (rows, panel). The rows of left are ``stride`` apart, or, if ``across``, its columns are."""
+    emit = Emitter(module, f"{'across' if across else 'along'}{rows}", 6, real)
+    emit.function.linkage = "internal"
+    left, stride, right, depth, out, out_stride = emit.arguments
+    builder = emit.builder
+    width = PANEL_VECTORS * emit.lanes
+    # Few accumulators would wait for the latency of their own additions: use several per element.
+    unroll = 1 if across else 4 if rows == 1 else 2 if rows == 2 else 1
+    starts = [emit.advance(left, row if across else builder.mul(stride, integer(row))) for row in range(rows)]
+    targets = [
+        emit.address(emit.advance(out, builder.mul(out_stride, integer(row))), column * emit.lanes)
+        for row in range(rows)
+        for column in range(PANEL_VECTORS)
+    ]
+
+    def accumulate(index: Value, sums: tuple[Value, ...], repeats: int) -> list[Value]:
+        updated = list(sums)
+        for turn in range(repeats):
+            position = builder.add(index, integer(turn))
+            place = builder.mul(position, integer(width))
+            columns = [
+                emit.load(emit.address(right, builder.add(place, integer(column * emit.lanes))))
+                for column in range(PANEL_VECTORS)
+            ]
+            along = builder.mul(position, stride) if across else position
+            for row in range(rows):
+                value = emit.splat(emit.load_scalar(emit.address(starts[row], along)))
+                for column in range(PANEL_VECTORS):
+                    slot = (turn * rows + row) * PANEL_VECTORS + column
+                    updated[slot] = emit.intrinsic("fma", value, columns[column], updated[slot])
+        return updated
+
+    count = rows * PANEL_VECTORS
+    zeros = (emit.splat(0.0),) * (count * unroll)
+    initial = tuple(emit.load(target) for target in targets) if across else zeros
+    even = builder.and_(depth, integer(-unroll))
+    with emit.loop_carrying(0, even, unroll, initial) as (index, sums, advance):
+        final = advance(*accumulate(index, sums, unroll))
+    totals = final[:count]
+    for turn in range(1, unroll):
+        totals = [builder.fadd(a, b) for a, b in zip(totals, final[turn * count :][:count], strict=True)]
+    if unroll > 1:
+        with emit.loop_carrying(even, depth, 1, tuple(totals)) as (index, sums, advance):
+            totals = advance(*accumulate(index, sums, 1))
+    for total, target in zip(totals, targets, strict=True):
+        emit.store(total, target)
+    emit.finish()
+
+
+def _call_tile(emit: Emitter, name: str, rows: Value, *arguments: Value) -> None:
+    """Call the tile for a number of rows."""
+    builder = emit.builder
+    done = emit.function.append_basic_block("done")
+    choice = builder.switch(rows, done)
+    for count in range(1, tile_rows() + 1):
+        block = emit.function.append_basic_block(f"rows{count}")
+        choice.add_case(ir.Constant(INTEGER, count), block)
+        builder.position_at_end(block)
+        emit.call(f"{name}{count}", *arguments)
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _tile_count(emit: Emitter, rows: Value) -> Value:
+    """Number of tiles that cover the rows; all have about the same height."""
+    tallest = tile_rows()
+    return emit.builder.udiv(emit.builder.add(rows, integer(tallest - 1)), integer(tallest))
+
+
+def _tile_bounds(emit: Emitter, rows: Value, tile: Value, tiles: Value) -> tuple[Value, Value]:
+    builder = emit.builder
+    low = builder.udiv(builder.mul(rows, tile), tiles)
+    high = builder.udiv(builder.mul(rows, builder.add(tile, integer(1))), tiles)
+    return low, builder.sub(high, low)
+
+
+def _multiply(module: ir.Module, real: str) -> None:
+    """left (rows, depth) times panels [first, last) into out, whose rows are padded to whole panels."""
+    emit = Emitter(module, "multiply", 9, real)
+    left, left_stride, right, depth, out, out_stride, rows, first, last = emit.arguments
+    builder = emit.builder
+    tiles = _tile_count(emit, rows)
+    with emit.loop(first, last) as number:
+        column = builder.mul(number, integer(PANEL_VECTORS * emit.lanes))
+        start = emit.advance(right, builder.mul(column, depth))
+        with emit.loop(0, tiles) as tile:
+            low, count = _tile_bounds(emit, rows, tile, tiles)
+            source = emit.advance(left, builder.mul(low, left_stride))
+            target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
+            _call_tile(emit, "along", count, source, left_stride, start, depth, target, out_stride)
+    emit.finish()
+
+
+def _contract(module: ir.Module, real: str) -> None:
+    """left (depth, rows) transposed, times ``number`` panels of depth rows, added to out (rows, panels)."""
+    emit = Emitter(module, "contract", 8, real)
+    left, left_stride, right, depth, out, out_stride, rows, number = emit.arguments
+    builder = emit.builder
+    tiles = _tile_count(emit, rows)
+    with emit.loop(0, tiles) as tile:
+        low, count = _tile_bounds(emit, rows, tile, tiles)
+        source = emit.advance(left, low)
+        with emit.loop(0, number) as index:
+            column = builder.mul(index, integer(PANEL_VECTORS * emit.lanes))
+            start = emit.advance(right, builder.mul(column, depth))
+            target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
+            _call_tile(emit, "across", count, source, left_stride, start, depth, target, out_stride)
+    emit.finish()
+
+
+def _dot(module: ir.Module, real: str) -> None:
+    """left (rows, depth) times matrix (columns, depth) transposed, into out."""
+    emit = Emitter(module, "dot", 8, real)
+    left, left_stride, matrix, depth, out, out_stride, rows, columns = emit.arguments
+    builder = emit.builder
+    unroll = 8
+    grouped = builder.and_(columns, integer(-unroll))
+
+    def columns_of_row(start: Value, source: Value, target: Value, count: int) -> None:
+        """``count`` columns of one row."""
+        starts = [
+            emit.advance(matrix, builder.mul(builder.add(start, integer(column)), depth)) for column in range(count)
+        ]
+        whole = builder.and_(depth, integer(-emit.lanes))
+        zeros = (emit.splat(0.0),) * count
+        with emit.loop_carrying(0, whole, emit.lanes, zeros) as (index, sums, advance):
+            x = emit.load(emit.address(source, index))
+            final = advance(
+                *[
+                    emit.intrinsic("fma", x, emit.load(emit.address(base, index)), total)
+                    for base, total in zip(starts, sums, strict=True)
+                ]
+            )
+        totals = tuple(emit.sum_lanes(total) for total in final)
+        with emit.loop_carrying(whole, depth, 1, totals) as (index, sums, advance):
+            x = emit.load_scalar(emit.address(source, index))
+            final = advance(
+                *[
+                    builder.fadd(total, builder.fmul(x, emit.load_scalar(emit.address(base, index))))
+                    for base, total in zip(starts, sums, strict=True)
+                ]
+            )
+        for column, total in enumerate(final):
+            builder.store(total, emit.address(target, builder.add(start, integer(column))))
+
+    with emit.loop(0, rows) as row:
+        source = emit.advance(left, builder.mul(row, left_stride))
+        target = emit.advance(out, builder.mul(row, out_stride))
+        with emit.loop(0, grouped, unroll) as column:
+            columns_of_row(column, source, target, unroll)
+        with emit.loop(grouped, columns) as column:
+            columns_of_row(column, source, target, 1)
+    emit.finish()
+
+
+def _pack(module: ir.Module, real: str) -> None:
+    """Copy matrix (depth, columns), of any strides, into panels [first, last), zeros beyond the last column."""
+    emit = Emitter(module, "pack", 8, real)
+    matrix, row_stride, column_stride, depth, columns, packed, first, last = emit.arguments
+    builder = emit.builder
+    width = PANEL_VECTORS * emit.lanes
+    one = integer(1)
+    with emit.loop(first, last) as number:
+        begin = builder.mul(number, integer(width))
+        target = emit.advance(packed, builder.mul(begin, depth))
+        full = builder.icmp_signed("<=", builder.add(begin, integer(width)), columns)
+        along = builder.and_(full, builder.icmp_signed("==", column_stride, one))
+        across = builder.and_(full, builder.icmp_signed("==", row_stride, one))
+        tiled = builder.select(across, builder.and_(depth, integer(-emit.lanes)), integer(0))
+        with emit.if_then(along), emit.loop(0, depth) as row:
+            source = emit.advance(matrix, builder.add(builder.mul(row, row_stride), begin))
+            place = emit.advance(target, builder.mul(row, integer(width)))
+            for offset in range(0, width, emit.lanes):
+                emit.store(emit.load(emit.address(source, offset)), emit.address(place, offset))
+        with emit.loop(0, tiled, emit.lanes) as row:
+            for offset in range(0, width, emit.lanes):
+                _transpose(
+                    emit, matrix, column_stride, builder.add(begin, integer(offset)), row, (target, width, offset)
+                )
+        left = builder.select(along, depth, tiled)
+        with emit.loop(0, width) as offset:
+            column = builder.add(begin, offset)
+            there = builder.icmp_signed("<", column, columns)
+            source = emit.advance(matrix, builder.mul(builder.select(there, column, integer(0)), column_stride))
+            with emit.loop(left, depth) as row:
+                value = emit.load_scalar(emit.address(source, builder.mul(row, row_stride)))
+                place = builder.add(builder.mul(row, integer(width)), offset)
+                value = builder.select(there, value, ir.Constant(emit.scalar, 0.0))
+                builder.store(value, emit.address(target, place))
+    emit.finish()
+
+
+def _transpose(
+    emit: Emitter, matrix: Value, stride: Value, column: Value, row: Value, target: tuple[Value, int, int]
+) -> None:
+    """Transpose a square of vectors in registers by swapping ever larger blocks across the diagonal."""
+    builder = emit.builder
+    count = emit.lanes
+    vectors = []
+    for index in range(count):
+        start = builder.add(builder.mul(builder.add(column, integer(index)), stride), row)
+        vectors.append(emit.load(emit.address(matrix, start)))
+    distance = 1
+    while distance < count:
+        low = [lane if not lane & distance else count + lane - distance for lane in range(count)]
+        high = [lane + distance if not lane & distance else count + lane for lane in range(count)]
+        for index in range(count):
+            if not index & distance:
+                pair = vectors[index], vectors[index + distance]
+                vectors[index] = emit.shuffle(*pair, low)
+                vectors[index + distance] = emit.shuffle(*pair, high)
+        distance *= 2
+    address, width, offset = target
+    for index, vector in enumerate(vectors):
+        place = builder.mul(builder.add(row, integer(index)), integer(width))
+        emit.store(vector, emit.address(address, builder.add(place, integer(offset))))

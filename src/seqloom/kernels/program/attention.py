@@ -1,0 +1,274 @@
+"""Attention with one query per row, an operation of a program: over a key-value cache, or over a shared memory.
+
+The new key and value of a row are written to the last slot of the cache first. With a table of rotations, neighbouring
+features of queries and keys are rotated as complex numbers (rotary positions).
+"""
+
+import math
+from functools import partial
+
+from llvmlite import ir
+
+from seqloom.kernels.llvm import vector_math
+from seqloom.kernels.llvm.ir_builder import Emitter, Value, VectorSlice, integer, vector_loop
+from seqloom.kernels.program.operations import OperationEmitter, float_bits, load_index, splat_float
+
+ATTENTION_OPERANDS = (
+    *(
+        "query",
+        "stride",
+        "new_keys",
+        "new_values",
+        "keys",
+        "values",
+        "row_stride",
+        "slot_stride",
+        "length",
+        "source_rows",
+    ),
+    *("mask", "mask_stride", "heads", "size", "scale", "rotations", "positions", "accumulated", "out", "out_stride"),
+)
+LINE = 64
+"""Bytes of a cache line."""
+UNROLL = 4
+"""Slots, or vectors of values, that are processed at once, to hide the latency of additions."""
+
+
+def scratch_size(real: str, size: int, length: int) -> int:
+    """Elements of scratch memory: the query and the weights, each rounded up to whole vectors."""
+    most = 64 if real == "float" else 32
+    return size + length + 2 * most
+
+
+def attention(module: ir.Module, real: str) -> None:
+    """out = softmax(query · keysᵀ · scale) · values for each head; zero where everything is masked."""
+    for emit_part in (_prefetch, copy_scaled, score_keys, apply_mask, softmax, accumulate, weighted_sum):
+        emit_part(module, real)
+    emit = OperationEmitter(module, "attention", ATTENTION_OPERANDS, real)
+    builder = emit.builder
+    word = {name: emit.operand(name) for name in ATTENTION_OPERANDS}
+    size, heads, length, slot_stride = word["size"], word["heads"], word["length"], word["slot_stride"]
+    is_new, rotated, shared, masked, accumulated = (
+        builder.icmp_signed("!=", word[name], integer(0))
+        for name in ("new_keys", "rotations", "source_rows", "mask", "accumulated")
+    )
+    weights = emit.advance(emit.scratch, builder.and_(builder.add(size, integer(emit.lanes - 1)), integer(-emit.lanes)))
+    # Threads split heads; where the weights of all heads are summed, they split rows.
+    rows = builder.sub(emit.high, emit.low)
+    unit = builder.select(accumulated, heads, integer(1))
+    first, last = emit.part_range(builder.udiv(builder.mul(rows, heads), unit), emit.member, emit.members)
+    begin = builder.mul(emit.low, heads)
+    first, last = (builder.add(begin, builder.mul(border, unit)) for border in (first, last))
+    with emit.loop(first, last) as item:
+        row, head = builder.udiv(item, heads), builder.urem(item, heads)
+        read = load_index(emit, word["source_rows"], row, shared)
+        within = builder.mul(head, size)
+        there = builder.add(builder.mul(row, word["stride"]), within)
+        store = builder.add(builder.mul(read, word["row_stride"]), within)
+        keys, values = emit.advance(word["keys"], store), emit.advance(word["values"], store)
+        following = builder.add(row, integer(1))
+        with emit.if_then(builder.icmp_signed("<", following, emit.high)):
+            ahead = builder.mul(load_index(emit, word["source_rows"], following, shared), word["row_stride"])
+            ahead = builder.add(ahead, within)
+            for base in (word["keys"], word["values"]):
+                emit.call("prefetch", emit.advance(base, ahead), slot_stride, length, size)
+        place = load_index(emit, word["positions"], row, rotated)
+        rotation = emit.advance(word["rotations"], builder.mul(place, builder.mul(size, integer(2))))
+        rotation = builder.select(rotated, rotation, integer(0))
+        emit.call("copy_scaled", emit.advance(word["query"], there), emit.scratch, size, word["scale"], rotation)
+        with emit.if_then(is_new):
+            slot = builder.mul(builder.sub(length, integer(1)), slot_stride)
+            one = integer(float_bits(1.0))
+            emit.call(
+                "copy_scaled", emit.advance(word["new_keys"], there), emit.advance(keys, slot), size, one, rotation
+            )
+            zero = integer(0)
+            emit.call(
+                "copy_scaled", emit.advance(word["new_values"], there), emit.advance(values, slot), size, one, zero
+            )
+        emit.call("score_keys", emit.scratch, keys, slot_stride, length, size, weights)
+        with emit.if_then(masked):
+            emit.call("apply_mask", weights, builder.add(word["mask"], builder.mul(read, word["mask_stride"])), length)
+        emit.call("softmax", weights, length)
+        with emit.if_then(accumulated):
+            emit.call("accumulate", weights, emit.advance(word["accumulated"], builder.mul(row, length)), length, heads)
+        target = emit.advance(word["out"], builder.add(builder.mul(row, word["out_stride"]), within))
+        emit.call("weighted_sum", weights, values, slot_stride, length, size, target)
+    emit.finish()
+
+
+def _internal_function(module: ir.Module, name: str, arguments: int, real: str) -> Emitter:
+    emit = Emitter(module, name, arguments, real)
+    emit.function.linkage = "internal"
+    return emit
+
+
+def _prefetch(module: ir.Module, real: str) -> None:
+    """Prefetch keys or values of the next row: the key-value cache rarely fits into the CPU's cache."""
+    emit = _internal_function(module, "prefetch", 4, real)
+    base, stride, length, size = emit.arguments
+    builder = emit.builder
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(), number, number, number])
+    prefetch = emit.declare("llvm.prefetch.p0", kind)
+    with emit.loop(0, length) as slot:
+        start = emit.advance(base, builder.mul(slot, stride))
+        with emit.loop(0, size, LINE // emit.bytes) as index:
+            builder.call(prefetch, [emit.address(start, index), number(0), number(2), number(1)])
+    emit.finish()
+
+
+def copy_scaled(module: ir.Module, real: str) -> None:
+    """target = source · scale, rotated if a rotation is given: cosines, then sines with alternating signs."""
+    emit = _internal_function(module, "copy_scaled", 5, real)
+    source, target, size, scale, rotation = emit.arguments
+    builder = emit.builder
+    factor = splat_float(emit, scale)
+    swapped = [lane ^ 1 for lane in range(emit.lanes)]
+
+    def copy(vector: VectorSlice, index: Value, _: tuple[Value, ...], *, rotated: bool) -> tuple[()]:
+        x = builder.fmul(vector.load(emit.address(source, index)), factor)
+        if rotated:
+            cosine = vector.load(emit.address(rotation, index))
+            sine = vector.load(emit.address(rotation, builder.add(size, index)))
+            other = builder.fmul(emit.shuffle(x, x, swapped), sine)
+            x = emit.intrinsic("fma", x, cosine, other)
+        vector.store(x, emit.address(target, index))
+        return ()
+
+    with builder.if_else(builder.icmp_signed("!=", rotation, integer(0))) as (then, otherwise):
+        with then:
+            vector_loop(emit, size, partial(copy, rotated=True))
+        with otherwise:
+            vector_loop(emit, size, partial(copy, rotated=False))
+    emit.finish()
+
+
+def score_keys(module: ir.Module, real: str) -> None:
+    """out = keys (length, size) · query."""
+    emit = _internal_function(module, "score_keys", 6, real)
+    query, keys, stride, length, size, out = emit.arguments
+    builder = emit.builder
+
+    def group(slot: Value, count: int) -> None:
+        starts = [emit.advance(keys, builder.mul(builder.add(slot, integer(index)), stride)) for index in range(count)]
+
+        def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
+            x = vector.load(emit.address(query, index))
+            return [
+                emit.intrinsic("fma", x, vector.load(emit.address(start, index)), total)
+                for start, total in zip(starts, sums, strict=True)
+            ]
+
+        totals = vector_loop(emit, size, add, (emit.splat(0.0),) * count)
+        for index, total in enumerate(totals):
+            builder.store(emit.sum_lanes(total), emit.address(out, builder.add(slot, integer(index))))
+
+    grouped = builder.and_(length, integer(-UNROLL))
+    with emit.loop(0, grouped, UNROLL) as slot:
+        group(slot, UNROLL)
+    with emit.loop(grouped, length) as slot:
+        group(slot, 1)
+    emit.finish()
+
+
+def apply_mask(module: ir.Module, real: str) -> None:
+    """Set scores to -inf where the mask, one byte per slot, is zero."""
+    emit = _internal_function(module, "apply_mask", 3, real)
+    scores, mask, length = emit.arguments
+    builder = emit.builder
+    byte = ir.IntType(8)
+    start = builder.inttoptr(mask, ir.PointerType())
+    with emit.loop(0, length) as slot:
+        seen = builder.load(builder.gep(start, [slot], source_etype=byte), align=1, typ=byte)
+        place = emit.address(scores, slot)
+        lowest = ir.Constant(emit.scalar, -math.inf)
+        score = builder.select(builder.icmp_signed("!=", seen, byte(0)), emit.load_scalar(place), lowest)
+        builder.store(score, place)
+    emit.finish()
+
+
+def softmax(module: ir.Module, real: str) -> None:
+    """Softmax in place; zeros if all scores are -inf."""
+    emit = _internal_function(module, "softmax", 2, real)
+    scores, length = emit.arguments
+    builder = emit.builder
+    lowest = emit.splat(-math.inf)
+
+    def highest(vector: VectorSlice, index: Value, values: tuple[Value, ...]) -> list[Value]:
+        x = vector.fill_rest(vector.load(emit.address(scores, index)), -math.inf)
+        return [vector_math.maximum(emit, values[0], x)]
+
+    top = emit.splat(emit.max_lanes(vector_loop(emit, length, highest, (lowest,))[0]))
+    all_masked = builder.fcmp_ordered("==", top, lowest)
+    top = builder.select(all_masked, emit.splat(0.0), top)
+
+    def power(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
+        place = emit.address(scores, index)
+        x = vector.fill_rest(vector_math.exp(emit, builder.fsub(vector.load(place), top)))
+        vector.store(x, place)
+        return [builder.fadd(sums[0], x)]
+
+    total = emit.splat(emit.sum_lanes(vector_loop(emit, length, power, (emit.splat(0.0),))[0]))
+    total = builder.select(all_masked, emit.splat(1.0), total)
+
+    def divide(vector: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[()]:
+        place = emit.address(scores, index)
+        vector.store(builder.fdiv(vector.load(place), total), place)
+        return ()
+
+    vector_loop(emit, length, divide)
+    emit.finish()
+
+
+def accumulate(module: ir.Module, real: str) -> None:
+    """Add weights / heads to the accumulated attention, so that it is the mean over heads."""
+    emit = _internal_function(module, "accumulate", 4, real)
+    weights, accumulated, length, heads = emit.arguments
+    builder = emit.builder
+    count = emit.splat(builder.sitofp(heads, emit.scalar))
+
+    def add(vector: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[()]:
+        place = emit.address(accumulated, index)
+        part = builder.fdiv(vector.load(emit.address(weights, index)), count)
+        vector.store(builder.fadd(vector.load(place), part), place)
+        return ()
+
+    vector_loop(emit, length, add)
+    emit.finish()
+
+
+def weighted_sum(module: ir.Module, real: str) -> None:
+    """out = weights · values (length, size); values with zero weight may be NaN."""
+    emit = _internal_function(module, "weighted_sum", 6, real)
+    weights, values, stride, length, size, out = emit.arguments
+    builder = emit.builder
+    zero = emit.splat(0.0)
+
+    def group(vector: VectorSlice, index: Value, count: int) -> None:
+        places = [builder.add(index, integer(rotation * emit.lanes)) for rotation in range(count)]
+        with emit.loop_carrying(0, length, 1, (zero,) * count) as (slot, sums, advance):
+            weight = emit.splat(emit.load_scalar(emit.address(weights, slot)))
+            skipped = builder.fcmp_ordered("==", weight, zero)
+            start = emit.advance(values, builder.mul(slot, stride))
+            final = advance(
+                *[
+                    emit.intrinsic(
+                        "fma", weight, builder.select(skipped, zero, vector.load(emit.address(start, place))), total
+                    )
+                    for place, total in zip(places, sums, strict=True)
+                ]
+            )
+        for place, total in zip(places, final, strict=True):
+            vector.store(total, emit.address(out, place))
+
+    grouped = builder.and_(size, integer(-UNROLL * emit.lanes))
+    with emit.loop(0, grouped, UNROLL * emit.lanes) as index:
+        group(VectorSlice(emit), index, UNROLL)
+
+    def one(vector: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[()]:
+        group(vector, builder.add(grouped, index), 1)
+        return ()
+
+    vector_loop(emit, builder.sub(size, grouped), one)
+    emit.finish()

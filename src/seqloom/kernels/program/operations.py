@@ -1,0 +1,338 @@
+"""Operations of a program: linear layers with an epilogue, layer norm, embedding, log-softmax.
+
+Each is an LLVM function of (instruction, low, high, member, members, scratch) for the rows [low, high). The members of
+a team split its columns, or its rows where it has no columns to split; each thread has its own scratch memory.
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from functools import partial
+
+from llvmlite import ir
+
+from seqloom.kernels.linalg import gemm
+from seqloom.kernels.llvm import vector_math
+from seqloom.kernels.llvm.ir_builder import INTEGER, Emitter, Value, VectorSlice, integer, vector_loop
+
+OPERANDS_START = 2
+"""First operand in the words of an instruction, behind the opcode and the barrier flag."""
+
+LINEAR_OPERANDS = (
+    *("left", "left_stride", "left_own", "packed", "depth", "panels", "columns", "bias", "epilogue", "slope"),
+    *("residual", "residual_stride", "residual_own", "out", "out_stride"),
+)
+NORM_OPERANDS = (
+    "source",
+    "source_stride",
+    "source_own",
+    "weight",
+    "bias",
+    "epsilon",
+    "out",
+    "out_stride",
+    "out_own",
+    "size",
+)
+EMBEDDING_OPERANDS = (
+    "source",
+    "index",
+    "source_stride",
+    "scale",
+    "position_table",
+    "positions",
+    "out",
+    "out_stride",
+    "size",
+)
+LOG_SOFTMAX_OPERANDS = ("out", "out_stride", "size")
+
+GROUP = 4
+"""Panels that are multiplied before their epilogue runs, while they are in the cache."""
+
+
+def max_block_rows() -> int:
+    """The most rows that are multiplied before their epilogue runs."""
+    return 4 * gemm.tile_rows()
+
+
+def scratch_size(real: str) -> int:
+    """Elements of scratch memory that a linear layer needs."""
+    return max_block_rows() * GROUP * gemm.panel_width(real)
+
+
+class OperationEmitter(Emitter):
+    """Builds the function of one operation."""
+
+    def __init__(self, module: ir.Module, name: str, fields: tuple[str, ...], real: str) -> None:
+        super().__init__(module, name, 6, real)
+        self.function.linkage = "internal"
+        self._fields = fields
+        self.instruction, self.low, self.high, self.member, self.members, self.scratch = self.arguments
+
+    def operand(self, name: str) -> Value:
+        return self.load_integer(self.instruction, OPERANDS_START + self._fields.index(name))
+
+    def float_operand(self, name: str) -> Value:
+        """An operand that is the bits of a double, broadcast to a vector."""
+        return splat_float(self, self.operand(name))
+
+    def rows(self) -> tuple[Value, Value]:
+        """The rows that are the share of this thread."""
+        first, last = self.part_range(self.builder.sub(self.high, self.low), self.member, self.members)
+        return self.builder.add(self.low, first), self.builder.add(self.low, last)
+
+
+def float_bits(value: float) -> int:
+    """The bits of a double as an operand of an instruction."""
+    return int.from_bytes(struct.pack("<d", value), "little", signed=True)
+
+
+def splat_float(emit: Emitter, word: Value) -> Value:
+    value = emit.builder.bitcast(word, ir.DoubleType())
+    return emit.splat(emit.builder.fptrunc(value, emit.scalar) if emit.bits == 32 else value)
+
+
+def _sum(emit: Emitter, value: Value) -> Value:
+    return emit.splat(emit.sum_lanes(value))
+
+
+def _leaky(emit: Emitter, x: Value, slope: Value) -> Value:
+    return emit.builder.select(emit.builder.fcmp_ordered(">", x, emit.splat(0.0)), x, emit.builder.fmul(slope, x))
+
+
+def _elu(emit: Emitter, x: Value, slope: Value) -> Value:
+    below = emit.builder.fmul(slope, vector_math.expm1(emit, x))
+    return emit.builder.select(emit.builder.fcmp_ordered(">", x, emit.splat(0.0)), x, below)
+
+
+def _gelu(emit: Emitter, x: Value) -> Value:
+    """x Φ(x), with Φ(−|x|) = ½ erfc(|x| / √2)."""
+    builder = emit.builder
+    size = emit.intrinsic("fabs", x)
+    half = builder.fmul(emit.splat(0.5), vector_math.erfc(emit, builder.fmul(size, emit.splat(math.sqrt(0.5)))))
+    above = builder.fcmp_ordered(">", x, emit.splat(0.0))
+    return builder.fmul(x, builder.select(above, builder.fsub(emit.splat(1.0), half), half))
+
+
+def _without_slope(function: Callable[[Emitter, Value], Value]) -> "Epilogue":
+    return lambda emit, x, _slope: function(emit, x)
+
+
+def _same(_emit: Emitter, x: Value) -> Value:
+    return x
+
+
+Epilogue = Callable[[Emitter, Value, Value], Value]
+EPILOGUES: dict[str, Epilogue] = {
+    "none": _without_slope(_same),
+    "add": _without_slope(_same),  # to the residual
+    "relu": _without_slope(lambda emit, x: vector_math.at_least(emit, x, emit.splat(0.0))),
+    "tanh": _without_slope(vector_math.tanh),
+    "sigmoid": _without_slope(vector_math.sigmoid),
+    "leaky_relu": _leaky,
+    "elu": _elu,
+    "gelu": _without_slope(_gelu),
+}
+"""What follows a product and its bias; the operand is its index in this table."""
+
+
+def linear(module: ir.Module, real: str) -> None:
+    """out = f(left · packed + bias), or residual + that."""
+    for name in EPILOGUES:
+        _epilogue(module, real, name)
+    emit = OperationEmitter(module, "linear", LINEAR_OPERANDS, real)
+    builder = emit.builder
+    stride, depth, packed, columns = (emit.operand(name) for name in ("left_stride", "depth", "packed", "columns"))
+    left = emit.advance(emit.operand("left"), builder.mul(emit.member, emit.operand("left_own")))
+    residual = emit.advance(emit.operand("residual"), builder.mul(emit.member, emit.operand("residual_own")))
+    first, last = emit.part_range(emit.operand("panels"), emit.member, emit.members)
+    width = gemm.panel_width(real)
+    rows = builder.sub(emit.high, emit.low)
+    blocks = builder.udiv(builder.add(rows, integer(max_block_rows() - 1)), integer(max_block_rows()))
+    with emit.loop(first, last, GROUP) as panel:
+        end = builder.add(panel, integer(GROUP))
+        end = builder.select(builder.icmp_signed("<", end, last), end, last)
+        column = builder.mul(panel, integer(width))
+        behind = builder.mul(end, integer(width))
+        behind = builder.select(builder.icmp_signed("<", behind, columns), behind, columns)
+        base = emit.advance(emit.scratch, builder.neg(column))  # ``multiply`` counts columns from panel 0
+        with emit.loop(0, blocks) as part:
+            begin, after = emit.part_range(rows, part, blocks)
+            begin = builder.add(emit.low, begin)
+            count = builder.sub(builder.add(emit.low, after), begin)
+            source = emit.advance(left, builder.mul(begin, stride))
+            emit.call("multiply", source, stride, packed, depth, base, GROUP * width, count, panel, end)
+
+            def place(address: Value, step: Value, begin: Value = begin, column: Value = column) -> Value:
+                return emit.advance(address, builder.add(builder.mul(begin, step), column))
+
+            arguments = (
+                emit.scratch,
+                count,
+                builder.sub(behind, column),
+                emit.advance(emit.operand("bias"), column),
+                emit.operand("slope"),
+                place(residual, emit.operand("residual_stride")),
+                emit.operand("residual_stride"),
+                place(emit.operand("out"), emit.operand("out_stride")),
+                emit.operand("out_stride"),
+            )
+            call_by_index(emit, emit.operand("epilogue"), [f"epilogue_{name}" for name in EPILOGUES], arguments)
+    emit.finish()
+
+
+def call_by_index(emit: Emitter, number: Value, names: list[str], arguments: tuple[Value, ...]) -> None:
+    """Call the function ``names[number]``."""
+    builder = emit.builder
+    done = emit.function.append_basic_block("done")
+    choice = builder.switch(number, done)
+    for index, name in enumerate(names):
+        block = emit.function.append_basic_block(name)
+        choice.add_case(ir.Constant(INTEGER, index), block)
+        builder.position_at_end(block)
+        emit.call(name, *arguments)
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _epilogue(module: ir.Module, real: str, name: str) -> None:
+    emit = Emitter(module, f"epilogue_{name}", 9, real)
+    emit.function.linkage = "internal"
+    source, rows, columns, bias, slope, residual, residual_stride, out, out_stride = emit.arguments
+    builder = emit.builder
+    parameter = splat_float(emit, slope)
+    with emit.loop(0, rows) as row:
+        start = emit.advance(source, builder.mul(row, integer(GROUP * gemm.panel_width(real))))
+        target = emit.advance(out, builder.mul(row, out_stride))
+        around = emit.advance(residual, builder.mul(row, residual_stride))
+
+        def element(vector: VectorSlice, index: Value, _: tuple[Value, ...], *places: Value) -> tuple[()]:
+            begin, end, beside = places
+            x = builder.fadd(emit.load(emit.address(begin, index)), vector.load(emit.address(bias, index)))
+            x = EPILOGUES[name](emit, x, parameter)
+            if name == "add":
+                x = builder.fadd(vector.load(emit.address(beside, index)), x)
+            vector.store(x, emit.address(end, index))
+            return ()
+
+        vector_loop(emit, columns, lambda *found, places=(start, target, around): element(*found, *places))
+    emit.finish()
+
+
+def norm(module: ir.Module, real: str) -> None:
+    """out = (x − mean) / √(variance + ε) · weight + bias. Each thread has its own copy of the result."""
+    emit = OperationEmitter(module, "norm", NORM_OPERANDS, real)
+    builder = emit.builder
+    size, weight, bias, epsilon = (
+        emit.operand("size"),
+        emit.operand("weight"),
+        emit.operand("bias"),
+        emit.float_operand("epsilon"),
+    )
+    count = emit.splat(builder.sitofp(size, emit.scalar))
+    read, written = (
+        emit.advance(emit.operand(name), builder.mul(emit.member, emit.operand(f"{name}_own")))
+        for name in ("source", "out")
+    )
+    with emit.loop(emit.low, emit.high) as row:
+        source = emit.advance(read, builder.mul(row, emit.operand("source_stride")))
+        target = emit.advance(written, builder.mul(row, emit.operand("out_stride")))
+
+        def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...], source: Value) -> list[Value]:
+            return [builder.fadd(sums[0], vector.load(emit.address(source, index)))]
+
+        def spread(
+            vector: VectorSlice, index: Value, sums: tuple[Value, ...], source: Value, mean: Value
+        ) -> list[Value]:
+            x = vector.fill_rest(builder.fsub(vector.load(emit.address(source, index)), mean))
+            return [emit.intrinsic("fma", x, x, sums[0])]
+
+        def write(vector: VectorSlice, index: Value, _: tuple[Value, ...], *known: Value) -> tuple[()]:
+            source, target, mean, factor = known
+            x = builder.fmul(builder.fsub(vector.load(emit.address(source, index)), mean), factor)
+            scale, shift = (vector.load(emit.address(table, index)) for table in (weight, bias))
+            vector.store(emit.intrinsic("fma", x, scale, shift), emit.address(target, index))
+            return ()
+
+        zero = (emit.splat(0.0),)
+        mean = builder.fdiv(_sum(emit, vector_loop(emit, size, partial(add, source=source), zero)[0]), count)
+        squares = vector_loop(emit, size, partial(spread, source=source, mean=mean), zero)[0]
+        variance = builder.fdiv(_sum(emit, squares), count)
+        deviation = emit.intrinsic("sqrt", builder.fadd(variance, epsilon))
+        factor = builder.fdiv(emit.splat(1.0), deviation)
+        vector_loop(emit, size, lambda *found, known=(source, target, mean, factor): write(*found, *known))
+    emit.finish()
+
+
+def embedding(module: ir.Module, real: str) -> None:
+    """out = source[index] · scale + places[positions]; without an index source[row], without places nothing added."""
+    emit = OperationEmitter(module, "embedding", EMBEDDING_OPERANDS, real)
+    builder = emit.builder
+    index, places, positions, size = (emit.operand(name) for name in ("index", "position_table", "positions", "size"))
+    scale = emit.float_operand("scale")
+    given, added = (builder.icmp_signed("!=", address, integer(0)) for address in (index, places))
+    first, last = emit.rows()
+    with emit.loop(first, last) as row:
+        chosen = load_index(emit, index, row, given)
+        source = emit.advance(emit.operand("source"), builder.mul(chosen, emit.operand("source_stride")))
+        target = emit.advance(emit.operand("out"), builder.mul(row, emit.operand("out_stride")))
+
+        def copy(vector: VectorSlice, at: Value, _: tuple[Value, ...], *known: Value) -> tuple[()]:
+            source, target = known[:2]
+            x = builder.fmul(vector.load(emit.address(source, at)), scale)
+            if len(known) > 2:
+                x = builder.fadd(x, vector.load(emit.address(known[2], at)))
+            vector.store(x, emit.address(target, at))
+            return ()
+
+        with builder.if_else(added) as (then, otherwise):
+            with then:
+                place = emit.advance(places, builder.mul(emit.load_integer(positions, row), size))
+                vector_loop(emit, size, lambda *found, known=(source, target, place): copy(*found, *known))
+            with otherwise:
+                vector_loop(emit, size, lambda *found, known=(source, target): copy(*found, *known))
+    emit.finish()
+
+
+def load_index(emit: Emitter, index: Value, row: Value, given: Value) -> Value:
+    """index[row], or the row itself if there is no index."""
+    builder = emit.builder
+    before = builder.block
+    with emit.if_then(given):
+        found = emit.load_integer(index, row)
+        inside = builder.block
+    chosen = builder.phi(INTEGER)
+    chosen.add_incoming(row, before)
+    chosen.add_incoming(found, inside)
+    return chosen
+
+
+def log_softmax(module: ir.Module, real: str) -> None:
+    """x − log Σ exp x, in place."""
+    emit = OperationEmitter(module, "log_softmax", LOG_SOFTMAX_OPERANDS, real)
+    builder = emit.builder
+    size = emit.operand("size")
+    first, last = emit.rows()
+    with emit.loop(first, last) as row:
+        place = emit.advance(emit.operand("out"), builder.mul(row, emit.operand("out_stride")))
+
+        def highest(vector: VectorSlice, index: Value, values: tuple[Value, ...], place: Value) -> list[Value]:
+            x = vector.fill_rest(vector.load(emit.address(place, index)), -math.inf)
+            return [vector_math.maximum(emit, values[0], x)]
+
+        def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...], place: Value, top: Value) -> list[Value]:
+            x = vector_math.exp(emit, builder.fsub(vector.load(emit.address(place, index)), top))
+            return [builder.fadd(sums[0], vector.fill_rest(x))]
+
+        def write(vector: VectorSlice, index: Value, _: tuple[Value, ...], place: Value, less: Value) -> tuple[()]:
+            at = emit.address(place, index)
+            vector.store(builder.fsub(vector.load(at), less), at)
+            return ()
+
+        found = vector_loop(emit, size, partial(highest, place=place), (emit.splat(-math.inf),))[0]
+        top = emit.splat(emit.max_lanes(found))
+        total = _sum(emit, vector_loop(emit, size, partial(add, place=place, top=top), (emit.splat(0.0),))[0])
+        less = builder.fadd(top, vector_math.log(emit, total))
+        vector_loop(emit, size, partial(write, place=place, less=less))
+    emit.finish()

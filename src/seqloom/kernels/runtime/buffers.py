@@ -1,0 +1,67 @@
+"""Reuse of scratch memory: the page faults of new memory cost more than most work that is done in it."""
+
+import ctypes
+import mmap
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HUGE_PAGE_MIN = 4 << 20
+"""Bytes from which huge pages are requested."""
+
+MAX_FREE = 16
+"""Buffers that are kept for the next call."""
+
+_lock = threading.Lock()
+_free: list[Tensor] = []
+
+
+@contextmanager
+def borrow(size: int, like: Tensor) -> Iterator[Tensor]:
+    """An uninitialised vector of at least ``size`` elements, for the duration of a with block."""
+    with _lock:
+        suitable = [
+            buffer for buffer in _free if buffer.dtype == like.dtype and size <= buffer.numel() <= 2 * size + 4096
+        ]
+        buffer = min(suitable, key=Tensor.numel) if suitable else None
+        if buffer is not None:
+            _take(buffer)
+    if buffer is None:
+        buffer = allocate(like, size)
+    try:
+        yield buffer
+    finally:
+        with _lock:
+            _free.append(buffer)
+            del _free[:-MAX_FREE]
+
+
+def _take(buffer: Tensor) -> None:
+    _free[:] = [other for other in _free if other is not buffer]
+
+
+def allocate(like: Tensor, *shape: int) -> Tensor:
+    """A new, uninitialised tensor, in huge pages if it is large and the system has them."""
+    tensor = torch.empty(shape, dtype=like.dtype)
+    size = tensor.numel() * tensor.element_size()
+    madvise = _madvise()
+    if size >= HUGE_PAGE_MIN and madvise is not None:
+        start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        length = (tensor.data_ptr() + size - start) // mmap.PAGESIZE * mmap.PAGESIZE
+        madvise(start, length, mmap.MADV_HUGEPAGE)  # advice: an error does not matter
+    return tensor
+
+
+@cache
+def _madvise() -> Any:
+    if sys.platform != "linux":
+        return None
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function

@@ -1,0 +1,119 @@
+"""Whether compiled code and packed copies of weights still match the modules and tensors that they were made from."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+
+_optimizer_steps = [0]
+
+
+def _count_step(*_: object) -> None:
+    _optimizer_steps[0] += 1
+
+
+register_optimizer_step_post_hook(_count_step)
+
+
+def optimizer_steps() -> int:
+    """The steps of all optimizers so far: fused optimizers change parameters without a new version number."""
+    return _optimizer_steps[0]
+
+
+def tensor_version(tensor: Tensor) -> tuple[int, ...]:
+    """Differs after every change of the tensor, except through ``tensor.data``, which torch does not count."""
+    return tensor.data_ptr(), tensor._version, optimizer_steps()  # noqa: SLF001  there is no public counter
+
+
+def module_key(module: nn.Module) -> tuple[object, ...]:
+    """Differs after every change of a module's type, public attributes, children, or which parameters are None.
+
+    The values of parameters do not count.
+    """
+    fields = vars(module)
+    return (
+        type(module),
+        *[(name, _comparable(value)) for name, value in fields.items() if name[0] != "_"],
+        *fields["_modules"].values(),
+        *[parameter is None for parameter in fields["_parameters"].values()],
+    )
+
+
+def _comparable(value: object) -> object:
+    """The value if it can be hashed; else its text, since it may be changed in place."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+def hook_tables(modules: Iterable[nn.Module], kinds: tuple[str, ...]) -> Iterator[Mapping[int, object]]:
+    """The dictionaries in which the modules keep their hooks of these kinds."""
+    return (vars(module)[kind] for module in modules for kind in kinds)
+
+
+def global_forward_hooks() -> tuple[Mapping[int, object], ...]:
+    """The dictionaries of hooks that torch calls for every module."""
+    return torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks  # noqa: SLF001
+
+
+def active_transform() -> str | None:
+    """What changes the meaning of calls right now in a way that compiled code would not notice, if anything."""
+    if torch.is_autocast_enabled("cpu"):
+        return "inside of torch.autocast"
+    if torch._C._functorch.maybe_current_level() is not None:
+        return "inside of a torch.func transformation"
+    return None
+
+
+class Snapshot:
+    """A module's children, some of its attributes, and its parameters, to be compared with what they are later.
+
+    Of parameters that were ``copied`` the version counts, of others only the address. A module with forward hooks never
+    matches. A change through ``parameter.data`` is not noticed: torch does not count it.
+    """
+
+    def __init__(
+        self,
+        whole: nn.Module,
+        *,
+        attributes: Mapping[type[nn.Module], tuple[str, ...]],  # that matter, of each type of module
+        copied: Collection[nn.Parameter],
+    ) -> None:
+        modules = [(module, vars(module)) for module in whole.modules()]
+        self._attributes = [
+            (fields, name, fields[name]) for module, fields in modules for name in attributes.get(type(module), ())
+        ]
+        self._children = [
+            (fields["_modules"], tuple(fields["_modules"].values())) for _, fields in modules if fields["_modules"]
+        ]
+        self._parameters = [
+            (fields["_parameters"], name, parameter, parameter.data_ptr())
+            for _, fields in modules
+            for name, parameter in fields["_parameters"].items()
+            if parameter is not None
+        ]
+        self._optimizer_steps = optimizer_steps()
+        self._versions = [(parameter, parameter._version) for parameter in copied]  # noqa: SLF001
+        self._hooks = [*hook_tables(whole.modules(), FORWARD_HOOKS), *global_forward_hooks()]
+
+    def matches(self) -> bool:
+        """Whether nothing has changed."""
+        if any(self._hooks) or self._optimizer_steps != optimizer_steps():
+            return False
+        for fields, name, value in self._attributes:
+            if fields[name] != value:
+                return False
+        for modules, children in self._children:
+            if tuple(modules.values()) != children:
+                return False
+        for parameters, name, parameter, address in self._parameters:
+            if parameters[name] is not parameter or parameter.data_ptr() != address:
+                return False
+        return all(parameter._version == version for parameter, version in self._versions)  # noqa: SLF001

@@ -1,0 +1,178 @@
+"""Run a compiled function on several threads.
+
+They are the threads of torch's own OpenMP library where it has one, so that the two never compete for a core.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from seqloom.kernels.llvm import jit_cache
+
+Function = Callable[[int, int, int, int], None]
+"""(address of the argument table, part, member of the part's team, members)."""
+
+# run_parts: each thread takes parts until none is left, so that any number of threads does.
+# run_team: all threads of the parallel region form one team.
+# barrier: the counter only grows and needs no reset; a thread that waits for long yields to other processes.
+_MODULE = """
+declare i32 @omp_get_thread_num()
+declare i32 @omp_get_num_threads()
+declare i32 @sched_yield()
+
+define void @run_parts(ptr %job) {
+entry:
+  %function = load ptr, ptr %job
+  %table_at = getelementptr i64, ptr %job, i64 1
+  %table = load i64, ptr %table_at
+  %parts_at = getelementptr i64, ptr %job, i64 2
+  %parts = load i64, ptr %parts_at
+  %next_at = getelementptr i64, ptr %job, i64 3
+  br label %more
+more:
+  %part = atomicrmw add ptr %next_at, i64 1 seq_cst
+  %left = icmp slt i64 %part, %parts
+  br i1 %left, label %work, label %done
+work:
+  call void %function(i64 %table, i64 %part, i64 0, i64 1)
+  br label %more
+done:
+  ret void
+}
+
+define void @run_team(ptr %job) {
+entry:
+  %function = load ptr, ptr %job
+  %table_at = getelementptr i64, ptr %job, i64 1
+  %table = load i64, ptr %table_at
+  %number = call i32 @omp_get_thread_num()
+  %count = call i32 @omp_get_num_threads()
+  %member = zext i32 %number to i64
+  %members = zext i32 %count to i64
+  call void %function(i64 %table, i64 0, i64 %member, i64 %members)
+  ret void
+}
+
+define void @barrier(i64 %address, i64 %members) {
+entry:
+  %counter = inttoptr i64 %address to ptr
+  %ticket = atomicrmw add ptr %counter, i64 1 seq_cst
+  %round = udiv i64 %ticket, %members
+  %next = add i64 %round, 1
+  %wanted = mul i64 %next, %members
+  br label %look
+look:
+  %turn = phi i64 [ 0, %entry ], [ %following, %again ]
+  %now = load atomic i64, ptr %counter acquire, align 8
+  %open = icmp uge i64 %now, %wanted
+  br i1 %open, label %done, label %wait
+wait:
+  %following = add i64 %turn, 1
+  %long = icmp ugt i64 %following, 20000
+  br i1 %long, label %give, label %again
+give:
+  %ignored = call i32 @sched_yield()
+  br label %again
+again:
+  br label %look
+done:
+  ret void
+}
+"""
+
+
+def count() -> int:
+    """Threads that torch may use; one in a forked process, where OpenMP's threads do not exist."""
+    return torch.get_num_threads() if os.getpid() == _main_process else 1
+
+
+_main_process = os.getpid()
+
+
+def can_team() -> bool:
+    """Whether threads are guaranteed to run at the same time, as barriers require."""
+    return count() > 1 and _openmp() is not None
+
+
+def run(address: int, table: int, parts: int) -> None:
+    """Call the kernel at ``address`` for every part, in parallel; returns when all are done."""
+    launch = _openmp()
+    if parts == 1:
+        _call(address)(table, 0, 0, 1)
+    elif launch is None:
+        list(_pool(os.getpid()).map(lambda part: _call(address)(table, part, 0, 1), range(parts)))
+    else:
+        job = (ctypes.c_int64 * 4)(address, table, parts, 0)
+        launch(functions().run_parts, ctypes.addressof(job), parts, 0)
+
+
+def run_team(address: int, table: int, members: int) -> None:
+    """Call the kernel on a team of threads that split its work."""
+    launch = _openmp()
+    if launch is None:
+        raise RuntimeError("a team of threads needs torch's OpenMP library")
+    job = (ctypes.c_int64 * 2)(address, table)
+    launch(functions().run_team, ctypes.addressof(job), members, 0)
+
+
+@cache
+def _call(address: int) -> Function:
+    return jit_cache.c_function(address, *[ctypes.c_int64] * 4)
+
+
+class ThreadFunctions(NamedTuple):
+    """Addresses of the compiled functions."""
+
+    run_parts: int
+    run_team: int
+    barrier: int
+
+
+@cache
+def functions() -> ThreadFunctions:
+    symbols = {name: _address(name) for name in ("omp_get_thread_num", "omp_get_num_threads", "sched_yield")}
+    return ThreadFunctions(*jit_cache.load("threads", lambda: _MODULE, ThreadFunctions._fields, **symbols))
+
+
+def _address(name: str) -> int:
+    """Address of a function of torch's OpenMP library or of the C library; 0 if there is none."""
+    for library in (_library(), None if sys.platform == "win32" else ctypes.CDLL(None)):
+        if library is not None and hasattr(library, name):
+            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    return 0
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    """The GNU OpenMP library that torch ships."""
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:
+            continue
+    return None
+
+
+@cache
+def _openmp() -> Callable[[int, int, int, int], None] | None:
+    """GOMP_parallel(function, argument, threads, flags), which starts a parallel region."""
+    library = _library()
+    if library is None or not hasattr(library, "GOMP_parallel"):
+        return None
+    entry = library.GOMP_parallel
+    entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+    entry.restype = None
+    function: Callable[[int, int, int, int], None] = entry
+    return function
+
+
+@cache
+def _pool(_process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="seqloom")

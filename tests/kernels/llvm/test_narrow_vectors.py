@@ -1,0 +1,71 @@
+"""Kernels for processors with narrower vectors than this one has."""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import pytest
+import torch
+from tests.contracts.registry import cells, randomize
+from tests.contracts.test_kernel import check
+from tests.kernels.linalg import test_gemm
+from tests.kernels.program import test_program
+
+from seqloom import kernels
+from seqloom.kernels.fuse import scan
+from seqloom.kernels.linalg import gemm
+from seqloom.kernels.llvm import jit_cache
+from seqloom.layers.recurrent.recurrent import Recurrent
+
+
+@pytest.fixture(params=[(32, 16), (16, 16), (16, 32)], ids=["AVX2", "SSE", "NEON"])
+def narrow(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Vectors of so many bytes and registers; all is compiled anew, since no cache expects them to change."""
+    size, registers = request.param
+    monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))
+    monkeypatch.setattr(jit_cache, "_libraries", {})
+    for module in [import_module(entry.name) for entry in walk_packages(kernels.__path__, f"{kernels.__name__}.")]:
+        for name, value in list(vars(module).items()):
+            if hasattr(value, "cache_clear"):
+                monkeypatch.setattr(module, name, cache(value.__wrapped__))
+    monkeypatch.setattr(jit_cache, "vector_bytes", lambda: size)
+    monkeypatch.setattr(jit_cache, "vector_registers", lambda: registers)
+    yield
+    assert len(list((tmp_path / "kernels").iterdir())) > 1
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize(("real", "dtype"), [("float", torch.float32), ("double", torch.float64)])
+def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gemm.lanes(real) <= 8
+    for rows, depth, columns in [(1, 1, 1), (13, 17, 31), (15, 9, 65)]:
+        for layout in ("rows", "columns", "neither"):
+            test_gemm.check_pack_cuts_columns_into_panels(real, rows, depth, columns, layout)
+        test_gemm.check_multiply(real, rows, depth, columns)
+        test_gemm.check_contract_adds_to_what_is_there(real, rows, depth, columns)
+        test_gemm.check_dot_reads_the_matrix_as_it_lies(real, rows, depth, columns)
+    monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
+    for name in ("GRU(reset=before)", "LayerNormLSTM()"):
+        layer = Recurrent(cells()[name](3, 13).to(dtype))
+        randomize(layer, dtype=dtype)
+        check(layer, 4, 5, [5, 0, 3, 1])
+        check(layer, 1, 5, threads=2)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_narrow_programs(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rows, threads in ((3, 2), (60, 1)):
+        for finish in ("none", "add", "gelu"):
+            test_program.check_linear(real, rows, threads, finish, monkeypatch)
+        for size in (1, 16, 37):
+            test_program.check_norm(real, rows, threads, size, monkeypatch)
+            test_program.check_log_softmax(real, rows, threads, size, monkeypatch)
+        test_program.check_look_up(real, rows, threads, indexed=True, placed=True, monkeypatch=monkeypatch)
+        for size in (2, 6, 70):
+            test_program.check_attend_to_a_table(real, rows, threads, size, accumulated=True, monkeypatch=monkeypatch)
+            test_program.check_attend_to_a_store_with_what_is_new(
+                real, rows, threads, size, turned=True, monkeypatch=monkeypatch
+            )

@@ -1,0 +1,271 @@
+"""Each operation of a program against its definition in NumPy, alone and shared by threads."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from tests.contracts.registry import noise
+from torch import Tensor
+
+from seqloom.kernels.linalg.packed import PackedMatrix
+from seqloom.kernels.program import attention as kernel
+from seqloom.kernels.program import program
+from seqloom.kernels.program.operations import EPILOGUES, float_bits
+from seqloom.kernels.program.program import Program
+
+Array = NDArray[np.float64]
+LLVM_TYPES = {"float": torch.float32, "double": torch.float64}
+EVERY_TYPE = pytest.mark.parametrize("real", LLVM_TYPES)
+# Of fewer rows than a tile, threads share the columns; of more than 16 each, the rows; 60 rows are two blocks of tiles.
+ROWS = pytest.mark.parametrize(("rows", "threads"), [(1, 1), (3, 2), (60, 1), (35, 2)])
+
+
+def check(found: Tensor, wanted: Array, scale: float = 1.0) -> None:
+    """Sums of less than 200 numbers near 1, of which each addition is rounded."""
+    tolerance = 200 * torch.finfo(found.dtype).eps * scale
+    np.testing.assert_allclose(found.double().numpy(), wanted, rtol=0, atol=tolerance)
+
+
+def run(dtype: torch.dtype, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    """One operation; tensors among its operands are where they are."""
+    monkeypatch.setattr(program, "SERIAL_LIMIT", 0)
+    torch.set_num_threads(threads)
+    made = Program(dtype, threads)
+    made.add(**options)
+    made.finalize()
+    made.run(rows, {}, scratch=kernel.scratch_size(made.real, 100, 100))
+
+
+def values(real: str, *shape: int, seed: int = 0) -> Tensor:
+    return noise(*shape, seed=seed, dtype=LLVM_TYPES[real])
+
+
+DEFINITIONS: dict[str, Callable[[Array], Array]] = {
+    "none": lambda x: x,
+    "add": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.2 * x),
+    "elu": lambda x: np.where(x > 0, x, 0.2 * np.expm1(x)),
+    "gelu": lambda x: x * np.vectorize(lambda value: math.erfc(-value / math.sqrt(2)) / 2)(x),
+}
+
+
+def check_linear(real: str, rows: int, threads: int, epilogue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    depth, columns = (5, 37) if epilogue != "none" else (64, 300)
+    left, matrix, bias = values(real, rows, depth + 2), values(real, depth, columns, seed=1), values(real, columns)
+    residual = values(real, rows, columns + 1, seed=2)
+    out = torch.full((rows, columns + 3), math.nan, dtype=left.dtype)
+    packed = PackedMatrix(matrix)
+    operands = {
+        "left": left,
+        "left_stride": depth + 2,
+        "packed": packed.values,
+        "depth": depth,
+        "panels": packed.panels,
+        "columns": columns,
+        "bias": bias,
+        "epilogue": list(EPILOGUES).index(epilogue),
+        "slope": float_bits(0.2),
+        "residual": residual,
+        "residual_stride": columns + 1,
+        "out": out,
+        "out_stride": columns + 3,
+    }
+    run(left.dtype, rows, threads, monkeypatch, name="linear", **operands)
+    wanted = left[:, :depth].double().numpy() @ matrix.double().numpy() + bias.double().numpy()
+    wanted = DEFINITIONS[epilogue](wanted) + (residual[:, :columns].double().numpy() if epilogue == "add" else 0)
+    check(out[:, :columns], wanted, scale=np.abs(wanted).max())
+    assert out[:, columns:].isnan().all()
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+def test_linear(real: str, rows: int, threads: int, epilogue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_linear(real, rows, threads, epilogue, monkeypatch)
+
+
+def check_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight, bias = values(real, rows, size + 1), values(real, size, seed=1), values(real, size, seed=2)
+    out = torch.full((threads, rows, size), math.nan, dtype=x.dtype)
+    operands = {"source": x, "source_stride": size + 1, "weight": weight, "bias": bias, "epsilon": float_bits(0.1)}
+    target = {"out": out, "out_stride": size, "out_own": rows * size, "size": size}
+    run(x.dtype, rows, threads, monkeypatch, name="norm", **operands, **target)
+    array = x[:, :size].double().numpy()
+    spread = array - array.mean(axis=1, keepdims=True)
+    wanted = spread / np.sqrt(array.var(axis=1, keepdims=True) + 0.1) * weight.double().numpy() + bias.double().numpy()
+    check(out[0], wanted)
+    if rows < 16:
+        check(out[-1], wanted)
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("size", [1, 16, 37])
+def test_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_norm(real, rows, threads, size, monkeypatch)
+
+
+def check_look_up(
+    real: str, rows: int, threads: int, *, indexed: bool, placed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 21
+    table, places = values(real, 70, size + 3), values(real, 9, size, seed=1)
+    index, positions = torch.arange(rows) * 7 % 70, torch.arange(rows) * 5 % 9
+    out = torch.full((rows, size + 1), math.nan, dtype=table.dtype)
+    operands: dict[str, Any] = {"source": table, "source_stride": size + 3, "scale": float_bits(1.5), "size": size}
+    operands |= {"index": index} if indexed else {}
+    operands |= {"position_table": places, "positions": positions} if placed else {}
+    run(table.dtype, rows, threads, monkeypatch, name="embedding", out=out, out_stride=size + 1, **operands)
+    wanted = table[index if indexed else torch.arange(rows), :size].double().numpy() * 1.5
+    check(out[:, :size], wanted + (places[positions].double().numpy() if placed else 0))
+    assert out[:, size:].isnan().all()
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("placed", [True, False])
+def test_look_up(
+    real: str, rows: int, threads: int, *, indexed: bool, placed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_look_up(real, rows, threads, indexed=indexed, placed=placed, monkeypatch=monkeypatch)
+
+
+def check_log_softmax(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = values(real, rows, size + 1) * 20 + 300
+    wanted = x[:, :size].double().numpy().copy()
+    top = wanted.max(axis=1, keepdims=True)
+    wanted -= top + np.log(np.exp(wanted - top).sum(axis=1, keepdims=True))
+    run(x.dtype, rows, threads, monkeypatch, name="log_softmax", out=x, out_stride=size + 1, size=size)
+    check(x[:, :size], wanted, scale=300 / 200)
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("size", [1, 16, 101])
+def test_log_softmax(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_log_softmax(real, rows, threads, size, monkeypatch)
+
+
+def attention(query: Array, keys: Array, seen: Array, held: Array) -> tuple[Array, Array]:
+    """(B, H, D), (B, S, H, D), (B, S) → (B, H, D) and the weights (B, H, S)."""
+    scores = np.einsum("bhd,bshd->bhs", query, keys) / np.sqrt(query.shape[-1])
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True)) * seen[:, None]
+    total = powers.sum(axis=-1, keepdims=True)
+    weights = np.divide(powers, total, out=np.zeros_like(powers), where=total > 0)
+    return np.einsum("bhs,bshd->bhd", weights, held), weights
+
+
+def check_attend_to_a_table(
+    real: str, rows: int, threads: int, size: int, *, accumulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads, length, table = 3, 9, 4
+    query = values(real, rows, heads * size + 1, seed=1)
+    keys, held = values(real, table, length, 2, heads, size).unbind(2)
+    mask = torch.arange(length) < torch.tensor([[9], [0], [4], [1]])
+    keys, held = (part.masked_fill_(~mask[..., None, None], math.nan) for part in (keys, held))
+    read = torch.arange(rows) * 3 % table
+    out = torch.full((rows, heads * size + 2), math.nan, dtype=query.dtype)
+    received = values(real, rows, length, seed=5)
+    before = received.double().numpy().copy()
+    operands: dict[str, Any] = {
+        "query": query,
+        "stride": heads * size + 1,
+        "keys": keys,
+        "values": held,
+        "row_stride": keys.stride(0),
+        "slot_stride": keys.stride(1),
+        "length": length,
+        "source_rows": read,
+        "mask": mask,
+        "mask_stride": length,
+        "heads": heads,
+        "size": size,
+        "scale": float_bits(1 / math.sqrt(size)),
+        "out": out,
+        "out_stride": out.shape[1],
+    }
+    operands |= {"accumulated": received} if accumulated else {}
+    run(query.dtype, rows, threads, monkeypatch, name="attention", **operands)
+    asked = query[:, :-1].double().numpy().reshape(rows, heads, size)
+    real_keys, real_values = (part.nan_to_num(0.0)[read].double().numpy() for part in (keys, held))
+    wanted, weights = attention(asked, real_keys, mask[read].numpy(), real_values)
+    check(out[:, :-2], wanted.reshape(rows, -1), scale=3)
+    assert out[:, -2:].isnan().all()
+    check(received, before + (weights.mean(axis=1) if accumulated else 0))
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("size", [2, 5, 16, 70])
+@pytest.mark.parametrize("accumulated", [True, False])
+def test_attend_to_a_table(
+    real: str, rows: int, threads: int, size: int, *, accumulated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_attend_to_a_table(real, rows, threads, size, accumulated=accumulated, monkeypatch=monkeypatch)
+
+
+def check_attend_to_a_store_with_what_is_new(
+    real: str, rows: int, threads: int, size: int, *, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads, length, capacity = 2, 6, 8
+    new = values(real, rows, 3 * heads * size, seed=1)
+    keys, held = values(real, rows, capacity, heads, size), values(real, rows, capacity, heads, size, seed=3)
+    keys[:, length - 1 :], held[:, length - 1 :] = math.nan, math.nan
+    positions = torch.arange(rows) % 11
+    angles = positions.double().unsqueeze(1) * torch.arange(1, size // 2 + 1)
+    table = torch.arange(11).double().unsqueeze(1) * torch.arange(1, size // 2 + 1)
+    cosines, sines = table.cos().repeat_interleave(2, dim=1), torch.stack([-table.sin(), table.sin()], dim=2).flatten(1)
+    turns = torch.cat([cosines, sines], dim=1).to(new.dtype)
+    out = torch.full((rows, heads * size), math.nan, dtype=new.dtype)
+    step = heads * size * new.element_size()
+    operands: dict[str, Any] = {
+        "query": new,
+        "stride": 3 * heads * size,
+        "keys": keys,
+        "values": held,
+        "row_stride": keys.stride(0),
+        "new_keys": new.data_ptr() + step,
+        "new_values": new.data_ptr() + 2 * step,
+        "length": length,
+        "slot_stride": keys.stride(1),
+        "heads": heads,
+        "size": size,
+        "scale": float_bits(1 / math.sqrt(size)),
+    }
+    operands |= {"rotations": turns, "positions": positions} if turned else {}
+    old = keys.clone(), held.clone()
+    run(new.dtype, rows, threads, monkeypatch, name="attention", out=out, out_stride=heads * size, **operands)
+    query, key, value = new.double().view(rows, 3, heads, size // 2, 2).unbind(1)
+    if turned:
+        turn = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
+        query, key = (torch.view_as_real(torch.view_as_complex(part.contiguous()) * turn) for part in (query, key))
+    old[0][:, length - 1], old[1][:, length - 1] = key.flatten(2), value.flatten(2)
+    wanted_keys, wanted_values = (part[:, :length].double().numpy() for part in old)
+    check(keys[:, :length], wanted_keys, scale=4)
+    check(held[:, :length], wanted_values)
+    assert keys[:, length:].isnan().all()
+    seen, _ = attention(query.flatten(2).numpy(), wanted_keys, np.ones((rows, length)), wanted_values)
+    check(out, seen.reshape(rows, -1), scale=4)
+
+
+@EVERY_TYPE
+@ROWS
+@pytest.mark.parametrize("size", [2, 6, 32, 70])
+@pytest.mark.parametrize("turned", [True, False])
+def test_attend_to_a_store_with_what_is_new(
+    real: str, rows: int, threads: int, size: int, *, turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_attend_to_a_store_with_what_is_new(real, rows, threads, size, turned=turned, monkeypatch=monkeypatch)
+
+
+def test_operands_have_names() -> None:
+    with pytest.raises(TypeError, match="norm has no operands left, rihgt"):
+        Program(torch.float32, 1).add("norm", left=0, rihgt=1)
