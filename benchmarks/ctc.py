@@ -60,11 +60,11 @@ def measure(*, quick: bool) -> Iterator[Result]:
 
 def loss(shape: tuple[int, int, int, int], threads: int, *, repetitions: int) -> Result:
     """From logits to their gradient; each implementation gets its preferred layout (ours batch first)."""
-    frames, rows, symbols, size = shape
+    frames, rows, classes, size = shape
     torch.set_num_threads(threads)
     random = torch.Generator().manual_seed(1)
-    logits = torch.randn(rows, frames, symbols, generator=random)
-    targets = torch.randint(1, symbols, (rows, size), generator=random)
+    logits = torch.randn(rows, frames, classes, generator=random)
+    targets = torch.randint(1, classes, (rows, size), generator=random)
     lengths, sizes = torch.full((rows,), frames), torch.full((rows,), size)
     batch_first, time_first = logits.requires_grad_(), logits.detach().transpose(0, 1).contiguous().requires_grad_()
 
@@ -80,7 +80,7 @@ def loss(shape: tuple[int, int, int, int], threads: int, *, repetitions: int) ->
         raise RuntimeError("the gradients of the two losses differ")
     timings = interleave({"ours": ours, "peer": peer}, repetitions=repetitions)
     return compare_times(
-        f"loss, forward and backward (T={frames}, B={rows}, V={symbols}, S={size})",
+        f"loss, forward and backward (T={frames}, B={rows}, V={classes}, S={size})",
         threads,
         ours=timings["ours"],
         peer=timings["peer"],
@@ -151,7 +151,7 @@ def cases() -> Iterator[Case]:
     )
     yield Case("no lexicon", our_decoder(narrow, None), flashlight(), limit=FRAME_LIMIT)
     for count in (SMALL_LEXICON, LARGE_LEXICON):
-        peers = flashlight(lexicon=vocabulary(count), bonus=-math.log(count))
+        peers = flashlight(lexicon=vocabulary(count), word_score=-math.log(count))
         yield Case(f"{count:,} words", our_decoder(narrow, guide(count)), peers, words=True)
     lexicon = vocabulary(SMALL_LEXICON)
     with tempfile.TemporaryDirectory() as folder:
@@ -233,7 +233,7 @@ def word_errors(utterances: Utterances, decoded: Sequence[Decoded]) -> float:
 def negative_log_likelihood(utterances: Utterances, decoded: Sequence[Decoded]) -> float:
     """The mean over utterances, summed over all alignments, rounded to 0.001."""
     logits = torch.from_numpy(utterances.logits).double()
-    targets = [torch.tensor(hypothesis.symbols, dtype=torch.int64) for hypothesis in decoded]
+    targets = [torch.tensor(hypothesis.tokens, dtype=torch.int64) for hypothesis in decoded]
     losses = ctc_loss(logits, torch.full((len(logits),), logits.shape[1]), targets, blank=BLANK).losses
     return round(float(losses.mean()), 3)
 

@@ -47,7 +47,7 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     run_name = figure.get("run", name)  # may be the run of another figure
     overrides = figure.get("overrides", [])
     run, minutes = train_run(run_name, path, overrides=overrides, retrain=retrain and run_name == name)
-    decoding = {option: figure[option] for option in ("search", "lexicon", "language") if option in figure}
+    decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
     scores = load(run.path, **decoding).evaluate(figure["file"]) if "file" in figure else outcome(run)
     return {
         "name": name,

@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 BLANK, SEPARATOR = 0, 1
 ALPHABET = "_ abcdefghijklmnopqrstuvwxyz'"
-"""The blank, the word separator, and the characters of words: 29 symbols."""
+"""The blank, the word separator, and the characters of words: 29 tokens."""
 
 FOLLOWERS, FOLLOWER_PROBABILITY = 16, 0.6
 """Preferred successors of each word, and the probability that one of them comes next."""
-FRAMES_PER_SYMBOL = 5
+FRAMES_PER_TOKEN = 5
 CONFUSION_PROBABILITY = 0.15
-"""The probability that a second symbol gets a high logit, too."""
+"""The probability that a second token gets a high logit, too."""
 
 
 class AcousticModel(NamedTuple):
     """How confident the simulated model is."""
 
     name: str
-    height: float  # added to the logit of the correct symbol
+    height: float  # added to the logit of the correct token
     noise: float  # standard deviation of all logits
 
 
@@ -95,33 +95,33 @@ def simulate(
     references, logits = [], []
     for _ in range(count):
         sentence: list[int] = []
-        symbols: list[int] = []
-        for word in sentences.sentence(frames // FRAMES_PER_SYMBOL):
-            longer = [*symbols, *spell(lexicon[word]), SEPARATOR]
-            if sentence and len(longer) > frames // FRAMES_PER_SYMBOL:
+        tokens: list[int] = []
+        for word in sentences.sentence(frames // FRAMES_PER_TOKEN):
+            longer = [*tokens, *spell(lexicon[word]), SEPARATOR]
+            if sentence and len(longer) > frames // FRAMES_PER_TOKEN:
                 break
             sentence.append(word)
-            symbols = longer
+            tokens = longer
         references.append(sentence)
-        logits.append(_simulate_logits(symbols, model, frames=frames, random=random))
+        logits.append(_simulate_logits(tokens, model, frames=frames, random=random))
     return Utterances(references, np.stack(logits).astype(np.float32))
 
 
 def _simulate_logits(
-    symbols: Sequence[int], model: AcousticModel, *, frames: int, random: np.random.Generator
+    tokens: Sequence[int], model: AcousticModel, *, frames: int, random: np.random.Generator
 ) -> NDArray[np.float64]:  # (T, V)
-    """Logits of an alignment in which a symbol lasts one or two frames, with blanks between symbols."""
-    repeated = [0, *(int(left == right) for left, right in pairwise(symbols)), 0]
-    count = len(symbols)
+    """Logits of an alignment in which a token lasts one or two frames, with blanks between tokens."""
+    repeated = [0, *(int(left == right) for left, right in pairwise(tokens)), 0]
+    count = len(tokens)
     spare = frames - count - sum(repeated)
     blanks = np.array(repeated) + random.multinomial(spare - spare // 8, [1 / (count + 1)] * (count + 1))
     durations = 1 + random.multinomial(spare // 8, [1 / count] * count)
     logits = random.normal(scale=model.noise, size=(frames, len(ALPHABET)))
     path = np.zeros(frames, np.int64)
     start = 0
-    for symbol, before, duration in zip(symbols, blanks.tolist(), durations.tolist(), strict=False):
+    for token, before, duration in zip(tokens, blanks.tolist(), durations.tolist(), strict=False):
         start += before
-        path[start : start + duration] = symbol
+        path[start : start + duration] = token
         if random.random() < CONFUSION_PROBABILITY:
             logits[start : start + duration, random.integers(1, len(ALPHABET))] += model.height
         start += duration

@@ -1,4 +1,4 @@
-"""README and docs say what is so: their Python blocks run and print what they promise, their commands work."""
+"""README and docs are correct: their Python blocks run and print what they promise, and their commands work."""
 
 import contextlib
 import io
@@ -219,6 +219,6 @@ def test_examples_train(example: Path, inside: Path, tmp_path: Path) -> None:
 def test_named_files_exist(page: Path) -> None:
     text = page.read_text()
     links = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
-    scripts = re.findall(r"\bscripts/\w+", text)
-    for target in [*((page.parent / link) for link in links), *((ROOT / script) for script in scripts)]:
-        assert target.exists(), target
+    files = re.findall(r"(?<![\w/.])(?:scripts/\w+|(?:tests|benchmarks|src)/[\w/]+\.(?:py|toml))", text)
+    targets = [*((page.parent / link) for link in links), *((ROOT / file) for file in files)]
+    assert [target for target in targets if not target.exists()] == []

@@ -20,7 +20,7 @@ THRESHOLD = 50.0
 class Decoded(NamedTuple):
     """The best hypothesis for an utterance."""
 
-    symbols: list[int]
+    tokens: list[int]
     words: list[int]
 
 
@@ -62,12 +62,12 @@ def flashlight(
     lexicon: Sequence[str] = (),
     arpa: Path | None = None,
     weight: float = 0.0,  # of the language model, for natural logarithms
-    bonus: float = 0.0,  # per word
+    word_score: float = 0.0,
 ) -> dict[str, Decoder]:
     """flashlight-text by name and version; empty if it is not installed."""
     if missing("flashlight.lib.text.decoder", "flashlight-text"):
         return {}
-    decoder = _lexicon_decoder(size, lexicon, arpa, weight, bonus) if lexicon else _free_decoder(size)
+    decoder = _lexicon_decoder(size, lexicon, arpa, weight, word_score) if lexicon else _free_decoder(size)
 
     def prepare(logits: NDArray[np.float32]) -> Callable[[], list[Decoded]]:
         rows = list(log_softmax(logits))
@@ -85,7 +85,7 @@ def flashlight(
 
 
 def _collapse(path: Sequence[int]) -> list[int]:
-    return [symbol for before, symbol in pairwise([BLANK, *path]) if symbol not in (before, BLANK)]
+    return [token for before, token in pairwise([BLANK, *path]) if token not in (before, BLANK)]
 
 
 def _free_decoder(size: int) -> Any:
@@ -103,7 +103,7 @@ def _free_decoder(size: int) -> Any:
     return decoder.LexiconFreeDecoder(options, decoder.ZeroLM(), SEPARATOR, BLANK, [])
 
 
-def _lexicon_decoder(size: int, lexicon: Sequence[str], arpa: Path | None, weight: float, bonus: float) -> Any:
+def _lexicon_decoder(size: int, lexicon: Sequence[str], arpa: Path | None, weight: float, word_score: float) -> Any:
     from flashlight.lib.text import decoder
     from flashlight.lib.text.dictionary import Dictionary
 
@@ -124,7 +124,7 @@ def _lexicon_decoder(size: int, lexicon: Sequence[str], arpa: Path | None, weigh
         beam_size_token=len(ALPHABET),
         beam_threshold=THRESHOLD,
         lm_weight=weight * float(np.log(10)),  # KenLM returns decimal logarithms
-        word_score=bonus,
+        word_score=word_score,
         unk_score=-np.inf,
         sil_score=0.0,
         log_add=False,

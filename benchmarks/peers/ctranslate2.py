@@ -115,9 +115,9 @@ def save(sizes: tuple[int, ...], folder: str) -> None:
             norm(layer.ffn.layer_norm)
             linear(layer.ffn.linear_0, feed_forward, width)
             linear(layer.ffn.linear_1, width, feed_forward)
-    symbols = ["<unk>", "<pad>", "<s>", "</s>", *(f"w{number}" for number in range(4, vocabulary))]
-    spec.register_source_vocabulary(symbols)
-    spec.register_target_vocabulary(symbols)
+    tokens = ["<unk>", "<pad>", "<s>", "</s>", *(f"w{number}" for number in range(4, vocabulary))]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
     spec.validate()
     spec.save(folder)
 

@@ -39,9 +39,9 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """A character-level GPT with learned positions and tied embeddings."""
 
-    def __init__(self, symbols: int) -> None:
+    def __init__(self, vocab_size: int) -> None:
         super().__init__()
-        self.embed, self.position = nn.Embedding(symbols, SIZE), nn.Embedding(BLOCK, SIZE)
+        self.embed, self.position = nn.Embedding(vocab_size, SIZE), nn.Embedding(BLOCK, SIZE)
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)), nn.LayerNorm(SIZE))
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -64,10 +64,10 @@ def main() -> None:
     """Train, and print the loss on the last tenth of the text, cut into blocks without overlap."""
     torch.manual_seed(1337)
     text = gzip.decompress(Path(os.environ["SEQLOOM_DATA"], "tiny_shakespeare/input.txt.gz").read_bytes()).decode()
-    symbols = sorted(set(text))
-    indices = torch.tensor([symbols.index(character) for character in text])
+    characters = sorted(set(text))
+    indices = torch.tensor([characters.index(character) for character in text])
     train, dev = indices[: int(0.9 * len(indices))], indices[int(0.9 * len(indices)) :]
-    model = GPT(len(symbols))
+    model = GPT(len(characters))
     decayed = [parameter for parameter in model.parameters() if parameter.dim() > 1]
     others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 UNKNOWN, PAD, BEGIN, END, FIRST = range(5)
-"""Indices of the special symbols, in the order that one of the libraries requires, and of the first word."""
+"""Indices of the special tokens, in the order that one of the libraries requires, and of the first word."""
 
 LENGTHS = (
     *((6, 6), (10, 6), (8, 7), (9, 7), (11, 7), (8, 8), (9, 8), (9, 8), (10, 8), (6, 9), (9, 9), (9, 9), (10, 9)),

@@ -96,7 +96,7 @@ def test_fast_ctc_decode_finds_the_best_path(token_threshold: float) -> None:
     lexicon = make_words(50)
     utterances = simulate(SentenceGenerator(50), lexicon, model=CERTAIN, count=3, frames=100)
     (search,) = ctc_decoders.fast_ctc_decode(size=8, token_threshold=token_threshold).values()
-    assert [decoded.symbols for decoded in search(utterances.logits)()] == [
+    assert [decoded.tokens for decoded in search(utterances.logits)()] == [
         best_path(logits) for logits in utterances.logits
     ]
 
@@ -119,7 +119,7 @@ def test_flashlight_finds_the_best_path(kind: str, tmp_path: Path, monkeypatch: 
     words = () if kind == "no lexicon" else lexicon
     (search,) = ctc_decoders.flashlight(size=8, lexicon=words, arpa=arpa, weight=0.5).values()
     decoded = search(utterances.logits)()
-    assert [each.symbols for each in decoded] == [best_path(logits) for logits in utterances.logits]
+    assert [hypothesis.tokens for hypothesis in decoded] == [best_path(logits) for logits in utterances.logits]
     assert [each.words for each in decoded] == ([[]] * 3 if kind == "no lexicon" else utterances.words)
 
 

@@ -30,7 +30,7 @@ MODULES = {
 }
 """The module that each file of benchmarks/peers needs."""
 FREE = {"transformers": {UNKNOWN, BEGIN}, "opennmt": {UNKNOWN, BEGIN}, "joeynmt": {UNKNOWN}, "torch_nn": {UNKNOWN}}
-"""Special symbols that a search may generate."""
+"""Special tokens that a search may generate."""
 
 
 def build_peer(file: str, kind: str, sizes: Sizes = SMALL) -> Any:
