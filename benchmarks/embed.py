@@ -49,14 +49,14 @@ import sys
 from pathlib import Path
 import torch
 from benchmarks.embed import fitted_task, train_model
-from seqloom.compare.trial import peak
+from seqloom.compare.trial import peak_memory
 
 torch.set_num_threads(1)
 small, large = map(Path, sys.argv[1:])
 train_model(fitted_task(small, "skipgram", min_count=1), small, epochs=1, seed=1)
-before = peak()
+before = peak_memory()
 train_model(fitted_task(large, "skipgram", min_count=1), large, epochs=1, seed=1)
-print(peak() - before)
+print(peak_memory() - before)
 """
 
 

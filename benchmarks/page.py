@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.measure import Result
 from benchmarks.report import count_threads, verdict
-from seqloom.info import collect
+from seqloom.info import machine_info
 
 DOCS = Path(__file__).parent.parent / "docs"
 FOLDER, PAGE = DOCS / "benchmarks", DOCS / "benchmarks.md"
@@ -108,7 +108,7 @@ def _rates(results: list[Result], items: str) -> list[str]:
 
 def write_environment(folder: Path) -> None:
     """Record the versions and the machine that the results of a folder are measured with."""
-    environment = asdict(collect())
+    environment = asdict(machine_info())
     kept = {name: environment[name] for name in ("versions", "processor", "cores", "vector_bits")}
     (folder / "environment.json").write_text(json.dumps(kept, indent=1) + "\n")
 

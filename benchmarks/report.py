@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.measure import Result
 from seqloom import terminal
-from seqloom.info import collect
+from seqloom.info import machine_info
 
 
 def print_results(measured: Iterable[Result], *, as_json: bool) -> None:
@@ -25,7 +25,7 @@ def print_results(measured: Iterable[Result], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(result) for result in results], indent=1))
         return
-    versions = ", ".join(f"{name} {version}" for name, version in collect().versions.items())
+    versions = ", ".join(f"{name} {version}" for name, version in machine_info().versions.items())
     print(f"\nMedians of interleaved calls. A ratio above 1 means that Seqloom is better. {versions}")
     rows = [
         (describe_case(result), result.peer_name, f"{result.ratio:.2f}", f"{result.goal:.2f}", verdict(result))

@@ -10,8 +10,7 @@ from typing import Any
 
 from benchmarks import prepare
 from seqloom import terminal
-from seqloom.compare.outcome import describe, outcome
-from seqloom.info import collect
+from seqloom.info import describe_run, machine_info
 from seqloom.model import load
 from seqloom.run import Run
 from seqloom.run_config import Config, read_document
@@ -32,8 +31,8 @@ def train_run(name: str, path: Path, *, overrides: list[str], retrain: bool) -> 
         shutil.rmtree(output)
     config = Config.build(read_document(str(path), overrides))
     started = time.monotonic()
-    with terminal.Watch() as watch:
-        run = train(config, output=output, listeners=[watch])
+    with terminal.TrainingProgress() as progress:
+        run = train(config, output=output, listeners=[progress])
     return run, (time.monotonic() - started) / 60
 
 
@@ -48,7 +47,7 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
     overrides = figure.get("overrides", [])
     run, minutes = train_run(run_name, path, overrides=overrides, retrain=retrain and run_name == name)
     decoding = {option: figure[option] for option in ("search", "lexicon", "lm") if option in figure}
-    scores = load(run.path, **decoding).evaluate(figure["file"]) if "file" in figure else outcome(run)
+    scores = load(run.path, **decoding).evaluate(figure["file"]) if "file" in figure else run.best_metrics()
     return {
         "name": name,
         "data": figure["data"],
@@ -62,8 +61,8 @@ def measure(name: str, figure: dict[str, Any], *, retrain: bool) -> dict[str, An
         "command": f"scripts/results {name}",
         "config": str(path),
         "minutes": minutes,
-        "parameters": describe(run.path)["parameters"],
-        "versions": collect().versions,
+        "parameters": describe_run(run.path)["parameters"],
+        "versions": machine_info().versions,
         "all": {key: value for key, value in scores.items() if isinstance(value, float | int)},
     }
 

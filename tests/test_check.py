@@ -10,8 +10,8 @@ from tests.contracts.tiny import CASES, build
 from typer.testing import CliRunner
 
 from seqloom import workflow
-from seqloom.check import Report, examine, show
-from seqloom.cli import app
+from seqloom.check import Report, check_data, print_report
+from seqloom.cli.main import app
 from seqloom.config import Document
 from seqloom.models.pretrained.pretrained import PretrainedConfig
 from seqloom.run_config import Config
@@ -48,7 +48,7 @@ DEV = "a X\nb Y\n\nq X\nr Z\na Y\n"
 
 
 def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
-    found = examine(configure(tmp_path, "tag", TRAIN, DEV))
+    found = check_data(configure(tmp_path, "tag", TRAIN, DEV))
     train, dev = found.splits["train"], found.splits["dev"]
     assert (train.examples, train.elements, train.empty, train.unlabelled) == (4, 11, 0, 0)
     assert (train.repeated, train.in_train, dev.repeated, dev.in_train) == (1, None, 0, 1)
@@ -62,12 +62,12 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     assert found.parameters == 9 * 8 + 2 * 4 * 8 * (8 + 8 + 1) + 2 * (16 + 1)
     assert (found.updates, found.streams, found.problems) == (1, False, [])
     file = tmp_path / "train.txt"
-    assert f"train: the content stands in an earlier example: 1 example ({file}:13 as line 5)" in found.remarks
+    assert f"train: the content stands in an earlier example: 1 example ({file}:13 as line 5)" in found.warnings
     dev_file = tmp_path / "dev.txt"
-    assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 as {file}:5)" in found.remarks
+    assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 as {file}:5)" in found.warnings
     unseen = f"dev: 1 label not in train, so that no model can predict it: 'Z' (1 times, first {dev_file}:5)"
-    assert unseen in found.remarks
-    assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in found.remarks
+    assert unseen in found.warnings
+    assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in found.warnings
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
 )
 def test_vectors_from_elsewhere_change_no_count(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path)
-    found = examine(settings)
-    plain = examine(settings._replace(task=settings.task.model_copy(update={"vectors": PretrainedConfig()})))
+    found = check_data(settings)
+    plain = check_data(settings._replace(task=settings.task.model_copy(update={"vectors": PretrainedConfig()})))
     assert found.problems == []
     assert {side: split.unknown for side, split in found.splits.items()} == {
         side: split.unknown for side, split in plain.splits.items()
@@ -86,7 +86,7 @@ def test_vectors_from_elsewhere_change_no_count(name: str, tmp_path: Path) -> No
 
 def test_what_is_wrong_in_each_file_is_told(tmp_path: Path) -> None:
     config = configure(tmp_path, "tag", "a X\n\nb X Y\nc X\n", "a X\nb\n")
-    found = examine(config)
+    found = check_data(config)
     first, second = found.problems
     assert first.startswith(f"{tmp_path / 'train.txt'}:3: ")
     assert second.startswith(f"{tmp_path / 'dev.txt'}:2: ")
@@ -97,7 +97,7 @@ def test_what_is_wrong_in_each_file_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["train", "dev"])
 def test_a_missing_file_hides_nothing_of_the_other(missing: str, tmp_path: Path) -> None:
     files = {"train": TRAIN, "dev": DEV} | {missing: None}
-    found = examine(configure(tmp_path, "tag", **files))
+    found = check_data(configure(tmp_path, "tag", **files))
     (problem,) = found.problems
     assert f"{missing}.txt" in problem
     (other,) = found.splits.values()
@@ -105,51 +105,51 @@ def test_a_missing_file_hides_nothing_of_the_other(missing: str, tmp_path: Path)
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
-    found = examine(configure(tmp_path, "language_model", "some words\n", ""))
+    found = check_data(configure(tmp_path, "language_model", "some words\n", ""))
     assert found.problems == [f"{tmp_path / 'dev.txt'}: there are no examples"]
 
 
 def test_development_data_that_are_all_training_data(tmp_path: Path) -> None:
-    (problem,) = examine(configure(tmp_path, "tag", TRAIN, "a X\nb Y\n")).problems
+    (problem,) = check_data(configure(tmp_path, "tag", TRAIN, "a X\nb Y\n")).problems
     assert problem.startswith("dev: all of its content also occurs in train: 1 example (")
 
 
 def test_texts_with_and_without_labels(tmp_path: Path) -> None:
     train = "good\tfine day\nbad\tawful day\ngood\tawful day\ngood\t\n"
     config = configure(tmp_path, "classify", train, "\tno label\ngood\tfine\n", task__format="columns")
-    found = examine(config)
+    found = check_data(config)
     assert found.problems == [f"dev: 1 example without a label, first {tmp_path / 'dev.txt'}:1"]
     file = tmp_path / "train.txt"
-    assert f"train: 1 example without any element, first {file}:4" in found.remarks
+    assert f"train: 1 example without any element, first {file}:4" in found.warnings
     twice = f"1 example, 1 of them with other labels ({file}:3 as line 2)"
-    assert f"train: the content stands in an earlier example: {twice}" in found.remarks
+    assert f"train: the content stands in an earlier example: {twice}" in found.warnings
 
 
 def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
-    found = examine(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n"))
+    found = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n"))
     # A model sees the end of a line as a symbol, too: a q / q q b / are 7.
     assert (found.splits["train"].unknown, found.splits["dev"].unknown) == (0, 3 / 7)
-    assert any("raise task.text.min_count" in remark for remark in found.remarks)
-    taught = examine(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__minimum=2))
+    assert any("raise task.text.min_count" in remark for remark in found.warnings)
+    taught = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__minimum=2))
     assert taught.splits["train"].unknown == 1 / 7
-    assert not any("raise task.text.min_count" in remark for remark in taught.remarks)
+    assert not any("raise task.text.min_count" in remark for remark in taught.warnings)
 
 
 def test_a_held_out_share(tmp_path: Path) -> None:
     lines = "".join(f"word{number}\n" for number in range(20))
-    found = examine(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.25))
+    found = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.25))
     assert {name: split.examples for name, split in found.splits.items()} == {"train": 15, "dev": 5}
     assert found.splits["dev"].source == f"{tmp_path / 'train.txt'}, 25% of it"
-    none = examine(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.0))
+    none = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.0))
     assert list(none.splits) == ["train"]
-    assert any(remark.startswith("there are no development data") for remark in none.remarks)
+    assert any(remark.startswith("there are no development data") for remark in none.warnings)
 
 
 def test_a_column_that_never_changes(tmp_path: Path) -> None:
     rows = "".join(f"{number % 3},7\n" for number in range(12))
-    found = examine(configure(tmp_path, "forecast", f"a,b\n{rows}", f"a,b\n{rows}"))
+    found = check_data(configure(tmp_path, "forecast", f"a,b\n{rows}", f"a,b\n{rows}"))
     assert found.problems == []
-    assert "train: 1 column of 2 never changing: b" in found.remarks
+    assert "train: 1 column of 2 never changing: b" in found.warnings
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_a_column_that_never_changes(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_fail(task: str, changes: dict[str, Any], wanted: str, tmp_path: Path) -> None:
-    (problem,) = examine(configure(tmp_path, task, TRAIN, DEV, **changes)).problems
+    (problem,) = check_data(configure(tmp_path, task, TRAIN, DEV, **changes)).problems
     assert wanted in problem
 
 
 @pytest.mark.parametrize("kind", ["hmm", "ngram"])
 def test_models_of_counts(kind: str, tmp_path: Path) -> None:
-    found = examine(
+    found = check_data(
         configure(tmp_path, "tag" if kind == "hmm" else "language_model", 5 * f"{TRAIN}\n", DEV, task__kind=kind)
     )
     assert (found.problems, found.bytes["model"]) == ([], 0)
@@ -184,20 +184,20 @@ def test_as_many_updates_as_training_makes(changes: dict[str, Any], tmp_path: Pa
     config = configure(tmp_path, "language_model", text, "w w\n", train__epochs=1, **changes)
     updates = []
     workflow.train(config, output=tmp_path / "run", listeners=[lambda _, event: updates.append(event.update)])
-    assert examine(config).updates == updates[-1]
+    assert check_data(config).updates == updates[-1]
 
 
 def test_memory_of_a_model(tmp_path: Path) -> None:
-    found = examine(configure(tmp_path, "tag", TRAIN, DEV))
+    found = check_data(configure(tmp_path, "tag", TRAIN, DEV))
     assert found.parameters is not None
     assert found.bytes["model"] == 16 * found.parameters  # weights, gradients, and Adam's two averages
-    plain = examine(configure(tmp_path, "tag", TRAIN, DEV, train__optimizer="sgd"))
+    plain = check_data(configure(tmp_path, "tag", TRAIN, DEV, train__optimizer="sgd"))
     assert plain.bytes["model"] == 8 * found.parameters
     assert all(size > 0 for size in found.bytes.values())
 
 
 def test_report_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show(examine(configure(tmp_path, "tag", TRAIN, DEV)))
+    print_report(check_data(configure(tmp_path, "tag", TRAIN, DEV)))
     shown = capsys.readouterr().out.splitlines()
     assert ["examples", "4", "2"] in [line.split() for line in shown]
     assert ["4-7", "1", "0", "##########"] in [line.split() for line in shown]
@@ -206,14 +206,14 @@ def test_report_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_many_labels_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show(examine(configure(tmp_path, "tag", "".join(f"a L{number}\n" for number in range(20)), DEV)))
+    print_report(check_data(configure(tmp_path, "tag", "".join(f"a L{number}\n" for number in range(20)), DEV)))
     assert "and 8 labels more" in capsys.readouterr().out.splitlines()
 
 
 def test_nothing_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = examine(configure(tmp_path, "tag", None, None))
+    report = check_data(configure(tmp_path, "tag", None, None))
     assert isinstance(report, Report)
-    show(report)
+    print_report(report)
     assert capsys.readouterr().out.splitlines()[-1] == "2 problems found."
 
 
@@ -237,7 +237,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_pairs_counted_by_hand(tmp_path: Path) -> None:
     train = "a b\tx\nb\ty z\na b\tz\nc\tx y z\n\tx\n"
     dev = "a b\tx\nq r\tw\nc\t\n"
-    found = examine(configure(tmp_path, "translate", train, dev))
+    found = check_data(configure(tmp_path, "translate", train, dev))
     one, other = found.splits["train"], found.splits["dev"]
     assert (one.examples, one.repeated, other.in_train, found.problems) == (5, 1, 2, [])
     assert found.vocabularies == {"source": 3 + 3, "target": 3 + 3}
@@ -245,7 +245,7 @@ def test_pairs_counted_by_hand(tmp_path: Path) -> None:
     # Of dev, q and r beside three known symbols and three ends; w beside x and three ends.
     assert [side.unknown for side in other.sides.values()] == [2 / 8, 1 / 5]
     train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
-    assert found.remarks == [
+    assert found.warnings == [
         f"train: 1 source without any symbol, first {train_file}:5",
         (
             "train: the content stands in an earlier example: 1 example, 1 of them with other targets "
@@ -263,7 +263,7 @@ def test_pairs_counted_by_hand(tmp_path: Path) -> None:
 
 
 def test_pairs_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show(examine(configure(tmp_path, "translate", "a b\tx\nb\ty z\n", "a\tx\n")))
+    print_report(check_data(configure(tmp_path, "translate", "a b\tx\nb\ty z\n", "a\tx\n")))
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "source: longest 2 1" in rows
     assert "target: unknown symbols 0.00% 0.00%" in rows
@@ -271,7 +271,7 @@ def test_pairs_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_pair_without_its_target_is_a_problem(tmp_path: Path) -> None:
-    found = examine(configure(tmp_path, "translate", "a\tx\nb\n", "b\tx\na b\tx\n"))
+    found = check_data(configure(tmp_path, "translate", "a\tx\nb\n", "b\tx\na b\tx\n"))
     assert found.problems == [f"train: 1 example without a target, first {tmp_path / 'train.txt'}:2"]
 
 
@@ -283,7 +283,7 @@ def paint(folder: Path, **brightness: int) -> None:
 def test_captions_counted_by_hand(tmp_path: Path) -> None:
     paint(tmp_path, a=0, b=50, c=100, again=50)
     train = "a.png\tx y\nb.png\tz\nc.png\tx\na.png\ty y y\n"
-    found = examine(configure(tmp_path, "caption", train, "again.png\tx w\n"))
+    found = check_data(configure(tmp_path, "caption", train, "again.png\tx w\n"))
     one, other = found.splits["train"], found.splits["dev"]
     assert (one.examples, one.elements, one.repeated, other.in_train) == (3, 7, 0, 1)
     assert found.vocabularies == {"text": 3 + 3}
@@ -291,7 +291,7 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
     assert (side.lengths.minimum, side.lengths.maximum, side.unknown) == (1, 3, 0)
     assert other.sides["caption"].unknown == 1 / 3  # beside x and the end
     train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
-    assert found.remarks == [
+    assert found.warnings == [
         "dev: 33.33% of the symbols of the caption do not occur in train: no model can say them",
     ]
     assert found.problems == [
@@ -304,6 +304,6 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
 
 def test_images_that_are_wrong(tmp_path: Path) -> None:
     paint(tmp_path, a=0, b=50)
-    found = examine(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
+    found = check_data(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
     assert found.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
     assert found.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: there is no image 'bb.png'")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from seqloom.cli import app
+from seqloom.cli.main import app
 from seqloom.compare import trial
 from seqloom.data.builtin.datasets import build
 

@@ -13,7 +13,7 @@ import torch
 from tests.contracts.tiny import CASES, Case, _caption, _classify, _tag, _translate, build
 from typer.testing import CliRunner, Result
 
-from seqloom.cli import app
+from seqloom.cli.main import app
 from seqloom.config import Document
 from seqloom.data.text.vocabulary import END
 from seqloom.explain import explain, explain_all, traces

@@ -4,17 +4,29 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.contracts.tiny import CASES, build
 
-from seqloom.info import collect
+from seqloom import workflow
+from seqloom.info import describe_run, machine_info
+from seqloom.run import Run
 
 
-def test_collect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))
-    found = collect()
-    assert found.versions["torch"] == torch.__version__
-    assert found.threads == 1
-    assert found.vector_bits in (128, 256, 512)
-    assert set(found.cells) >= {"elman", "lstm", "peephole", "coupled", "gru", "layer_norm_lstm", "layer_norm_gru"}
-    assert Path(found.cache_folder).is_relative_to(tmp_path)
+    info = machine_info()
+    assert info.versions["torch"] == torch.__version__
+    assert info.threads == 1
+    assert info.vector_bits in (128, 256, 512)
+    assert set(info.cells) >= {"elman", "lstm", "peephole", "coupled", "gru", "layer_norm_lstm", "layer_norm_gru"}
+    assert Path(info.cache_folder).is_relative_to(tmp_path)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert (found.cache_files, found.cache_bytes) == (len(files), sum(path.stat().st_size for path in files))
+    assert (info.cache_files, info.cache_bytes) == (len(files), sum(path.stat().st_size for path in files))
+
+
+def test_a_run_is_described_with_its_best_metrics(tmp_path: Path) -> None:
+    path = workflow.train(build(CASES["language_model"], tmp_path, updates=2), output=tmp_path / "run").path
+    summary = describe_run(path)
+    assert summary["task"] == "language_model"
+    assert summary["perplexity"] == Run.open(path).best_metrics()["perplexity"]
+    assert summary["best update"] <= 2
+    assert summary["parameters"] > 0

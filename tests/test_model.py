@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from seqloom import workflow
 from seqloom.checkpoint import Snapshot
-from seqloom.compare.outcome import describe
 from seqloom.config import ConfigError
 from seqloom.decoding.tokens.beam import Beam
+from seqloom.info import describe_run
 from seqloom.model import Model, load
 from seqloom.run import Run
 from seqloom.run_config import load_config
@@ -46,7 +46,7 @@ def test_a_run_with_an_own_layer_asks_for_it(tmp_path: Path) -> None:
         load(made.path)
     answers = load(made.path, layer=Mean).predict(["it goes up", "low"])
     assert len(answers) == 2
-    assert describe(made.path, layer=Mean)["task"] == "classify"
+    assert describe_run(made.path, layer=Mean)["task"] == "classify"
     assert "Mean" in made.config
     assert "tests" not in made.config  # a name, never a place to import from
 

@@ -9,7 +9,7 @@ from tests.contracts.tiny import CASES, build
 from typer.testing import CliRunner
 
 from seqloom import workflow
-from seqloom.cli import app
+from seqloom.cli.main import app
 from seqloom.config import ConfigError
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import Model, load

@@ -14,7 +14,7 @@ from tests.contracts.tiny import RECURRENCE, WORDS, Case, _transcribe, _transcri
 from typer.testing import CliRunner, Result
 
 from seqloom.checkpoint import Snapshot
-from seqloom.cli import app
+from seqloom.cli.main import app
 from seqloom.data.readers.audio_files import Sound
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import load

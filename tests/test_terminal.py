@@ -1,6 +1,7 @@
-"""Tables and progress, piped and on a terminal."""
+"""Tables, progress and JSON, piped and on a terminal."""
 
 import contextlib
+import json
 import math
 import os
 import pty
@@ -21,21 +22,21 @@ def test_piped_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "cell             path\nlstm             fused\nlayer_norm_lstm  loop: why\n"
 
 
-def test_piped_progress_is_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.progress(2) as begin:
-        begin("one")
-        begin("two")
+def test_piped_progress_is_a_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.progress(2) as start:
+        start("one")
+        start("two")
     assert capsys.readouterr() == ("", "one\ntwo\n")
 
 
 @contextlib.contextmanager
 def screen_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """A terminal in the place of both outputs, and what it is sent, complete once it is left."""
+    """A pseudo-terminal instead of both outputs; the bytes written to it are complete after the context."""
     reading, writing = pty.openpty()
     pieces: list[bytes] = []
 
     def read_all() -> None:
-        with contextlib.suppress(OSError):  # the end of a terminal that was closed
+        with contextlib.suppress(OSError):  # the terminal was closed
             while piece := os.read(reading, 100_000):
                 pieces.append(piece)
 
@@ -49,24 +50,24 @@ def screen_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
     os.close(reading)
 
 
-def test_terminal_gets_rules_and_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_ruled_table_and_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     with screen_of(monkeypatch) as pieces:
-        with terminal.progress(2) as begin:
-            begin("first [piece]")
+        with terminal.progress(2) as start:
+            start("first [piece]")
         terminal.table(("name", "accuracy"), [("a [b]", "7%"), ("c", "100%")])
     shown = b"".join(pieces).decode()
     assert "first [piece]" in shown
     assert "│ a [b] │       7% │" in shown
 
 
-# Trainings
+# Training
 
 
 def event(update: int, **values: Any) -> Any:
-    """What a training tells after an update."""
-    common = {"update": update, "updates": 4, "epoch": update / 2, "loss": 1.25, "rate": 0.001, "items": 10}
+    """The event of an update."""
+    common = {"update": update, "updates": 4, "epoch": update / 2, "loss": 1.25, "learning_rate": 0.001, "items": 10}
     flags = {"logged": False, "pending": False, "evaluation": None, "best": False, "unit": "items"}
     return SimpleNamespace(**common | flags | values)
 
@@ -84,76 +85,90 @@ EVENTS = [
 ]
 
 
-def test_piped_training_is_a_line_for_each_entry(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.Watch() as watch:
-        for one in EVENTS:
-            watch(SimpleNamespace(path="runs/tag", remarks=()), one)
-    out, said = capsys.readouterr()
-    lines = [re.sub(r"[\d,]+ items/s", "N items/s", line) for line in said.splitlines()]
+def test_piped_training_prints_a_line_per_log_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.TrainingProgress() as progress:
+        for each_event in EVENTS:
+            progress(SimpleNamespace(path="runs/tag", remarks=()), each_event)
+    out, err = capsys.readouterr()
+    lines = [re.sub(r"[\d,]+ items/s", "N items/s", line) for line in err.splitlines()]
     assert out == ""
     assert lines == [
-        "epoch 1.00  update 2  loss 1.2500  rate 0.001  N items/s",
+        "epoch 1.00  update 2  loss 1.2500  learning rate 0.001  N items/s",
         "epoch 1.00  update 2  dev: accuracy 0.75  loss 0.5  (best)",
-        "epoch 2.00  update 4  loss 1.2500  rate 0.001  N items/s",
+        "epoch 2.00  update 4  loss 1.2500  learning rate 0.001  N items/s",
         "epoch 2.00  update 4  dev: accuracy 0.5  loss 0.5",
     ]
 
 
-def test_what_was_found_in_the_data_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.Watch() as watch:
-        for one in EVENTS:
-            watch(SimpleNamespace(path="runs/a", remarks=("1 of 18 examples (5.56%) are impossible",)), one)
-    said = capsys.readouterr().err
-    assert said.startswith("1 of 18 examples (5.56%) are impossible\n")
-    assert said.count("impossible") == 1
+def test_remarks_about_the_data_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.TrainingProgress() as progress:
+        for each_event in EVENTS:
+            progress(SimpleNamespace(path="runs/a", remarks=("1 of 18 examples (5.56%) are impossible",)), each_event)
+    err = capsys.readouterr().err
+    assert err.startswith("1 of 18 examples (5.56%) are impossible\n")
+    assert err.count("impossible") == 1
 
 
-def test_a_quiet_training_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.Watch(quiet=True) as watch:
-        for one in EVENTS:
-            watch(SimpleNamespace(path="runs/tag", remarks=()), one)
+def test_quiet_training_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.TrainingProgress(quiet=True) as progress:
+        for each_event in EVENTS:
+            progress(SimpleNamespace(path="runs/tag", remarks=()), each_event)
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_terminal_gets_a_bar_with_loss_and_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_bar_with_the_best_score(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with screen_of(monkeypatch) as pieces, terminal.Watch() as watch:
-        for one in EVENTS:
-            watch(SimpleNamespace(path="runs/[tag]", remarks=()), one)
+    with screen_of(monkeypatch) as pieces, terminal.TrainingProgress() as progress:
+        for each_event in EVENTS:
+            progress(SimpleNamespace(path="runs/[tag]", remarks=()), each_event)
     shown = b"".join(pieces).decode()
     assert "runs/[tag]" in shown
     assert "best accuracy 0.75" in shown
     assert "dev: accuracy 0.75  loss 0.5  (best)" in shown
-    assert "rate 0.001" not in shown  # the bar shows the entries of the log
+    assert "learning rate" not in shown  # log entries are not printed beside the bar
 
 
-def test_scores_are_rows_with_their_intervals() -> None:
-    found = {"accuracy": 2 / 3, "accuracy_interval": [0.5, 0.8], "examples": 7, "per_label": {"a": {}}, "list": [1]}
-    assert terminal.numbers(found) == [("accuracy", "0.66667  [0.5, 0.8]"), ("examples", "7")]
-    assert [terminal.number(value) for value in (1234567.0, 3, "x", [0.5, 1])] == ["1.2346e+06", "3", "x", "0.5, 1"]
+def test_metrics_are_rows_with_their_confidence_intervals() -> None:
+    metrics = {"accuracy": 2 / 3, "accuracy_interval": [0.5, 0.8], "examples": 7, "per_label": {"a": {}}, "list": [1]}
+    assert terminal.metric_rows(metrics) == [("accuracy", "0.66667  [0.5, 0.8]"), ("examples", "7")]
+    assert [terminal.format_value(value) for value in (1234567.0, 3, "x", [0.5, 1])] == [
+        "1.2346e+06",
+        "3",
+        "x",
+        "0.5, 1",
+    ]
 
 
-def test_mistakes_of_transcripts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_transcription_errors(capsys: pytest.CaptureFixture[str]) -> None:
     errors = {"substitutions": 2, "insertions": 1, "deletions": 0, "symbols": 40}
     pairs = [("3", "8", 2), ("", "1", 1), (" ", "", 1)]
     confusions = [{"wanted": wanted, "found": found, "times": times} for wanted, found, times in pairs]
-    terminal.mistakes({"cer_errors": errors, "confusions": confusions, "worst": ["a.png: 1 wanted\nREF:  3\nHYP:  8"]})
+    terminal.print_transcription_errors(
+        {"cer_errors": errors, "confusions": confusions, "worst": ["a.png: 1 wanted\nREF:  3\nHYP:  8"]}
+    )
     assert capsys.readouterr().out.splitlines() == [
         "",
-        "Errors of the CER: 2 replaced, 1 put in, 0 left out, of 40 symbols.",
+        "CER: 2 substitutions, 1 insertions, 0 deletions in 40 tokens.",
         "",
-        "Most often:",
-        "wanted     found      times",
-        "3          8          2",
-        "(nothing)  1          1",
-        "(space)    (nothing)  1",
+        "Most frequent errors:",
+        "reference  transcript  count",
+        "3          8           2",
+        "(nothing)  1           1",
+        "(space)    (nothing)   1",
         "",
-        "Where most is wrong (S replaced, I put in, D left out):",
+        "Worst transcripts (S substitution, I insertion, D deletion):",
         "",
         "a.png: 1 wanted",
         "REF:  3",
         "HYP:  8",
     ]
-    terminal.mistakes({"accuracy": 1.0})
+    terminal.print_transcription_errors({"accuracy": 1.0})
     assert capsys.readouterr().out == ""
+
+
+def test_json_has_null_for_numbers_that_are_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.print_json({"perplexity": 1.5})
+    assert capsys.readouterr().out == '{\n  "perplexity": 1.5\n}\n'
+    terminal.print_json({"loss": math.inf, "interval": (math.nan, -math.inf, 1.0, True, "x")})
+    assert json.loads(capsys.readouterr().out) == {"loss": None, "interval": [None, None, 1.0, True, "x"]}

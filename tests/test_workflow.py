@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from seqloom import tasks, workflow
 from seqloom.checkpoint import RunError
-from seqloom.cli import app
+from seqloom.cli.main import app
 from seqloom.interrupt import Interrupted
 from seqloom.model import load
 from seqloom.run import Run

@@ -1,5 +1,5 @@
-"""``python -m seqloom`` is ``seqloom``."""
+"""``python -m seqloom`` runs the ``seqloom`` command."""
 
-from seqloom.cli import main
+from seqloom.cli.main import main
 
 main()

@@ -26,15 +26,15 @@ from seqloom.workflow import data
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
 
-RARE = 5  # labels that occur less often are reported
-MANY_UNKNOWN = 0.1  # share of the symbols
+RARE = 5  # labels that occur less often than this are reported
+MANY_UNKNOWN = 0.1  # fraction of unknown tokens from which on it is reported
 LABELS = 15  # rows of the table of labels
 BAR = 30  # characters of the longest bar
 
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a check: ``problems`` would make training fail or are certainly wrong, ``remarks`` are hints."""
+    """The result of a check: ``problems`` make training fail or are certainly wrong, ``warnings`` may be."""
 
     task: str
     splits: dict[str, SplitSummary]  # train, dev
@@ -44,19 +44,19 @@ class Report:
     streams: bool  # the training data are too large to be kept in memory
     bytes: dict[str, int]  # estimated memory for training: examples, model, batch
     problems: list[str]
-    remarks: list[str]
+    warnings: list[str]
 
 
-def examine(config: Config) -> Report:
+def check_data(config: Config) -> Report:
     """Read all data once, then compute one update and one evaluation with the longest examples."""
-    return _Examination(config).report()
+    return _Check(config).report()
 
 
-class _Examination:
+class _Check:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.problems: list[str] = []
-        self.remarks: list[str] = []
+        self.warnings: list[str] = []
         self.parameters: int | None = None
         self.rule: UpdateRule | None = None  # None: the model could not be built
         self.bytes = {"examples": 0, "model": 0, "batch": 0}
@@ -64,22 +64,24 @@ class _Examination:
     def report(self) -> Report:
         config, settings = self.config, self.config.train
         readers = self._readers()
-        surveys = {name: self._survey(name, read) for name, read in readers.items()}
-        task = self._fit(readers, surveys)
+        summaries = {name: self._summarize(name, read) for name, read in readers.items()}
+        task = self._fit(readers, summaries)
         if task is not None:
-            for name, survey in surveys.items():
+            for name, summary in summaries.items():
                 examples = _until_error(readers[name])
                 reasons = (task.infeasible, task.infeasible_when_augmented) if name == "train" else (task.infeasible,)
-                self._try(partial(survey.count_symbols, examples, task.collate, *reasons))
-                if survey.infeasible.total == survey.examples > 0:
-                    self.problems.append(f"{name}: no example can be used, first {survey.infeasible}")
-        for name, survey in surveys.items():
-            self.remarks += [f"{name}: {remark}" for remark in survey.remarks()]
-        train, dev = surveys.get("train"), surveys.get("dev")
+                self._try(partial(summary.count_symbols, examples, task.collate, *reasons))
+                if summary.infeasible.total == summary.examples > 0:
+                    self.problems.append(f"{name}: no example can be used, first {summary.infeasible}")
+        for name, summary in summaries.items():
+            self.warnings += [f"{name}: {remark}" for remark in summary.remarks()]
+        train, dev = summaries.get("train"), summaries.get("dev")
         if train and dev:
             self._compare(train, dev)
         elif train:
-            self.remarks.append("there are no development data to evaluate the model and to choose the best one")
+            self.warnings.append(
+                "there are no development data, so the best model cannot be selected: set task.dev or task.dev_fraction"
+            )
         if train and task is not None:
             self._try(lambda: self._try_training(config._replace(task=task), train, dev), "with the longest examples: ")
         streams = train is not None and train.examples > settings.shuffle_buffer
@@ -90,18 +92,19 @@ class _Examination:
                 "set train.updates"
             )
         self.bytes["examples"] = sum(
-            survey.size(settings.shuffle_buffer if survey is train else survey.examples) for survey in surveys.values()
+            summary.size(settings.shuffle_buffer if summary is train else summary.examples)
+            for summary in summaries.values()
         )
         return Report(
             task=config.name,
-            splits={name: survey.split(self._source(name), train) for name, survey in surveys.items()},
+            splits={name: summary.split(self._source(name), train) for name, summary in summaries.items()},
             vocabularies=_vocabularies(task),
             parameters=self.parameters,
             updates=None if streams or not train else self._updates(train),
             streams=streams,
             bytes=self.bytes,
             problems=self.problems,
-            remarks=self.remarks,
+            warnings=self.warnings,
         )
 
     def _try(self, work: Callable[[], object], where: str = "") -> None:
@@ -130,53 +133,53 @@ class _Examination:
             return task.dev if name == "dev" else task.train
         return f"{task.train}, {task.dev_fraction if name == 'dev' else 1 - task.dev_fraction:.0%} of it"
 
-    def _survey(self, name: str, read: Read) -> DatasetSummary:
-        survey = DatasetSummary(keep=max(self.config.train.batch_size, self.config.train.batch_tokens // 8))
+    def _summarize(self, name: str, read: Read) -> DatasetSummary:
+        summary = DatasetSummary(keep=max(self.config.train.batch_size, self.config.train.batch_tokens // 8))
 
-        def gather() -> None:
+        def add_examples() -> None:
             for example in read():
-                survey.add(example)
-            if not survey.examples:
+                summary.add(example)
+            if not summary.examples:
                 raise ValueError(f"{self._source(name)}: there are no examples")
 
-        self._try(gather)
-        if survey.unlabelled:
-            several = counted(survey.unlabelled.total, "example")
-            missing = survey.contents.answers.removesuffix("s")
-            self.problems.append(f"{name}: {several} without a {missing}, first {survey.unlabelled}")
-        return survey
+        self._try(add_examples)
+        if summary.unlabelled:
+            count = counted(summary.unlabelled.total, "example")
+            missing = summary.contents.answers.removesuffix("s")
+            self.problems.append(f"{name}: {count} without a {missing}, first {summary.unlabelled}")
+        return summary
 
-    def _fit(self, readers: dict[str, Read], surveys: dict[str, DatasetSummary]) -> Task | None:
+    def _fit(self, readers: dict[str, Read], summaries: dict[str, DatasetSummary]) -> Task | None:
         """The task fitted to the training examples, if those that can be read allow it."""
         fitted: list[Task] = []
-        if "train" in surveys and surveys["train"].examples and not surveys["train"].unlabelled:
+        if "train" in summaries and summaries["train"].examples and not summaries["train"].unlabelled:
             self._try(lambda: fitted.append(self.config.task.fit(_until_error(readers["train"]))))
         return fitted[0] if fitted else None
 
     def _compare(self, train: DatasetSummary, dev: DatasetSummary) -> None:
         """Compare the development data with the training data."""
         if overlap := dev.contents.describe(train.contents):
-            every = len(dev.contents.repeated(train.contents)[0]) == len(dev.contents)
-            text = f"dev: {'all' if every else 'some'} of its content also occurs in train: {overlap}"
-            (self.problems if every else self.remarks).append(text)
+            all_repeated = len(dev.contents.repeated(train.contents)[0]) == len(dev.contents)
+            text = f"dev: {'all' if all_repeated else 'some'} of its content also occurs in train: {overlap}"
+            (self.problems if all_repeated else self.warnings).append(text)
         if unseen := [label for label in dev.labels if label not in train.labels]:
             shown = [f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]})" for label in unseen]
-            several = counted(len(unseen), "label")
-            self.remarks.append(f"dev: {several} not in train, so that no model can predict it: {join_names(shown)}")
+            count = counted(len(unseen), "label")
+            self.warnings.append(f"dev: {count} not in train, which cannot be predicted: {join_names(shown)}")
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
-            several = counted(len(rare), "label")
-            self.remarks.append(f"train: {several} occurring fewer than {RARE} times: {join_names(shown)}")
+            count = counted(len(rare), "label")
+            self.warnings.append(f"train: {count} occurring fewer than {RARE} times: {join_names(shown)}")
         for name in [name for name in dev.sides if name in train.sides]:
-            self.remarks += dev.sides[name].compare(train.sides[name])
+            self.warnings += dev.sides[name].compare(train.sides[name])
         share = dev.unknown_share or 0.0
         if share > MANY_UNKNOWN and not dev.sides:
-            self.remarks.append(f"dev: {share:.1%} of the symbols are unknown, as they do not occur in train")
+            self.warnings.append(f"dev: {share:.1%} of the tokens are unknown: they do not occur in train")
         task = self.config.task
         if share and not train.unknown and hasattr(task, "text") and not getattr(task, "word_dropout", 0):
-            self.remarks.append(
-                f"dev: {share:.2%} of the symbols are unknown but none in train, so that the model learns nothing "
-                "about unknown symbols: raise task.text.min_count"
+            self.warnings.append(
+                f"dev: {share:.2%} of the tokens are unknown but none in train, so that the model learns nothing "
+                "about unknown tokens: raise task.text.min_count"
             )
 
     def _try_training(self, config: Config, train: DatasetSummary, dev: DatasetSummary | None) -> None:
@@ -233,7 +236,7 @@ def _vocabularies(task: Task | None) -> dict[str, int]:
     return {name: len(value) for name, value in values.items() if isinstance(value, Vocabulary)}
 
 
-def show(report: Report) -> None:
+def print_report(report: Report) -> None:
     """Print a report as tables and sentences."""
     splits = report.splits
     if splits:
@@ -248,12 +251,14 @@ def show(report: Report) -> None:
         ("training data", "streamed from the file" if report.streams else "kept in memory"),
         ("memory (MB, estimated)", f"{sum(report.bytes.values()) / 1e6:,.1f} ({sizes})"),
     ]
-    terminal.say("")
+    terminal.print_lines("")
     terminal.table(("training", report.task), rows)
-    terminal.say("")
-    terminal.say(*(f"remark: {remark}" for remark in report.remarks))
-    terminal.say(*(f"problem: {problem}" for problem in report.problems))
-    terminal.say(f"{counted(len(report.problems), 'problem')} found." if report.problems else "No problems found.")
+    terminal.print_lines("")
+    terminal.print_lines(*(f"warning: {warning}" for warning in report.warnings))
+    terminal.print_lines(*(f"problem: {problem}" for problem in report.problems))
+    terminal.print_lines(
+        f"{counted(len(report.problems), 'problem')} found." if report.problems else "No problems found."
+    )
 
 
 FACTS = {
@@ -277,7 +282,7 @@ def _facts(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     unknown = ["-" if split.unknown is None else f"{split.unknown:.2%}" for split in splits]
     return [
         *((name, *(_cell(getattr(split, key)) for split in splits)) for name, key in FACTS.items()),
-        ("unknown symbols", *unknown),
+        ("unknown tokens", *unknown),
         *((name, *(_cell(getattr(split.lengths, key, None)) for split in splits)) for name, key in LENGTHS.items()),
         *(
             row
@@ -292,7 +297,7 @@ def _side(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     sides = [split.sides.get(name) for split in splits]
     shares = ["-" if side is None or side.unknown is None else f"{side.unknown:.2%}" for side in sides]
     return [
-        (f"{name}: unknown symbols", *shares),
+        (f"{name}: unknown tokens", *shares),
         (f"{name}: empty", *(_cell(side and side.empty) for side in sides)),
         *(
             (f"{name}: {what}", *(_cell(side and getattr(side.lengths, key)) for side in sides))
@@ -304,7 +309,7 @@ def _side(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else terminal.number(value)
+    return f"{value:,}" if isinstance(value, int) else terminal.format_value(value)
 
 
 def _show_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:
@@ -320,7 +325,7 @@ def _show_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:
         (name, *(f"{each.get(name, 0):,}" for each in counts.values()), "#" * round(BAR * first.get(name, 0) / most))
         for name in names[:LABELS]
     ]
-    terminal.say("")
+    terminal.print_lines("")
     terminal.table((what, *counts, ""), rows)
     if len(names) > LABELS:
-        terminal.say(f"and {counted(len(names) - LABELS, what)} more")
+        terminal.print_lines(f"and {counted(len(names) - LABELS, what)} more")

@@ -32,12 +32,12 @@ def explain_all(
     for number, example in enumerate([] if model.task.explained_together else examples, start=1):
         subfolder = folder / str(number) if len(examples) > 1 else folder
         explanation = explain(model, example, beam=beam, heads=heads)
-        terminal.say(*[""] * (number > 1 and not as_json))
+        terminal.print_lines(*[""] * (number > 1 and not as_json))
         report(explanation, subfolder, traces=traces(model, example) if gates else [], as_json=as_json)
     with torch.no_grad():
         together = model.task.explain_together(model.module, examples)
     if together is not None:
-        terminal.say(*[""] * (not model.task.explained_together and not as_json))
+        terminal.print_lines(*[""] * (not model.task.explained_together and not as_json))
         report(together, folder, as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish: the work is brought to a point where it can be saved."""
+"""Graceful interruption: Ctrl-C or SIGTERM sets a flag, so that training can save before it stops."""
 
 import signal
 import threading
@@ -7,27 +7,32 @@ from contextlib import contextmanager
 
 
 class Interrupted(Exception):
-    """The user wants to stop, and everything is saved in the run that this names."""
+    """Training was interrupted and saved; the argument is the folder to resume from."""
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C, or a polite request to end, into a wish that can be asked for; the second ends at once."""
-    asked = threading.Event()
+    """A function that tells whether SIGINT (Ctrl-C) or SIGTERM has arrived; a second signal has its usual effect.
+
+    Signals reach only the main thread: in other threads the function returns False.
+    """
+    received = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield received.is_set
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def ask(number: int, frame: object) -> None:  # noqa: ARG001  signal's signature
-        asked.set()
-        for known, handler in before.items():
-            signal.signal(known, handler)
-
-    for number in before:
-        signal.signal(number, ask)
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
+    def restore_handlers() -> None:
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
+
+    def handle(number: int, frame: object) -> None:  # noqa: ARG001  signal's signature
+        received.set()
+        restore_handlers()
+
+    for number in previous_handlers:
+        signal.signal(number, handle)
+    try:
+        yield received.is_set
+    finally:
+        restore_handlers()

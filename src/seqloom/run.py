@@ -126,6 +126,11 @@ class Run:
         """The best checkpoint; the last one where nothing was evaluated yet."""
         return self.load("best" if self.saved("best") else "last")
 
+    def best_metrics(self) -> dict[str, Any]:
+        """Development metrics of the best checkpoint; empty if there was no evaluation."""
+        metrics: dict[str, Any] = self.load_best().facts.get("metrics", {})
+        return metrics
+
     def saved(self, name: Name) -> bool:
         """Whether there is a checkpoint of this name to be loaded."""
         return bool(checkpoint.places(self._folder(name)))

@@ -267,9 +267,9 @@ class RunRecorder:
 
     def _log(self, event: Progress) -> None:
         if event.logged:
-            values = {"loss": event.loss, "rate": event.rate}
-            if event.norm is not None:
-                values |= {"norm": event.norm, "clipped": event.clipped}
+            values = {"loss": event.loss, "learning_rate": event.learning_rate}
+            if event.gradient_norm is not None:
+                values |= {"gradient_norm": event.gradient_norm, "clipped": event.clipped}
             self._write_row(values | ({"skipped": event.skipped} if event.skipped else {}), event)
         if event.evaluation is not None:
             self._write_row({"dev": event.evaluation.metrics}, event)

@@ -1,4 +1,4 @@
-"""Whole comparisons: what is trained, what is kept, what goes on."""
+"""Whole comparisons: which runs are trained, which files are written, what is resumed."""
 
 import json
 import math
@@ -18,28 +18,28 @@ from seqloom.run_config import Config
 VARIANTS = ["task.model=ngram", "base", "task.decoder.cell=gru"]
 
 
-def kept(config: Config, folder: Path) -> dict[str, Any]:
-    """A trial in this process, its measurements beside it."""
-    found = trial.measure(config, folder)
-    trial.write(trial.beside(folder), found)
-    return found
+def run_and_store(config: Config, folder: Path) -> dict[str, Any]:
+    """A trial in this process; its results are written beside its folder."""
+    results = trial.run_trial(config, folder)
+    trial.write_json(trial.results_path(folder), results)
+    return results
 
 
 def run(config: Path, output: Path, names: list[str] = VARIANTS, **options: Any) -> tuple[Any, list[str]]:
-    said: list[str] = []
-    given: dict[str, Any] = {"measure": kept, "budget": Budget(tokens=20), "seeds": 2} | options
-    return compare(config, names, output=output, say=said.append, **given), said
+    lines: list[str] = []
+    arguments: dict[str, Any] = {"run_trial": run_and_store, "budget": Budget(tokens=20), "seeds": 2} | options
+    return compare(config, names, output=output, report=lines.append, **arguments), lines
 
 
 def test_every_variant_is_trained_with_every_seed(config: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    rows, said = run(config, output)
-    assert said == [
-        "training 1 of 6: task.model=ngram, seed 1",  # counts know no seed: there is no second
-        "training 3 of 6: base, seed 1",
-        "training 4 of 6: base, seed 2",
-        "training 5 of 6: task.decoder.cell=gru, seed 1",
-        "training 6 of 6: task.decoder.cell=gru, seed 2",
+    rows, lines = run(config, output)
+    assert lines == [
+        "run 1 of 6: task.model=ngram, seed 1",  # counts do not depend on the seed: there is no run 2
+        "run 3 of 6: base, seed 1",
+        "run 4 of 6: base, seed 2",
+        "run 5 of 6: task.decoder.cell=gru, seed 1",
+        "run 6 of 6: task.decoder.cell=gru, seed 2",
     ]
     assert [row["seeds"] for row in rows] == [[1], [1, 2], [1, 2]]
     assert [row["variant"] for row in rows] == VARIANTS
@@ -50,69 +50,69 @@ def test_every_variant_is_trained_with_every_seed(config: Path, tmp_path: Path) 
         low, high = row["interval"]
         assert low < row["difference"] < high
     page = (output / "compare.md").read_text()
-    assert "Budget: 20 tokens each. Seeds: 1, 2." in page
+    assert "Budget: 20 tokens per run. Seeds: 1, 2." in page
     assert page.count("\n|") == 5
-    found = json.loads((output / "compare.json").read_text())
-    assert found["rows"] == rows
-    assert found["trials"]["base"][1]["metrics"]["perplexity"] > 1
-    assert "samples" not in found["trials"]["base"][1]
+    stored = json.loads((output / "compare.json").read_text())
+    assert stored["rows"] == rows
+    assert stored["trials"]["base"][1]["metrics"]["perplexity"] > 1
+    assert "bootstrap_samples" not in stored["trials"]["base"][1]
 
 
-def test_what_is_finished_is_not_done_again(config: Path, tmp_path: Path) -> None:
+def test_finished_runs_are_not_repeated(config: Path, tmp_path: Path) -> None:
     first, _ = run(config, tmp_path / "out", VARIANTS[:2])
-    second, said = run(config, tmp_path / "out")
-    assert [text.partition(": ")[2] for text in said] == [f"task.decoder.cell=gru, seed {seed}" for seed in (1, 2)]
+    second, lines = run(config, tmp_path / "out")
+    assert [text.partition(": ")[2] for text in lines] == [f"task.decoder.cell=gru, seed {seed}" for seed in (1, 2)]
     assert second[:2] == first
     with pytest.raises(ValueError, match="another configuration or budget; choose another --output"):
         run(config, tmp_path / "out", budget=Budget(tokens=21))
 
 
 @pytest.mark.parametrize("name", ["train.txt", "dev.txt"])
-def test_what_was_trained_on_other_data_is_not_taken(name: str, config: Path, tmp_path: Path) -> None:
+def test_runs_with_other_data_are_refused(name: str, config: Path, tmp_path: Path) -> None:
     run(config, tmp_path / "out", VARIANTS[:2], seeds=1)
     changed = tmp_path / name
     changed.write_text(changed.read_text().replace("mat", "hat"))
-    with pytest.raises(ValueError, match=rf"{name}: is not as it was when .* was trained; choose another --output"):
+    with pytest.raises(ValueError, match=rf"{name}: has changed since .* was trained; choose another --output"):
         run(config, tmp_path / "out", VARIANTS[:2], seeds=1)
 
 
-def test_numbers_that_json_has_not_are_null_and_names_are_utf_8(config: Path, tmp_path: Path) -> None:
-    def endless(config: Config, folder: Path) -> dict[str, Any]:
-        found = kept(config, folder)
-        return {**found, "metrics": found["metrics"] | {"perplexity": math.inf}}
+def test_infinity_is_null_in_json_and_files_are_utf_8(config: Path, tmp_path: Path) -> None:
+    def infinite(config: Config, folder: Path) -> dict[str, Any]:
+        results = run_and_store(config, folder)
+        return {**results, "metrics": results["metrics"] | {"perplexity": math.inf}}
 
-    text = config.read_text().replace(f'dev = "{tmp_path / "dev.txt"}"', "dev_share = 0")
+    text = config.read_text().replace(f'dev = "{tmp_path / "dev.txt"}"', "dev_fraction = 0")
     (tmp_path / "größer.toml").write_text(text, encoding="utf-8")
     path = tmp_path / "größer.toml"
-    rows, _ = run(path, tmp_path / "out", ["base", str(path)], seeds=1, measure=endless)
+    rows, _ = run(path, tmp_path / "out", ["base", str(path)], seeds=1, run_trial=infinite)
     assert rows[0]["mean"] == math.inf
-    found = json.loads((tmp_path / "out" / "compare.json").read_bytes(), parse_constant=pytest.fail)
-    assert found["rows"][0]["mean"] is None
+    stored = json.loads((tmp_path / "out" / "compare.json").read_bytes(), parse_constant=pytest.fail)
+    assert stored["rows"][0]["mean"] is None
     page = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
     assert "größer.toml|inf|" in page
     assert "compared on no development data." in page
     assert not list((tmp_path / "out").glob("*.new"))
 
 
-def test_a_failure_is_told_and_the_others_go_on(config: Path, tmp_path: Path) -> None:
+def test_a_failure_is_reported_and_the_others_continue(config: Path, tmp_path: Path) -> None:
     def failing(config: Config, folder: Path) -> dict[str, Any]:
-        return {"failed": "too bad"} if config.train.seed == 2 else kept(config, folder)
+        return {"error": "too bad"} if config.train.seed == 2 else run_and_store(config, folder)
 
-    rows, said = run(config, tmp_path / "out", ["base", "task.decoder.cell=gru"], measure=failing)
-    assert [row["failed"] for row in rows] == [["seed 2: too bad"]] * 2
-    assert said.count("failed: too bad") == 2
+    rows, lines = run(config, tmp_path / "out", ["base", "task.decoder.cell=gru"], run_trial=failing)
+    assert [row["errors"] for row in rows] == [["seed 2: too bad"]] * 2
+    assert lines.count("failed: too bad") == 2
     assert rows[1]["interval"] is not None
-    again, said = run(config, tmp_path / "out", ["base", "task.decoder.cell=gru"])
-    assert len(said) == 2
-    assert [row["failed"] for row in again] == [[], []]
+    again, lines = run(config, tmp_path / "out", ["base", "task.decoder.cell=gru"])
+    assert len(lines) == 2
+    assert [row["errors"] for row in again] == [[], []]
 
 
-def test_interrupted_it_names_the_folder_to_go_on_with(config: Path, tmp_path: Path) -> None:
+def test_interrupted_names_the_folder_to_continue_with(config: Path, tmp_path: Path) -> None:
     def stopping(config: Config, folder: Path) -> dict[str, Any]:
         raise Interrupted(folder)
 
     with pytest.raises(Interrupted, match=r"out$"):
-        run(config, tmp_path / "out", measure=stopping)
+        run(config, tmp_path / "out", run_trial=stopping)
 
 
 def test_all_variants_are_checked_before_the_first_is_trained(config: Path, tmp_path: Path) -> None:

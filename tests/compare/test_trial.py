@@ -1,4 +1,4 @@
-"""One training, measured."""
+"""One trial of a comparison."""
 
 import json
 import subprocess
@@ -10,53 +10,65 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom.compare.outcome import describe, outcome
-from seqloom.compare.trial import Pace, beside, measure, peak, write
+from seqloom.compare.trial import ThroughputMeter, peak_memory, results_path, run_trial, write_json
 from seqloom.compare.variants import Budget, variants
 from seqloom.evaluation import predict_all
+from seqloom.info import describe_run
 from seqloom.metrics.confidence import bootstrap
 from seqloom.model import load
 from seqloom.run import Run
 
 
-def test_the_pace_leaves_out_the_first_update_and_evaluations() -> None:
+def test_throughput_excludes_the_first_update_and_evaluations() -> None:
     clock = iter([0.0, 10.0, 12.0, 20.0, 23.0])
-    pace: Any = Pace(lambda: next(clock))
+    meter: Any = ThroughputMeter(lambda: next(clock))
     for items, evaluation in ((7, None), (20, None), (0, "something"), (30, None)):
-        pace(None, SimpleNamespace(items=items, evaluation=evaluation))
-    assert pace.rate == 50 / 5
+        meter(None, SimpleNamespace(items=items, evaluation=evaluation))
+    assert meter.items_per_second == 50 / 5
 
 
-def test_the_pace_of_a_single_update_is_what_there_is() -> None:
+def test_throughput_of_a_single_update_includes_it() -> None:
     clock = iter([1.0, 3.0])
-    pace: Any = Pace(lambda: next(clock))
-    assert pace.rate is None
-    pace(None, SimpleNamespace(items=8, evaluation=None))
-    assert pace.rate == 4
+    meter: Any = ThroughputMeter(lambda: next(clock))
+    assert meter.items_per_second is None
+    meter(None, SimpleNamespace(items=8, evaluation=None))
+    assert meter.items_per_second == 4
 
 
-def test_a_trial_tells_what_its_run_reached_and_what_it_cost(config: Path, tmp_path: Path) -> None:
+def test_a_trial_returns_scores_speed_and_memory(config: Path, tmp_path: Path) -> None:
     ngram, gru = variants(config, ["task.model=ngram", "task.decoder.cell=gru"], budget=Budget(), seeds=1)
     for variant, parameters in ((ngram, 0), (gru, 11 * 8 + 3 * (8 * 16 + 8) + 11)):  # tied vectors, gates, bias
         folder = tmp_path / variant.folder
-        found = measure(variant.configs[0], folder)
-        assert json.loads(json.dumps(found)) == found
-        assert found["metrics"] == outcome(Run.open(folder))
-        assert found["parameters"] == describe(folder)["parameters"] == parameters
-        assert found["counted"] is (variant is ngram)
-        assert found["examples"] == 5
-        assert min(found["trained_per_second"], found["predicted_per_second"], found["memory"], found["minutes"]) > 0
-        assert (found["rows"], len(found["samples"])) == (5, 1000)
-        assert np.quantile(found["samples"], 0.01) < found["metrics"]["perplexity"] < np.max(found["samples"])
-        assert measure(variant.configs[0], folder)["metrics"] == found["metrics"]  # finished already
+        results = run_trial(variant.configs[0], folder)
+        assert json.loads(json.dumps(results)) == results
+        assert results["metrics"] == Run.open(folder).best_metrics()
+        assert results["parameters"] == describe_run(folder)["parameters"] == parameters
+        assert results["is_counting_model"] is (variant is ngram)
+        assert results["dev_examples"] == 5
+        assert (
+            min(
+                results["train_items_per_second"],
+                results["predict_items_per_second"],
+                results["memory_mb"],
+                results["minutes"],
+            )
+            > 0
+        )
+        assert (results["bootstrap_rows"], len(results["bootstrap_samples"])) == (5, 1000)
+        assert (
+            np.quantile(results["bootstrap_samples"], 0.01)
+            < results["metrics"]["perplexity"]
+            < np.max(results["bootstrap_samples"])
+        )
+        assert run_trial(variant.configs[0], folder)["metrics"] == results["metrics"]  # finished already
     lines = load(tmp_path / ngram.folder)
     examples = list(lines.task.read(tmp_path / "dev.txt"))
-    told = lines.task.metric_sums(lines.predict(tmp_path / "dev.txt"), examples)
-    assert told is not None
-    assert bootstrap(told).tolist() == measure(ngram.configs[0], tmp_path / ngram.folder)["samples"]
+    sums = lines.task.metric_sums(lines.predict(tmp_path / "dev.txt"), examples)
+    assert sums is not None
+    assert bootstrap(sums).tolist() == run_trial(ngram.configs[0], tmp_path / ngram.folder)["bootstrap_samples"]
 
 
-def test_what_a_training_cost_is_known_after_an_interruption(
+def test_the_cost_of_training_survives_an_interruption(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
@@ -65,21 +77,21 @@ def test_what_a_training_cost_is_known_after_an_interruption(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("seqloom.compare.trial._ask", interrupted)
+        patched.setattr("seqloom.compare.trial._predict_dev", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            measure(base.configs[0], tmp_path / "run")
+            run_trial(base.configs[0], tmp_path / "run")
     cost = json.loads((tmp_path / "run" / "cost.json").read_text())
-    monkeypatch.setattr("seqloom.compare.trial.peak", lambda: 1.0)
-    found = measure(base.configs[0], tmp_path / "run")
-    assert {name: found[name] for name in ("trained_per_second", "memory")} == cost
-    assert cost["trained_per_second"] > 0
+    monkeypatch.setattr("seqloom.compare.trial.peak_memory", lambda: 1.0)
+    results = run_trial(base.configs[0], tmp_path / "run")
+    assert {name: results[name] for name in ("train_items_per_second", "memory_mb")} == cost
+    assert cost["train_items_per_second"] > 0
 
 
-def test_where_lines_are_joined_the_sums_are_still_those_of_lines(config: Path, tmp_path: Path) -> None:
+def test_metric_sums_of_joined_lines_are_per_line(config: Path, tmp_path: Path) -> None:
     base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
-    measure(base.configs[0], tmp_path / "run")
+    run_trial(base.configs[0], tmp_path / "run")
     model = load(tmp_path / "run")
-    whole = model.config._replace(train=model.config.train.model_copy(update={"batch": 1}))
+    whole = model.config._replace(train=model.config.train.model_copy(update={"batch_size": 1}))
     examples = list(model.task.read(tmp_path / "dev.txt"))
     found = model.task.metric_sums(predict_all(whole, model.module, examples), examples)
     (text,) = predict_all(whole, model.module, examples)  # all of it is one track, and one piece
@@ -89,22 +101,22 @@ def test_where_lines_are_joined_the_sums_are_still_those_of_lines(config: Path, 
     np.testing.assert_allclose(found.rows, [[-part.sum(), len(part)] for part in parts])
 
 
-def test_the_peak_of_memory_is_one() -> None:
+def test_peak_memory() -> None:
     program = """
-from seqloom.compare.trial import peak
-before = peak()
+from seqloom.compare.trial import peak_memory
+before = peak_memory()
 block = bytearray(300 * 2**20)
 del block
-print(peak() - before)
+print(peak_memory() - before)
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert float(found.stdout) == pytest.approx(300, abs=30)  # MB; what a process needs besides moves a little
-    assert peak() > 50
+    assert float(found.stdout) == pytest.approx(300, abs=30)  # MB; other memory of the process varies a little
+    assert peak_memory() > 50
 
 
-def test_measurements_stand_beside_the_run(tmp_path: Path) -> None:
-    path = beside(tmp_path / "some" / "seed-1")
-    write(path, {"failed": "yes"})
+def test_results_are_written_beside_the_run(tmp_path: Path) -> None:
+    path = results_path(tmp_path / "some" / "seed-1")
+    write_json(path, {"error": "yes"})
     assert path == tmp_path / "some" / "seed-1.json"
-    assert json.loads(path.read_text()) == {"failed": "yes"}
-    assert [each.name for each in path.parent.iterdir()] == ["seed-1.json"]
+    assert json.loads(path.read_text()) == {"error": "yes"}
+    assert [file.name for file in path.parent.iterdir()] == ["seed-1.json"]

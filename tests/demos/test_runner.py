@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seqloom import demos, examples, tasks
-from seqloom.cli import app
+from seqloom.cli.main import app
 from seqloom.config import parse, read
 from seqloom.demos.runner import _ask, run
 from seqloom.model import load

@@ -242,14 +242,14 @@ def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
 
 def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = config(tmp_path, reduction={"factor": 1})
-    with terminal.Watch() as watch:
+    with terminal.TrainingProgress() as watch:
         run = workflow.train(settings, output=tmp_path / "run", listeners=[watch])
     assert capsys.readouterr().err.startswith("1 of 18 examples (5.56%) are impossible and left out")
     assert json.loads(run.learned)["infeasible"] == 1
     assert "1 of 18 examples (5.56%) are impossible" in (tmp_path / "run" / "train.log").read_text()
-    report = check.examine(settings)
+    report = check.check_data(settings)
     assert {name: split.infeasible for name, split in report.splits.items()} == {"train": 1, "dev": 1}
-    (remark,) = [remark for remark in report.remarks if remark.startswith("train: 1 example (5.6%) impossible")]
+    (remark,) = [remark for remark in report.warnings if remark.startswith("train: 1 example (5.6%) impossible")]
     assert "t.jsonl:6: its" in remark
     assert report.problems == []
     assert report.splits["train"].sides["text"].lengths.maximum >= 3
@@ -278,8 +278,8 @@ def test_examples_that_are_played_too_fast_are_predicted(
         _, mask, _ = hear(*batch.inputs)
         if not task.infeasible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
             wanted.append(example.location)
-    report = check.examine(settings)
-    (remark,) = [remark for remark in report.remarks if "played fast" in remark]
+    report = check.check_data(settings)
+    (remark,) = [remark for remark in report.warnings if "played fast" in remark]
     assert wanted
     assert remark.startswith(f"train: {len(wanted)} example")
     assert f"{wanted[0]}: its" in remark
@@ -289,7 +289,7 @@ def test_examples_that_are_played_too_fast_are_predicted(
 def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:
     settings = config(tmp_path, reduction={"factor": 100})
     (tmp_path / "t.jsonl").write_text('{"strokes": [[0, 1, 2]], "text": "ab"}\n')
-    problems = check.examine(settings).problems
+    problems = check.check_data(settings).problems
     assert (
         "nothing can be learnt from any of the 1 examples: its 2 symbols need 2 frames, and there are 1" in problems[0]
     )

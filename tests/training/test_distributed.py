@@ -53,7 +53,7 @@ def together(size: int, work: Callable[[], object]) -> list[int | None]:
 def learn(group: ProcessGroup) -> dict[str, Any]:
     model = Toy()
     # 33 sequences in batches of 8: the last one has a single row, and no other process has any.
-    chosen = settings(batch=8, epochs=2, rate=0.05, optimizer="sgd", clip=1.0)
+    chosen = settings(batch_size=8, epochs=2, learning_rate=0.05, optimizer="sgd", clip_norm=1.0)
     events = begin(model, chosen, sequences(33), group=group, evaluate=evaluator(sequences(5)))
     losses = [event.loss for event in events if event.logged]
     return {"losses": losses, "weights": {name: tensor.tolist() for name, tensor in model.state_dict().items()}}
@@ -104,7 +104,7 @@ def flat(weights: dict[str, list[Any]]) -> torch.Tensor:
 
 def test_one_process_counts(tmp_path: Path) -> None:
     case = CASES["language_model"]
-    counted = build(case._replace(fields=case.fields | {"kind": "ngram"}), tmp_path)
+    counted = build(case._replace(fields=case.fields | {"model": "ngram"}), tmp_path)
     assert together(2, lambda: workflow.train(counted, output=tmp_path / "run")) == [0, 0]
     assert len(Run.open(tmp_path / "run").rows()) == 1
 
@@ -179,7 +179,7 @@ def test_a_process_that_dies_ends_the_others() -> None:
 def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", os.fstat)
     monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
-    chosen = build(CASES["language_model"], tmp_path, updates=9, evaluate_every=4, average=2, steps=3)
+    chosen = build(CASES["language_model"], tmp_path, updates=9, evaluate_every=4, average_checkpoints=2, bptt_steps=3)
     assert together(2, lambda: workflow.train(chosen, output=tmp_path / "whole")) == [0, 0]
     path = tmp_path / "left"
 

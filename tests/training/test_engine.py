@@ -29,19 +29,21 @@ from seqloom.training.progress import Evaluation, Progress
 
 
 def test_the_rate_is_what_the_schedule_says() -> None:
-    chosen = settings(epochs=2, optimizer="sgd", rate=0.5, schedule="linear", decay=0.0, warmup=2, clip=1e-3)
+    chosen = settings(
+        epochs=2, optimizer="sgd", learning_rate=0.5, schedule="linear", decay=0.0, warmup=2, clip_norm=1e-3
+    )
     model = Toy()
     before = copied(model)
     for index, event in enumerate(begin(model, chosen, sequences(20))):
         wanted = 0.5 * min((index + 1) / 2, 1) * (1 - max(index - 2, 0) / 8)
-        assert event.rate == pytest.approx(wanted)
+        assert event.learning_rate == pytest.approx(wanted)
         assert float(moved(before, copied(model)).norm()) == pytest.approx(wanted * 1e-3, rel=1e-3)
         before = copied(model)
 
 
 def test_the_logged_loss_is_the_mean_over_items_since_the_last_entry() -> None:
     examples = sequences(18)
-    chosen = settings(epochs=1, rate=1e-30, optimizer="sgd", log_every=2)
+    chosen = settings(epochs=1, learning_rate=1e-30, optimizer="sgd", log_every=2)
     parts = [part for (part,) in batches(examples, chosen).epoch(0)]
     model = Toy()
     each = [(float(loss(model, part).total.detach()), part.items) for part in parts]
@@ -55,7 +57,7 @@ def test_the_logged_loss_is_the_mean_over_items_since_the_last_entry() -> None:
 def test_ten_in_a_row_end_the_training() -> None:
     model = Toy()
     weights: list[dict[str, Tensor]] = []
-    message = r"not finite in 10 updates in a row, the last of them 15: lower train\.rate"
+    message = r"not finite in 10 updates in a row, the last of them 15: lower train\.learning_rate"
     with pytest.raises(Diverged, match=message) as caught:
         weights.extend(copied(model) for _ in poisoned(model, range(6, 99)))
     assert len(weights) == 14
@@ -145,12 +147,12 @@ def test_time_is_asked_for_after_every_update() -> None:
 def test_tokens_end_it_whatever_the_epochs_and_the_schedule_ends_there() -> None:
     examples = sequences(20)
     seen = sum(map(len, examples))
-    chosen = settings(epochs=1, tokens=3 * seen, rate=1.0, schedule="linear", decay=0.0, batch=20)
+    chosen = settings(epochs=1, tokens=3 * seen, learning_rate=1.0, schedule="linear", decay=0.0, batch_size=20)
     events = list(begin(Toy(), chosen, examples))
-    assert [event.rate for event in events] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert [event.learning_rate for event in events] == pytest.approx([1, 2 / 3, 1 / 3])
     assert [event.updates for event in events] == [3] * 3
     assert events[-1].finished == f"{3 * seen} tokens seen"
-    (first, *_, last) = begin(Toy(), settings(tokens=seen + 1, schedule="cosine", decay=0.0, batch=4), examples)
+    (first, *_, last) = begin(Toy(), settings(tokens=seen + 1, schedule="cosine", decay=0.0, batch_size=4), examples)
     assert (first.finished, last.update) == ("", 6)  # the first update of the second epoch goes beyond
     (only,) = begin(Toy(), settings(tokens=1, updates=5), examples)
     assert only.finished == "1 tokens seen"
@@ -170,9 +172,9 @@ def test_the_position_among_the_tokens_is_kept() -> None:
 
 def test_the_schedule_ends_with_the_minutes() -> None:
     clock = iter([0.0, 0.25, 0.5, 0.75, 1.0])
-    chosen = settings(epochs=0, minutes=1.0, rate=1.0, schedule="linear", decay=0.0)
+    chosen = settings(epochs=0, minutes=1.0, learning_rate=1.0, schedule="linear", decay=0.0)
     events = list(begin(Toy(), chosen, sequences(20), time_used=lambda: next(clock)))
-    assert [event.rate for event in events] == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert [event.learning_rate for event in events] == pytest.approx([1, 0.75, 0.5, 0.25])
     assert events[-1].finished == "1 minutes elapsed"
 
 
@@ -193,9 +195,11 @@ def test_looking_changes_nothing() -> None:
 
 
 def test_an_equal_score_is_kept_but_waiting_goes_on() -> None:
-    found = evaluations([1, 2, 2, 2, 2, 9], patience=3, schedule="plateau", decay=0.5, decay_wait=2, rate=1.0)
+    found = evaluations(
+        [1, 2, 2, 2, 2, 9], patience=3, schedule="plateau", decay=0.5, plateau_patience=2, learning_rate=1.0
+    )
     assert [event.best for event in found] == [True, True, True, True, True]
-    assert [event.rate for event in found] == [1, 1, 1, 0.5, 0.5]
+    assert [event.learning_rate for event in found] == [1, 1, 1, 0.5, 0.5]
     assert found[-1].finished == "no improvement in 3 evaluations"
 
 
@@ -207,7 +211,7 @@ def test_updates_in_all_are_known() -> None:
     assert {event.updates for event in events} == {15}
     assert [event.epoch for event in events] == pytest.approx([number / 5 for number in range(1, 16)])
     assert events[-1].finished == "3 epochs done"
-    assert {event.updates for event in begin(Toy(), settings(epochs=3, pool=5), sequences(18))} == {None}
+    assert {event.updates for event in begin(Toy(), settings(epochs=3, shuffle_buffer=5), sequences(18))} == {None}
     assert len(list(begin(Toy(), settings(epochs=1, updates=12), sequences(18)))) == 12
 
 
@@ -215,8 +219,8 @@ def test_a_schedule_that_needs_the_end_says_so() -> None:
     with pytest.raises(
         ValueError, match=r'train\.schedule is "cosine", which needs the total number of updates.*or train\.minutes$'
     ):
-        list(begin(Toy(), settings(schedule="cosine", pool=5), sequences(18)))
-    assert list(begin(Toy(), settings(schedule="cosine", pool=5, updates=3), sequences(18)))
+        list(begin(Toy(), settings(schedule="cosine", shuffle_buffer=5), sequences(18)))
+    assert list(begin(Toy(), settings(schedule="cosine", shuffle_buffer=5, updates=3), sequences(18)))
 
 
 def test_nothing_to_learn_from_is_an_error() -> None:

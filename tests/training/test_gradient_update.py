@@ -51,26 +51,35 @@ def test_parts_of_a_batch_have_the_gradient_of_the_whole(accumulate: int) -> Non
     wanted = flat(gradient(model, collate(wide)))
     for kind, tolerance, own in ((model, 1e-12, wide), (Toy(), 1e-6, examples)):
         before = copied(kind)
-        chosen = settings(batch=32, accumulate=accumulate, epochs=1, optimizer="sgd", rate=1.0, clip=0.0)
+        chosen = settings(
+            batch_size=32, accumulate=accumulate, epochs=1, optimizer="sgd", learning_rate=1.0, clip_norm=0.0
+        )
         (event,) = begin(kind, chosen, own)
         found = moved(before, copied(kind))
         assert float((found - wanted).norm() / wanted.norm()) < tolerance
-        assert event.norm == pytest.approx(float(wanted.norm()), rel=1e-6)
+        assert event.gradient_norm == pytest.approx(float(wanted.norm()), rel=1e-6)
         assert event.items == sum(map(len, examples))
 
 
 def test_a_gradient_that_is_too_long_is_made_shorter_and_counted() -> None:
     examples = sequences(20)
-    free = [event.norm for event in begin(Toy(), settings(epochs=1, optimizer="sgd", rate=1e-20, clip=0.0), examples)]
+    free = [
+        event.gradient_norm
+        for event in begin(Toy(), settings(epochs=1, optimizer="sgd", learning_rate=1e-20, clip_norm=0.0), examples)
+    ]
     limit = sorted(free)[2]  # two of five are longer
     model = Toy()
     before = copied(model)
     lengths, shares = [], []
-    for event in begin(model, settings(epochs=1, optimizer="sgd", rate=1e-3, clip=limit, log_every=100), examples):
+    for event in begin(
+        model, settings(epochs=1, optimizer="sgd", learning_rate=1e-3, clip_norm=limit, log_every=100), examples
+    ):
         lengths.append(float(moved(before, copied(model)).norm()) / 1e-3)
         before = copied(model)
         shares.append(event.clipped)
-        assert event.norm == pytest.approx(free[event.update - 1], rel=0.05)  # as it was before; weights moved a bit
+        assert event.gradient_norm == pytest.approx(
+            free[event.update - 1], rel=0.05
+        )  # as it was before; weights moved a bit
     assert max(lengths) == pytest.approx(limit, rel=1e-3)
     assert shares[-1] == sum(norm > limit for norm in free) / 5
     assert event.logged
@@ -113,7 +122,7 @@ def test_what_was_left_out_is_not_part_of_the_logged_loss() -> None:
 def test_a_state_that_is_not_finite_is_not_carried_on() -> None:
     examples = sequences(20)
     examples[0].values[0] = math.nan  # in the first piece of the first track
-    events = list(begin(Toy(), settings(steps=5, batch=2, epochs=1), examples))
+    events = list(begin(Toy(), settings(bptt_steps=5, batch_size=2, epochs=1), examples))
     assert [event.skipped for event in events] == [1] * len(events)
     assert len(events) > 3
 
@@ -135,9 +144,9 @@ def test_the_state_is_carried_on_and_the_gradient_is_cut(accumulate: int) -> Non
     with torch.no_grad():
         total = float(loss(model, whole).total)
     # Tiny steps leave the weights as they are in float64 but for what is seen at 1e-12.
-    still = {"optimizer": "sgd", "rate": 1e-15, "clip": 0.0}
+    still = {"optimizer": "sgd", "learning_rate": 1e-15, "clip_norm": 0.0}
     events = list(
-        begin(model, settings(epochs=1, batch=3, steps=4, accumulate=accumulate, log_every=99, **still), wide)
+        begin(model, settings(epochs=1, batch_size=3, bptt_steps=4, accumulate=accumulate, log_every=99, **still), wide)
     )
     assert events[-1].loss * whole.items == pytest.approx(total, rel=1e-9)
     state = None
@@ -145,7 +154,7 @@ def test_the_state_is_carried_on_and_the_gradient_is_cut(accumulate: int) -> Non
         found = loss(model, piece._replace(state=state))
         wanted = torch.autograd.grad(found.total, list(model.parameters()))
         state = tuple(part.detach() for part in found.state)
-        assert event.norm * piece.items == pytest.approx(float(flat(wanted).norm()), rel=1e-9)
+        assert event.gradient_norm * piece.items == pytest.approx(float(flat(wanted).norm()), rel=1e-9)
 
 
 # Averaging
@@ -161,7 +170,7 @@ def test_the_mean_of_the_last_weights_is_evaluated_and_kept(average: int) -> Non
         seen.append(copied(model))
         return Evaluation(0.0, {}, "score")
 
-    for event in begin(model, settings(epochs=4, average=average), sequences(20), evaluate=evaluate):
+    for event in begin(model, settings(epochs=4, average_checkpoints=average), sequences(20), evaluate=evaluate):
         if event.pending:
             own.append(copied(model))
         if event.evaluation:
@@ -180,9 +189,9 @@ def test_the_mean_of_the_last_weights_is_evaluated_and_kept(average: int) -> Non
 def test_a_dry_run_computes_a_gradient_and_changes_nothing() -> None:
     model = Toy()
     before = copied(model)
-    chosen = settings(batch=20)
+    chosen = settings(batch_size=20)
     rule = GradientUpdate(model, batches(sequences(20), chosen), loss, chosen)
-    in_parts = settings(batch=20, accumulate=4)
+    in_parts = settings(batch_size=20, accumulate=4)
     parts = GradientUpdate(Toy(), batches(sequences(20), in_parts), loss, in_parts)
     assert 0 < parts.dry_run() < rule.dry_run()
     assert same(copied(model), before)
@@ -206,11 +215,13 @@ def test_copies_of_the_parameters(fields: dict[str, Any], copies: int) -> None:
     assert kept == (copies - 2) * sum(part.numel() for part in weights.values())
 
 
-@pytest.mark.parametrize("fields", [{"batch": 3}, {"batch_tokens": 20}, {"steps": 3, "batch": 2}], ids=str)
+@pytest.mark.parametrize(
+    "fields", [{"batch_size": 3}, {"batch_tokens": 20}, {"bptt_steps": 3, "batch_size": 2}], ids=str
+)
 def test_updates_are_counted_from_lengths(fields: dict[str, Any]) -> None:
     examples = sorted(sequences(20), key=len)
     chosen = settings(**fields)
     rule = GradientUpdate(Toy(), batches(examples, chosen), loss, chosen)
     lengths = [len(example) for example in examples]
     assert rule.count_updates(lengths, symbols=sum(lengths)) == len(list(rule.chunks(0, 0)))
-    assert (rule.count_updates(lengths, symbols=None) is None) is ("steps" in fields)
+    assert (rule.count_updates(lengths, symbols=None) is None) is ("bptt_steps" in fields)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.training.optimizers import Name, build, norm
+from seqloom.training.optimizers import Name, build, total_norm
 
 RATE, DECAY, MOMENTUM = 0.1, 0.3, 0.9
 BETAS, EPSILON = (0.9, 0.999), 1e-8
@@ -40,7 +40,7 @@ def test_three_updates_and_vectors_are_spared_by_weight_decay(name: Name) -> Non
         nn.init.normal_(parameter)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     gradients = [[torch.randn_like(parameter) for parameter in model.parameters()] for _ in range(3)]
-    optimizer = build(name, model, rate=RATE, weight_decay=DECAY, momentum=MOMENTUM)
+    optimizer = build(name, model, learning_rate=RATE, weight_decay=DECAY, momentum=MOMENTUM)
     for each in gradients:
         for parameter, gradient in zip(model.parameters(), each, strict=True):
             parameter.grad = gradient.clone()
@@ -53,12 +53,12 @@ def test_three_updates_and_vectors_are_spared_by_weight_decay(name: Name) -> Non
 def test_what_is_not_trained_is_left_alone() -> None:
     model = nn.Linear(2, 2)
     model.weight.requires_grad_(False)
-    optimizer = build("adam", model, rate=1.0, weight_decay=0.0, momentum=0.0)
+    optimizer = build("adam", model, learning_rate=1.0, weight_decay=0.0, momentum=0.0)
     assert [group["params"] for group in optimizer.param_groups] == [[model.bias]]
 
 
 def test_norm_is_of_all_gradients_together() -> None:
     gradients = [torch.tensor([[3.0, 4.0]]), torch.tensor([12.0])]
-    assert norm(gradients) == 13
-    assert norm([]) == 0
-    assert math.isnan(norm([torch.tensor([math.nan]), torch.tensor([1.0])]))
+    assert total_norm(gradients) == 13
+    assert total_norm([]) == 0
+    assert math.isnan(total_norm([torch.tensor([math.nan]), torch.tensor([1.0])]))

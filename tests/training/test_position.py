@@ -4,7 +4,7 @@ from seqloom.training.position import Position, UpdateResult
 
 
 def test_updates_advance_the_counters() -> None:
-    plain = UpdateResult(6.0, 3, seen=3, processed=3, rate=0.1, norm=1.0)
+    plain = UpdateResult(6.0, 3, seen=3, processed=3, learning_rate=0.1, gradient_norm=1.0)
     first = Position().after(plain._replace(clipped=True), final=False)
     assert first == Position(batch=1, update=1, seen=3, summed=6.0, items=3, clipped=1, counted=1)
     skipped = first.after(plain._replace(finite=False), final=False)

@@ -20,7 +20,7 @@ def test_constant() -> None:
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
 def test_warm_up_is_linear_and_ends_at_the_whole_rate(name: str) -> None:
-    options = ScheduleOptions(warmup=10, decay=0.1, decay_after=1)
+    options = ScheduleOptions(warmup=10, decay=0.1, decay_after_epochs=1)
     found = [factor(name, at(update), options) for update in range(10)]
     assert found == pytest.approx([(update + 1) / 10 for update in range(10)])
 
@@ -59,7 +59,7 @@ def test_inverse_root(update: int, warmup: int) -> None:
 
 
 def test_step_is_that_of_zaremba() -> None:
-    options = ScheduleOptions(decay=0.5, decay_after=4)  # the small model: four epochs, then halved in each
+    options = ScheduleOptions(decay=0.5, decay_after_epochs=4)  # the small model: four epochs, then halved in each
     found = [factor("step", at(0, epoch=epoch), options) for epoch in (0, 0.9, 3.99, 4, 4.5, 5, 6.01)]
     assert found == [1, 1, 1, 0.5, 0.5, 0.25, 0.125]
 
@@ -85,4 +85,4 @@ def test_a_training_that_says_no_more_begins_with_the_whole_rate(name: str) -> N
     ],
 )
 def test_plateau(scores: tuple[float, ...], wait: int, expected: float) -> None:
-    assert factor("plateau", at(7, scores=scores), ScheduleOptions(decay=0.5, decay_wait=wait)) == expected
+    assert factor("plateau", at(7, scores=scores), ScheduleOptions(decay=0.5, plateau_patience=wait)) == expected

@@ -57,7 +57,7 @@ class Counter(CountingModel):
 
 
 DATA = ["a", "bb", "ccc", "dddd", "eeeee"]
-LINEAR: dict[str, Any] = {"epochs": 2, "rate": 1.0, "schedule": "linear", "decay": 0.0, "log_every": 2}
+LINEAR: dict[str, Any] = {"epochs": 2, "learning_rate": 1.0, "schedule": "linear", "decay": 0.0, "log_every": 2}
 
 
 def read() -> Iterator[str]:
@@ -87,7 +87,7 @@ def test_the_learning_rate_falls_with_the_data_seen() -> None:
     assert events[1].loss == 2
     assert [event.finished for event in events] == [""] * 5 + ["2 epochs done"]
     assert events[0].updates == 6
-    assert events[0].norm is None
+    assert events[0].gradient_norm is None
     assert events[0].unit == "letters"
 
 
@@ -161,7 +161,7 @@ def test_a_counting_model_has_a_single_update() -> None:
     model = Counter()
     updated, evaluated = begin(model, TrainConfig(epochs=5), evaluate=scored([1.0]))
     assert (updated.pending, updated.logged, updated.finished, updated.epoch) == (True, False, "", 1)
-    assert (updated.items, updated.updates, updated.rate) == (15, 1, 0)
+    assert (updated.items, updated.updates, updated.learning_rate) == (15, 1, 0)
     assert (evaluated.best, evaluated.finished) == (True, "all examples counted")
     assert float(model.seen) == len(DATA)
     assert list(begin(model, TrainConfig(), start=evaluated.snapshot())) == []

@@ -15,19 +15,19 @@ from seqloom.training.snapshots import flatten_state, nest, unflatten_state
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "average": {"average": 3, "evaluate_every": 2},
+    "averaging": {"average_checkpoints": 3, "evaluate_every": 2},
     "plateau": {"schedule": "plateau", "evaluate_every": 3, "decay": 0.1},
     "cosine": {"schedule": "cosine", "warmup": 3},
     "accumulate": {"accumulate": 2},
-    "steps": {"steps": 3, "batch": 3, "epochs": 1},
-    "steps in parts": {"steps": 5, "batch": 3, "accumulate": 2, "average": 2},
-    "steps of a stream": {"steps": 5, "batch": 3, "pool": 5},
+    "bptt": {"bptt_steps": 3, "batch_size": 3, "epochs": 1},
+    "bptt in parts": {"bptt_steps": 5, "batch_size": 3, "accumulate": 2, "average_checkpoints": 2},
+    "bptt of a stream": {"bptt_steps": 5, "batch_size": 3, "shuffle_buffer": 5},
     "workers": {"workers": 2},
-    "stream": {"pool": 7},
+    "stream": {"shuffle_buffer": 7},
     "tokens": {"batch_tokens": 20},
     "momentum": {"optimizer": "sgd", "momentum": 0.9},
     "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
-    "patience": {"patience": 2, "evaluate_every": 1, "rate": 0.5},
+    "patience": {"patience": 2, "evaluate_every": 1, "learning_rate": 0.5},
     "updates": {"updates": 7},
 }
 
@@ -127,7 +127,7 @@ def test_more_than_ten_parts_stay_in_their_order() -> None:
 
 def test_the_state_of_an_update_rule_is_restored() -> None:
     model = Toy()
-    chosen = settings(average=2, steps=4, batch=2, evaluate_every=1)
+    chosen = settings(average_checkpoints=2, bptt_steps=4, batch_size=2, evaluate_every=1)
     events = begin(model, chosen, sequences(8), evaluate=evaluator(sequences(3)))
     for _, event in zip(range(6), events, strict=False):
         snapshot = event.snapshot()

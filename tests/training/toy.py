@@ -102,7 +102,7 @@ def begin(
 
 
 def settings(**fields: Any) -> TrainConfig:
-    defaults = {"epochs": 2, "batch": 4, "rate": 0.01, "log_every": 2}
+    defaults = {"epochs": 2, "batch_size": 4, "learning_rate": 0.01, "log_every": 2}
     return TrainConfig.model_validate(defaults | fields)
 
 

@@ -1,1 +1,1 @@
-"""Several configurations trained at equal budget and compared: variants → trials → one table."""
+"""Train several variants of a configuration with the same budget and compare them in one table."""

@@ -1,11 +1,11 @@
-"""``python -m seqloom.compare FOLDER``: one trial, which ``child`` starts; Ctrl-C ends it quietly at any time."""
+"""``python -m seqloom.compare FOLDER``: run one trial; started by ``subprocess_trial``. Exits with 130 on Ctrl-C."""
 
 import sys
 from pathlib import Path
 
 
 def main() -> None:
-    """Read a configuration from standard input, train it in a folder, and write what was measured beside it."""
+    """Read a configuration from standard input, train it in a folder and write the results beside the folder."""
     try:
         _run(Path(sys.argv[1]))
     except KeyboardInterrupt:
@@ -13,7 +13,7 @@ def main() -> None:
 
 
 def _run(folder: Path) -> None:
-    # Imported here: it takes so long that Ctrl-C may come meanwhile.
+    # Imported here, because importing torch takes long enough for a Ctrl-C to arrive meanwhile.
     from seqloom import terminal
     from seqloom.compare import trial
     from seqloom.config import parse
@@ -22,13 +22,13 @@ def _run(folder: Path) -> None:
 
     text = sys.stdin.read()
     try:
-        with terminal.Watch() as watch:
-            found = trial.measure(Config.build(parse(text, "configuration")), folder, [watch])
+        with terminal.TrainingProgress() as progress:
+            results = trial.run_trial(Config.build(parse(text, "configuration")), folder, [progress])
     except Interrupted:
         sys.exit(130)
     except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ModuleNotFoundError) as error:
-        found = {"failed": str(error) or type(error).__name__}
-    trial.write(trial.beside(folder), found)
+        results = {"error": str(error) or type(error).__name__}
+    trial.write_json(trial.results_path(folder), results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The whole of a comparison: every variant with every seed, one training after the other."""
+"""A comparison: train every variant with every seed, one after the other, and tabulate the results."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.compare.table import markdown, summarize
-from seqloom.compare.trial import beside, write, write_text
+from seqloom.compare.trial import results_path, write_json, write_text
 from seqloom.compare.variants import Budget, Variant, variants
 from seqloom.interrupt import Interrupted
-from seqloom.options import finite
 from seqloom.run import Run
 from seqloom.run_config import Config
+from seqloom.terminal import json_value
 from seqloom.workflow import changed_file, environment
 
-Measure = Callable[[Config, Path], dict[str, Any]]
+RunTrial = Callable[[Config, Path], dict[str, Any]]
 
 
 def compare(
@@ -22,86 +22,88 @@ def compare(
     names: Sequence[str],
     *,
     output: Path,
-    measure: Measure,  # one training, in a folder
+    run_trial: RunTrial,  # trains a configuration in a folder
     budget: Budget,
     seeds: int = 1,
-    say: Callable[[str], object] = print,  # which training comes next
+    report: Callable[[str], object] = print,  # receives a line before each training
 ) -> list[dict[str, Any]]:
-    """Train each variant with each seed; a row for each, also in the output's compare.md and compare.json.
+    """Train each variant with each seed; the rows of the table, also written to compare.md and compare.json.
 
-    What is finished in the output is taken from there, and what was interrupted goes on.
+    Finished runs in the output folder are not repeated, and interrupted ones are resumed.
     """
-    chosen = variants(path, names, budget=budget, seeds=seeds)
-    for variant in chosen:
+    all_variants = variants(path, names, budget=budget, seeds=seeds)
+    for variant in all_variants:
         for config in variant.configs:
-            _refuse_others(config, _place(output, variant, config))
-    trials: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in chosen}
-    for number, variant in enumerate(chosen):
+            _check_existing_run(config, _run_folder(output, variant, config))
+    trials: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in all_variants}
+    for number, variant in enumerate(all_variants):
         for index, config in enumerate(variant.configs):
-            place = _place(output, variant, config)
-            found = _finished(place)
-            if found is None:
-                done = number * seeds + index + 1
-                say(f"training {done} of {len(chosen) * seeds}: {variant.name}, seed {config.train.seed}")
+            folder = _run_folder(output, variant, config)
+            results = _finished_results(folder)
+            if results is None:
+                position = number * seeds + index + 1
+                report(f"run {position} of {len(all_variants) * seeds}: {variant.name}, seed {config.train.seed}")
                 try:
-                    found = measure(config, place)
+                    results = run_trial(config, folder)
                 except Interrupted:
                     raise Interrupted(output) from None
-                if "failed" in found:
-                    say(f"failed: {found['failed']}")
-            trials[variant.name].append({"seed": config.train.seed, **found})
-            if found.get("counted") and (config.task.dev or config.task.sequential):
-                break  # counts know no seed
+                if "error" in results:
+                    report(f"failed: {results['error']}")
+            trials[variant.name].append({"seed": config.train.seed, **results})
+            if results.get("is_counting_model") and (config.task.dev or config.task.sequential):
+                break  # the result does not depend on the seed
     rows = summarize(trials)
-    _keep(output, rows, trials, chosen, budget=budget)
+    _write_results(output, rows, trials, all_variants, budget=budget)
     return rows
 
 
-def _place(output: Path, variant: Variant, config: Config) -> Path:
+def _run_folder(output: Path, variant: Variant, config: Config) -> Path:
     return output / variant.folder / f"seed-{config.train.seed}"
 
 
-def _refuse_others(config: Config, place: Path) -> None:
-    if not place.exists():
+def _check_existing_run(config: Config, folder: Path) -> None:
+    """Refuse to continue a run with another configuration or other data."""
+    if not folder.exists():
         return
-    run = Run.open(place)
+    run = Run.open(folder)
     if run.config != config.text():
-        raise ValueError(f"{place}: was trained by another configuration or budget; choose another --output")
+        raise ValueError(f"{folder}: was trained with another configuration or budget; choose another --output")
     if name := changed_file(run, config):
-        raise ValueError(f"{name}: is not as it was when {place} was trained; choose another --output")
+        raise ValueError(f"{name}: has changed since {folder} was trained; choose another --output")
 
 
-def _finished(place: Path) -> dict[str, Any] | None:
-    """What was measured before, if it came to an end."""
-    if not place.exists() or not beside(place).exists():
+def _finished_results(folder: Path) -> dict[str, Any] | None:
+    """The results of an earlier trial; None if there are none or it failed."""
+    if not folder.exists() or not results_path(folder).exists():
         return None
-    found: dict[str, Any] = json.loads(beside(place).read_text())
-    return None if "failed" in found else found
+    results: dict[str, Any] = json.loads(results_path(folder).read_text())
+    return None if "error" in results else results
 
 
-def _keep(
+def _write_results(
     output: Path,
     rows: list[dict[str, Any]],
     trials: dict[str, list[dict[str, Any]]],
-    chosen: Sequence[Variant],
+    all_variants: Sequence[Variant],
     *,
     budget: Budget,
 ) -> None:
-    first = chosen[0].configs[0]
+    first = all_variants[0].configs[0]
     machine = environment()
-    seeds = [config.train.seed for config in chosen[0].configs]
-    threads = {variant.configs[0].train.threads or machine["threads"] for variant in chosen}
-    share = f"a share of {first.task.dev_fraction:g} of it" if first.task.dev_fraction else "no development data"
-    dev = first.task.dev or share
-    facts = [
-        f"Task {first.name}, trained on {first.task.train}, compared on {dev}.",
+    seeds = [config.train.seed for config in all_variants[0].configs]
+    threads = {variant.configs[0].train.threads or machine["threads"] for variant in all_variants}
+    held_out = (
+        f"{100 * first.task.dev_fraction:g} % of it, held out" if first.task.dev_fraction else "no development data"
+    )
+    notes = [
+        f"Task {first.name}, trained on {first.task.train}, compared on {first.task.dev or held_out}.",
         f"Budget: {budget}. Seeds: {', '.join(map(str, seeds))}. Threads: {', '.join(map(str, sorted(threads)))}.",
         f"Seqloom {machine['seqloom']}, torch {machine['torch']}, Python {machine['python']}, {machine['system']}.",
     ]
-    kept = {
-        name: [{key: value for key, value in trial.items() if key != "samples"} for trial in several]
-        for name, several in trials.items()
+    without_samples = {
+        name: [{key: value for key, value in trial.items() if key != "bootstrap_samples"} for trial in same_variant]
+        for name, same_variant in trials.items()
     }
-    facts_of_all = {"task": first.name, "budget": budget._asdict(), "environment": machine}
-    write(output / "compare.json", finite({**facts_of_all, "rows": rows, "trials": kept}))
-    write_text(output / "compare.md", markdown(f"{first.name}: {len(chosen)} variants compared", rows, facts))
+    settings = {"task": first.name, "budget": budget._asdict(), "environment": machine}
+    write_json(output / "compare.json", json_value({**settings, "rows": rows, "trials": without_samples}))
+    write_text(output / "compare.md", markdown(f"{first.name}: {len(all_variants)} variants compared", rows, notes))

@@ -1,4 +1,4 @@
-"""One training, measured: what it reached, how fast it was, how much memory it took."""
+"""One training run of a comparison: its scores, its speed and its memory."""
 
 import hashlib
 import json
@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from seqloom.compare.outcome import outcome
 from seqloom.evaluation import predict_all
 from seqloom.metrics.confidence import bootstrap
 from seqloom.model import Model, load
@@ -21,45 +20,49 @@ from seqloom.training.progress import Progress
 from seqloom.training.self_trained import CountingModel
 from seqloom.workflow import Listener, data, resume, train
 
-WARM = 32  # examples that are answered before time is measured
-COLLATED = 256  # examples that are counted at once
+WARMUP_EXAMPLES = 32  # predicted before the time is measured
+COUNTING_BATCH = 256  # examples that are collated at once to count their items
 
 
-class Pace:
-    """Items per second of the updates; evaluations do not count, nor, where others came, the first that compiles."""
+class ThroughputMeter:
+    """A listener that measures the items per second of updates, without evaluations.
+
+    The first update, which compiles kernels, counts only if there is no other.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
         self.last = clock()
         self.first = 0.0, 0  # seconds and items
-        self.rest = 0.0, 0
+        self.others = 0.0, 0
 
     def __call__(self, run: Run, event: Progress) -> None:  # noqa: ARG002  a listener's signature
-        """Take notice of what a training did."""
+        """Add an event of a training run."""
         now = self.clock()
         if event.evaluation is None:
             seconds, items = now - self.last, event.items
             if self.first[1]:
-                self.rest = self.rest[0] + seconds, self.rest[1] + items
+                self.others = self.others[0] + seconds, self.others[1] + items
             else:
                 self.first = seconds, items
         self.last = now
 
     @property
-    def rate(self) -> float | None:
-        seconds, items = self.rest if self.rest[1] else self.first
+    def items_per_second(self) -> float | None:
+        """None: nothing was trained."""
+        seconds, items = self.others if self.others[1] else self.first
         return items / seconds if items and seconds else None
 
 
-def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
-    """Train a configuration in a folder, or go on there, and tell what a comparison wants to know."""
-    pace = Pace()
+def run_trial(config: Config, folder: Path, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
+    """Train a configuration in a folder, or resume the run in it; the scores and costs that are compared."""
+    meter = ThroughputMeter()
     run = (
-        resume(folder, listeners=[pace, *listeners])
+        resume(folder, listeners=[meter, *listeners])
         if folder.exists()
-        else train(config, output=folder, listeners=[pace, *listeners])
+        else train(config, output=folder, listeners=[meter, *listeners])
     )
-    cost = _cost(run, pace)
+    cost = _training_cost(run, meter)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     model = load(run.path)
@@ -68,71 +71,73 @@ def measure(config: Config, folder: Path, listeners: Sequence[Listener] = ()) ->
         "seed": config.train.seed,
         "metric": task.main_metric,
         "higher_is_better": task.higher_is_better,
-        "metrics": outcome(run),
+        "metrics": run.best_metrics(),
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
         **cost,
-        "minutes": run.load("last").facts["seconds"] / 60,  # also those before an interruption
-        "counted": isinstance(model.module, CountingModel),
-        **_ask(model),
+        "minutes": run.load("last").facts["seconds"] / 60,  # including those before an interruption
+        "is_counting_model": isinstance(model.module, CountingModel),
+        **_predict_dev(model),
     }
 
 
-def _cost(run: Run, pace: Pace) -> dict[str, Any]:
-    """Pace and memory of the training, kept in its run: who was interrupted later does not train once more."""
-    kept = run.path / "cost.json"
-    if pace.rate is None and kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
-    cost = {"trained_per_second": pace.rate, "memory": peak()}
-    write(kept, cost)
+def _training_cost(run: Run, meter: ThroughputMeter) -> dict[str, Any]:
+    """Speed and memory of the training, stored in the run: a finished training is not repeated to measure them."""
+    path = run.path / "cost.json"
+    if meter.items_per_second is None and path.exists():
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return stored
+    cost = {"train_items_per_second": meter.items_per_second, "memory_mb": peak_memory()}
+    write_json(path, cost)
     return cost
 
 
-def _ask(model: Model) -> dict[str, Any]:
-    """The development examples answered once more, with the clock running."""
+def _predict_dev(model: Model) -> dict[str, Any]:
+    """Predict the development data once more: the speed, and bootstrap samples of the metric."""
     config, task = model.config, model.task
     dev = list(data(config).dev())
     if not dev:
-        return {"examples": 0, "asked": "", "predicted_per_second": None, "rows": 0, "samples": []}
-    predict_all(config, model.module, dev[:WARM])
+        empty: dict[str, Any] = {"dev_examples": 0, "dev_digest": "", "predict_items_per_second": None}
+        return empty | {"bootstrap_rows": 0, "bootstrap_samples": []}
+    predict_all(config, model.module, dev[:WARMUP_EXAMPLES])
     started = time.perf_counter()
-    found = predict_all(config, model.module, dev)
+    predictions = predict_all(config, model.module, dev)
     seconds = time.perf_counter() - started
-    items = sum(task.collate(dev[start : start + COLLATED]).items for start in range(0, len(dev), COLLATED))
-    sums = task.metric_sums(found, dev)
-    places = "\n".join(str(example.location) for example in dev)
+    starts = range(0, len(dev), COUNTING_BATCH)
+    items = sum(task.collate(dev[start : start + COUNTING_BATCH]).items for start in starts)
+    sums = task.metric_sums(predictions, dev)
+    locations = "\n".join(str(example.location) for example in dev)
     return {
-        "examples": len(dev),
-        "asked": hashlib.sha256(places.encode()).hexdigest(),
-        "predicted_per_second": items / seconds,
-        "rows": 0 if sums is None else len(sums.rows),
-        "samples": [] if sums is None else bootstrap(sums).tolist(),
+        "dev_examples": len(dev),
+        "dev_digest": hashlib.sha256(locations.encode()).hexdigest(),
+        "predict_items_per_second": items / seconds,
+        "bootstrap_rows": 0 if sums is None else len(sums.rows),
+        "bootstrap_samples": [] if sums is None else bootstrap(sums).tolist(),
     }
 
 
-def peak() -> float:
-    """The most memory that this process had, in MB."""
+def peak_memory() -> float:
+    """The peak memory of this process in MB."""
     status = Path("/proc/self/status")
-    if status.exists():  # what getrusage says of a process may still be its parent's peak
-        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-        return int(found[1]) / 1024 if found else 0.0
+    if status.exists():  # getrusage may still return the peak of the parent process
+        match = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+        return int(match[1]) / 1024 if match else 0.0
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def beside(folder: Path) -> Path:
-    """Where the measurements of a run stand."""
+def results_path(folder: Path) -> Path:
+    """The file with the results of a trial, beside the folder of its run."""
     return folder.with_name(f"{folder.name}.json")
 
 
-def write(path: Path, found: object) -> None:
-    """Write JSON that is whole or not there."""
-    write_text(path, json.dumps(found, indent=2) + "\n")
+def write_json(path: Path, value: object) -> None:
+    """Write JSON atomically."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same for any text."""
+    """Write a text file atomically: it is complete, or as it was before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.write_text(text, encoding="utf-8")

@@ -35,14 +35,14 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
-    terminal.say("Captions of test images:")
+    terminal.print_lines("Captions of test images:")
     rows = [
         (each["image"], each["answer"], "" if each["answer"] in each["truth"] else f"wrong: {each['truth'][0]}")
         for each in answers
     ]
     terminal.table(("image", "caption", ""), rows)
     first = answers[0]
-    terminal.say(
+    terminal.print_lines(
         "",
         "Attention over the first image for each word (darker is more):",
         *image_attention_lines(first["attention"], first["words"]),

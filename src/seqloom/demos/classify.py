@@ -32,12 +32,14 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
-    terminal.say("Images and predictions:")
+    terminal.print_lines("Images and predictions:")
     for row in zip(*(each["picture"] for each in answers), strict=True):
-        terminal.say("   ".join(row))
+        terminal.print_lines("   ".join(row))
     labels = [f"{each['answer']} ({each['probability']:.0%})" for each in answers]
     errors = ["" if each["answer"] == each["truth"] else f", is {each['truth']}" for each in answers]
-    terminal.say("   ".join(f"{label + error:16}" for label, error in zip(labels, errors, strict=True)).rstrip())
+    terminal.print_lines(
+        "   ".join(f"{label + error:16}" for label, error in zip(labels, errors, strict=True)).rstrip()
+    )
 
 
 DEMO = Demo(

@@ -35,7 +35,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
-    terminal.say(
+    terminal.print_lines(
         "Queries: a sum returns the nearest words, one word its neighbours, two words their similarity,",
         "and several words the odd one out.",
     )

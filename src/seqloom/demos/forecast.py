@@ -25,7 +25,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
-    terminal.say("Forecasts for the last years of the file, and for the year after it:")
+    terminal.print_lines("Forecasts for the last years of the file, and for the year after it:")
     rows = [
         (
             f"{each['last']:.1f}",

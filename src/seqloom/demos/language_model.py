@@ -31,9 +31,11 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     *scores, sample = answers
-    terminal.say("Perplexity of a sentence and of the same words in random order:")
+    terminal.print_lines("Perplexity of a sentence and of the same words in random order:")
     terminal.table(("text", "perplexity"), [(each["text"], f"{each['perplexity']:.3g}") for each in scores])
-    terminal.say("", f"Text generated after {sample['prompt']!r}:", *f"{sample['prompt']}{sample['text']}".splitlines())
+    terminal.print_lines(
+        "", f"Text generated after {sample['prompt']!r}:", *f"{sample['prompt']}{sample['text']}".splitlines()
+    )
 
 
 DEMO = Demo(

@@ -31,13 +31,13 @@ def run_memory(output: Path, *, seed: int, quick: bool, quiet: bool) -> dict[str
         sys.stderr.write(f"no picture: {error.name} is not installed: pip install 'seqloom[plots]'\n")
         picture = None
     if not quiet:
-        terminal.say(
+        terminal.print_lines(
             "Each network sees a symbol, then a number of distractor steps, and must then name the symbol.",
             f"The forget gates of the LSTMs are open at the start (bias {experiment.forget_bias:g}).",
             f"Accuracy (chance: {experiment.chance:.0%}), and ∇, the gradient that reaches the symbol before training:",
         )
         terminal.table(*memory.tabulate(outcomes))
-        terminal.say(memory.verdict(outcomes), *([f"Picture: {picture}"] if picture else []))
+        terminal.print_lines(memory.verdict(outcomes), *([f"Picture: {picture}"] if picture else []))
     return {
         "task": "memory",
         "outcomes": [asdict(outcome) for outcome in outcomes],

@@ -63,9 +63,9 @@ def _run_task(task: str, output: Path, *, seed: int, quick: bool, quiet: bool) -
     files = _write_data(task, folder / "data")
     if not quiet:
         duration = "a few seconds" if quick else "up to a minute"
-        terminal.say(demo.description, f"The data are in {folder / 'data'}. Training takes {duration}.")
+        terminal.print_lines(demo.description, f"The data are in {folder / 'data'}. Training takes {duration}.")
     config = Config.build(_document(task, files, {"train.seed": seed, **(demo.quick if quick else {})}))
-    with terminal.Watch(quiet=quiet) as watch:
+    with terminal.TrainingProgress(quiet=quiet) as watch:
         trained = workflow.train(config, output=folder / "run", listeners=[watch])
     model = load(trained.path)
     finished = DemoRun(model, files, model.evaluate(files.test), trained.path)
@@ -92,7 +92,7 @@ def _ask(inputs: Sequence[str], *, quiet: bool) -> list[str]:
     """The inputs, each replaced by what a person at a terminal types instead."""
     if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return list(inputs)
-    terminal.say("", *(["Type your own inputs, or press Enter to keep the suggestions:"] if inputs else []))
+    terminal.print_lines("", *(["Type your own inputs, or press Enter to keep the suggestions:"] if inputs else []))
     typed = []
     for suggestion in inputs:
         try:
@@ -146,15 +146,15 @@ def _report(demo: Demo, result: Mapping[str, Any], files: Files) -> None:
     path, test = result["run"], shlex.quote(str(files.test))
     rows = [("this model", score(result["test"][demo.metric]))]
     rows += [(name, score(value)) for name, value in result["baseline"].items()]
-    terminal.say("", f"Results on the test data ({files.test}):")
+    terminal.print_lines("", f"Results on the test data ({files.test}):")
     terminal.table(("model", demo.metric), rows)
-    terminal.say("")
+    terminal.print_lines("")
     demo.show(result["examples"])
-    terminal.say("", f"Files in the run directory {path}:")
+    terminal.print_lines("", f"Files in the run directory {path}:")
     present = {name: what for name, what in RUN_FILES.items() if Path(path, name).exists()}
     terminal.table(("file", "content"), list(present.items()))
     quoted = shlex.quote(path)
-    terminal.say(
+    terminal.print_lines(
         "",
         f"Done in {result['seconds']:.0f} seconds. Try next:",
         f"  {demo.next_command.format(run=quoted, test=test)}",

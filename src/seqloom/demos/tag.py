@@ -38,7 +38,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
-    terminal.say("Predicted labels:")
+    terminal.print_lines("Predicted labels:")
     rows = [
         (word, label, "" if label == truth else f"wrong, should be {truth}")
         for each in answers

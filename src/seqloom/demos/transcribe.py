@@ -70,13 +70,13 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
-    terminal.say("Transcripts of test lines:")
+    terminal.print_lines("Transcripts of test lines:")
     rows = [
         (each["image"], each["answer"], each["truth"], "" if each["answer"] == each["truth"] else "wrong")
         for each in answers
     ]
     terminal.table(("image", "transcript", "reference", ""), rows)
-    terminal.say(
+    terminal.print_lines(
         "",
         "The first line, column by column: the most probable digit (· for none), and the probability of any digit:",
         *answers[0]["frames"],

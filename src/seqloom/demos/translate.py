@@ -42,9 +42,9 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
-    terminal.say("Translations:")
+    terminal.print_lines("Translations:")
     terminal.table(("date", "ISO 8601"), [(each["source"], each["answer"]) for each in answers])
-    terminal.say(
+    terminal.print_lines(
         "",
         "Attention for the first date (columns: input, rows: output; darker is more):",
         *answers[0]["attention"],

@@ -133,4 +133,4 @@ def print_embedding_map(words: EmbeddingMap) -> None:
     columns = zip(words.words, words.coordinates, words.nearest, words.similarities, strict=True)
     rows = [(word, f"{x:.3f}", f"{y:.3f}", nearest, f"{cosine:.3f}") for word, (x, y), nearest, cosine in columns]
     terminal.table(("word", "x", "y", "nearest", "cosine"), rows)
-    terminal.say("", f"The plane explains {sum(words.explained_variance):.0%} of the variance of these words.")
+    terminal.print_lines("", f"The plane explains {sum(words.explained_variance):.0%} of the variance of these words.")

@@ -38,15 +38,15 @@ def report(
         print_explanation(explanation)
     plots = draw_explanation(explanation, folder, traces=traces)
     if as_json:
-        terminal.say(json.dumps({**explanation.data(), "plots": list(map(str, plots))}))
+        terminal.print_lines(json.dumps({**explanation.data(), "plots": list(map(str, plots))}))
     elif plots:
-        terminal.say("", f"Plots: {', '.join(map(str, plots))}")
+        terminal.print_lines("", f"Plots: {', '.join(map(str, plots))}")
 
 
 def print_explanation(explanation: Explanation) -> None:
     """Print an explanation."""
     width = shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
-    terminal.say(*[explanation.headline] * bool(explanation.headline))
+    terminal.print_lines(*[explanation.headline] * bool(explanation.headline))
     if explanation.frames is not None and explanation.image is not None:
         _print_transcript(explanation.prediction, explanation.frames, explanation.image, width=width)
     if explanation.label_choices:
@@ -59,29 +59,29 @@ def print_explanation(explanation: Explanation) -> None:
         labels = list(explanation.label_probabilities.items())[:MAX_LABELS]
         terminal.table(("label", "probability"), [(label, f"{probability:.2%}") for label, probability in labels])
     if explanation.nbest_tokens:
-        terminal.say("", "N-best list, with the log-probability of each token:")
+        terminal.print_lines("", "N-best list, with the log-probability of each token:")
         pairs = zip(explanation.prediction.best, explanation.nbest_tokens, strict=True)
         for rank, (candidate, tokens) in enumerate(pairs, start=1):
-            terminal.say("", *_candidate_lines(rank, candidate, tokens, width=width))
+            terminal.print_lines("", *_candidate_lines(rank, candidate, tokens, width=width))
     if (each := explanation.token_values) is not None:
         top = each.maximum or max(each.values, default=0.0)
         lines = heatmap_lines(each.tokens, each.values, maximum=each.maximum, width=width)
-        terminal.say("", f"{each.label[:1].upper()}{each.label[1:]} (█ = {top:.3g}):", *lines)
+        terminal.print_lines("", f"{each.label[:1].upper()}{each.label[1:]} (█ = {top:.3g}):", *lines)
     _print_attention(explanation, width=width)
     if explanation.layer_weights is not None:
         weights = explanation.layer_weights
-        terminal.say("", f"Weights of the language model's layers (scale {weights.scale:.3g}):")
+        terminal.print_lines("", f"Weights of the language model's layers (scale {weights.scale:.3g}):")
         rows = [(name, f"{weight:.1%}") for name, weight in zip(weights.layers, weights.weights, strict=True)]
         terminal.table(("layer", "weight"), rows)
     if explanation.contexts:
-        terminal.say("")
+        terminal.print_lines("")
         print_contexts(explanation.contexts)
     if explanation.embedding_map is not None:
         print_embedding_map(explanation.embedding_map)
     if explanation.beam:
-        terminal.say("", "Beam search tree (the best path continues straight down), with scores and outcomes:")
-        terminal.say(*beam_lines(explanation.beam))
-    terminal.say(*(["", *(f"Note: {note}" for note in explanation.notes)] if explanation.notes else []))
+        terminal.print_lines("", "Beam search tree (the best path continues straight down), with scores and outcomes:")
+        terminal.print_lines(*beam_lines(explanation.beam))
+    terminal.print_lines(*(["", *(f"Note: {note}" for note in explanation.notes)] if explanation.notes else []))
 
 
 def _print_attention(explanation: Explanation, *, width: int) -> None:
@@ -90,17 +90,17 @@ def _print_attention(explanation: Explanation, *, width: int) -> None:
         return
     name = "" if attention.name == "attention" else f" ({attention.name})"
     if explanation.grid is not None:
-        terminal.say("", f"Attention over the image for each word{name}:")
-        terminal.say(*image_attention_lines(explanation.image_attention, attention.rows, width=width))
+        terminal.print_lines("", f"Attention over the image for each word{name}:")
+        terminal.print_lines(*image_attention_lines(explanation.image_attention, attention.rows, width=width))
     else:
-        terminal.say("", f"Attention weights{name}, one row per query token:")
-        terminal.say(*attention_lines(attention.weights, attention.columns, attention.rows, width=width))
+        terminal.print_lines("", f"Attention weights{name}, one row per query token:")
+        terminal.print_lines(*attention_lines(attention.weights, attention.columns, attention.rows, width=width))
 
 
 def _print_transcript(prediction: Any, frames: FrameProbabilities, inputs: NDArray[Any], *, width: int) -> None:
-    terminal.say("", "Most probable token at each frame (· = blank):")
-    terminal.say(*ctc_lines(frames, inputs, width=width), *timing_lines(prediction, frames, width=width))
-    terminal.say("", "N-best list, with log scores:")
+    terminal.print_lines("", "Most probable token at each frame (· = blank):")
+    terminal.print_lines(*ctc_lines(frames, inputs, width=width), *timing_lines(prediction, frames, width=width))
+    terminal.print_lines("", "N-best list, with log scores:")
     rows = [
         (each.text, f"{each.score:.4f}", f"{each.acoustic:.4f}", f"{each.language:.4f}") for each in prediction.best
     ]

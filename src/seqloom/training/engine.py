@@ -121,7 +121,7 @@ class Training:
         limits += [done / self.time_used] if done and self.time_used else []
         return min(limits, default=None)
 
-    def rate(self, ahead: int = 0) -> float:
+    def learning_rate(self, ahead: int = 0) -> float:
         """The learning rate after ``ahead`` more tokens; 0 where there is nothing to schedule."""
         if self.rule.single_pass:
             return 0.0
@@ -135,7 +135,7 @@ class Training:
 
     def update(self, chunk: Any, *, final: bool) -> Progress:
         """One update; ``final``: the last one of its epoch."""
-        result = self.rule.update(chunk, self.position, self.rate)
+        result = self.rule.update(chunk, self.position, self.learning_rate)
         self.position = self.position.after(result, final=final)
         if self.position.skipped_in_a_row == MAX_SKIPPED_IN_A_ROW:
             raise Diverged(self.position.update, chunk)
@@ -170,7 +170,8 @@ class Training:
         if patience and position.evaluations_since_best() >= patience:
             ending = ending or f"no improvement in {patience} evaluations"
         self.position = position._replace(finished=ending)
-        return self._progress(UpdateResult(None, 0, seen=0, processed=0, rate=self.rate()), evaluation)
+        result = UpdateResult(None, 0, seen=0, processed=0, learning_rate=self.learning_rate())
+        return self._progress(result, evaluation)
 
     def _progress(self, result: UpdateResult, evaluation: Evaluation | None = None) -> Progress:
         position = self.position
@@ -185,8 +186,8 @@ class Training:
             updates=None if total is None else max(math.ceil(total), position.update),
             epoch=self.rule.epochs_done(position),
             loss=position.summed / position.items if position.items else math.nan,
-            rate=result.rate,
-            norm=result.norm,
+            learning_rate=result.learning_rate,
+            gradient_norm=result.gradient_norm,
             clipped=position.clipped / max(position.counted, 1),
             items=result.processed,
             skipped=position.skipped,

@@ -16,7 +16,7 @@ from seqloom.training import optimizers, snapshots
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
 from seqloom.training.position import Position, UpdateResult
-from seqloom.training.update_rule import Rate, UpdateRule
+from seqloom.training.update_rule import LearningRate, UpdateRule
 
 
 class SummedLoss(Protocol):
@@ -52,7 +52,7 @@ class GradientUpdate(UpdateRule):
         self.optimizer = optimizers.build(
             settings.optimizer,
             model,
-            rate=settings.learning_rate,
+            learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             momentum=settings.momentum,
         )
@@ -62,9 +62,9 @@ class GradientUpdate(UpdateRule):
     def chunks(self, epoch: int, skip: int) -> Iterator[list[Batch]]:
         return self.batches.epoch(epoch, skip)
 
-    def update(self, chunk: list[Batch], position: Position, rate: Rate) -> UpdateResult:  # noqa: ARG002
+    def update(self, chunk: list[Batch], position: Position, learning_rate: LearningRate) -> UpdateResult:  # noqa: ARG002
         """One optimizer step with the gradient of all parts of a batch, or none if that is not finite."""
-        settings, current_rate = self.settings, rate(0)
+        settings, current_learning_rate = self.settings, learning_rate(0)
         loss, items, carried = self._accumulate_gradient(chunk)
         if self.group.size > 1:  # a process without a part of this batch still takes part in the sum
             for parameter in self.model.parameters():
@@ -72,13 +72,13 @@ class GradientUpdate(UpdateRule):
                     parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
         self.group.sum_tensors(gradients)
-        norm = optimizers.norm(gradients) / max(items, 1)
+        norm = optimizers.total_norm(gradients) / max(items, 1)
         finite = math.isfinite(norm) and math.isfinite(loss)
         clipped = finite and bool(settings.clip_norm) and norm > settings.clip_norm
         if finite and items:
             torch._foreach_mul_(gradients, (settings.clip_norm / norm if clipped else 1.0) / items)
             for parameters in self.optimizer.param_groups:
-                parameters["lr"] = current_rate
+                parameters["lr"] = current_learning_rate
             self.optimizer.step()
             self.carried = carried
         elif not any(part.continues for part in chunk):
@@ -91,8 +91,8 @@ class GradientUpdate(UpdateRule):
             items,
             seen=int(items),
             processed=sum(part.items for part in chunk),
-            rate=current_rate,
-            norm=norm,
+            learning_rate=current_learning_rate,
+            gradient_norm=norm,
             finite=finite,
             clipped=clipped,
         )
@@ -110,7 +110,7 @@ class GradientUpdate(UpdateRule):
                 carried.append(apply(Tensor.detach, loss.state))
         return *self.group.sum(summed, items), tuple(carried)  # type: ignore[return-value]
 
-    def epochs_done(self, position: Position, ahead: int = 0) -> float:  # noqa: ARG002  the rate is constant in a batch
+    def epochs_done(self, position: Position, ahead: int = 0) -> float:  # noqa: ARG002  the learning rate is constant in a batch
         length = self.batches.count(position.epoch)
         return position.epoch + (position.batch / length if length else 0.0)
 
@@ -183,18 +183,18 @@ class GradientUpdate(UpdateRule):
     def dry_run(self) -> int:
         """The gradient of the first batch, without a step of the optimizer."""
         self.model.train()
-        most = 0
+        peak = 0
         for part in next(self.batches.epoch(0), []):
             saved = _SavedTensors()
             with torch.autograd.graph.saved_tensors_hooks(saved.add, lambda tensor: tensor):
                 loss = self.loss(self.model, part.to(self.settings.device))
             loss.total.backward()
-            most = max(most, sum(saved.sizes.values()))
+            peak = max(peak, sum(saved.sizes.values()))
             gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
             if not all(bool(tensor.isfinite().all()) for tensor in (loss.total, *gradients)):
                 raise ValueError("the loss or its gradient is not finite")
         self.optimizer.zero_grad()
-        return most
+        return peak
 
     def count_updates(self, lengths: Sequence[int], *, symbols: int | None) -> int | None:
         """With ``batch_tokens`` the number differs slightly from epoch to epoch."""

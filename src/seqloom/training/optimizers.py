@@ -13,7 +13,7 @@ def build(
     name: Name,
     model: nn.Module,
     *,
-    rate: float,
+    learning_rate: float,
     weight_decay: float,
     momentum: float,  # SGD only; Adam and AdamW keep their default betas
 ) -> Optimizer:
@@ -25,10 +25,10 @@ def build(
     ]
     groups = [group for group in groups if group["params"]]
     if name == "sgd":
-        return SGD(groups, lr=rate, momentum=momentum, fused=True)
-    return (Adam if name == "adam" else AdamW)(groups, lr=rate, fused=True)
+        return SGD(groups, lr=learning_rate, momentum=momentum, fused=True)
+    return (Adam if name == "adam" else AdamW)(groups, lr=learning_rate, fused=True)
 
 
-def norm(gradients: Iterable[Tensor]) -> float:
+def total_norm(gradients: Iterable[Tensor]) -> float:
     """The Euclidean norm of all gradients together."""
     return float(nn.utils.get_total_norm(gradients))

@@ -10,8 +10,8 @@ class UpdateResult(NamedTuple):
     items: float  # that the loss was summed over
     seen: int  # tokens, as train.tokens counts them
     processed: int  # items that this process worked on, for the speed
-    rate: float
-    norm: float | None = None  # of the gradient before clipping
+    learning_rate: float
+    gradient_norm: float | None = None  # before clipping
     finite: bool = True  # False: the update was skipped
     clipped: bool = False
 

@@ -25,8 +25,8 @@ class Progress:
     updates: int | None  # expected in total; None: not known yet
     epoch: float  # epochs so far, with the fraction of the current one
     loss: float  # per item, mean over the updates since the last log entry
-    rate: float  # learning rate
-    norm: float | None  # of the gradient before clipping; None: no gradient was computed
+    learning_rate: float
+    gradient_norm: float | None  # before clipping; None: no gradient was computed
     clipped: float  # share of the updates since the last log entry whose gradient was clipped
     items: int  # processed in this update; 0 for an evaluation
     skipped: int  # updates skipped so far because the gradient was not finite

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class SchedulePoint(NamedTuple):
     """How far training has got."""
 
-    update: float  # the next one, from 0; fractional where the rate changes within an update
+    update: float  # the next one, from 0; fractional where the learning rate changes within an update
     total_updates: float  # expected; 0: not known yet
     epoch: float  # with its fraction
     scores: Sequence[float]  # of the evaluations so far, higher is better
@@ -18,9 +18,9 @@ class ScheduleOptions(NamedTuple):
     """Options of the schedules."""
 
     warmup: int = 0  # updates of linear warm-up from zero
-    decay: float = 0.5  # factor of each decay, or final share of the rate
-    decay_after: float = 0  # step: epochs before the first decay
-    decay_wait: int = 1  # plateau: evaluations without improvement before a decay
+    decay: float = 0.5  # factor of each decay, or final share of the learning rate
+    decay_after_epochs: float = 0  # step: epochs before the first decay
+    plateau_patience: int = 1  # plateau: evaluations without improvement before a decay
 
 
 def constant(point: SchedulePoint, options: ScheduleOptions) -> float:  # noqa: ARG001
@@ -51,16 +51,16 @@ def inverse_root(point: SchedulePoint, options: ScheduleOptions) -> float:
 
 
 def step(point: SchedulePoint, options: ScheduleOptions) -> float:
-    """Multiplied by ``decay`` at the start of every epoch after the first ``decay_after`` (Zaremba et al. 2014)."""
-    return float(options.decay ** max(math.floor(point.epoch) + 1 - options.decay_after, 0))
+    """Multiplied by ``decay`` in every epoch after the first ``decay_after_epochs`` (Zaremba et al. 2014)."""
+    return float(options.decay ** max(math.floor(point.epoch) + 1 - options.decay_after_epochs, 0))
 
 
 def plateau(point: SchedulePoint, options: ScheduleOptions) -> float:
-    """Multiplied by ``decay`` after every ``decay_wait`` evaluations in a row without improvement."""
+    """Multiplied by ``decay`` after every ``plateau_patience`` evaluations in a row without improvement."""
     best, waited, factor = -math.inf, 0, 1.0
     for score in point.scores:
         best, waited = (score, 0) if score > best else (best, waited + 1)
-        if waited == options.decay_wait:
+        if waited == options.plateau_patience:
             factor, waited = factor * options.decay, 0
     return factor
 

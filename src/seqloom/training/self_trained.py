@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
 from seqloom.training.position import Position, UpdateResult
-from seqloom.training.update_rule import Rate, UpdateRule
+from seqloom.training.update_rule import LearningRate, UpdateRule
 
 
 class UpdateStats(NamedTuple):
@@ -35,7 +35,7 @@ class SelfTrained(nn.Module, ABC):
 
     @abstractmethod
     def update(self, examples: Iterable[Any], *, rates: tuple[float, float], seed: Sequence[int]) -> UpdateStats:
-        """Learn in place; the learning rate goes from the first to the second. Same input and seed, same result."""
+        """Learn in place, while the learning rate goes from the first to the second; deterministic given the seed."""
 
 
 class CountingModel(SelfTrained):
@@ -87,13 +87,13 @@ class SelfTrainedUpdate(UpdateRule):
         while chunk := list(islice(examples, size)):
             yield chunk
 
-    def update(self, chunk: Iterable[Any], position: Position, rate: Rate) -> UpdateResult:
+    def update(self, chunk: Iterable[Any], position: Position, learning_rate: LearningRate) -> UpdateResult:
         length = 0 if self.single_pass else sum(map(len, chunk))  # a stream is not read twice
-        rates = rate(0), rate(length)
+        rates = learning_rate(0), learning_rate(length)
         seed = self.settings.seed, position.epoch, position.batch
         stats = self.model.update(chunk, rates=rates, seed=seed)
         loss = stats.loss if stats.items else None
-        return UpdateResult(loss, stats.items, seen=length, processed=stats.processed, rate=rates[0])
+        return UpdateResult(loss, stats.items, seen=length, processed=stats.processed, learning_rate=rates[0])
 
     def epochs_done(self, position: Position, ahead: int = 0) -> float:
         length = self.model.length

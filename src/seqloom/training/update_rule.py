@@ -11,8 +11,8 @@ from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import ProcessGroup
 from seqloom.training.position import Position, UpdateResult
 
-Rate = Callable[[int], float]
-"""The learning rate after so many more tokens have been seen."""
+LearningRate = Callable[[int], float]
+"""The learning rate as a function of the number of tokens from now on."""
 
 
 class UpdateRule(ABC):
@@ -32,7 +32,7 @@ class UpdateRule(ABC):
         """The data of each update of an epoch, without the first ``skip`` updates."""
 
     @abstractmethod
-    def update(self, chunk: Any, position: Position, rate: Rate) -> UpdateResult:
+    def update(self, chunk: Any, position: Position, learning_rate: LearningRate) -> UpdateResult:
         """Change the model in place."""
 
     @abstractmethod
@@ -49,7 +49,7 @@ class UpdateRule(ABC):
 
     @abstractmethod
     def updates_for_tokens(self, tokens: int, position: Position) -> float | None:
-        """The estimated number of updates until so many tokens have been seen; None: not known yet."""
+        """The estimated number of updates until ``tokens`` have been seen; None: not known yet."""
 
     def evaluated(self) -> AbstractContextManager[None]:
         """A context in which the model has the weights that are evaluated."""
@@ -78,4 +78,4 @@ class UpdateRule(ABC):
 
     @abstractmethod
     def count_updates(self, lengths: Sequence[int], *, symbols: int | None) -> int | None:
-        """Updates in an epoch over examples of these lengths that collate to so many symbols; None: not known."""
+        """Updates in an epoch over examples of these lengths, which collate to ``symbols`` tokens; None: not known."""

@@ -1,7 +1,5 @@
-"""What commands share: arguments and options, hints for unknown options, JSON, errors as messages with exit codes."""
+"""Arguments and options that commands share, hints for unknown options, and error messages with exit codes."""
 
-import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -19,30 +17,32 @@ Layer = Annotated[str, typer.Option(help="Custom layer or cell, as module:name."
 Search = Annotated[
     str,
     typer.Option(
-        help="Decoding method, such as greedy or 'beam size=5 best=3'; for transcripts best_path or "
+        help="Decoding method, such as greedy or 'beam size=5 nbest=3'; for transcripts best_path or "
         "'prefix_beam size=64'."
     ),
 ]
-Constrain = Annotated[str, typer.Option(help="File of the only translations allowed, one on each line.")]
-Lexicon = Annotated[str, typer.Option(help="File of the only words allowed in a transcript.")]
+Constrain = Annotated[str, typer.Option(help="File with the allowed translations, one per line.")]
+Lexicon = Annotated[str, typer.Option(help="File with the words allowed in a transcript.")]
 LanguageModel = Annotated[
     str,
     typer.Option(
-        "--lm", help="Language model for transcripts: an ARPA file or a run, such as 'words.arpa weight=0.8 bonus=1'."
+        "--lm",
+        help="Language model for transcripts: an ARPA file or a run, such as 'words.arpa weight=0.8 word_score=1'.",
     ),
 ]
-Folder = Annotated[str, typer.Option(help="Folder or archive of the recordings that the file lists.")]
+Folder = Annotated[str, typer.Option(help="Folder or archive with the recordings that the input file lists.")]
 Stream = Annotated[
     bool, typer.Option("--stream", help="Transcribe raw 16-bit audio from standard input while it is recorded.")
 ]
 Lag = Annotated[
     float,
     typer.Option(
-        min=0, help="With --stream: seconds until text becomes final; 0: as soon as further audio cannot change it."
+        min=0, help="With --stream: seconds until text becomes final (0: once further audio cannot change it)."
     ),
 ]
 Ensemble = Annotated[
-    list[Path] | None, typer.Option(help="Another run whose predictions are averaged with this one's; repeatable.")
+    list[Path] | None,
+    typer.Option(help="Another run whose predictions are averaged with those of this one; repeatable."),
 ]
 
 
@@ -60,35 +60,22 @@ class ConfigurableCommand(TyperCommand):
 
 
 def _keys_for(option: str, args: list[str]) -> list[str]:
-    """The configuration keys that an option stands for: of the task that is trained, or of any."""
+    """The configuration keys that an option may mean: those of the given task, or of all tasks if none is given."""
     from seqloom import config, tasks
     from seqloom.config.hints import meant
     from seqloom.config.schema import all_keys
-    from seqloom.training.loop import Train
+    from seqloom.training.config import TrainConfig
 
-    named = {after for before, after in pairwise(args) if before == "--task"}
+    given_tasks = {value for option_name, value in pairwise(args) if option_name == "--task"}
     for argument in args:
         with suppress(ValueError, OSError):
-            named.add(str(config.read(Path(argument)).get("task.name")))
-    chosen = [name for name in tasks.names() if name in named] or tasks.names()
-    keys = all_keys({"train": Train}) | {
-        key: table for name in chosen for key, table in all_keys({"task": tasks.find(name)}).items()
+            given_tasks.add(str(config.read(Path(argument)).get("task.name")))
+    searched = [name for name in tasks.names() if name in given_tasks] or tasks.names()
+    keys = all_keys({"train": TrainConfig}) | {
+        key: table for name in searched for key, table in all_keys({"task": tasks.find(name)}).items()
     }
     values = {key: table for key, table in keys.items() if not table}
     return [".".join(map(str, key)) for key in meant((option,), values)]
-
-
-def print_json(value: object) -> None:
-    typer.echo(json.dumps(finite(value), indent=2))
-
-
-def finite(value: object) -> object:
-    """The same value with None in place of NaN and infinity, which JSON does not have."""
-    if isinstance(value, dict):
-        return {name: finite(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fail(message: str) -> NoReturn:
@@ -98,14 +85,14 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Report errors in a configuration, data or a run as a message and an exit code."""
+    """Print the errors that users can fix as one line, and exit with the code that ``seqloom --help`` lists."""
     from seqloom.interrupt import Interrupted
     from seqloom.training.engine import Diverged
 
     try:
         yield
-    except Interrupted as stopped:
-        typer.echo(f"stopped and saved; continue with: seqloom train --resume {stopped}", err=True)
+    except Interrupted as interrupted:
+        typer.echo(f"stopped and saved; continue with: seqloom train --resume {interrupted}", err=True)
         raise typer.Exit(130) from None
     except Diverged as diverged:
         typer.echo(f"seqloom: {diverged}", err=True)

@@ -1,4 +1,4 @@
-"""Trials in processes of their own: results, failures, Ctrl-C."""
+"""Trials in their own process: results, failures, Ctrl-C."""
 
 import io
 import os
@@ -10,37 +10,44 @@ from pathlib import Path
 import pytest
 
 import seqloom
-from seqloom.compare import child, trial
+from seqloom.compare import trial
 from seqloom.compare.__main__ import main
 from seqloom.compare.compare import compare
+from seqloom.compare.subprocess_trial import run_trial_in_subprocess
 from seqloom.compare.variants import Budget, variants
 from seqloom.run import Run
 
 
-def test_it_measures_and_fails_in_words(config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_trial_returns_its_results_or_an_error_message(
+    config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     base, missing = variants(config, ["base", "task.train=none.txt"], budget=Budget(), seeds=1)
-    found = child.measure(base.configs[0], tmp_path / "out" / "base")
-    assert found["metrics"]["perplexity"] > 1
+    results = run_trial_in_subprocess(base.configs[0], tmp_path / "out" / "base")
+    assert results["metrics"]["perplexity"] > 1
     assert Run.open(tmp_path / "out" / "base").config == base.configs[0].text()
-    assert child.measure(missing.configs[0], tmp_path / "out" / "missing") == {
-        "failed": "none.txt: there is no such file"
+    assert run_trial_in_subprocess(missing.configs[0], tmp_path / "out" / "missing") == {
+        "error": "none.txt: there is no such file"
     }
     assert capfd.readouterr().out == ""
 
 
-def test_a_process_that_dies_is_told_about(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_is_reported(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dying = tmp_path / "dying"
-    for number, wanted in ((signal.SIGKILL, "it was killed"), (signal.SIGSEGV, "it ended by signal 11")):
+    for number, expected in (
+        (signal.SIGKILL, "the process was killed"),
+        (signal.SIGSEGV, "the process ended with signal 11"),
+    ):
         dying.write_text(f"#!/bin/sh\nkill -{number.value} $$\n")
         dying.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(dying))
         base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
-        assert child.measure(base.configs[0], tmp_path / "out")["failed"].startswith(wanted)
+        error = run_trial_in_subprocess(base.configs[0], tmp_path / "out")["error"]
+        assert error.startswith(expected)
 
 
-@pytest.mark.parametrize("place", ["seqloom.run_config.Config.build", "seqloom.compare.trial.measure"])
-def test_ctrl_c_outside_of_the_training_is_quiet(
-    place: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("function", ["seqloom.run_config.Config.build", "seqloom.compare.trial.run_trial"])
+def test_ctrl_c_outside_training_exits_silently(
+    function: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -48,30 +55,30 @@ def test_ctrl_c_outside_of_the_training_is_quiet(
     base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
     monkeypatch.setattr(sys, "argv", ["trial", str(tmp_path / "out" / "seed-1")])
     monkeypatch.setattr(sys, "stdin", io.StringIO(base.configs[0].text()))
-    monkeypatch.setattr(place, interrupted)
-    with pytest.raises(SystemExit) as left:
+    monkeypatch.setattr(function, interrupted)
+    with pytest.raises(SystemExit) as exit_info:
         main()
-    assert left.value.code == 130
+    assert exit_info.value.code == 130
     assert capfd.readouterr().err == ""
     assert not (tmp_path / "out").exists()
 
 
-def test_ctrl_c_saves_and_the_same_comparison_goes_on(config: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves_and_the_same_command_continues(config: Path, tmp_path: Path) -> None:
     output, names = tmp_path / "out", ["train.updates=300,train.log_every=1", "task.model=ngram"]
     command = [sys.executable, "-m", "seqloom", "compare", str(config), *names, "--output", str(output)]
     environment = {**os.environ, "PYTHONPATH": str(Path(seqloom.__file__).parent.parent)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
-        said = []
+        lines = []
         for line in process.stderr:
-            said.append(line)
+            lines.append(line)
             if "update 3 " in line:
                 process.send_signal(signal.SIGINT)
     assert process.returncode == 130
-    assert said[0] == f"training 1 of 2: {names[0]}, seed 1\n"
-    assert said[-1] == f"stopped and saved; continue with the same command and --output {output}\n"
+    assert lines[0] == f"run 1 of 2: {names[0]}, seed 1\n"
+    assert lines[-1] == f"stopped and saved; continue with the same command and --output {output}\n"
     run = Run.open(next(output.glob("train.updates*/seed-1")))
     assert 3 <= run.load("last").facts["position"]["update"] < 300
-    first, second = compare(config, names, output=output, measure=trial.measure, budget=Budget())
+    first, second = compare(config, names, output=output, run_trial=trial.run_trial, budget=Budget())
     assert run.load("last").facts["position"]["update"] == 300
     assert first["metric"] == second["metric"]

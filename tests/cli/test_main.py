@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 import seqloom
 from seqloom import examples, tasks
-from seqloom.cli import app
+from seqloom.cli.main import app
 from seqloom.config import parse
 from seqloom.config.toml_text import one_of
 from seqloom.run_config import Config
@@ -45,7 +45,7 @@ def call(*arguments: object, text: str | None = None) -> Result:
     "statement",
     [
         "import seqloom",
-        f"from seqloom.cli import app; [app(command, standalone_mode=False) for command in {COMMANDS}]",
+        f"from seqloom.cli.main import app; [app(command, standalone_mode=False) for command in {COMMANDS}]",
     ],
 )
 def test_start_is_light(statement: str) -> None:
@@ -123,7 +123,7 @@ def test_interruption_returns_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seqloom.info.collect", interrupt)
+    monkeypatch.setattr("seqloom.info.machine_info", interrupt)
     assert call("info").exit_code == 130
 
 

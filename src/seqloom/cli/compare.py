@@ -1,11 +1,11 @@
-"""The comparison as a command."""
+"""``seqloom compare``."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from seqloom.options import AsJson, Configuration, errors, print_json
+from seqloom.cli.options import AsJson, Configuration, errors
 
 OUTPUT = Path("runs/compare")
 
@@ -19,22 +19,20 @@ def compare(
     minutes: Annotated[
         float, typer.Option(min=0, help="Training budget of each run in minutes; the schedule ends there.")
     ] = 0.0,
-    tokens: Annotated[
-        int, typer.Option(min=0, help="Training budget of each run in items, as the loss counts them.")
-    ] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each variant, with different random seeds.")] = 1,
+    tokens: Annotated[int, typer.Option(min=0, help="Training budget of each run in tokens (items of the loss).")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per variant, each with another random seed.")] = 1,
     output: Annotated[
         Path | None, typer.Option(help="Folder of the runs and the table; finished runs in it are not repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train several variants with the same budget and compare them in a table: score, difference, speed, memory.
+    """Train several variants with the same budget and compare their scores, speed and memory in a table.
 
-    The other variants are compared with the first one, example by example.
+    Each variant is compared with the first one, example by example.
     """
     from seqloom import terminal
-    from seqloom.compare import child, table
-    from seqloom.compare.compare import compare as compare_all
+    from seqloom.compare import subprocess_trial, table
+    from seqloom.compare.compare import compare as compare_variants
     from seqloom.compare.variants import Budget
     from seqloom.interrupt import Interrupted
     from seqloom.workflow import unused_folder
@@ -42,22 +40,22 @@ def compare(
     with errors():
         folder = output or unused_folder(OUTPUT)
         try:
-            rows = compare_all(
+            rows = compare_variants(
                 Path(config),
                 variants,
                 output=folder,
-                measure=child.measure,
+                run_trial=subprocess_trial.run_trial_in_subprocess,
                 budget=Budget(minutes, tokens),
                 seeds=seeds,
-                say=lambda text: typer.echo(text, err=True),
+                report=lambda text: typer.echo(text, err=True),
             )
         except Interrupted:
             typer.echo(f"stopped and saved; continue with the same command and --output {folder}", err=True)
             raise typer.Exit(130) from None
         if as_json:
-            print_json(rows)
+            terminal.print_json(rows)
         else:
-            terminal.table(*table.cells(rows))
-            terminal.say("", table.NOTE, *table.remarks(rows), f"Kept in {folder / 'compare.md'}")
-        if any(row["failed"] for row in rows):
+            terminal.table(*table.format_table(rows))
+            terminal.print_lines("", table.NOTE, *table.footnotes(rows), f"Table written to {folder / 'compare.md'}")
+        if any(row["errors"] for row in rows):
             raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The command line. Slow imports are inside the command that needs them."""
+"""The commands of ``seqloom``. Slow imports are inside the command that needs them."""
 
 import json
 import sys
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from seqloom import __version__
-from seqloom.compare.command import compare
-from seqloom.options import (
+from seqloom.cli.compare import compare
+from seqloom.cli.options import (
     AsJson,
     ConfigurableCommand,
     Configuration,
@@ -26,7 +26,6 @@ from seqloom.options import (
     Search,
     Stream,
     errors,
-    print_json,
 )
 
 app = typer.Typer(
@@ -78,24 +77,25 @@ def init(
             for name in tasks.names():
                 print(f"{name:16}{(tasks.find(name).__doc__ or '').splitlines()[0]}")
             return
-        from seqloom.training.loop import Train
+        from seqloom.training.config import TrainConfig
 
         kind = tasks.find(task)
-        print(config.template({"task": kind, "train": Train}, kind.recommended), end="")
+        print(config.template({"task": kind, "train": TrainConfig}, kind.recommended), end="")
 
 
 @app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")
 def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
-    """Check the data before training: counts, lengths, unseen symbols, duplicates, errors."""
-    from seqloom.check import examine, show
+    """Check the data and the configuration before training: sizes, lengths, unknown tokens, duplicates, errors."""
+    from seqloom import terminal
+    from seqloom.check import check_data, print_report
     from seqloom.run_config import Config, read_document
 
     with errors():
-        report = examine(Config.build(read_document(config, overrides or [])))
+        report = check_data(Config.build(read_document(config, overrides or [])))
         if as_json:
-            print_json(asdict(report))
+            terminal.print_json(asdict(report))
         else:
-            show(report)
+            print_report(report)
         if report.problems:
             raise typer.Exit(1)
 
@@ -105,7 +105,7 @@ def train(
     config: Configuration = "",
     overrides: Overrides = None,
     *,
-    output: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/TASK.")] = None,
+    output: Annotated[Path | None, typer.Option(help="New folder for the run; default: runs/TASK.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Run to continue, with results identical to an uninterrupted run.")
     ] = None,
@@ -122,26 +122,25 @@ def train(
     Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
     from seqloom import terminal, workflow
-    from seqloom.compare.outcome import outcome
     from seqloom.run_config import Config, find_layer, read_document
 
-    with errors(), terminal.Watch(quiet=quiet or not workflow.is_main_process()) as watch:
+    with errors(), terminal.TrainingProgress(quiet=quiet or not workflow.is_main_process()) as progress:
         custom_layer = find_layer(layer)
         if resume is None:
             settings = Config.build(read_document(config, overrides or [], task=task, data=data))
-            run = workflow.train(settings, output=output, layer=custom_layer, listeners=[watch])
+            run = workflow.train(settings, output=output, layer=custom_layer, listeners=[progress])
         elif config or overrides or task or data or output:
-            raise ValueError("--resume uses the configuration of its run: give no other")
+            raise ValueError("--resume uses the configuration of the run: remove all other arguments but --layer")
         else:
-            run = workflow.resume(resume, layer=custom_layer, listeners=[watch])
+            run = workflow.resume(resume, layer=custom_layer, listeners=[progress])
     with errors():
         if not workflow.is_main_process():
             return
-        metrics = outcome(run)
+        metrics = run.best_metrics()
         if as_json:
-            print_json({"run": str(run.path), **metrics})
+            terminal.print_json({"run": str(run.path), **metrics})
         elif not quiet:
-            terminal.table(("run", str(run.path)), terminal.numbers(metrics))
+            terminal.table(("run", str(run.path)), terminal.metric_rows(metrics))
 
 
 @app.command(epilog="Example: seqloom evaluate runs/tag test.conllu")
@@ -157,7 +156,7 @@ def evaluate(
     folder: Folder = "",
     ensemble: Ensemble = None,
     top_words: Annotated[
-        int, typer.Option(min=0, help="Evaluate word vectors on this many of the most frequent words; 0: on all.")
+        int, typer.Option(min=0, help="Evaluate word vectors on this many of the most frequent words (0: all).")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -179,10 +178,10 @@ def evaluate(
         )
         metrics = model.evaluate(file, top_words=top_words)
         if as_json:
-            print_json(metrics)
+            terminal.print_json(metrics)
         else:
-            terminal.table(("metric", "value"), terminal.numbers(metrics))
-            terminal.mistakes(metrics)
+            terminal.table(("metric", "value"), terminal.metric_rows(metrics))
+            terminal.print_transcription_errors(metrics)
 
 
 @app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")
@@ -191,9 +190,12 @@ def predict(
     file: Annotated[str, typer.Argument(help="File with input data; - for standard input.")] = "-",
     *,
     file_format: Annotated[
-        str, typer.Option("--format", help="Input format, if it differs from the training data.")
+        str, typer.Option("--format", help="Input format, if it differs from that of the training data.")
     ] = "",
-    encoding: Annotated[str, typer.Option(help="Text encoding of the input, such as latin-1, if it differs.")] = "",
+    encoding: Annotated[
+        str,
+        typer.Option(help="Text encoding of the input, such as latin-1, if it differs from that of the training data."),
+    ] = "",
     layer: Layer = "",
     search: Search = "",
     constrain: Constrain = "",
@@ -225,12 +227,12 @@ def predict(
         )
         if stream:
             if file != "-":
-                raise ValueError(f"--stream reads standard input (-), and the file is {file}")
+                raise ValueError(f"--stream reads from standard input: give - instead of {file}")
             for piece in transcribe_stream(model, sys.stdin.buffer, lag=lag, as_json=as_json):
                 print(piece, end="", flush=True)
             return
         if file == "-" and sys.stdin.isatty():
-            batch_size = 1  # a person waits for each prediction
+            batch_size = 1  # interactive: answer each line at once
         examples = model.read(file, file_format=file_format, encoding=encoding)
         batches = (model.embed_batches if vectors else model.predict_batches)(examples, batch_size=batch_size)
         for predictions in batches:
@@ -272,21 +274,21 @@ def generate(
     run: RunFolder,
     prompt: Annotated[str, typer.Argument(help="Beginning of the text.")] = "",
     *,
-    length: Annotated[int, typer.Option(min=1, help="Number of symbols to generate.")] = 300,
+    length: Annotated[int, typer.Option(min=1, help="Number of tokens to generate.")] = 300,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Sampling temperature; 0: always the most probable symbol.")
+        float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token).")
     ] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable symbols; 0: from all.")] = 0,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable tokens (0: from all).")] = 0,
     top_p: Annotated[
-        float, typer.Option(help="Sample from the most probable symbols that add up to this probability.")
+        float, typer.Option(help="Sample from the most probable tokens that add up to this probability.")
     ] = 1.0,
     min_p: Annotated[
-        float, typer.Option(help="Sample from symbols with at least this fraction of the highest probability.")
+        float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     layer: Layer = "",
 ) -> None:
-    """Generate text with a language model and print it symbol by symbol."""
+    """Generate text with a language model and print it token by token."""
     from seqloom.decoding.tokens.sample import Sample
     from seqloom.model import load
     from seqloom.run_config import find_layer
@@ -311,22 +313,25 @@ def demo(
     *,
     output: Annotated[Path, typer.Option(help="Folder for the data and the run.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="Train for a few seconds only, as a test.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Train for a few seconds only; the scores will be poor.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train, evaluate and use a small model on built-in data in about a minute."""
+    from seqloom import terminal
     from seqloom.demos.runner import run
 
     with errors():
         results = run(task, output=output, seed=seed, quick=quick, quiet=as_json)
         if as_json:
-            print_json(results)
+            terminal.print_json(results)
 
 
 @app.command(epilog="Example: seqloom data python_tags python_tags")
 def data(
-    name: Annotated[str, typer.Argument(help="Data set, such as python_tags; lists all data sets if omitted.")] = "",
-    folder: Annotated[Path | None, typer.Argument(help="Output folder; default: ./NAME.")] = None,
+    name: Annotated[str, typer.Argument(help="Data set, such as python_tags; omit it to list all data sets.")] = "",
+    folder: Annotated[Path | None, typer.Argument(help="Output folder; default: NAME in the current folder.")] = None,
 ) -> None:
     """Write a built-in data set: train, dev and test files."""
     from seqloom.data.builtin import datasets
@@ -342,31 +347,31 @@ def data(
 
 @app.command(epilog="Example: seqloom info runs/tag")
 def info(
-    run: Annotated[Path | None, typer.Argument(help="Run to describe; describes this machine if omitted.")] = None,
+    run: Annotated[
+        Path | None, typer.Argument(help="Folder of a training run; omit it to describe this machine.")
+    ] = None,
     *,
     layer: Layer = "",
     as_json: AsJson = False,
 ) -> None:
     """Show versions, hardware and fused cells, or describe a run and its results."""
+    from seqloom import info as information
     from seqloom import terminal
-    from seqloom.info import collect, show
+    from seqloom.run_config import find_layer
 
-    if run is not None:
-        from seqloom.compare.outcome import describe
-        from seqloom.run_config import find_layer
-
-        with errors():
-            described = describe(run, layer=find_layer(layer))
+    with errors():
+        if run is not None:
+            summary = information.describe_run(run, layer=find_layer(layer))
             if as_json:
-                print_json(described)
+                terminal.print_json(summary)
             else:
-                terminal.table(("property", "value"), terminal.numbers(described))
-        return
-    machine = collect()
-    if as_json:
-        print_json(asdict(machine))
-    else:
-        show(machine)
+                terminal.table(("property", "value"), terminal.metric_rows(summary))
+            return
+        machine = information.machine_info()
+        if as_json:
+            terminal.print_json(asdict(machine))
+        else:
+            information.print_machine_info(machine)
 
 
 @app.command(epilog="Example: seqloom export runs/ngram model.arpa")
