@@ -42,7 +42,7 @@ def test_similar_names_get_different_folders(config: Path) -> None:
     first, second = (each.folder for each in variants(config, names, budget=FREE, seeds=1))
     assert second == f"{first}-2"
     names = [
-        f"task.decoder.cell=elman,task.embedding_size={size},train.learning_rate=0.001,train.warmup=100"
+        f"task.decoder.cell=elman,task.embedding_size={size},train.warmup=100"
         for size in (8, 88)
     ]
     names += [f"{name},train.clip_norm=0.{'5' * 40}" for name in names]
