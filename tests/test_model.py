@@ -42,7 +42,7 @@ class Mean(nn.Module):
 def test_a_run_with_an_own_layer_asks_for_it(tmp_path: Path) -> None:
     chosen = build(CASES["classify"], tmp_path, updates=2)
     made = workflow.train(chosen, output=tmp_path / "run", layer=Mean)
-    with pytest.raises(ValueError, match=r"trained with a layer of your own, Mean: give it again"):
+    with pytest.raises(ValueError, match=r"trained with the custom layer Mean: pass it again"):
         load(made.path)
     answers = load(made.path, layer=Mean).predict(["it goes up", "low"])
     assert len(answers) == 2

@@ -45,8 +45,8 @@ class Translator:
         search: Search = Greedy() if beam_size == 1 else Beam(size=beam_size)
         start = torch.full((len(source),), BEGIN)
         state = self.model.start(source, source != PAD)
-        never = (UNKNOWN, PAD, BEGIN, END)  # without END every output has the maximum length
-        hypotheses = search(partial(step, self.model.decoder), state, start, END, lengths=length, never=never)
+        suppress = (UNKNOWN, PAD, BEGIN, END)  # without END every output has the maximum length
+        hypotheses = search(partial(step, self.model.decoder), state, start, END, lengths=length, suppress=suppress)
         return torch.tensor([best.tokens for best, *_ in hypotheses])
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decoding.frames.test_prefix_beam import emit, guides
 
-import seqloom.decoding
+import seqloom.decoding.frames
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Transcript
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
@@ -35,12 +35,12 @@ EVERY_CASE = pytest.mark.parametrize(("search", "name"), CASES)
 
 
 def classes() -> set[type[FrameSearch]]:
-    found = set()
-    for module in iter_modules(seqloom.decoding.__path__):
-        for one in vars(import_module(f"seqloom.decoding.{module.name}")).values():
-            if isinstance(one, type) and issubclass(one, FrameSearch) and not isabstract(one):
-                found.add(one)
-    return found
+    modules = [
+        import_module(f"seqloom.decoding.frames.{entry.name}")
+        for entry in iter_modules(seqloom.decoding.frames.__path__)
+    ]
+    values = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    return {value for value in values if issubclass(value, FrameSearch) and not isabstract(value)}
 
 
 def test_every_search_is_tested() -> None:

@@ -1,4 +1,4 @@
-"""What every search promises, with every kind of decoder: exact probabilities, full width, rows, odd input."""
+"""The contract of every search with every kind of decoder: exact probabilities, full width, batching, odd input."""
 
 import math
 import random
@@ -16,7 +16,7 @@ from tests.contracts.registry import make_mask, randomize
 from tests.decoding.reference import Toy
 from torch import Tensor
 
-import seqloom.decoding
+from seqloom.decoding import tokens
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
@@ -35,11 +35,11 @@ LENGTHS = [4, 2, 1]
 
 
 class Case:
-    """A model with three sources: what a search needs, and the probabilities of whole sequences."""
+    """A model with three sources: its step and states, and the probabilities of all sequences."""
 
     def __init__(self, decoder: Decoder, start: Callable[[Tensor], Any]) -> None:
         self.decoder = decoder
-        self.start = start  # of the sources with the given numbers
+        self.start = start  # indices of sources → state
 
     @property
     def step(self) -> Step:
@@ -47,7 +47,7 @@ class Case:
 
     @cache  # noqa: B019  a few cases, as long as the tests
     def truth(self) -> list[dict[tuple[int, ...], float]]:
-        """Of each source, every sequence with its log-probability, by teacher forcing: no search, no step."""
+        """Every sequence of each source with its log-probability, by teacher forcing: no search, no step."""
         found: list[dict[tuple[int, ...], float]] = [{} for _ in SENTENCES]
         sequences = list(product(range(V), repeat=LENGTH))
         read = torch.tensor([[START, *sequence[:-1]] for sequence in sequences])
@@ -64,19 +64,24 @@ def language_model(recurrence: RecurrenceConfig) -> Case:
     decoder = Decoder(Embedding(V, HIDDEN), build_stack(PrenetConfig(), recurrence, HIDDEN, causal=True))
     randomize(decoder.eval())
 
-    def start(rows: Tensor) -> Any:  # the first symbols are read before
+    def start(rows: Tensor) -> Any:  # after the first token
         with torch.no_grad():
             return decoder(SENTENCES[rows, :1], decoder.start(None, len(rows)))[1]
 
     return Case(decoder, start)
 
 
-def translator(recurrence: RecurrenceConfig, looks: AttentionConfig | None = None) -> Case:
+def translator(recurrence: RecurrenceConfig, attention: AttentionConfig | None = None) -> Case:
     encoder = Encoder(
         Embedding(V, HIDDEN), build_stack(PrenetConfig(), recurrence.model_copy(update={"bidirectional": True}), HIDDEN)
     )
     layer = build_decoder_layer(
-        recurrence, looks or AttentionConfig(), HIDDEN, encoder=encoder.layer, memory_size=encoder.size, bridge="linear"
+        recurrence,
+        attention or AttentionConfig(),
+        HIDDEN,
+        encoder=encoder.layer,
+        memory_size=encoder.size,
+        bridge="linear",
     )
     model = EncoderDecoder(encoder, Decoder(Embedding(V, HIDDEN), layer))
     randomize(model.eval())
@@ -134,23 +139,21 @@ def whole(one: Hypothesis) -> tuple[int, ...]:
 
 
 def test_every_search_is_tested() -> None:
-    modules = [
-        import_module(f"{seqloom.decoding.__name__}.{entry.name}") for entry in iter_modules(seqloom.decoding.__path__)
-    ]
-    found = {
+    modules = [import_module(f"{tokens.__name__}.{entry.name}") for entry in iter_modules(tokens.__path__)]
+    classes = {
         value
         for module in modules
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Search) and not isabstract(value)
     }
-    assert found == {type(search) for search in EVERY_SEARCH}
-    for kind in found:
-        assert kind.__module__ == f"seqloom.decoding.{kind.model_fields['name'].default}"  # the file's name
+    assert classes == {type(search) for search in EVERY_SEARCH}
+    for kind in classes:
+        assert kind.__module__ == f"{tokens.__name__}.{kind.model_fields['name'].default}"  # the file's name
 
 
 @pytest.mark.parametrize("name", DECODERS)
 @SEARCHES
-def test_probabilities_are_those_of_the_whole_and_none_is_better_than_the_best(name: str, search: Search) -> None:
+def test_probabilities_are_exact_and_none_exceeds_the_best(name: str, search: Search) -> None:
     for found, truth in zip(search_in(name, search), case(name).truth(), strict=True):
         assert found
         ended = max(value for sequence, value in truth.items() if sequence[-1] == END)
@@ -166,18 +169,18 @@ def test_probabilities_are_those_of_the_whole_and_none_is_better_than_the_best(n
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("penalty", ["none", "length", "gnmt"])
 def test_full_width_is_exhaustive_search(name: str, penalty: str) -> None:
-    beam = Beam.model_validate({"size": V**LENGTH, "best": 5, "penalty": penalty, "alpha": 0.7})
+    beam = Beam.model_validate({"size": V**LENGTH, "nbest": 5, "length_penalty": penalty, "alpha": 0.7})
     divisors = {"none": (0, 1, 0.0), "length": (0, 1, 0.7), "gnmt": (5, 6, 0.7)}  # ((a + length) / b)^α
     more, scale, power = divisors[penalty]
     for found, truth in zip(search_in(name, beam), case(name).truth(), strict=True):
         scores = {sequence: value / ((more + len(sequence)) / scale) ** power for sequence, value in truth.items()}
-        wanted = sorted(scores, key=lambda sequence: (sequence[-1] != END, -scores[sequence]))[:5]
-        assert [whole(one) for one in found] == wanted
-        assert [one.score for one in found] == pytest.approx([scores[sequence] for sequence in wanted], abs=1e-9)
+        expected = sorted(scores, key=lambda sequence: (sequence[-1] != END, -scores[sequence]))[:5]
+        assert [whole(one) for one in found] == expected
+        assert [one.score for one in found] == pytest.approx([scores[sequence] for sequence in expected], abs=1e-9)
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_width_one_is_greedy_and_greedy_is_the_best_symbol_each_time(name: str) -> None:
+def test_a_beam_of_one_is_greedy_and_greedy_takes_the_best_token(name: str) -> None:
     greedy = search_in(name, Greedy())
     assert search_in(name, Beam(size=1)) == greedy
     assert search_in(name, Sample(temperature=0.0)) == greedy
@@ -185,90 +188,90 @@ def test_width_one_is_greedy_and_greedy_is_the_best_symbol_each_time(name: str) 
         prefix: tuple[int, ...] = ()
         while prefix[-1:] != (END,) and len(prefix) < LENGTH:
             mass = {
-                symbol: math.fsum(
-                    math.exp(value) for other, value in truth.items() if other[: len(prefix) + 1] == (*prefix, symbol)
+                token: math.fsum(
+                    math.exp(value) for other, value in truth.items() if other[: len(prefix) + 1] == (*prefix, token)
                 )
-                for symbol in range(V)
+                for token in range(V)
             }
-            prefix = (*prefix, max(mass, key=lambda symbol: mass[symbol]))
+            prefix = (*prefix, max(mass, key=lambda token: mass[token]))
         assert whole(one) == prefix
 
 
 def chosen(search: Search, toy: Toy, rows: list[int]) -> list[list[Hypothesis]]:
-    return search(toy.step, toy.start(rows), torch.zeros(len(rows)).long(), 7, lengths=6, never=(6,))
+    return search(toy.step, toy.start(rows), torch.zeros(len(rows)).long(), 7, lengths=6, suppress=(6,))
 
 
 @SEARCHES
-def test_batch_mates_are_invisible(search: Search) -> None:
+def test_results_do_not_depend_on_the_batch(search: Search) -> None:
     toy, rows = Toy(8, seed=8), list(range(500))
-    wanted = dict(enumerate(chosen(search, toy, rows)))
+    expected = dict(enumerate(chosen(search, toy, rows)))
     shuffled = random.Random(1).sample(rows, len(rows))  # noqa: S311
     for size, order in ((1, rows[:40]), (7, rows), (64, shuffled)):
         batches = [order[first : first + size] for first in range(0, len(order), size)]
         found = [answer for batch in batches for answer in chosen(search, toy, batch)]
-        assert found == [wanted[row] for row in order]
+        assert found == [expected[row] for row in order]
 
 
 def fixed(*values: float) -> Step:
     return lambda tokens, state: (torch.tensor(values).expand(len(tokens), -1), state)
 
 
-def ask(search: Search, step: Step, rows: int = 3, **options: Any) -> list[list[Hypothesis]]:
-    given = {"lengths": 5, **options}
-    return search(step, torch.zeros(rows, 2), torch.zeros(rows).long(), 0, **given)
+def run(search: Search, step: Step, rows: int = 3, **options: Any) -> list[list[Hypothesis]]:
+    options = {"lengths": 5, **options}
+    return search(step, torch.zeros(rows, 2), torch.zeros(rows).long(), 0, **options)
 
 
 @SEARCHES
-def test_where_nothing_is_possible_there_is_no_answer(search: Search) -> None:
-    assert ask(search, fixed(*[-math.inf] * 4)) == [[], [], []]
-    assert ask(search, fixed(0.0, -math.inf), never=(0,)) == [[], [], []]
+def test_no_possible_sequence_gives_no_hypothesis(search: Search) -> None:
+    assert run(search, fixed(*[-math.inf] * 4)) == [[], [], []]
+    assert run(search, fixed(0.0, -math.inf), suppress=(0,)) == [[], [], []]
     tree = PrefixTree([[1, 1, 1]], end=0)
-    assert ask(search, fixed(-1.0, -1.0), tree=tree, lengths=3) == [[], [], []]  # with its end it is too long
-    assert ask(search, fixed(-1.0, -1.0), tree=tree, lengths=0) == [[], [], []]
+    assert run(search, fixed(-1.0, -1.0), tree=tree, lengths=3) == [[], [], []]  # with its end it is too long
+    assert run(search, fixed(-1.0, -1.0), tree=tree, lengths=0) == [[], [], []]
 
 
 @SEARCHES
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0.5])
-def test_what_is_no_log_probability_is_named(search: Search, value: float) -> None:
+def test_invalid_log_probabilities_are_reported(search: Search, value: float) -> None:
     def later(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         scores = torch.tensor([-math.inf, -1.0, -1.1, -1.2, -1.3]).repeat(len(tokens), 1)
         scores[state[:, 0] == 2, 3] = value
         return scores, state + 1
 
-    message = f"the step gave a log-probability of {value:g} for symbol 3 of row 0, wanted at most 0"
+    message = f"the step returned a log-probability of {value:g} for token 3 of row 0, expected at most 0"
     with pytest.raises(ValueError, match=message):
-        ask(search, later)
+        run(search, later)
 
 
 @SEARCHES
-def test_without_an_end_symbol_the_greatest_length_ends(search: Search) -> None:
+def test_without_an_end_token_outputs_have_the_maximum_length(search: Search) -> None:
     lengths = torch.tensor([20, 0, 3])
     step = fixed(-math.inf, *torch.full((21,), 1 / 21).log().tolist())
-    for found, length in zip(ask(search, step, lengths=lengths), lengths.tolist(), strict=True):
+    for found, length in zip(run(search, step, lengths=lengths), lengths.tolist(), strict=True):
         assert found
         assert all(not one.ended and len(one.tokens) == length == len(one.log_probabilities) for one in found)
-    (empty,) = ask(search, step, rows=1, lengths=0)
+    (empty,) = run(search, step, rows=1, lengths=0)
     assert empty[0] == Hypothesis([], 0.0, 0.0, [], ended=False)
 
 
 @SEARCHES
-def test_no_rows_are_no_answers(search: Search) -> None:
-    assert ask(search, fixed(0.0, 0.0), rows=0) == []
-    assert ask(search, fixed(0.0, 0.0), rows=0, lengths=torch.zeros(0).long(), record=SearchRecord()) == []
+def test_an_empty_batch(search: Search) -> None:
+    assert run(search, fixed(0.0, 0.0), rows=0) == []
+    assert run(search, fixed(0.0, 0.0), rows=0, lengths=torch.zeros(0).long(), record=SearchRecord()) == []
 
 
 @SEARCHES
-def test_one_allowed_sequence_is_the_answer(search: Search) -> None:
+def test_a_single_allowed_sequence_is_returned(search: Search) -> None:
     tree = PrefixTree([[3, 1, 2]], end=0)
     step = fixed(*torch.tensor([0.1, 0.2, 0.3, 0.4]).double().log().tolist())
-    for found in ask(search, step, tree=tree):
+    for found in run(search, step, tree=tree):
         assert {tuple(one.tokens) for one in found} == {(3, 1, 2)}
         assert found[0].ended
         assert found[0].log_probability == pytest.approx(math.log(0.4 * 0.2 * 0.3 * 0.1), abs=1e-6)
 
 
 @SEARCHES
-def test_looking_changes_nothing(search: Search) -> None:
+def test_recording_changes_nothing(search: Search) -> None:
     toy = Toy(5, seed=8)
     start = torch.zeros(9).long()
     without = search(toy.step, toy.start(range(9)), start, 4, lengths=6)

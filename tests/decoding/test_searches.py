@@ -6,8 +6,8 @@ from pkgutil import iter_modules
 
 import pytest
 
-import seqloom.decoding
 from seqloom.config import ConfigError
+from seqloom.decoding import frames, tokens
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import SEARCHES, find, parse_search
@@ -17,15 +17,19 @@ from seqloom.decoding.tokens.search import Search
 
 
 def test_every_file_with_a_search_is_listed() -> None:
-    names = [entry.name for entry in iter_modules(seqloom.decoding.__path__)]
+    modules = [
+        import_module(f"{package.__name__}.{entry.name}")
+        for package in (tokens, frames)
+        for entry in iter_modules(package.__path__)
+    ]
     defined = {
-        name: kind
-        for name in names
-        for kind in vars(import_module(f"seqloom.decoding.{name}")).values()
+        module.__name__.rpartition(".")[2]: kind
+        for module in modules
+        for kind in vars(module).values()
         if isinstance(kind, type)
         and issubclass(kind, Search | FrameSearch)
         and not isabstract(kind)
-        and kind.__module__ == f"seqloom.decoding.{name}"
+        and kind.__module__ == module.__name__
     }
     assert defined == SEARCHES
 
@@ -39,27 +43,30 @@ def test_a_search_is_found_by_its_name() -> None:
 
 def test_the_text_of_an_option_is_a_search() -> None:
     assert parse_search(" greedy ") == Greedy()
-    assert parse_search("beam size=5  penalty=gnmt alpha=0.6") == Beam(size=5, length_penalty="gnmt", alpha=0.6)
-    assert parse_search('beam penalty="length" alpha=1') == Beam(length_penalty="length", alpha=1.0)
+    assert parse_search("beam size=5  length_penalty=gnmt alpha=0.6") == Beam(size=5, length_penalty="gnmt", alpha=0.6)
+    assert parse_search('beam length_penalty="length" alpha=1') == Beam(length_penalty="length", alpha=1.0)
     assert parse_search("prefix_beam size=64") == PrefixBeam(size=64)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("beam 5", r"^--search has '5', expected a name and key=value pairs such as 'beam size=5'$"),
+        ("beam 5", r"^--search contains '5', expected a name and key=value pairs such as 'beam size=5'$"),
         (" ", r"^unknown search '', expected one of greedy"),
+        ("beam sise=4", r'^command line: unknown key "search\.sise"; did you mean "search\.size"\?$'),
+        ("beam size=0", r"^command line: search\.size: expected a number greater than or equal to 1, got 0$"),
+        ("beam size=many", r'^command line: search\.size: expected an integer, got "many"$'),
         (
-            "beam sise=4",
-            r'^command line: unknown key "sise" in \[search\]: did you mean "size"\? \(allowed: name, size',
+            "beam length_penalty=gmnt",
+            r'^command line: search\.length_penalty: expected one of: .*; got "gmnt"; did you mean "gnmt"\?$',
         ),
-        ("beam size=0", r"^command line: search\.size must be at least 1, found 0$"),
-        ("beam size=many", r'^command line: search\.size is "many" \(text\), wanted a whole number$'),
-        ("beam penalty=gmnt", r'^command line: search\.penalty is "gmnt", .*: did you mean "gnmt"\?$'),
-        ("beam size=3 groups=2", r"^command line: \[search\]: size is 3 and groups 2"),
-        ("beam size=\udc80", r"^command line: 'size=\\udc80' in search, expected key=value in UTF-8$"),
+        (
+            "beam size=3 groups=2",
+            r"^command line: \[search\]: size must be a multiple of groups, found size = 3 and groups = 2",
+        ),
+        ("beam size=\udc80", r"^command line: invalid option 'size=\\udc80' of search; expected key=value in UTF-8$"),
     ],
 )
-def test_what_is_wrong_with_an_option_is_named(text: str, message: str) -> None:
+def test_invalid_options_are_explained(text: str, message: str) -> None:
     with pytest.raises((ValueError, ConfigError), match=message):
         parse_search(text)

@@ -13,18 +13,18 @@ from seqloom.insight.beam_tree import ENDED, PRUNED, BeamNode, Branch, beam_line
 #          root
 #        a       b†      (c was never followed)
 #     aa  ab†
-#   aa$  aab†(hopeless)
+#   aa$  aab†(cannot win)
 TREE = [
     BeamNode(0, -1, "", 0, 0.0, 0.0, "extended"),
     BeamNode(1, 0, "a", 1, -0.1, -0.1, "extended"),
     BeamNode(2, 0, "b", 1, -2.0, -2.0, "extended"),
-    BeamNode(3, 0, "c", 1, -3.0, -3.0, "beam"),
+    BeamNode(3, 0, "c", 1, -3.0, -3.0, "outside_beam"),
     BeamNode(4, 1, "a", 2, -0.2, -0.3, "extended"),
-    BeamNode(5, 1, "b", 2, -1.0, -1.1, "worse"),
-    BeamNode(6, 2, "a", 2, -9.0, -11.0, "beam"),
-    BeamNode(7, 2, "b", 2, -8.0, -10.0, "threshold"),
-    BeamNode(8, 4, "</s>", 3, -0.1, -0.4, "best"),
-    BeamNode(9, 4, "b", 3, -1.0, -1.3, "hopeless"),
+    BeamNode(5, 1, "b", 2, -1.0, -1.1, "not_in_nbest"),
+    BeamNode(6, 2, "a", 2, -9.0, -11.0, "outside_beam"),
+    BeamNode(7, 2, "b", 2, -8.0, -10.0, "below_threshold"),
+    BeamNode(8, 4, "</s>", 3, -0.1, -0.4, "in_nbest"),
+    BeamNode(9, 4, "b", 3, -1.0, -1.3, "cannot_win"),
 ]
 
 
@@ -42,10 +42,10 @@ def test_text() -> None:
 def test_forks_inside_branches() -> None:
     branches = [
         BeamNode(0, -1, "", 0, 0.0, 0.0, "extended"),
-        BeamNode(1, 0, "x", 1, -0.1, -0.1, "best"),
+        BeamNode(1, 0, "x", 1, -0.1, -0.1, "in_nbest"),
         BeamNode(2, 0, "y", 1, -2.0, -2.0, "extended"),
-        BeamNode(3, 2, "z", 2, -3.0, -3.0, "hopeless"),
-        BeamNode(4, 2, "w", 2, -4.0, -4.0, "hopeless"),
+        BeamNode(3, 2, "z", 2, -3.0, -3.0, "cannot_win"),
+        BeamNode(4, 2, "w", 2, -4.0, -4.0, "cannot_win"),
     ]
     assert beam_lines(branches) == [
         "├─ y",
@@ -84,7 +84,7 @@ def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
         lambda last, state: (table[last], state), torch.zeros(1, 1), torch.tensor([0]), 0, lengths=7, record=record
     )
     nodes = record.nodes(0)
-    tree_nodes = [BeamNode(n.number, n.parent, str(n.symbol), *n[4:7], n.fate.name.lower()) for n in nodes]
+    tree_nodes = [BeamNode(n.id, n.parent, str(n.token), *n[4:7], n.fate.name.lower()) for n in nodes]
     root, left_out = build_tree(tree_nodes, max_branches=10**6)
     assert left_out == 0
     seen: list[Branch] = []
@@ -95,7 +95,7 @@ def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
         waiting += branch.children
         assert bool(branch.outcome) is not bool(branch.children)
         assert all(child.node.parent == branch.node.number for child in branch.children)
-    assert sorted(branch.node.number for branch in seen) == [n.number for n in nodes if n.fate >= Fate.EXTENDED]
+    assert sorted(branch.node.number for branch in seen) == [n.id for n in nodes if n.fate >= Fate.EXTENDED]
     ranked = sorted((branch for branch in seen if branch.rank), key=lambda branch: branch.rank)
     assert [branch.node.score for branch in ranked] == [hypothesis.score for hypothesis in found]
 

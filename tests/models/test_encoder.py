@@ -84,7 +84,7 @@ def test_options_reach_the_layers() -> None:
     ("front", "recurrence", "message"),
     [
         (PrenetConfig(), RecurrenceConfig(layers=0), "there is nothing to train"),
-        (PrenetConfig(), RecurrenceConfig(custom_layer="mine"), "a layer of your own, mine: give it again"),
+        (PrenetConfig(), RecurrenceConfig(custom_layer="mine"), "the custom layer mine: pass it again"),
         (
             PrenetConfig(),
             RecurrenceConfig(cell="elman", options={"activaton": "relu"}),

@@ -70,7 +70,7 @@ def test_forced_symbols_are_judged_as_step_by_step() -> None:
 @torch.no_grad()
 def test_each_row_has_its_own_length_and_symbols_that_are_never_said() -> None:
     model, source = decoder(), memory([4, 2, 3])
-    found = generate(model, source, Greedy(), end=END, lengths=torch.tensor([1, 5, 9]), never=(0, 1, END))
+    found = generate(model, source, Greedy(), end=END, lengths=torch.tensor([1, 5, 9]), suppress=(0, 1, END))
     assert [len(hypotheses[0].tokens) for hypotheses in found] == [1, 5, 9]
     assert all(symbol > END for hypotheses in found for symbol in hypotheses[0].tokens)
 

@@ -50,7 +50,7 @@ def test_symbols_that_are_never_drawn() -> None:
     mixer = TokenMixer(ScheduledSampling(schedule="linear", offset=0.0))
     torch.manual_seed(1)
     decoder = Decoder(Embedding(5, 4), recurrent("gru", 4, 4))
-    mixed = mixer(decoder, decoder.start(None, 64), torch.full((64, 8), 4), never=(0, 1))
+    mixed = mixer(decoder, decoder.start(None, 64), torch.full((64, 8), 4), suppress=(0, 1))
     assert not (mixed < 2).any()
     assert set(mixed[:, 1:].flatten().tolist()) == {2, 3, 4}
 

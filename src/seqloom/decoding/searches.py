@@ -1,6 +1,6 @@
 """All searches: the configuration types of tasks, and a search by its name or by the text of an option.
 
-A search has a file of its own in this folder; the file's name is its name in a configuration.
+Each search has a file of its own in ``tokens`` or ``frames``; the file's name is its name in a configuration.
 """
 
 from difflib import get_close_matches
@@ -18,10 +18,10 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 
 TokenSearchConfig = Annotated[Greedy | Beam | Sample, Field(discriminator="name")]
-"""The searches of decoders: one symbol after the other."""
+"""Searches of decoders, one token after the other."""
 
 FrameSearchConfig = Annotated[BestPath | PrefixBeam, Field(discriminator="name")]
-"""The searches of CTC: over frames that are all known."""
+"""Searches of CTC models, over frames."""
 
 SEARCHES: dict[str, type[Search] | type[FrameSearch]] = {
     kind.model_fields["name"].default: kind
@@ -32,7 +32,7 @@ SEARCHES: dict[str, type[Search] | type[FrameSearch]] = {
 
 
 def find(name: str) -> type[Search] | type[FrameSearch]:
-    """The search with that name, or an error with the nearest name and all of them."""
+    """The search with this name; the error for an unknown name suggests the nearest one."""
     if name not in SEARCHES:
         near = get_close_matches(name, SEARCHES, n=1, cutoff=0.5)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -41,8 +41,8 @@ def find(name: str) -> type[Search] | type[FrameSearch]:
 
 
 def parse_search(text: str) -> Search | FrameSearch:
-    """The search that an option describes, such as ``beam size=5 best=3``."""
+    """The search that an option describes, such as ``beam size=5 nbest=3``."""
     name, *pairs = text.split() or [""]
-    if wrong := [pair for pair in pairs if "=" not in pair]:
-        raise ValueError(f"--search has {wrong[0]!r}, expected a name and key=value pairs such as 'beam size=5'")
+    if invalid := [pair for pair in pairs if "=" not in pair]:
+        raise ValueError(f"--search contains {invalid[0]!r}, expected a name and key=value pairs such as 'beam size=5'")
     return parse_section(find(name), "search", pairs)

@@ -18,24 +18,24 @@ MAX_BRANCHES = 60
 LIGHT_GREY = "#9aa5b1"
 
 PRUNED = {
-    "never": "pruned: suppressed token",
-    "tree": "pruned: not an allowed output",
-    "short": "pruned: shorter than the minimum length",
+    "suppressed": "pruned: suppressed token",
+    "not_allowed": "pruned: not an allowed output",
+    "too_short": "pruned: shorter than the minimum length",
     "repeated": "pruned: repeated n-gram",
     "per_node": "pruned: per-node limit",
-    "beam": "pruned: outside the beam",
-    "group": "pruned: chosen by another group",
-    "threshold": "pruned: below the score threshold",
-    "undrawn": "not sampled",
+    "outside_beam": "pruned: outside the beam",
+    "other_group": "pruned: chosen by another group",
+    "below_threshold": "pruned: below the score threshold",
+    "not_sampled": "not sampled",
 }
 """Why a candidate was not kept."""
 ENDED = {
     "extended": "no continuation",
-    "hopeless": "stopped: cannot reach the n-best",
-    "worse": "finished, not in the n-best",
+    "cannot_win": "stopped: cannot reach the n-best",
+    "not_in_nbest": "finished, not in the n-best",
     "duplicate": "finished, duplicate of another group",
-    "cut": "stopped: maximum length reached",
-    "best": "in the n-best",
+    "truncated": "stopped: maximum length reached",
+    "in_nbest": "in the n-best",
 }
 """What became of a hypothesis that was kept."""
 
@@ -50,7 +50,7 @@ class BeamNode:
     length: int  # tokens so far
     log_probability: float  # of the token
     score: float  # the sum of log-probabilities; with penalties once it is finished
-    fate: str  # what became of it: a name of decoding.record.Fate in lowercase
+    fate: str  # what became of it: a name of Fate in lowercase
 
 
 @dataclass
@@ -71,8 +71,8 @@ class Branch:
 def beam_nodes(record: SearchRecord, encoding: Tokenizer) -> list[BeamNode]:
     """The nodes that a search has recorded for the first row of the batch, parents before their children."""
     nodes = []
-    for number, parent, _, symbol, length, log_probability, score, fate in record.nodes(0):
-        token = display_token(encoding, encoding.vocabulary.symbols[symbol], symbol) if symbol >= 0 else ""
+    for number, parent, _, token_id, length, log_probability, score, fate in record.nodes(0):
+        token = display_token(encoding, encoding.vocabulary.symbols[token_id], token_id) if token_id >= 0 else ""
         nodes.append(BeamNode(number, parent, token, length, log_probability, score, fate.name.lower()))
     return nodes
 
@@ -86,7 +86,7 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
             branches[node.number] = Branch(node)
         elif node.parent not in best_pruned or node.score > best_pruned[node.parent].score:
             best_pruned[node.parent] = node
-    nbest = sorted((node for node in nodes if node.fate == "best"), key=lambda node: -node.score)
+    nbest = sorted((node for node in nodes if node.fate == "in_nbest"), key=lambda node: -node.score)
     for rank, node in enumerate(nbest, start=1):
         branches[node.number].rank = rank
     root = next(branch for branch in branches.values() if branch.node.parent < 0)

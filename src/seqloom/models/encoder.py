@@ -95,6 +95,13 @@ class RecurrenceConfig(ConfigSection):
             )
         return self
 
+    def require_custom_layer(self) -> None:
+        """Raise if a custom layer is named, but was not passed."""
+        if self.custom_layer and self.given is None:
+            raise ValueError(
+                f"this model was trained with the custom layer {self.custom_layer}: pass it again (--layer module:name)"
+            )
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """The name of each layer's cell."""
@@ -110,11 +117,7 @@ def build_stack(
     memory_size: int = 0,  # width of the memory that transformers look at
 ) -> Layer:
     """The front and the recurrent or attention layers as one layer."""
-    if recurrence.custom_layer and recurrence.given is None:
-        raise ValueError(
-            f"this model was trained with a layer of your own, {recurrence.custom_layer}: "
-            "give it again (--layer module:name)"
-        )
+    recurrence.require_custom_layer()
     layers: list[Layer] = []
     size = input_size
     for _ in range(front.layers):
@@ -143,9 +146,9 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
             raise ValueError(f"the cell {' and '.join(makers)} has no option {option!r}{''.join(near)}")
     if set(recurrence.kinds) == {TRANSFORMER}:
         plain = RecurrenceConfig()
-        for field in ("connect", "variational", "zoneout", "recurrent_dropout"):
-            if (found := getattr(recurrence, field)) != getattr(plain, field):
-                raise ValueError(f"{field} is {found!r}, which is of recurrent layers: a transformer has none of it")
+        for field in ("connection", "variational_dropout", "zoneout", "recurrent_dropout"):
+            if (value := getattr(recurrence, field)) != getattr(plain, field):
+                raise ValueError(f"{field} is {value!r}, which applies to recurrent layers only, not to a transformer")
     layers: list[Layer] = []
     for name, group in groupby(recurrence.kinds):
         options = {option: value for option, value in recurrence.options.items() if option in known[name]}
@@ -154,9 +157,20 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
             options |= {"dropout": recurrence.dropout, "causal": not recurrence.bidirectional}
             layers.append(transformer(size, recurrence.hidden_size, memory_size=memory_size, **options))
         else:
-            common = ("bidirectional", "connect", "dropout", "variational", "zoneout", "recurrent_dropout")
-            options |= {option: getattr(recurrence, option) for option in common}
-            layers.append(recurrent(makers[name], size, recurrence.hidden_size, **options))
+            layers.append(
+                recurrent(
+                    makers[name],
+                    size,
+                    recurrence.hidden_size,
+                    bidirectional=recurrence.bidirectional,
+                    connect=recurrence.connection,
+                    dropout=recurrence.dropout,
+                    variational=recurrence.variational_dropout,
+                    zoneout=recurrence.zoneout,
+                    recurrent_dropout=recurrence.recurrent_dropout,
+                    **options,
+                )
+            )
         size = layers[-1].output_size
     return layers
 

@@ -91,7 +91,7 @@ def _looking_before(
             'decoder.layers is 0, and attention.style is "bahdanau": there is no recurrent step to attend before'
         )
     (lowest,) = group_layers(
-        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connect": "plain"}), size + memory_size
+        recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}), size + memory_size
     )
     cell = cast(Recurrent, lowest).cell
     first = BahdanauAttention(cell, looks.build(cell.hidden_size, memory_size))

@@ -21,7 +21,7 @@ from seqloom.layers.layer import Memory, coverage
 from seqloom.models.decoder import Decoder, step
 from seqloom.state import apply, select
 
-NEVER = (PADDING, UNKNOWN)  # symbols that an answer does not have
+SUPPRESSED = (PADDING, UNKNOWN)  # tokens that are never generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def generate(
     *,
     end: int,  # also the symbol before the first one
     lengths: Tensor | int,  # (B,), the most symbols of each row, the end symbol included
-    never: tuple[int, ...] = (),  # symbols that are not chosen
+    suppress: tuple[int, ...] = (),  # symbols that are not chosen
     tree: PrefixTree | None = None,  # of the answers that there may be
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each row of the memory, the best first."""
@@ -69,7 +69,7 @@ def generate(
     follow = partial(step, decoder)
     if not (isinstance(search, Beam) and search.coverage_penalty):
         begin = decoder.start(memory, len(mask))
-        return search(follow, begin, start, end, lengths=lengths, never=never, tree=tree)
+        return search(follow, begin, start, end, lengths=lengths, suppress=suppress, tree=tree)
 
     def beside(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         """The mask of the source goes with the state, since padding is not to be covered."""
@@ -81,7 +81,7 @@ def generate(
         return None if found is None else found.masked_fill(~state[1], 1)
 
     begin = (decoder.start(memory, len(mask), coverage=True), mask)
-    return search(beside, begin, start, end, lengths=lengths, never=never, tree=tree, coverage=covered)
+    return search(beside, begin, start, end, lengths=lengths, suppress=suppress, tree=tree, coverage=covered)
 
 
 def generate_text(
@@ -102,7 +102,7 @@ def generate_text(
         if context:
             _, state = module(torch.tensor([context]), state)
     printed = encoding.decode(line)
-    for symbol in map(int, sample.stream(follow, state, torch.tensor([last]), length=length, never=(PADDING,))):
+    for symbol in map(int, sample.stream(follow, state, torch.tensor([last]), length=length, suppress=(PADDING,))):
         if symbol == end:
             yield encoding.decode(line)[len(printed) :] + "\n"
             line, printed = [], ""
@@ -148,7 +148,7 @@ def teacher_forcing_loss(
     said, real = target
     tokens = shift_right(target, end)
     if model.training and hasattr(model, "mixer"):
-        tokens = model.mixer(model.decoder, apply(Tensor.detach, state), tokens, never=NEVER)
+        tokens = model.mixer(model.decoder, apply(Tensor.detach, state), tokens, suppress=SUPPRESSED)
     features, _ = model.decoder.features(tokens, state, mask=real)
     loss: Tensor = model.loss(features[real], said, real, smoothing=smoothing)
     return loss

@@ -63,7 +63,7 @@ class TokenMixer(nn.Module):
         state: Any,  # before the first symbol
         tokens: Tensor,  # (B, T), the true ones, each before the one that is to be said
         *,
-        never: tuple[int, ...] = (),  # symbols that are not drawn
+        suppress: tuple[int, ...] = (),  # tokens that are never drawn
     ) -> Tensor:  # (B, T)
         """The same with some symbols replaced by those that the decoder says after the mixed ones before them."""
         share = self.settings.share(int(self.updates))
@@ -74,7 +74,7 @@ class TokenMixer(nn.Module):
         for time in range(1, tokens.shape[1]):
             logits, state = decoder(mixed[-1].unsqueeze(1), state)
             scores = logits[:, 0]
-            scores[:, list(never)] = -torch.inf
+            scores[:, list(suppress)] = -torch.inf
             said = scores.argmax(dim=-1) if self.settings.feedback == "argmax" else self._draw(scores)
             mixed.append(torch.where(truth[:, time], tokens[:, time], said))
         return torch.stack(mixed, dim=1)

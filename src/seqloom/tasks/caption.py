@@ -32,7 +32,7 @@ from seqloom.models.encoder import RecurrenceConfig
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
-    NEVER,
+    SUPPRESSED,
     Candidate,
     begin,
     generate,
@@ -279,7 +279,7 @@ class Caption(Task):
         end = learned.text.vocabulary.index(END)
         memory: Memory = model.encoder(*batch.inputs)
         longest = self.max_length or learned.longest
-        found = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, never=NEVER)
+        found = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, suppress=SUPPRESSED)
         targets: list[list[list[float]]] = [[] for _ in found]
         right: list[list[list[bool]]] = [[] for _ in found]
         if batch.target is not None:

@@ -33,7 +33,7 @@ from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, buil
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
-    NEVER,
+    SUPPRESSED,
     Candidate,
     generate,
     nbest_candidates,
@@ -276,7 +276,7 @@ class Translate(Task):
         tree = None
         if self.constrain:
             tree, lengths = self._tree
-        found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER, tree=tree)
+        found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, suppress=SUPPRESSED, tree=tree)
         told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
         if batch.target is not None:
             told = teacher_forced_scores(model.decoder, memory, batch.target, end=end)

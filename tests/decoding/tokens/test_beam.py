@@ -1,4 +1,4 @@
-"""Beam search against its definition in plain Python, and against brute force over all sequences."""
+"""Beam search against a reference in plain Python, and against brute force over all sequences."""
 
 import math
 import tracemalloc
@@ -24,7 +24,7 @@ START = 0
 def run(
     beam: Beam, toy: Toy, limits: Sequence[Limits], *, rows: Sequence[int] | None = None, **options: Any
 ) -> list[list[Hypothesis]]:
-    """All rows in one batch; they differ in their greatest lengths only."""
+    """All rows in one batch; they differ only in their maximum lengths."""
     first = limits[0]
     return beam(
         toy.step,
@@ -32,17 +32,17 @@ def run(
         torch.full((len(limits),), START),
         first.end,
         lengths=torch.tensor([one.length for one in limits]),
-        never=first.never,
+        suppress=first.suppress,
         tree=None if first.only is None else PrefixTree(sorted(first.only), end=first.end),
         coverage=coverage,
         **options,
     )
 
 
-def same(found: list[Hypothesis], wanted: list[Hypothesis]) -> bool:
-    """Tokens exactly; numbers but for the rounding of logarithms and powers."""
-    assert [(one.tokens, one.ended) for one in found] == [(one.tokens, one.ended) for one in wanted]
-    for one, other in zip(found, wanted, strict=True):
+def same(found: list[Hypothesis], expected: list[Hypothesis]) -> bool:
+    """Tokens exactly; scores up to the rounding of logarithms and powers."""
+    assert [(one.tokens, one.ended) for one in found] == [(one.tokens, one.ended) for one in expected]
+    for one, other in zip(found, expected, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-12)
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-12)
         assert one.log_probabilities == other.log_probabilities
@@ -69,20 +69,22 @@ def beams(draw: st.DrawFn) -> Beam:
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[Toy, list[Limits]]:
-    symbols = draw(st.integers(2, 4))
-    toy = Toy(symbols, kind=draw(st.sampled_from(["plain", "ties", "sparse", "float32"])), seed=draw(st.integers(0, 9)))
-    end = draw(st.integers(0, symbols - 1))
-    never = draw(st.sampled_from([(), (), (symbols - 1,), (0,)]))
-    others = [symbol for symbol in range(symbols) if symbol != end]
+    vocabulary = draw(st.integers(2, 4))
+    toy = Toy(
+        vocabulary, kind=draw(st.sampled_from(["plain", "ties", "sparse", "float32"])), seed=draw(st.integers(0, 9))
+    )
+    end = draw(st.integers(0, vocabulary - 1))
+    suppress = draw(st.sampled_from([(), (), (vocabulary - 1,), (0,)]))
+    others = [token for token in range(vocabulary) if token != end]
     sequences = st.frozensets(st.lists(st.sampled_from(others), max_size=4).map(tuple), min_size=1, max_size=6)
     only = draw(st.one_of(st.none(), st.none(), sequences))
     lengths = draw(st.lists(st.integers(0, 5), min_size=1, max_size=3))
-    return toy, [Limits(end, length, never, only) for length in lengths]
+    return toy, [Limits(end, length, suppress, only) for length in lengths]
 
 
 @settings(max_examples=250)
 @given(beam=beams(), problem=problems())
-def test_a_batch_equals_the_definition(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
+def test_a_batch_matches_the_reference(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem
     for row, found in enumerate(run(beam, toy, limits)):
         assert same(found, beam_search(beam, toy, row, limits[row]))
@@ -90,10 +92,10 @@ def test_a_batch_equals_the_definition(beam: Beam, problem: tuple[Toy, list[Limi
 
 PENALTIES: list[dict[str, Any]] = [
     {},
-    {"penalty": "length", "alpha": 1.0},
-    {"penalty": "gnmt", "alpha": 0.6},
-    {"coverage": 0.4},
-    {"penalty": "length", "alpha": 0.8, "coverage": 0.2, "minimum": 2, "no_repeat": 2},
+    {"length_penalty": "length", "alpha": 1.0},
+    {"length_penalty": "gnmt", "alpha": 0.6},
+    {"coverage_penalty": 0.4},
+    {"length_penalty": "length", "alpha": 0.8, "coverage_penalty": 0.2, "min_length": 2, "no_repeat_ngram": 2},
 ]
 
 
@@ -110,12 +112,12 @@ def test_full_width_is_exhaustive_search(options: dict[str, Any], kind: str) -> 
 def test_nothing_is_better_than_brute_force(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem
     for row, found in enumerate(run(beam, toy, limits)):
-        wanted = everything(beam, toy, row, limits[row])
-        places = [[other.tokens for other in wanted].index(one.tokens) for one in found]  # each of them exists
-        assert same(found, [wanted[place] for place in places])
+        expected = everything(beam, toy, row, limits[row])
+        places = [[other.tokens for other in expected].index(one.tokens) for one in found]  # each of them exists
+        assert same(found, [expected[place] for place in places])
         key = [(not one.ended, -one.score) for one in found]
         assert key == sorted(key)
-        assert all(place >= rank or wanted[place].score == wanted[rank].score for rank, place in enumerate(places))
+        assert all(place >= rank or expected[place].score == expected[rank].score for rank, place in enumerate(places))
 
 
 def test_a_wider_beam_finds_more() -> None:
@@ -125,8 +127,8 @@ def test_a_wider_beam_finds_more() -> None:
     assert totals[0] < totals[1] < totals[-1]
 
 
-class Watch:
-    """A step that notes how many rows it is asked about, and how often its state is moved."""
+class CountingStep:
+    """A step that counts the rows of each call."""
 
     def __init__(self, toy: Toy) -> None:
         self.toy = toy
@@ -138,21 +140,21 @@ class Watch:
         return self.toy.step(tokens, state)
 
 
-def test_a_sentence_that_is_done_leaves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_sentences_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     moves: list[int] = []
     select = states.select
 
-    def listen(state: Any, rows: Tensor) -> Any:
+    def counting_select(state: Any, rows: Tensor) -> Any:
         moves.extend([len(rows)] if isinstance(state, State) else [])
         return select(state, rows)
 
-    monkeypatch.setattr(states, "select", listen)
+    monkeypatch.setattr(states, "select", counting_select)
     toy = Toy(4, seed=2)
-    watch = Watch(toy)
+    step = CountingStep(toy)
     lengths = torch.tensor([3, 0, 9, 6])
-    Beam(size=3, min_length=8)(watch, toy.start(range(4)), torch.zeros(4, dtype=torch.int64), 3, lengths=lengths)
-    assert watch.rows == [3] + [9] * 2 + [6] * 3 + [3] * 3  # the first step needs one row of each sentence
-    assert moves == watch.rows  # each step moves the state once
+    Beam(size=3, min_length=8)(step, toy.start(range(4)), torch.zeros(4, dtype=torch.int64), 3, lengths=lengths)
+    assert step.rows == [3] + [9] * 2 + [6] * 3 + [3] * 3  # the first step needs one row of each sentence
+    assert moves == step.rows  # each step moves the state once
 
 
 def test_a_shared_table_stays_in_order() -> None:
@@ -170,7 +172,7 @@ def test_a_shared_table_stays_in_order() -> None:
     assert times == [1, 3, 3, 3, 3]
 
 
-def test_one_hypothesis_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_beam_of_one_moves_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "select", None)
     toy = Toy(4, seed=2)
     found = Beam(size=1, min_length=9)(toy.step, toy.start([0, 1]), torch.zeros(2, dtype=torch.int64), 3, lengths=7)
@@ -187,14 +189,14 @@ def likely(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
     ("options", "steps"),
     [
         ({}, 2),  # 0.7 · 0.5 has ended, 0.7 · 0.45 is alive
-        ({"best": 2}, 3),  # 0.7 · 0.45 · 0.5 has ended, too
-        ({"penalty": "length"}, 14),  # log(0.7 · 0.45^13) / 20, at most, is less than log(0.7 · 0.5) / 2
-        ({"penalty": "length", "patience": 0.5}, 2),
-        ({"penalty": "length", "threshold": 0.1}, 2),  # 0.45 is too far below 0.5
+        ({"nbest": 2}, 3),  # 0.7 · 0.45 · 0.5 has ended, too
+        ({"length_penalty": "length"}, 14),  # log(0.7 · 0.45^13) / 20, at most, is less than log(0.7 · 0.5) / 2
+        ({"length_penalty": "length", "patience": 0.5}, 2),
+        ({"length_penalty": "length", "threshold": 0.1}, 2),  # 0.45 is too far below 0.5
     ],
     ids=str,
 )
-def test_the_search_stops_when_none_can_win(options: dict[str, Any], steps: int) -> None:
+def test_the_search_stops_when_the_nbest_are_final(options: dict[str, Any], steps: int) -> None:
     seen = []
 
     def step(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,7 +220,7 @@ def test_patience_only_stops_earlier() -> None:
     assert sure != hasty
 
 
-def test_groups_differ_and_equal_ones_count_once() -> None:
+def test_groups_differ_and_duplicates_count_once() -> None:
     toy, limits = Toy(6, seed=3), [Limits(5, 6)]
     alike, diverse = (
         run(Beam(size=3, groups=3, diversity=diversity, nbest=3), toy, limits)[0] for diversity in (0.0, 9.0)
@@ -230,43 +232,43 @@ def test_groups_differ_and_equal_ones_count_once() -> None:
 
 
 def test_memory_is_linear_in_the_width() -> None:
-    toy, symbols, length = Toy(50, seed=3), 50, 40
+    toy, vocabulary, length = Toy(50, seed=3), 50, 40
     peaks = []
     for size in (64, 128, 256):
         tracemalloc.start()
-        run(Beam(size=size, min_length=length), toy, [Limits(symbols - 1, length)])
+        run(Beam(size=size, min_length=length), toy, [Limits(vocabulary - 1, length)])
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 2.2 * peaks[1] < 2.2**2 * peaks[0]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("options", "message"),
     [
         ({"size": 0}, "greater than or equal to 1"),
-        ({"size": 5, "groups": 2}, "size is 5 and groups 2, wanted groups of equal size"),
-        ({"penalty": "short"}, "none"),
+        ({"size": 5, "groups": 2}, "size must be a multiple of groups, found size = 5 and groups = 2"),
+        ({"length_penalty": "short"}, "none"),
         ({"threshold": -1.0}, "greater than or equal to 0"),
         ({"alpha": math.inf}, "less than or equal to 10"),
         ({"threshold": math.nan}, "greater than or equal to 0"),
     ],
     ids=str,
 )
-def test_wrong_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        Beam.model_validate(wrong)
+        Beam.model_validate(options)
 
 
-@pytest.mark.parametrize("attention", [None, lambda _: None], ids=["not given", "none"])
+@pytest.mark.parametrize("attention", [None, lambda _: None], ids=["missing", "none"])
 def test_coverage_needs_attention(attention: Any) -> None:
     toy = Toy(3)
-    with pytest.raises(ValueError, match=r"coverage has the weight 0\.5, and this model has no attention"):
+    with pytest.raises(ValueError, match=r"coverage_penalty is 0\.5, but the model has no attention: set it to 0"):
         Beam(coverage_penalty=0.5)(toy.step, toy.start([0]), torch.zeros(1).long(), 1, lengths=3, coverage=attention)
 
 
-def test_an_empty_slot_may_hold_anything() -> None:
+def test_empty_slots_may_hold_nan() -> None:
     def step(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """After the end (0), which only empty slots go on with, nothing is a number."""
+        """NaN after the end token (0), which only empty slots continue."""
         return torch.where((tokens == 0).unsqueeze(1), torch.nan, torch.tensor([0.5, 0.3, 0.2]).log()), state
 
     (found,) = Beam(size=4, nbest=4, length_penalty="length")(step, torch.zeros(1), torch.tensor([1]), 0, lengths=4)

@@ -15,25 +15,25 @@ from seqloom.decoding.tokens.search import Hypothesis
 
 
 def follow(toy: Toy, row: int, limits: Limits) -> list[Hypothesis]:
-    """The most probable symbol that is allowed, and of equal ones the lowest."""
+    """The most probable allowed token; ties go to the lowest id."""
     prefix: list[int] = []
     each: list[float] = []
     for _ in range(limits.length):
         values = toy.values(row, tuple(prefix))
-        possible = [symbol for symbol in range(toy.symbols) if not limits.allow(tuple(prefix), symbol)]
-        possible = [symbol for symbol in possible if values[symbol] > -math.inf]
+        possible = [token for token in range(toy.vocabulary) if not limits.reason(tuple(prefix), token)]
+        possible = [token for token in possible if values[token] > -math.inf]
         if not possible:
             return []
-        symbol = max(possible, key=lambda symbol: values[symbol])
-        each.append(values[symbol])
-        if symbol == limits.end:
+        token = max(possible, key=lambda token: values[token])
+        each.append(values[token])
+        if token == limits.end:
             return [Hypothesis(prefix, sum(each), sum(each), each, ended=True)]
-        prefix.append(symbol)
+        prefix.append(token)
     return [Hypothesis(prefix, sum(each), sum(each), each, ended=False)] if limits.only is None else []
 
 
 @given(problem=problems())
-def test_the_most_probable_symbol_each_time(problem: tuple[Toy, list[Limits]]) -> None:
+def test_the_most_probable_token_at_each_step(problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem
     first = limits[0]
     tree = None if first.only is None else PrefixTree(sorted(first.only), end=first.end)
@@ -45,13 +45,13 @@ def test_the_most_probable_symbol_each_time(problem: tuple[Toy, list[Limits]]) -
             torch.zeros(len(limits)).long(),
             first.end,
             lengths=lengths,
-            never=first.never,
+            suppress=first.suppress,
             tree=tree,
         )
         assert found == [follow(toy, row, one) for row, one in enumerate(limits)]
 
 
-def test_a_row_that_has_ended_leaves_the_batch() -> None:
+def test_finished_rows_leave_the_batch() -> None:
     toy, rows = Toy(4, seed=5), []
 
     def step(tokens: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -59,10 +59,10 @@ def test_a_row_that_has_ended_leaves_the_batch() -> None:
         assert len(state) == len(tokens)
         return toy.table[: len(tokens)], state
 
-    Greedy()(step, torch.zeros(3, 2), torch.zeros(3).long(), 3, lengths=torch.tensor([20, 0, 40]), never=(3,))
+    Greedy()(step, torch.zeros(3, 2), torch.zeros(3).long(), 3, lengths=torch.tensor([20, 0, 40]), suppress=(3,))
     assert rows == [2] * 20 + [1] * 20  # longer than the first arrays, too
 
 
-def test_there_is_nothing_to_set() -> None:
+def test_greedy_has_no_options() -> None:
     with pytest.raises(ValueError, match="extra"):
         Greedy.model_validate({"size": 2})

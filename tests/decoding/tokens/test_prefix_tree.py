@@ -12,23 +12,23 @@ from seqloom.decoding.tokens.prefix_tree import PrefixTree
 
 
 def walk(tree: PrefixTree) -> set[tuple[int, ...]]:
-    """All sequences of a tree with their ends, found by following its children, level by level."""
-    found: set[tuple[int, ...]] = set()
+    """All sequences of a tree with their ends, sequences by following its children, level by level."""
+    sequences: set[tuple[int, ...]] = set()
     prefixes: list[tuple[int, ...]] = [()]
     nodes = np.zeros(1, np.int64)
     while len(nodes):
-        symbols, filled = tree.children(nodes)
-        assert all(np.all(np.diff(row[real]) > 0) for row, real in zip(symbols, filled, strict=True))
-        rows, places = np.nonzero(filled)
-        longer = [(*prefixes[row], int(symbols[row, place])) for row, place in zip(rows, places, strict=True)]
-        following = tree.follow(nodes[rows], places)
-        found |= {prefix for prefix in longer if prefix[-1] == tree.end}
+        tokens, mask = tree.children(nodes)
+        assert all(np.all(np.diff(row[real]) > 0) for row, real in zip(tokens, mask, strict=True))
+        rows, columns = np.nonzero(mask)
+        longer = [(*prefixes[row], int(tokens[row, place])) for row, place in zip(rows, columns, strict=True)]
+        following = tree.child(nodes[rows], columns)
+        sequences |= {prefix for prefix in longer if prefix[-1] == tree.end}
         inner = [place for place, prefix in enumerate(longer) if prefix[-1] != tree.end]
         nodes, prefixes = following[inner], [longer[place] for place in inner]
-    return found
+    return sequences
 
 
-@given(sequences=st.lists(st.lists(st.integers(0, 4).filter(lambda symbol: symbol != 2), max_size=5), min_size=1))
+@given(sequences=st.lists(st.lists(st.integers(0, 4).filter(lambda token: token != 2), max_size=5), min_size=1))
 def test_a_tree_holds_its_sequences_and_no_others(sequences: list[list[int]]) -> None:
     tree = PrefixTree(sequences, end=2)
     assert walk(tree) == {(*sequence, 2) for sequence in sequences}
@@ -38,9 +38,9 @@ def test_a_tree_holds_its_sequences_and_no_others(sequences: list[list[int]]) ->
 
 def test_a_node_without_children() -> None:
     tree = PrefixTree([[]], end=0)
-    symbols, filled = tree.children(np.array([1, 0]))
-    assert filled.tolist() == [[False], [True]]
-    assert symbols[1].tolist() == [0]
+    tokens, mask = tree.children(np.array([1, 0]))
+    assert mask.tolist() == [[False], [True]]
+    assert tokens[1].tolist() == [0]
 
 
 def test_many_sequences() -> None:
@@ -55,18 +55,18 @@ def draw(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarra
 
 
 def test_one_long_sequence_among_short_ones() -> None:
-    tree = PrefixTree([[1] * 20_000, *[[symbol] for symbol in range(1, 1000)]], end=0)
-    assert len(tree) == 1 + 20_000 + 998 + 1000  # the root, the symbols, the ends
+    tree = PrefixTree([[1] * 20_000, *[[token] for token in range(1, 1000)]], end=0)
+    assert len(tree) == 1 + 20_000 + 998 + 1000  # the root, the tokens, the ends
 
 
 @pytest.mark.parametrize(
     ("sequences", "message"),
     [
         ([], "a prefix tree needs at least one sequence"),
-        ([[1, 2], [], [3, 0]], "sequence 2 holds 0, wanted symbols from 0 on without the end symbol 0"),
-        ([[], [], [-1]], "sequence 2 holds -1, wanted"),
+        ([[1, 2], [], [3, 0]], "sequence 2 contains 0, expected token ids of at least 0 without the end token 0"),
+        ([[], [], [-1]], "sequence 2 contains -1, expected"),
     ],
 )
-def test_wrong_sequences_are_refused(sequences: Sequence[Sequence[int]], message: str) -> None:
+def test_invalid_sequences_are_rejected(sequences: Sequence[Sequence[int]], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         PrefixTree(sequences, end=0)

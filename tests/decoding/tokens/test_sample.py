@@ -1,4 +1,4 @@
-"""Draws against the exact distribution, and the cuts against sets found by brute force."""
+"""Samples against the exact distribution; top-k, top-p and min-p against brute force."""
 
 import math
 from collections import Counter
@@ -23,21 +23,21 @@ from seqloom.decoding.tokens.search import Hypothesis
 def exact(
     scores: Sequence[float], *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> list[float]:
-    """By hand: the most probable first (the lower symbol where equal), taken until a limit is reached."""
+    """The most probable tokens first (ties: the lower id), until a limit is reached."""
     largest = max(scores)
     weights = [math.exp((score - largest) / temperature) for score in scores]
     probabilities = [weight / math.fsum(weights) for weight in weights]
-    order = sorted(range(len(scores)), key=lambda symbol: (-probabilities[symbol], symbol))
+    order = sorted(range(len(scores)), key=lambda token: (-probabilities[token], token))
     kept: list[int] = []
-    for symbol in order:
+    for token in order:
         before = sum(probabilities[other] for other in kept)
         full = (top_k and len(kept) == top_k) or before >= top_p
-        improbable = probabilities[symbol] < min_p * probabilities[order[0]]
+        improbable = probabilities[token] < min_p * probabilities[order[0]]
         if kept and (full or improbable):
             break
-        kept.append(symbol)
-    share = math.fsum(probabilities[symbol] for symbol in kept)
-    return [probabilities[symbol] / share if symbol in kept else 0.0 for symbol in range(len(scores))]
+        kept.append(token)
+    share = math.fsum(probabilities[token] for token in kept)
+    return [probabilities[token] / share if token in kept else 0.0 for token in range(len(scores))]
 
 
 def draws(sample: Sample, scores: Sequence[float], count: int) -> list[int]:
@@ -56,11 +56,11 @@ def test_frequencies_are_those_of_the_distribution(options: dict[str, float]) ->
     scores = torch.tensor([0.1, 2.0, -1.0, 1.2, 0.4, -3.0]).log_softmax(dim=0).tolist()
     count = 20_000
     found = draws(Sample.model_validate(options), scores, count)
-    wanted = exact(scores, **options)  # type: ignore[arg-type]
-    possible = [symbol for symbol, probability in enumerate(wanted) if probability]
-    observed = [found.count(symbol) for symbol in possible]
+    exact_values = exact(scores, **options)  # type: ignore[arg-type]
+    possible = [token for token, probability in enumerate(exact_values) if probability]
+    observed = [found.count(token) for token in possible]
     assert sum(observed) == count
-    expected = [count * wanted[symbol] for symbol in possible]
+    expected = [count * exact_values[token] for token in possible]
     assert stats.chisquare(observed, expected).pvalue > 1e-3  # the seed is fixed: this holds or it does not
 
 
@@ -71,21 +71,21 @@ def test_frequencies_are_those_of_the_distribution(options: dict[str, float]) ->
     top_p=st.sampled_from([0.011, 0.313, 0.717, 0.9713, 1.0]),
     min_p=st.sampled_from([0.0, 0.0573, 0.517, 1.0]),
 )
-def test_the_distribution_is_cut_exactly(
+def test_top_k_top_p_and_min_p_are_exact(
     scores: list[float], temperature: float, top_k: int, top_p: float, min_p: float
 ) -> None:
-    scores = [round(score, 3) + 1e-6 * symbol for symbol, score in enumerate(scores)]  # no two are equal by chance
+    scores = [round(score, 3) + 1e-6 * token for token, score in enumerate(scores)]  # no two are equal by chance
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     found = Sample.model_validate(options).distribution(torch.tensor([scores], dtype=torch.float64))[0]
     assert found.tolist() == pytest.approx(exact(scores, **options), abs=1e-12)  # type: ignore[arg-type]
 
 
-def test_equal_symbols_are_cut_from_the_end() -> None:
+def test_ties_go_to_the_lowest_token() -> None:
     found = Sample(top_k=2).distribution(torch.zeros(1, 4, dtype=torch.float64))
     assert found.tolist() == [[0.5, 0.5, 0, 0]]
 
 
-def test_without_temperature_the_most_probable_is_chosen() -> None:
+def test_temperature_zero_is_greedy() -> None:
     scores = torch.randn(50, 9, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     random = torch.Generator()
     assert Sample(temperature=0.0).draw(scores, random).tolist() == scores.argmax(dim=1).tolist()
@@ -97,13 +97,15 @@ def test_without_temperature_the_most_probable_is_chosen() -> None:
 @pytest.mark.parametrize(
     "row", [[0.0, math.nan], [-math.inf, -math.inf], [math.inf, 0.0], [math.inf, -math.inf]], ids=str
 )
-def test_no_distribution_is_an_error(temperature: float, row: list[float]) -> None:
+def test_an_empty_distribution_is_an_error(temperature: float, row: list[float]) -> None:
     scores = torch.tensor([[0.0, -1.0], row])
-    with pytest.raises(ValueError, match="the distribution to draw from is empty or not a number"):
+    with pytest.raises(
+        ValueError, match="cannot sample: no token has a positive probability, or a log-probability is NaN"
+    ):
         Sample(temperature=temperature).draw(scores, torch.Generator())
 
 
-def test_impossible_symbols_are_never_drawn() -> None:
+def test_impossible_tokens_are_never_sampled() -> None:
     assert set(draws(Sample(), [-math.inf, 0.0, -math.inf], 100)) == {1}
 
 
@@ -125,13 +127,13 @@ def test_a_stream_follows_its_steps() -> None:
     assert walk(Sample(temperature=0.0), start=[0, 3], length=4) == [[1, 4], [2, 0], [3, 1], [4, 2]]
 
 
-def test_the_seed_decides() -> None:
+def test_the_seed_determines_the_samples() -> None:
     one, same, other = (walk(Sample(seed=seed), start=[0, 1, 2]) for seed in (1, 1, 2))
     assert one == same
     assert one != other
 
 
-def test_drawing_leaves_other_random_numbers_alone() -> None:
+def test_sampling_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     walk(Sample(), start=[0])
     assert torch.equal(torch.get_rng_state(), before)
@@ -142,19 +144,19 @@ def test_a_stream_ends_where_all_rows_have_ended() -> None:
     assert found == [[1, 3], [2, 4], [3, 4], [4, 4]]
 
 
-def test_some_symbols_are_never_drawn() -> None:
-    stream = Sample().stream(chain, torch.zeros(1), torch.tensor([0]), length=50, never=(2, 4))
+def test_suppressed_tokens_are_never_sampled() -> None:
+    stream = Sample().stream(chain, torch.zeros(1), torch.tensor([0]), length=50, suppress=(2, 4))
     found = [int(tokens) for tokens in stream]
     assert len(found) == 50
     assert not {2, 4} & set(found)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}, {"min_p": 1.5}, {"count": 0}], ids=str
+    "options", [{"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}, {"min_p": 1.5}, {"count": 0}], ids=str
 )
-def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_settings_are_rejected(options: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
-        Sample.model_validate(wrong)
+        Sample.model_validate(options)
 
 
 def sequences(sample: Sample, toy: Toy, rows: Sequence[int], *, length: int = 4) -> list[list[Hypothesis]]:
@@ -164,18 +166,18 @@ def sequences(sample: Sample, toy: Toy, rows: Sequence[int], *, length: int = 4)
 def test_sequences_are_as_frequent_as_they_are_probable() -> None:
     toy, count = Toy(3, seed=6), 20_000
     (found,) = sequences(Sample(count=count), toy, [5], length=3)
-    wanted = {(*one.tokens, one.ended): one for one in everything(Beam(), toy, 5, Limits(2, 3))}
+    exact_values = {(*one.tokens, one.ended): one for one in everything(Beam(), toy, 5, Limits(2, 3))}
     observed = Counter((*one.tokens, one.ended) for one in found)
     assert sum(observed.values()) == count
-    expected = [count * math.exp(one.log_probability) for one in wanted.values()]
-    assert stats.chisquare([observed[name] for name in wanted], expected).pvalue > 1e-3
+    expected = [count * math.exp(one.log_probability) for one in exact_values.values()]
+    assert stats.chisquare([observed[name] for name in exact_values], expected).pvalue > 1e-3
     for one in found[:: count // 50]:
-        exact = wanted[(*one.tokens, one.ended)]
+        exact = exact_values[(*one.tokens, one.ended)]
         assert one.log_probabilities == exact.log_probabilities
         assert one.score == one.log_probability == pytest.approx(exact.log_probability, abs=1e-12)
 
 
-def test_draws_come_best_first_and_differ() -> None:
+def test_samples_are_sorted_and_differ() -> None:
     (found,) = sequences(Sample(count=20), Toy(3, seed=6), [5])
     key = [(not one.ended, -one.score) for one in found]
     assert key == sorted(key)
@@ -191,22 +193,26 @@ def test_probabilities_are_those_of_the_model_however_sharp() -> None:
     assert cold == sequences(Sample(top_k=1, temperature=3.0), toy, rows)
 
 
-def test_a_row_draws_the_same_whatever_the_others_do() -> None:
+def test_samples_of_a_row_do_not_depend_on_the_batch() -> None:
     toy, sample = Toy(4, seed=6), Sample(count=2)
     whole = sequences(sample, toy, range(12))
     assert [sequences(sample, toy, [row])[0] for row in range(12)] == whole
     assert sequences(sample, toy, range(11, -1, -1)) == whole[::-1]
 
 
-def test_only_allowed_sequences_are_drawn() -> None:
+def test_only_allowed_sequences_are_sampled() -> None:
     toy = Toy(4, kind="sparse", seed=6)
     tree = PrefixTree([[], [0, 1], [0, 2, 2]], end=3)
     found = Sample(count=40)(toy.step, toy.start(range(9)), torch.zeros(9).long(), 3, lengths=4, tree=tree)
     assert {tuple(one.tokens) for draws in found for one in draws} == {(), (0, 1), (0, 2, 2)}
-    assert any(len(draws) < 40 for draws in found)  # an allowed symbol can be impossible
+    assert any(len(draws) < 40 for draws in found)  # an allowed token can be impossible
 
 
-def test_the_scores_of_a_step_are_left_alone() -> None:
+def test_the_scores_of_the_step_are_not_modified() -> None:
     scores = torch.zeros(1, 3, dtype=torch.float64)
-    list(Sample().stream(lambda _, state: (scores, state), torch.zeros(1), torch.zeros(1).long(), length=3, never=(1,)))
+    list(
+        Sample().stream(
+            lambda _, state: (scores, state), torch.zeros(1), torch.zeros(1).long(), length=3, suppress=(1,)
+        )
+    )
     assert scores.tolist() == [[0.0] * 3]

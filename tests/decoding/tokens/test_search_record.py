@@ -1,4 +1,4 @@
-"""Every candidate of a search is accounted for, with the reason that the definition gives."""
+"""Every candidate of a search is recorded, with the reason that the reference implementation gives."""
 
 import math
 from collections import Counter
@@ -15,91 +15,100 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Hypothesis, Search
 from seqloom.decoding.tokens.search_record import Fate, Node, SearchRecord
 
-PRUNED = {Fate.NEVER, Fate.TREE, Fate.SHORT, Fate.REPEATED, Fate.PER_NODE, Fate.BEAM, Fate.GROUP, Fate.THRESHOLD}
+PRUNED = {
+    Fate.SUPPRESSED,
+    Fate.NOT_ALLOWED,
+    Fate.TOO_SHORT,
+    Fate.REPEATED,
+    Fate.PER_NODE,
+    Fate.OUTSIDE_BEAM,
+    Fate.OTHER_GROUP,
+    Fate.BELOW_THRESHOLD,
+}
 Prefix = tuple[int, ...]
 
 
 def prefixes(nodes: list[Node]) -> dict[int, Prefix]:
-    """The symbols from the root to each node."""
+    """The tokens from the root to each node."""
     found: dict[int, Prefix] = {}
     for node in nodes:
-        found[node.number] = () if node.parent < 0 else (*found[node.parent], node.symbol)
+        found[node.id] = () if node.parent < 0 else (*found[node.parent], node.token)
     return found
 
 
-def check(nodes: list[Node], toy: Toy, row: int, *, end: int, answers: list[Hypothesis], groups: int = 1) -> None:
-    """Nodes form a tree; what lived on has all its children, the rest none; numbers are those of the model."""
+def check(nodes: list[Node], toy: Toy, row: int, *, end: int, hypotheses: list[Hypothesis], groups: int = 1) -> None:
+    """Nodes form a tree; extended ones have all their children, others none; scores are those of the model."""
     names = prefixes(nodes)
     assert len(names) == len(nodes)
-    children = Counter((node.parent, node.symbol) for node in nodes)
+    children = Counter((node.parent, node.token) for node in nodes)
     for node in nodes:
-        prefix = names[node.number]
+        prefix = names[node.id]
         assert node.row == row
         assert node.length == len(prefix)
         if node.parent >= 0:
-            assert node.log_probability == toy.values(row, prefix[:-1])[node.symbol]
-        if node.parent >= 0 and node.fate not in (Fate.BEST, Fate.WORSE, Fate.CUT, Fate.DUPLICATE):
-            each = [toy.values(row, prefix[:length])[symbol] for length, symbol in enumerate(prefix)]
+            assert node.log_probability == toy.values(row, prefix[:-1])[node.token]
+        if node.parent >= 0 and node.fate not in (Fate.IN_NBEST, Fate.NOT_IN_NBEST, Fate.TRUNCATED, Fate.DUPLICATE):
+            each = [toy.values(row, prefix[:length])[token] for length, token in enumerate(prefix)]
             assert node.score == pytest.approx(math.fsum(each), abs=1e-12)
-        wanted: Counter[int] = Counter()
+        expected: Counter[int] = Counter()
         if node.fate is Fate.EXTENDED:
             times = groups if node.parent < 0 else 1  # groups share the root
             values = toy.values(row, prefix)
-            wanted = Counter({symbol: times for symbol, value in enumerate(values) if value > -math.inf})
-        found = Counter({symbol: count for (parent, symbol), count in children.items() if parent == node.number})
-        assert found == wanted
-    best = sorted((node for node in nodes if node.fate is Fate.BEST), key=lambda node: -node.score)
-    found_best = [(names[node.number], node.score) for node in best]
-    wanted_best = [((*one.tokens, *([end] if one.ended else [])), one.score) for one in answers]
-    assert sorted(found_best) == sorted(wanted_best)
+            expected = Counter({token: times for token, value in enumerate(values) if value > -math.inf})
+        found = Counter({token: count for (parent, token), count in children.items() if parent == node.id})
+        assert found == expected
+    best = sorted((node for node in nodes if node.fate is Fate.IN_NBEST), key=lambda node: -node.score)
+    actual_best = [(names[node.id], node.score) for node in best]
+    expected_best = [((*one.tokens, *([end] if one.ended else [])), one.score) for one in hypotheses]
+    assert sorted(actual_best) == sorted(expected_best)
 
 
 @settings(max_examples=120)
 @given(beam=beams(), problem=problems())
-def test_every_candidate_has_the_fate_of_the_definition(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
+def test_fates_match_the_reference(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem
     record = SearchRecord()
     found = run(beam, toy, limits, record=record)
-    assert found == run(beam, toy, limits)  # looking changes nothing
-    for row, answers in enumerate(found):
+    assert found == run(beam, toy, limits)  # recording changes nothing
+    for row, hypotheses in enumerate(found):
         nodes = record.nodes(row)
-        check(nodes, toy, row, end=limits[row].end, answers=answers, groups=beam.groups)
+        check(nodes, toy, row, end=limits[row].end, hypotheses=hypotheses, groups=beam.groups)
         reasons: list[tuple[Prefix, int, str]] = []
         beam_search(beam, toy, row, limits[row], reasons)
-        told = Counter(reasons)
+        expected = Counter(reasons)
         names = prefixes(nodes)
-        noted = Counter((names[n.parent], n.symbol, n.fate.name) for n in nodes if n.fate in PRUNED)
-        assert not noted - told  # the definition does not stop early
-        if not any(node.fate is Fate.HOPELESS for node in nodes):
-            assert noted == told
+        recorded = Counter((names[n.parent], n.token, n.fate.name) for n in nodes if n.fate in PRUNED)
+        assert not recorded - expected  # the reference does not stop early
+        if not any(node.fate is Fate.CANNOT_WIN for node in nodes):
+            assert recorded == expected
 
 
 @pytest.mark.parametrize(
     "search", [Greedy(), Sample(count=3), Sample(temperature=0.0), Beam(size=1)], ids=lambda one: str(one)[:40]
 )
-def test_other_searches_tell_all(search: Search) -> None:
+def test_greedy_and_sampling_record_every_candidate(search: Search) -> None:
     toy, record = Toy(4, kind="sparse", seed=3), SearchRecord()
     rows, length = 6, torch.tensor([5, 0, 3, 5, 1, 5])
     found = search(toy.step, toy.start(range(rows)), torch.zeros(rows).long(), 3, lengths=length, record=record)
-    for row, answers in enumerate(found):
+    for row, hypotheses in enumerate(found):
         nodes = record.nodes(row)
-        check(nodes, toy, row, end=3, answers=answers)
-        assert any(node.fate in (Fate.BEAM, Fate.UNDRAWN) for node in nodes) or not length[row]
+        check(nodes, toy, row, end=3, hypotheses=hypotheses)
+        assert any(node.fate in (Fate.OUTSIDE_BEAM, Fate.NOT_SAMPLED) for node in nodes) or not length[row]
 
 
-def test_only_the_most_probable_children_are_kept_if_wanted() -> None:
+def test_children_limits_the_recorded_candidates() -> None:
     toy, whole, short = Toy(12, seed=3), SearchRecord(), SearchRecord(children=2)
     for record in (whole, short):
         run(Beam(size=3, groups=3, diversity=9.0, min_length=3), toy, [Limits(11, 4)], record=record)
     every, few = whole.nodes(0), short.nodes(0)
     names, short_names = prefixes(every), prefixes(few)
-    lived = {names[node.number] for node in every if node.fate not in PRUNED}
-    assert {short_names[node.number] for node in few if node.fate not in PRUNED} == lived
+    lived = {names[node.id] for node in every if node.fate not in PRUNED}
+    assert {short_names[node.id] for node in few if node.fate not in PRUNED} == lived
     assert len(few) < len(every) / 3
     assert set(short_names.values()) <= set(names.values())
 
 
-def test_a_record_can_be_used_again() -> None:
+def test_a_record_can_be_reused() -> None:
     toy, record = Toy(4, seed=3), SearchRecord()
     run(Beam(), toy, [Limits(3, 6)] * 2, record=record)
     first = record.nodes(1)
@@ -108,12 +117,12 @@ def test_a_record_can_be_used_again() -> None:
     assert record.nodes(2) == []
 
 
-def test_duplicates_and_worse_ones_are_told_apart() -> None:
+def test_duplicates_and_hypotheses_outside_the_nbest() -> None:
     toy, record = Toy(4, seed=3), SearchRecord()
     run(Beam(size=4, groups=2, diversity=0.0, nbest=9), toy, [Limits(3, 4)], record=record)
     fates = Counter(node.fate for node in record.nodes(0))
     assert fates[Fate.DUPLICATE] > 0
     run(Beam(size=4, nbest=1, length_penalty="length"), toy, [Limits(3, 4)], record=record)
     fates = Counter(node.fate for node in record.nodes(0))
-    assert fates[Fate.BEST] == 1
-    assert fates[Fate.WORSE] > 0
+    assert fates[Fate.IN_NBEST] == 1
+    assert fates[Fate.NOT_IN_NBEST] > 0

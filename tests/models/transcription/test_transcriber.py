@@ -120,9 +120,9 @@ def test_a_pyramid_needs_layers_to_stand_between() -> None:
     with pytest.raises(ValueError, match=r"reduction.times is 3, and there are 3 layers: .* at least 4 are wanted"):
         make(reduction=TimeReductionConfig(method="pyramid", factor=2, times=3))
     own = RecurrenceConfig(layers=2, given=lambda size: nn.Linear(size, 3), custom_layer="mine")
-    with pytest.raises(ValueError, match="a layer of your own is one layer"):
+    with pytest.raises(ValueError, match="a custom layer is a single layer"):
         make(recurrence=own, reduction=TimeReductionConfig(method="pyramid", factor=2))
-    with pytest.raises(ValueError, match="trained with a layer of your own, mine"):
+    with pytest.raises(ValueError, match="trained with the custom layer mine"):
         make(recurrence=RecurrenceConfig(custom_layer="mine"))
 
 

@@ -1,4 +1,4 @@
-"""Beam search: the best extensions of each sentence live on, step by step."""
+"""Beam search: the most probable partial hypotheses of each sentence are extended in parallel."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,51 +12,62 @@ from torch import Tensor
 
 from seqloom import state as states
 from seqloom.decoding.tokens.beam_state import BeamState, Extensions, FinishedHypotheses
-from seqloom.decoding.tokens.constraints import ConstrainedTopK, Rules, top
+from seqloom.decoding.tokens.constraints import ConstrainedTopK, StepRules, top
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, limits
-from seqloom.decoding.tokens.search_record import Fate, Fates, Integers, Numbers, SearchRecord
+from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, max_lengths
+from seqloom.decoding.tokens.search_record import Doubles, Fate, Fates, Integers, SearchRecord
 
-UNSEEN = 1e-9
-"""The least attention that a position counts with: the logarithm of nothing would hide all else."""
+MIN_ATTENTION = 1e-9
+"""Lower bound of the attention in the coverage penalty, whose logarithm would be -inf at an unattended position."""
 
 
 class Beam(Search):
-    """Follows the best hypotheses of each sentence side by side.
+    """Extends the most probable hypotheses of each sentence in parallel.
 
-    Among all extensions of a sentence's live hypotheses by one symbol, the ``size`` most probable are chosen; those
-    that end are complete, the others live on. Where equal, the first hypothesis and its lowest symbol win. A sentence
-    is done when none that is alive can come among the ``best`` any more.
+    At each step, the ``size`` most probable extensions of a sentence's live hypotheses by one token are selected;
+    those that end are finished, the others stay live. Ties go to the first hypothesis and its lowest token id. A
+    sentence is done when no live hypothesis can reach the n-best any more.
     """
 
     name: Literal["beam"] = "beam"
-    size: int = Field(5, ge=1, description="Hypotheses that are chosen at each step.")
-    per_node: int = Field(0, ge=0, description="At most so many children of a hypothesis, the most probable; 0: all.")
+    size: int = Field(5, ge=1, description="Hypotheses kept at each step.")
+    per_node: int = Field(0, ge=0, description="Maximum extensions of one hypothesis, the most probable (0: no limit).")
     threshold: float = Field(
-        0.0, ge=0, description="Drop what is this much below the best at its step (natural logarithm); 0: nothing."
+        0.0,
+        ge=0,
+        description="Prune hypotheses whose log-probability is this much below the best one's (0: no pruning).",
     )
     length_penalty: Literal["none", "length", "gnmt"] = Field(
-        "none", description="The log-probability is divided by: one, length^alpha, or ((5 + length) / 6)^alpha."
+        "none", description="Divisor of the log-probability: 1, length^alpha, or ((5 + length) / 6)^alpha."
     )
-    alpha: float = Field(1.0, ge=0, le=10, description="Of the penalty: the larger, the longer the answers.")
+    alpha: float = Field(
+        1.0, ge=0, le=10, description="Exponent of the length penalty; larger values favour longer outputs."
+    )
     coverage_penalty: float = Field(
-        0.0, ge=0, description="Weight of the penalty for source positions that got too little attention (Wu 2016)."
+        0.0,
+        ge=0,
+        description="Weight of the penalty for source positions with little attention (Wu et al. 2016; 0: none).",
     )
-    min_length: int = Field(0, ge=0, description="No end before so many symbols.")
-    no_repeat_ngram: int = Field(0, ge=0, description="No n-gram of this length twice; 0: any.")
-    groups: int = Field(1, ge=1, description="Parts of the beam that avoid each other's symbols (Vijayakumar 2016).")
+    min_length: int = Field(0, ge=0, description="Minimum number of tokens (0: no minimum).")
+    no_repeat_ngram: int = Field(0, ge=0, description="Length of n-grams that must not occur twice (0: no limit).")
+    groups: int = Field(
+        1, ge=1, description="Groups of a diverse beam search, each of size / groups (Vijayakumar et al. 2016)."
+    )
     diversity: float = Field(
-        0.5, ge=0, description="With groups: what a symbol costs for each choice of it by a group before, at this step."
+        0.5, ge=0, description="With groups: penalty per earlier group that chose the same token at the same step."
     )
     patience: float = Field(
-        0.0, ge=0, description="Stop also when patience × size hypotheses have ended (Kasai 2022); 0: only when sure."
+        0.0,
+        ge=0,
+        description="Stop after patience × size hypotheses have ended (Kasai et al. 2022); "
+        "0: stop when the n-best are final.",
     )
-    nbest: int = Field(1, ge=1, description="Hypotheses that are returned.")
+    nbest: int = Field(1, ge=1, description="Hypotheses returned for each input.")
 
     @model_validator(mode="after")
-    def _divisible(self) -> Self:
+    def _check_groups(self) -> Self:
         if self.size % self.groups:
-            raise ValueError(f"size is {self.size} and groups {self.groups}, wanted groups of equal size")
+            raise ValueError(f"size must be a multiple of groups, found size = {self.size} and groups = {self.groups}")
         return self
 
     @torch.no_grad()
@@ -68,192 +79,194 @@ class Beam(Search):
         end: int,
         *,
         lengths: Tensor | int,
-        never: tuple[int, ...] = (),
+        suppress: tuple[int, ...] = (),
         tree: PrefixTree | None = None,
         coverage: Coverage | None = None,
         record: SearchRecord | None = None,
     ) -> list[list[Hypothesis]]:
-        """At most ``best`` hypotheses of each row."""
+        """At most ``nbest`` hypotheses per row."""
         if self.coverage_penalty and coverage is None:
-            raise ValueError(
-                f"coverage has the weight {self.coverage_penalty}, and this model has no attention to read it from"
-            )
-        allowed, most = ConstrainedTopK(end, never=never, tree=tree), limits(lengths, start)
-        roots = np.zeros_like(most) if record is None else record.begin(np.arange(len(most)))
-        answers = FinishedHypotheses(len(most), self.nbest, record=record)
-        for row in np.flatnonzero(most == 0).tolist():
+            raise self._no_attention()
+        constraints, limits = ConstrainedTopK(end, suppress=suppress, tree=tree), max_lengths(lengths, start)
+        roots = np.zeros_like(limits) if record is None else record.start(np.arange(len(limits)))
+        finished = FinishedHypotheses(len(limits), self.nbest, record=record)
+        for row in np.flatnonzero(limits == 0).tolist():
             if tree is None:
-                answers.add(row, Hypothesis([], 0.0, 0.0, [], ended=False), roots[row])
+                finished.add(row, Hypothesis([], 0.0, 0.0, [], ended=False), roots[row])
             else:
-                answers.refuse(roots[row], Fate.CUT)
-        rows = np.flatnonzero(most).repeat(self.groups)
-        front = BeamState(most, width=self.groups, numbers=roots[rows])
+                finished.reject(roots[row], Fate.TRUNCATED)
+        rows = np.flatnonzero(limits).repeat(self.groups)
+        beam = BeamState(limits, width=self.groups, ids=roots[rows])
         last, before = start.cpu().numpy()[rows], len(start)
         while len(rows):
-            if front.length == 1 and len(left := np.unique(rows)) < before:  # tables shrink with the batch only
+            # Rows of the state follow the hypotheses; tables that rows share shrink only with the whole batch.
+            if beam.length == 1 and len(left := np.unique(rows)) < before:
                 state, rows, before = states.select(state, _tensor(left, start)), np.searchsorted(left, rows), len(left)
             if len(rows) != before or (rows != np.arange(before)).any():
                 state = states.select(state, _tensor(rows, start))
+            # Select among the allowed extensions of all live hypotheses.
             scores, state = step(_tensor(last, start), state)
-            rules = Rules(front.nodes, front.length < self.min_length, front.repeated(self.no_repeat_ngram))
-            options, labels = allowed(scores, rules)
-            values, places = top(options, min(self.per_node or self.size, self.size))
-            if (empty := front.check(values[:, 0])) is not None:
+            rules = StepRules(beam.nodes, beam.length < self.min_length, beam.repeated_ngrams(self.no_repeat_ngram))
+            options, labels = constraints(scores, rules)
+            values, columns = top(options, min(self.per_node or self.size, self.size))
+            if (empty := beam.invalid_slots(values[:, 0])) is not None:
                 values[empty] = -np.inf
-            symbols = places if labels is None else np.take_along_axis(labels, places, axis=1)
-            totals, picks = self._choose(front.totals, values, symbols=symbols, diversity=self.diversity)
+            tokens = columns if labels is None else np.take_along_axis(labels, columns, axis=1)
+            totals, picks = self._select(beam.totals, values, tokens=tokens, diversity=self.diversity)
             extended = picks // values.shape[1]
-            chosen = Extensions(
+            extensions = Extensions(
                 totals,
                 rows=extended,
-                symbols=symbols.reshape(-1)[picks],
+                tokens=tokens.reshape(-1)[picks],
                 values=values.reshape(-1)[picks],
-                nodes=picks if tree is None else tree.follow(front.nodes[extended], places.reshape(-1)[picks]),
-                numbers=picks,
+                nodes=picks if tree is None else tree.child(beam.nodes[extended], columns.reshape(-1)[picks]),
+                ids=picks,
             )
             if record is not None:
-                few = 0 < self.per_node < self.size
-                every, fates = allowed.fates(scores, rules, default=Fate.PER_NODE if few else Fate.BEAM)
-                told = self._note(record, front, chosen, candidates=(values, symbols), every=every, fates=fates)
-                chosen = chosen._replace(numbers=told)
-            complete = partial(self._complete, front, answers, attention=partial(self._attention, coverage, state))
-            ended = (chosen.symbols == end) & (totals > -np.inf)
+                limited = 0 < self.per_node < self.size
+                every, fates = constraints.fates(scores, rules, default=Fate.PER_NODE if limited else Fate.OUTSIDE_BEAM)
+                ids = self._record_step(record, beam, extensions, candidates=(values, tokens), every=every, fates=fates)
+                extensions = extensions._replace(ids=ids)
+            # Finish those with the end token or of maximum length; continue with the others.
+            finish = partial(self._finish, beam, finished, penalty=partial(self._coverage_penalty, coverage, state))
+            ended = (extensions.tokens == end) & (totals > -np.inf)
             if ended.any():
-                complete(chosen, ended, ended=True)
-                chosen = chosen._replace(totals=np.where(ended, -np.inf, totals))
-            cut = front.limits == front.length + 1
-            if cut.any():
-                complete(chosen, cut[:, None] & (chosen.totals > -np.inf), ended=False, wanted=tree is None)
-            done = cut | self._decided(front, chosen, answers, cut=cut)
+                finish(extensions, ended, ended=True)
+                extensions = extensions._replace(totals=np.where(ended, -np.inf, totals))
+            truncated = beam.limits == beam.length + 1
+            if truncated.any():
+                live = truncated[:, None] & (extensions.totals > -np.inf)
+                finish(extensions, live, ended=False, allowed=tree is None)
+            done = truncated | self._final(beam, extensions, finished, truncated=truncated)
             before = len(rows)
-            rows, last = front.advance(chosen, done)
-        return answers.all()
+            rows, last = beam.advance(extensions, done)
+        return finished.nbest()
 
-    def _choose(
+    def _select(
         self,
-        totals: Numbers,  # (B, W)
-        values: Numbers,  # (B × W, C), of the children of each hypothesis, in descending order
+        totals: Doubles,  # (B, W)
+        values: Doubles,  # (B × W, C), of the children of each hypothesis, in descending order
         *,
-        symbols: Integers,  # (B × W, C)
+        tokens: Integers,  # (B × W, C)
         diversity: float,
-    ) -> tuple[Numbers, Integers]:  # (B, K), (B, K)
-        """The log-probabilities of what is chosen, and its places among the B × W × C children."""
+    ) -> tuple[Doubles, Integers]:  # (B, K), (B, K)
+        """The log-probabilities of the selected extensions, and their indices among the B × W × C children."""
         batch, width = len(totals), self.size // self.groups
         sums = (totals.reshape(-1, 1) + values).reshape(batch, self.groups, -1)
-        flat, names, count = sums.reshape(-1), symbols.reshape(-1), sums.shape[2]
+        flat, flat_tokens, count = sums.reshape(-1), tokens.reshape(-1), sums.shape[2]
         first = np.arange(0, flat.size, self.groups * count)[:, None]
-        parts: list[tuple[Numbers, Integers]] = []
-        taken: list[Integers] = []  # by the groups before, -1 where a slot is empty
+        parts: list[tuple[Doubles, Integers]] = []
+        taken: list[Integers] = []  # tokens of the earlier groups, -1 for an empty slot
         for group in range(self.groups):
-            ranked = sums[:, group]
+            scores = sums[:, group]
             if diversity and taken:
-                own = symbols.reshape(sums.shape)[:, group, :, None]
-                ranked = ranked - diversity * (own == np.concatenate(taken, axis=1)[:, None]).sum(axis=2)
-            picks = (-ranked).argsort(axis=1, kind="stable")[:, :width] + (first + group * count)
-            found = flat[picks]
+                candidates = tokens.reshape(sums.shape)[:, group, :, None]
+                scores = scores - diversity * (candidates == np.concatenate(taken, axis=1)[:, None]).sum(axis=2)
+            picks = (-scores).argsort(axis=1, kind="stable")[:, :width] + (first + group * count)
+            selected = flat[picks]
             if self.threshold:
-                found[found < found.max(axis=1, keepdims=True) - self.threshold] = -np.inf
+                selected[selected < selected.max(axis=1, keepdims=True) - self.threshold] = -np.inf
             if count < width:
-                rest = ((0, 0), (0, width - count))
-                found, picks = np.pad(found, rest, constant_values=-np.inf), np.pad(picks, rest, mode="edge")
+                padding = ((0, 0), (0, width - count))
+                selected = np.pad(selected, padding, constant_values=-np.inf)
+                picks = np.pad(picks, padding, mode="edge")
             if self.groups == 1:
-                return found, picks
-            parts.append((found, picks))
-            taken.append(np.where(found > -np.inf, names[picks], -1))
-        return np.concatenate([found for found, _ in parts], axis=1), np.concatenate([p for _, p in parts], axis=1)
+                return selected, picks
+            parts.append((selected, picks))
+            taken.append(np.where(selected > -np.inf, flat_tokens[picks], -1))
+        return np.concatenate([part for part, _ in parts], axis=1), np.concatenate([p for _, p in parts], axis=1)
 
-    def _complete(
+    def _finish(
         self,
-        front: BeamState,
-        answers: FinishedHypotheses,
-        chosen: Extensions,
-        which: npt.NDArray[np.bool_],  # (B, K)
+        beam: BeamState,
+        finished: FinishedHypotheses,
+        extensions: Extensions,
+        mask: npt.NDArray[np.bool_],  # (B, K)
         *,
-        attention: Callable[[Integers], Numbers | float],
+        penalty: Callable[[Integers], Doubles | float],
         ended: bool,
-        wanted: bool = True,  # otherwise they are not allowed
+        allowed: bool = True,  # False: the constraints forbid them
     ) -> None:
-        """Score the hypotheses that have ended, or have reached their greatest length, and keep the best."""
-        sentences, slots = np.nonzero(which)
-        scores = chosen.totals[which] / self._divisor(front.length + 1.0) + attention(chosen.rows[which])
+        """Score the hypotheses that have ended or reached the maximum length, and keep the n-best."""
+        sentences, slots = np.nonzero(mask)
+        scores = extensions.totals[mask] / self._length_penalty(beam.length + 1.0) + penalty(extensions.rows[mask])
         for row, slot, score in zip(sentences.tolist(), slots.tolist(), scores.tolist(), strict=True):
-            sentence, number = front.sentences[row], chosen.numbers[row, slot]
-            bar = answers.bar[sentence]
-            answers.ended[sentence] += ended
-            if not wanted or (not ended and bar > -np.inf):
-                answers.refuse(number, Fate.CUT, score)
-            elif score <= bar:
-                answers.refuse(number, Fate.WORSE, score)
+            sentence, record_id = beam.sentences[row], extensions.ids[row, slot]
+            cutoff = finished.cutoff[sentence]
+            finished.ended[sentence] += ended
+            if not allowed or (not ended and cutoff > -np.inf):
+                finished.reject(record_id, Fate.TRUNCATED, score)
+            elif score <= cutoff:
+                finished.reject(record_id, Fate.NOT_IN_NBEST, score)
             else:
-                hypothesis = front.extended(chosen, (row, slot), score=score, ended=ended)
-                answers.add(sentence, hypothesis, number)
+                hypothesis = beam.finish(extensions, (row, slot), score=score, ended=ended)
+                finished.add(sentence, hypothesis, record_id)
 
-    def _decided(
+    def _final(
         self,
-        front: BeamState,
-        chosen: Extensions,
-        answers: FinishedHypotheses,
+        beam: BeamState,
+        extensions: Extensions,
+        finished: FinishedHypotheses,
         *,
-        cut: npt.NDArray[np.bool_],  # (B,), those that end anyway
+        truncated: npt.NDArray[np.bool_],  # (B,), sentences that stop in any case
     ) -> npt.NDArray[np.bool_]:  # (B,)
-        """Sentences of which no live hypothesis can come among the best: at most, all that follows is certain."""
-        bound = chosen.totals.max(axis=1) / self._divisor(front.limits.astype(np.float64))
-        decided: npt.NDArray[np.bool_] = answers.bar[front.sentences] >= bound
+        """Sentences whose n-best are final: no live hypothesis reaches them even if all its next tokens are certain."""
+        bound = extensions.totals.max(axis=1) / self._length_penalty(beam.limits.astype(np.float64))
+        final: npt.NDArray[np.bool_] = finished.cutoff[beam.sentences] >= bound
         if self.patience:
-            decided |= answers.ended[front.sentences] >= self.patience * self.size
-        if answers.record is not None:
-            for number in chosen.numbers[(decided & ~cut)[:, None] & (chosen.totals > -np.inf)]:
-                answers.refuse(number, Fate.HOPELESS)
-        return decided
+            final |= finished.ended[beam.sentences] >= self.patience * self.size
+        if finished.record is not None:
+            for record_id in extensions.ids[(final & ~truncated)[:, None] & (extensions.totals > -np.inf)]:
+                finished.reject(record_id, Fate.CANNOT_WIN)
+        return final
 
-    def _divisor(self, length: Numbers | float) -> Numbers | float:
-        """What a log-probability is divided by."""
+    def _length_penalty(self, length: Doubles | float) -> Doubles | float:
+        """The divisor of a log-probability."""
         if self.length_penalty == "none":
             return 1.0
         return (length if self.length_penalty == "length" else (5 + length) / 6) ** self.alpha
 
-    def _attention(self, coverage: Coverage | None, state: Any, rows: Integers) -> Numbers | float:  # (N,) → (N,)
-        """The coverage penalty of hypotheses: β Σ log min(attention received, 1)."""
+    def _coverage_penalty(self, coverage: Coverage | None, state: Any, rows: Integers) -> Doubles | float:
+        """β Σ log min(attention received, 1) of each hypothesis: (N,) → (N,)."""
         if not self.coverage_penalty or coverage is None:
             return 0.0
-        seen = coverage(state)
-        if seen is None:
-            raise ValueError(
-                f"coverage has the weight {self.coverage_penalty}, and this model has no attention to read it from"
-            )
-        received = seen.cpu().double().numpy()[rows]
-        penalty: Numbers = self.coverage_penalty * np.log(received.clip(UNSEEN, 1.0)).sum(axis=1)
+        attention = coverage(state)
+        if attention is None:
+            raise self._no_attention()
+        received = attention.cpu().double().numpy()[rows]
+        penalty: Doubles = self.coverage_penalty * np.log(received.clip(MIN_ATTENTION, 1.0)).sum(axis=1)
         return penalty
 
-    def _note(
+    def _no_attention(self) -> ValueError:
+        return ValueError(f"coverage_penalty is {self.coverage_penalty}, but the model has no attention: set it to 0")
+
+    def _record_step(
         self,
         record: SearchRecord,
-        front: BeamState,
-        chosen: Extensions,
+        beam: BeamState,
+        extensions: Extensions,
         *,
-        candidates: tuple[Numbers, Integers],  # log-probabilities of the best children, and their symbols
-        every: Numbers,  # (R, V), log-probabilities of all
-        fates: Fates,  # (R, V), what the rules have decided
+        candidates: tuple[Doubles, Integers],  # log-probabilities of the best children, and their tokens
+        every: Doubles,  # (R, V), log-probabilities of all tokens
+        fates: Fates,  # (R, V), as the constraints decide
     ) -> Integers:  # (B, K)
-        """Tell the record of all candidates; the numbers of those that were chosen."""
-        values, symbols = candidates
-        sums = front.totals.reshape(-1, 1) + values
+        """Record all candidates; returns the record ids of the extensions."""
+        values, tokens = candidates
+        sums = beam.totals.reshape(-1, 1) + values
 
         def decide(picks: Integers, fate: Fate) -> None:
-            fates[picks // values.shape[1], symbols.reshape(-1)[picks]] = fate
+            fates[picks // values.shape[1], tokens.reshape(-1)[picks]] = fate
 
-        decide(np.flatnonzero(values > -np.inf), Fate.BEAM)
+        decide(np.flatnonzero(values > -np.inf), Fate.OUTSIDE_BEAM)
         if self.groups > 1:
-            totals, picks = self._choose(front.totals, values, symbols=symbols, diversity=0.0)
-            decide(picks[totals > -np.inf], Fate.GROUP)
-        reached, alive = sums.reshape(-1)[chosen.numbers] > -np.inf, chosen.totals > -np.inf
-        decide(chosen.numbers[reached & ~alive], Fate.THRESHOLD)
-        decide(chosen.numbers[alive], Fate.EXTENDED)
-        rows = front.sentences.repeat(front.totals.shape[1])
-        numbers = record.add(
-            front.numbers, rows, front.length + 1, totals=front.totals.reshape(-1), values=every, fates=fates
-        )
-        return numbers[chosen.rows, chosen.symbols]
+            totals, picks = self._select(beam.totals, values, tokens=tokens, diversity=0.0)
+            decide(picks[totals > -np.inf], Fate.OTHER_GROUP)
+        possible, live = sums.reshape(-1)[extensions.ids] > -np.inf, extensions.totals > -np.inf
+        decide(extensions.ids[possible & ~live], Fate.BELOW_THRESHOLD)
+        decide(extensions.ids[live], Fate.EXTENDED)
+        rows = beam.sentences.repeat(beam.totals.shape[1])
+        ids = record.add(beam.ids, rows, beam.length + 1, totals=beam.totals.reshape(-1), values=every, fates=fates)
+        return ids[extensions.rows, extensions.tokens]
 
 
 def _tensor(values: Integers, like: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where a beam search stands: the hypotheses that are alive, and the best of those that are complete."""
+"""The state of a beam search: the live hypotheses, and the n-best of the finished ones."""
 
 from bisect import insort_right
 from typing import NamedTuple
@@ -6,114 +6,119 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqloom.decoding.tokens.constraints import Banned, refuse, wrong
+from seqloom.decoding.tokens.constraints import Banned, invalid_log_probability, invalid_rows
 from seqloom.decoding.tokens.search import Hypothesis
-from seqloom.decoding.tokens.search_record import Fate, Integers, Numbers, SearchRecord
+from seqloom.decoding.tokens.search_record import Doubles, Fate, Integers, SearchRecord
 
 
 class Extensions(NamedTuple):
-    """Extensions that were chosen, the same number of each sentence: (B, K) each."""
+    """The selected extensions, K for each sentence: (B, K) each."""
 
-    totals: Numbers  # log-probabilities; -inf where there are not as many
-    rows: Integers  # of the hypotheses that are extended
-    symbols: Integers
-    values: Numbers  # log-probabilities of the symbols
+    totals: Doubles  # log-probabilities; -inf in empty slots
+    rows: Integers  # rows of the hypotheses that are extended
+    tokens: Integers
+    values: Doubles  # log-probabilities of the tokens
     nodes: Integers  # of the prefix tree
-    numbers: Integers  # in the record; before, places among all candidates
+    ids: Integers  # in the search record; before it is filled, indices among all candidates
 
 
 class BeamState:
-    """The live hypotheses: W slots for each of B sentences, one row of the batch each; empty ones are -inf."""
+    """The live hypotheses: W slots for each of B sentences, one row of the batch each; empty totals are -inf."""
 
-    def __init__(self, limits: Integers, *, width: int, numbers: Integers) -> None:
+    def __init__(self, limits: Integers, *, width: int, ids: Integers) -> None:
         self.sentences = np.flatnonzero(limits)  # (B,)
-        self.limits = limits[self.sentences]  # (B,)
+        self.limits = limits[self.sentences]  # (B,), maximum lengths
         self.totals = np.zeros((len(self.sentences), width))  # (B, W)
         rows = self.totals.size
-        self.nodes = np.zeros(rows, np.int64)  # of a prefix tree
-        self.numbers = numbers  # in a record
+        self.nodes = np.zeros(rows, np.int64)  # of the prefix tree
+        self.ids = ids  # in the search record
         self.length = 0
-        self._symbols, self._values = np.empty((rows, 16), np.int64), np.empty((rows, 16))
+        self._tokens, self._values = np.empty((rows, 16), np.int64), np.empty((rows, 16))
 
-    def check(self, best: Numbers) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
-        """The empty slots whose largest value is no log-probability; an error where a slot is not empty."""
-        bad = wrong(best)
-        if bad is None:
+    def invalid_slots(self, best: Doubles) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
+        """A mask of the empty slots whose largest value is not a log-probability; raises if a slot is not empty."""
+        invalid = invalid_rows(best)
+        if invalid is None:
             return None
-        if len(alive := np.flatnonzero(bad & (self.totals.reshape(-1) > -np.inf))):
-            sentence = self.sentences[alive[0] // self.totals.shape[1]]
-            raise refuse(float(best[alive[0]]), sentence, length=self.length)
-        return bad
+        if len(live := np.flatnonzero(invalid & (self.totals.reshape(-1) > -np.inf))):
+            sentence = self.sentences[live[0] // self.totals.shape[1]]
+            raise invalid_log_probability(float(best[live[0]]), sentence, length=self.length)
+        return invalid
 
-    def repeated(self, size: int) -> Banned | None:
-        """The symbols that would make an n-gram of this size appear twice."""
+    def repeated_ngrams(self, size: int) -> Banned | None:
+        """The tokens that would repeat an n-gram of this size."""
         if not size or self.length < size:
             return None
-        symbols = self._symbols[:, : self.length]
-        match = np.ones((len(symbols), self.length - size + 1), np.bool_)
-        for place in range(size - 1):  # the last symbols against all that stand together
-            ahead = symbols[:, place : place + match.shape[1]]
-            match &= ahead == symbols[:, self.length - size + 1 + place, None]
-        rows, places = np.nonzero(match)
-        return rows, symbols[rows, places + size - 1]
+        tokens = self._tokens[:, : self.length]
+        match = np.ones((len(tokens), self.length - size + 1), np.bool_)
+        for offset in range(size - 1):  # compare the last tokens with those at every position
+            earlier = tokens[:, offset : offset + match.shape[1]]
+            match &= earlier == tokens[:, self.length - size + 1 + offset, None]
+        rows, positions = np.nonzero(match)
+        return rows, tokens[rows, positions + size - 1]
 
-    def extended(self, chosen: Extensions, place: tuple[int, int], *, score: float, ended: bool) -> Hypothesis:
-        """The hypothesis that an extension makes, now that it is complete."""
-        row, symbol, value = (int(chosen.rows[place]), int(chosen.symbols[place]), float(chosen.values[place]))
-        tokens, values = self._symbols[row, : self.length].tolist(), self._values[row, : self.length].tolist()
-        tokens = tokens if ended else [*tokens, symbol]
-        return Hypothesis(tokens, score, float(chosen.totals[place]), [*values, value], ended=ended)
+    def finish(self, extensions: Extensions, slot: tuple[int, int], *, score: float, ended: bool) -> Hypothesis:
+        """The finished hypothesis that an extension leads to."""
+        row, token = int(extensions.rows[slot]), int(extensions.tokens[slot])
+        tokens, values = self._tokens[row, : self.length].tolist(), self._values[row, : self.length].tolist()
+        return Hypothesis(
+            tokens if ended else [*tokens, token],
+            score,
+            float(extensions.totals[slot]),
+            [*values, float(extensions.values[slot])],
+            ended=ended,
+        )
 
-    def advance(self, chosen: Extensions, done: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:  # (R,), (R,)
-        """Go on with what was chosen, without sentences that are done: the rows that are extended, and the symbols."""
+    def advance(self, extensions: Extensions, done: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:  # (R,), (R,)
+        """Continue with the extensions of sentences that are not done; returns the extended rows and their tokens."""
         if done.any():
             kept = ~done
-            chosen = Extensions._make(part[kept] for part in chosen)
+            extensions = Extensions._make(part[kept] for part in extensions)
             self.sentences, self.limits = self.sentences[kept], self.limits[kept]
-        rows, symbols = chosen.rows.reshape(-1), chosen.symbols.reshape(-1)
-        self.totals, self.nodes, self.numbers = chosen.totals, chosen.nodes.reshape(-1), chosen.numbers.reshape(-1)
-        if self.length == self._symbols.shape[1]:
-            self._symbols, self._values = (
-                np.concatenate([array, np.empty_like(array)], axis=1) for array in (self._symbols, self._values)
+        rows, tokens = extensions.rows.reshape(-1), extensions.tokens.reshape(-1)
+        self.totals, self.nodes, self.ids = extensions.totals, extensions.nodes.reshape(-1), extensions.ids.reshape(-1)
+        if self.length == self._tokens.shape[1]:
+            self._tokens, self._values = (
+                np.concatenate([array, np.empty_like(array)], axis=1) for array in (self._tokens, self._values)
             )
-        self._symbols, self._values = self._symbols.take(rows, axis=0), self._values.take(rows, axis=0)
-        self._symbols[:, self.length] = symbols
-        self._values[:, self.length] = chosen.values.reshape(-1)
+        self._tokens, self._values = self._tokens.take(rows, axis=0), self._values.take(rows, axis=0)
+        self._tokens[:, self.length] = tokens
+        self._values[:, self.length] = extensions.values.reshape(-1)
         self.length += 1
-        return rows, symbols
+        return rows, tokens
 
 
 class FinishedHypotheses:
-    """The best complete hypotheses of each sentence."""
+    """The n-best finished hypotheses of each sentence."""
 
-    def __init__(self, sentences: int, best: int, *, record: SearchRecord | None) -> None:
-        self.bar = np.full(sentences, -np.inf)  # what a hypothesis that ended has to exceed
-        self.ended = np.zeros(sentences, np.int64)  # how many have
-        self._best = best
+    def __init__(self, sentences: int, nbest: int, *, record: SearchRecord | None) -> None:
+        self.cutoff = np.full(sentences, -np.inf)  # score that a hypothesis has to exceed to enter the n-best
+        self.ended = np.zeros(sentences, np.int64)  # hypotheses that ended with the end token
+        self._nbest = nbest
         self.record = record
-        self._found: list[list[tuple[Hypothesis, int]]] = [[] for _ in range(sentences)]
+        self._entries: list[list[tuple[Hypothesis, int]]] = [[] for _ in range(sentences)]
 
-    def add(self, sentence: int, hypothesis: Hypothesis, number: int) -> None:
-        """Take a hypothesis if it is among the best; of equal ones the first stays."""
-        found = self._found[sentence]
-        if any(hypothesis.tokens == other.tokens and hypothesis.ended == other.ended for other, _ in found):
-            return self.refuse(number, Fate.DUPLICATE, hypothesis.score)
-        insort_right(found, (hypothesis, number), key=lambda entry: (not entry[0].ended, -entry[0].score))
-        if len(found) > self._best:
-            worst, other = found.pop()
-            self.refuse(other, Fate.WORSE if worst.ended else Fate.CUT, worst.score)
-        if len(found) == self._best and found[-1][0].ended:
-            self.bar[sentence] = found[-1][0].score
+    def add(self, sentence: int, hypothesis: Hypothesis, record_id: int) -> None:
+        """Add a hypothesis if it is among the n-best; ties go to the earlier one."""
+        entries = self._entries[sentence]
+        if any(hypothesis.tokens == other.tokens and hypothesis.ended == other.ended for other, _ in entries):
+            return self.reject(record_id, Fate.DUPLICATE, hypothesis.score)
+        insort_right(entries, (hypothesis, record_id), key=lambda entry: (not entry[0].ended, -entry[0].score))
+        if len(entries) > self._nbest:
+            worst, worst_id = entries.pop()
+            self.reject(worst_id, Fate.NOT_IN_NBEST if worst.ended else Fate.TRUNCATED, worst.score)
+        if len(entries) == self._nbest and entries[-1][0].ended:
+            self.cutoff[sentence] = entries[-1][0].score
         return None
 
-    def refuse(self, number: int, fate: Fate, score: float | None = None) -> None:
-        """Note why a hypothesis is not among the best."""
+    def reject(self, record_id: int, fate: Fate, score: float | None = None) -> None:
+        """Record why a hypothesis is not among the n-best."""
         if self.record is not None:
-            self.record.decide(number, fate, score)
+            self.record.decide(record_id, fate, score)
 
-    def all(self) -> list[list[Hypothesis]]:
-        """Of each sentence, the best first."""
+    def nbest(self) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence, the best first."""
         if self.record is not None:
-            for hypothesis, number in (entry for found in self._found for entry in found):
-                self.record.decide(number, Fate.BEST, hypothesis.score)
-        return [[hypothesis for hypothesis, _ in found] for found in self._found]
+            for hypothesis, record_id in (entry for entries in self._entries for entry in entries):
+                self.record.decide(record_id, Fate.IN_NBEST, hypothesis.score)
+        return [[hypothesis for hypothesis, _ in entries] for entries in self._entries]

@@ -1,4 +1,4 @@
-"""Which symbols may follow, and the most probable of them; where equal, the lowest symbol comes first."""
+"""Which tokens may come next, and the most probable of them; ties go to the lowest token id."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,147 +9,149 @@ import torch
 from torch import Tensor
 
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search_record import Fate, Fates, Integers, Numbers
+from seqloom.decoding.tokens.search_record import Doubles, Fate, Fates, Integers
 
-FEW = 16
-"""Up to so many, the largest one of what remains is looked for again and again: NumPy's argmax is that fast."""
+MAX_ARGMAX = 16
+"""Up to this count, ``top`` calls NumPy's fast argmax repeatedly instead of sorting."""
 ROUNDING = 1e-3
-"""A sum of probabilities may be this much above one."""
+"""A log-probability may exceed 0 by this much through rounding."""
 
 Banned = tuple[Integers, Integers]
-"""Rows, and a symbol for each of them."""
+"""Rows, and a token for each of them."""
 
 
-class Rules(NamedTuple):
-    """What holds at one step only."""
+class StepRules(NamedTuple):
+    """Constraints that hold at one step only."""
 
-    nodes: Integers  # (R,), of the prefix tree; without one only their number counts
-    short: bool = False  # it is too early for the end
+    nodes: Integers  # (R,), nodes of the prefix tree; without a tree, only their number matters
+    suppress_end: bool = False  # the minimum length has not been reached
     banned: Banned | None = None
 
 
 class ConstrainedTopK:
-    """The symbols that are possible at all."""
+    """Applies the constraints of a search to the log-probabilities of each step."""
 
-    def __init__(self, end: int, *, never: Iterable[int], tree: PrefixTree | None) -> None:
+    def __init__(self, end: int, *, suppress: Iterable[int], tree: PrefixTree | None) -> None:
         self.end = end
-        self.never = np.asarray(list(never), np.int64)
+        self.suppress = np.asarray(list(suppress), np.int64)
         self.tree = tree
-        self._space: npt.NDArray[np.floating] = np.empty(0, np.float32)
-        self._size = -1  # of the vocabulary for which all this was checked
+        self._buffer: npt.NDArray[np.floating] = np.empty(0, np.float32)
+        self._checked_size = -1  # vocabulary size for which the tokens have been checked
         if tree is not None and tree.end != end:
-            raise ValueError(f"the end symbol of the prefix tree is {tree.end}, that of the search {end}")
+            raise ValueError(f"the prefix tree has the end token {tree.end}, but the search has {end}")
 
     def __call__(
         self,
         scores: Tensor,  # (R, V)
-        rules: Rules,
+        rules: StepRules,
     ) -> tuple[npt.NDArray[np.floating], Integers | None]:  # (R, W), (R, W)
-        """Log-probabilities, -inf of what is not allowed, and their symbols where these are not the columns.
+        """Log-probabilities, -inf where not allowed, and the tokens of the columns (None: the columns are the tokens).
 
-        They may be changed, and last until the next call.
+        The arrays may be modified; they are valid until the next call.
         """
         self._check(scores, len(rules.nodes))
         values = self._copy(scores)
-        for symbol in self.never.tolist():  # few
-            values[:, symbol] = -np.inf
-        if rules.short:
+        for token in self.suppress.tolist():  # few
+            values[:, token] = -np.inf
+        if rules.suppress_end:
             values[:, self.end] = -np.inf
         if rules.banned is not None:
             values[rules.banned] = -np.inf
         if self.tree is None:
             return values, None
-        symbols, filled = self.tree.children(rules.nodes)
-        return np.where(filled, np.take_along_axis(values, symbols, axis=1), -np.inf), symbols
+        tokens, mask = self.tree.children(rules.nodes)
+        return np.where(mask, np.take_along_axis(values, tokens, axis=1), -np.inf), tokens
 
     def fates(
         self,
         scores: Tensor,  # (R, V)
-        rules: Rules,
+        rules: StepRules,
         *,
         default: Fate,
-    ) -> tuple[Numbers, Fates]:  # (R, V), (R, V)
-        """All log-probabilities, and what becomes of each because of the rules here."""
-        values = plain(scores).astype(np.float64)
+    ) -> tuple[Doubles, Fates]:  # (R, V), (R, V)
+        """All log-probabilities, and the fate of each token under the constraints."""
+        values = to_numpy(scores).astype(np.float64)
         fates = np.full(values.shape, default, np.uint8)
         if rules.banned is not None:
             fates[rules.banned] = Fate.REPEATED
-        if rules.short:
-            fates[:, self.end] = Fate.SHORT
+        if rules.suppress_end:
+            fates[:, self.end] = Fate.TOO_SHORT
         if self.tree is not None:
-            symbols, filled = self.tree.children(rules.nodes)
-            rows, places = np.nonzero(filled)
-            inside = np.zeros(values.shape, np.bool_)
-            inside[rows, symbols[rows, places]] = True
-            fates[~inside] = Fate.TREE
-        fates[:, self.never] = Fate.NEVER
+            tokens, mask = self.tree.children(rules.nodes)
+            rows, columns = np.nonzero(mask)
+            allowed = np.zeros(values.shape, np.bool_)
+            allowed[rows, tokens[rows, columns]] = True
+            fates[~allowed] = Fate.NOT_ALLOWED
+        fates[:, self.suppress] = Fate.SUPPRESSED
         fates[values == -np.inf] = Fate.IMPOSSIBLE
         return values, fates
 
     def _copy(self, scores: Tensor) -> npt.NDArray[np.floating]:
-        """A copy that lasts until the next one: fresh memory for each would cost more than the copy."""
-        values = plain(scores)
-        if self._space.size < values.size or self._space.dtype != values.dtype:
-            self._space = np.empty(values.size, values.dtype)
-        found = self._space[: values.size].reshape(values.shape)
-        np.copyto(found, values)
-        return found
+        """A copy in a buffer that is reused: allocating memory at each step costs more than copying."""
+        values = to_numpy(scores)
+        if self._buffer.size < values.size or self._buffer.dtype != values.dtype:
+            self._buffer = np.empty(values.size, values.dtype)
+        copy = self._buffer[: values.size].reshape(values.shape)
+        np.copyto(copy, values)
+        return copy
 
     def _check(self, scores: Tensor, rows: int) -> None:
         if scores.dim() != 2 or len(scores) != rows:
-            raise ValueError(f"the step gave the shape {tuple(scores.shape)}, wanted ({rows}, symbols)")
+            raise ValueError(f"the step returned shape {tuple(scores.shape)}, expected ({rows}, vocabulary size)")
         size = scores.shape[1]
-        if size == self._size:
+        if size == self._checked_size:
             return
         largest = self.end if self.tree is None else self.tree.largest
-        smallest = int(self.never.min(initial=self.end))
-        if not 0 <= smallest <= max(largest, self.never.max(initial=0)) < size:
-            given = f"the end symbol {self.end}, symbols that are never chosen {self.never.tolist()}"
-            tree = "" if self.tree is None else f", a prefix tree with symbols up to {largest}"
-            raise ValueError(f"{given}{tree}: wanted symbols from 0 to {size - 1}, as the step has")
-        self._size = size
+        smallest = int(self.suppress.min(initial=self.end))
+        if not 0 <= smallest <= max(largest, self.suppress.max(initial=0)) < size:
+            tree = "" if self.tree is None else f", a prefix tree with tokens up to {largest}"
+            raise ValueError(
+                f"expected token ids from 0 to {size - 1}, as the step returns them; found end token {self.end}, "
+                f"suppressed tokens {self.suppress.tolist()}{tree}"
+            )
+        self._checked_size = size
 
 
-def plain(scores: Tensor) -> npt.NDArray[np.floating]:
-    """As an array, which may be the tensor itself."""
-    scores = scores if scores.dtype in (torch.float32, torch.float64) else scores.float()  # NumPy knows no bfloat16
+def to_numpy(scores: Tensor) -> npt.NDArray[np.floating]:
+    """The tensor as an array, which may share its memory."""
+    scores = scores if scores.dtype in (torch.float32, torch.float64) else scores.float()  # NumPy has no bfloat16
     return scores.numpy(force=True)
 
 
-def top(values: npt.NDArray[np.floating], count: int) -> tuple[Numbers, Integers]:  # (R, W) → (R, count), (R, count)
-    """The largest values of each row in descending order, and their columns; uses up ``values``."""
+def top(values: npt.NDArray[np.floating], count: int) -> tuple[Doubles, Integers]:  # (R, W) → (R, count), (R, count)
+    """The largest values of each row in descending order, and their columns; overwrites ``values``."""
     rows, width = values.shape
     count = min(count, width)
-    if count > FEW:
-        return _sorted(values, count)
+    if count > MAX_ARGMAX:
+        return _top_sorted(values, count)
     flat, first = values.reshape(-1), np.arange(rows) * width
     best, columns = np.empty((rows, count)), np.empty((rows, count), np.int64)
-    for place in range(count):
-        columns[:, place] = values.argmax(axis=1)  # the first one where equal; not a number is the largest
-        where = first + columns[:, place]
-        best[:, place] = flat[where]
-        flat[where] = -np.inf
+    for rank in range(count):
+        columns[:, rank] = values.argmax(axis=1)  # the first one of ties; NaN counts as the largest
+        index = first + columns[:, rank]
+        best[:, rank] = flat[index]
+        flat[index] = -np.inf
     return best, columns
 
 
-def _sorted(values: npt.NDArray[np.floating], count: int) -> tuple[Numbers, Integers]:
+def _top_sorted(values: npt.NDArray[np.floating], count: int) -> tuple[Doubles, Integers]:
     one_more = min(count + 1, values.shape[1])
     best, columns = (part.numpy() for part in torch.from_numpy(values).topk(one_more, dim=1))
-    equal = ((best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -np.inf)).any(axis=1) & ~np.isnan(best[:, 0])
-    if equal.any():  # topk takes any of them
-        columns[equal] = np.argsort(-values[equal], axis=1, kind="stable")[:, :one_more]
-        best[equal] = np.take_along_axis(values[equal], columns[equal], axis=1)
+    ties = ((best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -np.inf)).any(axis=1) & ~np.isnan(best[:, 0])
+    if ties.any():  # topk returns any of them
+        columns[ties] = np.argsort(-values[ties], axis=1, kind="stable")[:, :one_more]
+        best[ties] = np.take_along_axis(values[ties], columns[ties], axis=1)
     return best[:, :count].astype(np.float64), columns[:, :count]
 
 
-def wrong(best: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
-    """The rows whose largest value is no log-probability, if there are any."""
-    right = best <= ROUNDING
-    return None if right.all() else ~right
+def invalid_rows(best: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_] | None:  # (R,) → (R,)
+    """A mask of the rows whose largest value is not a log-probability; None if there are none."""
+    valid = best <= ROUNDING
+    return None if valid.all() else ~valid
 
 
-def refuse(value: float, row: int, *, length: int) -> ValueError:
-    """The error about a value that is no log-probability."""
+def invalid_log_probability(value: float, row: int, *, length: int) -> ValueError:
+    """The error for a value that is not a log-probability."""
     return ValueError(
-        f"the step gave a log-probability of {value:g} for symbol {length + 1} of row {row}, wanted at most 0"
+        f"the step returned a log-probability of {value:g} for token {length + 1} of row {row}, expected at most 0"
     )

@@ -1,4 +1,4 @@
-"""Several models that choose together: the mean of their probabilities."""
+"""Ensembles: one step function that averages the probabilities of several."""
 
 import math
 from collections.abc import Sequence
@@ -11,22 +11,24 @@ from seqloom.decoding.tokens.search import Step
 
 
 def ensemble(steps: Sequence[Step], weights: Sequence[float] | None = None) -> Step:
-    """One step of all; its state is the tuple of their states."""
+    """The weighted mean of the steps' probabilities; its state is the tuple of their states."""
     weights = [1.0] * len(steps) if weights is None else list(weights)
     if not steps or len(weights) != len(steps):
-        raise ValueError(f"an ensemble has {len(steps)} steps and {len(weights)} weights, wanted as many, at least one")
+        raise ValueError(
+            f"an ensemble needs one weight per model, found {len(steps)} models and {len(weights)} weights"
+        )
     if not all(0 < weight < math.inf for weight in weights):
-        raise ValueError(f"the weights of an ensemble are {weights}, wanted positive numbers")
-    shares = [math.log(weight / math.fsum(weights)) for weight in weights]
+        raise ValueError(f"the weights of an ensemble must be positive numbers, found {weights}")
+    log_weights = [math.log(weight / math.fsum(weights)) for weight in weights]
 
-    def together(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def ensemble_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         if not isinstance(state, tuple) or len(state) != len(steps):
-            raise ValueError(f"the state of an ensemble is a tuple of {len(steps)} states, one for each of its steps")
+            raise ValueError(f"the state of an ensemble must be a tuple of {len(steps)} states, one for each model")
         results = [step(tokens, part) for step, part in zip(steps, state, strict=True)]
         if len({scores.shape for scores, _ in results}) > 1:
             sizes = ", ".join(str(scores.shape[-1]) for scores, _ in results)
-            raise ValueError(f"the vocabularies of an ensemble have {sizes} symbols, wanted the same")
-        each = [scores + share for (scores, _), share in zip(results, shares, strict=True)]
-        return torch.stack(each).logsumexp(dim=0), tuple(part for _, part in results)
+            raise ValueError(f"the models of an ensemble must share a vocabulary, found vocabularies of {sizes} tokens")
+        weighted = [scores + weight for (scores, _), weight in zip(results, log_weights, strict=True)]
+        return torch.stack(weighted).logsumexp(dim=0), tuple(part for _, part in results)
 
-    return together
+    return ensemble_step

@@ -1,4 +1,4 @@
-"""Greedy search: always the most probable symbol."""
+"""Greedy search: the most probable token at each step."""
 
 from typing import Any, Literal
 
@@ -8,13 +8,13 @@ from torch import Tensor
 
 from seqloom.decoding.tokens.constraints import ConstrainedTopK
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, limits
+from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, max_lengths
 from seqloom.decoding.tokens.search_record import Fate, SearchRecord
 from seqloom.decoding.tokens.stepwise import decode_stepwise
 
 
 class Greedy(Search):
-    """Takes the most probable symbol, again and again."""
+    """Chooses the most probable token at each step."""
 
     name: Literal["greedy"] = "greedy"
 
@@ -27,21 +27,21 @@ class Greedy(Search):
         end: int,
         *,
         lengths: Tensor | int,
-        never: tuple[int, ...] = (),
+        suppress: tuple[int, ...] = (),
         tree: PrefixTree | None = None,
-        coverage: Coverage | None = None,  # noqa: ARG002  there is nothing to choose in the end
+        coverage: Coverage | None = None,  # noqa: ARG002  there are no finished hypotheses to rank
         record: SearchRecord | None = None,
     ) -> list[list[Hypothesis]]:
-        """At most one hypothesis of each row."""
-        found = decode_stepwise(
+        """At most one hypothesis per row."""
+        hypotheses = decode_stepwise(
             step,
             state,
             start,
-            allowed=ConstrainedTopK(end, never=never, tree=tree),
+            constraints=ConstrainedTopK(end, suppress=suppress, tree=tree),
             choose=lambda _, largest, __: largest,
-            limits=limits(lengths, start),
+            limits=max_lengths(lengths, start),
             record=record,
-            names=np.arange(len(start)),
-            lost=Fate.BEAM,
+            row_ids=np.arange(len(start)),
+            not_chosen=Fate.OUTSIDE_BEAM,
         )
-        return [[] if hypothesis is None else [hypothesis] for hypothesis in found]
+        return [[] if hypothesis is None else [hypothesis] for hypothesis in hypotheses]

@@ -1,4 +1,4 @@
-"""Search: from a step function to the best sequences; it knows no model."""
+"""Search: from a step function to the most probable token sequences. It knows no model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.decoding.tokens.search_record import SearchRecord
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
-"""The last symbols (B,) and a state → log-probabilities of the next ones (B, V), and the following state."""
+"""The last tokens (B,) and a state → log-probabilities of the next tokens (B, V), and the next state."""
 
 Coverage = Callable[[Any], Tensor | None]
-"""A state → the attention that each source position has received so far (B, S); 1 where there is no source."""
+"""A state → the attention that each source position has received so far (B, S), 1 at padding; None: no attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A sequence that a search has found."""
+    """A sequence returned by a search."""
 
-    tokens: list[int]  # without the start and the end symbol
+    tokens: list[int]  # without the start and the end token
     score: float  # what hypotheses are ranked by, with all penalties; those that ended come first
     log_probability: float
-    log_probabilities: list[float]  # of each symbol, and of the end symbol where it ended
-    ended: bool  # with the end symbol; otherwise it was cut at its greatest length
+    log_probabilities: list[float]  # of each token, and of the end token if it ended
+    ended: bool  # with the end token; False: truncated at the maximum length
 
 
 class Search(ConfigSection, ABC):
@@ -39,25 +39,25 @@ class Search(ConfigSection, ABC):
         self,
         step: Step,
         state: Any,
-        start: Tensor,  # (B,), the symbol before the first one
+        start: Tensor,  # (B,), the token before the first one
         end: int,
         *,
-        lengths: Tensor | int,  # (B,), the most symbols of each row, the end symbol included
-        never: tuple[int, ...] = (),  # symbols that are not chosen
-        tree: PrefixTree | None = None,  # of the only sequences that are allowed
+        lengths: Tensor | int,  # (B,), maximum tokens of each row, the end token included
+        suppress: tuple[int, ...] = (),  # tokens that are never generated
+        tree: PrefixTree | None = None,  # the only sequences that are allowed
         coverage: Coverage | None = None,
-        record: SearchRecord | None = None,  # is told what becomes of every candidate
+        record: SearchRecord | None = None,  # filled with all candidates
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each row, the best first; none where no sequence is possible."""
+        """The hypotheses of each row, the best first; an empty list where no sequence is possible."""
 
 
-def limits(lengths: Tensor | int, start: Tensor) -> npt.NDArray[np.int64]:  # (B,)
-    """The most symbols of each row."""
+def max_lengths(lengths: Tensor | int, start: Tensor) -> npt.NDArray[np.int64]:  # (B,)
+    """The maximum length of each row, checked."""
     if start.dim() != 1:
-        raise ValueError(f"start has the shape {tuple(start.shape)}, wanted one symbol for each row: (B,)")
-    given = np.asarray(lengths.cpu() if isinstance(lengths, Tensor) else lengths)
-    if given.shape not in ((), (len(start),)) or given.dtype.kind not in "iu":
-        raise ValueError(f"lengths are {lengths}, wanted a whole number, or a tensor of {len(start)} of them")
-    if given.size and given.min() < 0:
-        raise ValueError(f"the greatest length of a row is {given.min()}, wanted at least 0")
-    return np.broadcast_to(given.astype(np.int64), (len(start),))
+        raise ValueError(f"start has shape {tuple(start.shape)}, expected one token per row: (B,)")
+    values = np.asarray(lengths.cpu() if isinstance(lengths, Tensor) else lengths)
+    if values.shape not in ((), (len(start),)) or values.dtype.kind not in "iu":
+        raise ValueError(f"lengths is {lengths}, expected an integer or a tensor of {len(start)} integers")
+    if values.size and values.min() < 0:
+        raise ValueError(f"the maximum length of a row is {values.min()}, expected at least 0")
+    return np.broadcast_to(values.astype(np.int64), (len(start),))

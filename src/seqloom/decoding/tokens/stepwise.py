@@ -1,4 +1,4 @@
-"""One symbol after the other, each row for itself: what greedy search and sampling share."""
+"""Decoding one token per row and step: what greedy search and sampling share."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from seqloom import state as states
-from seqloom.decoding.tokens.constraints import ConstrainedTopK, Rules, refuse, wrong
+from seqloom.decoding.tokens.constraints import ConstrainedTopK, StepRules, invalid_log_probability, invalid_rows
 from seqloom.decoding.tokens.search import Hypothesis, Step
 from seqloom.decoding.tokens.search_record import Fate, Integers, SearchRecord
 
 Choose = Callable[[npt.NDArray[np.floating], Integers, Integers], Integers]
-"""Log-probabilities (R, W), the columns of the largest (R,), the rows of the batch (R,) → the columns chosen (R,)."""
+"""Log-probabilities (R, W), the columns of the largest (R,), the rows of the batch (R,) → the chosen columns (R,)."""
 
 
 def decode_stepwise(
@@ -22,64 +22,73 @@ def decode_stepwise(
     state: Any,
     start: Tensor,  # (B,)
     *,
-    allowed: ConstrainedTopK,
+    constraints: ConstrainedTopK,
     choose: Choose,
-    limits: Integers,  # (B,)
+    limits: Integers,  # (B,), maximum lengths
     record: SearchRecord | None,
-    names: Integers,  # (B,), what the record and errors call the rows
-    lost: Fate,  # of what was not chosen
+    row_ids: Integers,  # (B,), rows as the record and error messages number them
+    not_chosen: Fate,  # fate of the other tokens
 ) -> list[Hypothesis | None]:
-    """Where each row leads to; None where it leads nowhere."""
-    found: list[Hypothesis | None] = [None] * len(start)
-    numbers = np.zeros_like(names) if record is None else record.begin(names)
+    """The hypothesis of each row; None where no sequence is possible."""
+    hypotheses: list[Hypothesis | None] = [None] * len(start)
+    record_ids = np.zeros_like(row_ids) if record is None else record.start(row_ids)
     for row in np.flatnonzero(limits == 0):
-        found[row] = Hypothesis([], 0.0, 0.0, [], ended=False) if allowed.tree is None else None
+        hypotheses[row] = Hypothesis([], 0.0, 0.0, [], ended=False) if constraints.tree is None else None
         if record is not None:
-            record.decide(numbers[row], Fate.CUT if found[row] is None else Fate.BEST)
-    symbols, values = np.empty((len(start), 16), np.int64), np.empty((len(start), 16))
+            record.decide(record_ids[row], Fate.TRUNCATED if hypotheses[row] is None else Fate.IN_NBEST)
+    tokens, values = np.empty((len(start), 16), np.int64), np.empty((len(start), 16))
     totals, nodes = np.zeros(len(start)), np.zeros(len(start), np.int64)
-    last, alive, length = start, np.arange(len(start)), 0
+    last, live, length = start, np.arange(len(start)), 0
     kept = np.flatnonzero(limits)
     while len(kept):
-        if len(kept) < len(alive):
+        # Finished rows leave the batch.
+        if len(kept) < len(live):
             rows = torch.from_numpy(kept).to(start.device)
             state, last = states.select(state, rows), last.index_select(0, rows)
-            alive, nodes, numbers = alive[kept], nodes[kept], numbers[kept]
+            live, nodes, record_ids = live[kept], nodes[kept], record_ids[kept]
+        # One step of the model, and one token for each row.
         scores, state = step(last, state)
-        options, labels = allowed(scores, Rules(nodes))
-        index, largest = np.arange(len(alive)), options.argmax(axis=1)
-        if (bad := wrong(options[index, largest])) is not None:
-            place = bad.argmax()
-            raise refuse(float(options[place, largest[place]]), names[alive[place]], length=length)
-        columns = choose(options, largest, alive)
+        options, labels = constraints(scores, StepRules(nodes))
+        index, largest = np.arange(len(live)), options.argmax(axis=1)
+        if (invalid := invalid_rows(options[index, largest])) is not None:
+            row = invalid.argmax()
+            raise invalid_log_probability(float(options[row, largest[row]]), row_ids[live[row]], length=length)
+        columns = choose(options, largest, live)
         chosen = columns if labels is None else labels[index, columns]
         value = options[index, columns]
-        stuck = value == -np.inf
+        impossible = value == -np.inf
         if record is not None:
-            every, fates = allowed.fates(scores, Rules(nodes), default=lost)
-            fates[index[~stuck], chosen[~stuck]] = Fate.EXTENDED
-            added = record.add(numbers, names[alive], length + 1, totals=totals[alive], values=every, fates=fates)
-            numbers = added[index, chosen]
-        if length == symbols.shape[1]:
-            symbols, values = (np.concatenate([array, np.empty_like(array)], axis=1) for array in (symbols, values))
-        symbols[alive, length] = chosen
-        values[alive, length] = value
-        totals[alive] += value
+            every, fates = constraints.fates(scores, StepRules(nodes), default=not_chosen)
+            fates[index[~impossible], chosen[~impossible]] = Fate.EXTENDED
+            added = record.add(record_ids, row_ids[live], length + 1, totals=totals[live], values=every, fates=fates)
+            record_ids = added[index, chosen]
+        # Append the tokens; the arrays double when they are full.
+        if length == tokens.shape[1]:
+            tokens, values = (np.concatenate([array, np.empty_like(array)], axis=1) for array in (tokens, values))
+        tokens[live, length] = chosen
+        values[live, length] = value
+        totals[live] += value
         length += 1
-        ended = chosen == allowed.end
-        done = ended | stuck | (limits[alive] == length)
+        # Collect the rows that are finished.
+        ended = chosen == constraints.end
+        done = ended | impossible | (limits[live] == length)
         kept = index
         if done.any():
             kept = np.flatnonzero(~done)
-            for place in np.flatnonzero(done & ~stuck):
-                row, complete = alive[place], bool(ended[place])
-                if complete or allowed.tree is None:
-                    total, each = float(totals[row]), values[row, :length].tolist()
-                    tokens = symbols[row, : length - complete].tolist()
-                    found[row] = Hypothesis(tokens, total, total, each, ended=complete)
+            for position in np.flatnonzero(done & ~impossible):
+                row, complete = live[position], bool(ended[position])
+                if complete or constraints.tree is None:
+                    total = float(totals[row])
+                    hypotheses[row] = Hypothesis(
+                        tokens[row, : length - complete].tolist(),
+                        score=total,
+                        log_probability=total,
+                        log_probabilities=values[row, :length].tolist(),
+                        ended=complete,
+                    )
                 if record is not None:
-                    record.decide(numbers[place], Fate.CUT if found[row] is None else Fate.BEST)
-        if allowed.tree is not None:
-            nodes = allowed.tree.follow(nodes, columns)
+                    record.decide(record_ids[position], Fate.TRUNCATED if hypotheses[row] is None else Fate.IN_NBEST)
+        if constraints.tree is not None:
+            nodes = constraints.tree.child(nodes, columns)
         last = torch.from_numpy(chosen).to(start.device)
-    return found
+    return hypotheses

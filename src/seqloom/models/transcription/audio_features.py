@@ -84,18 +84,18 @@ class AugmentConfig(ConfigSection):
 
     @field_validator("noise_snr")
     @classmethod
-    def _two(cls, noise: tuple[float, ...]) -> tuple[float, ...]:
-        if noise and (len(noise) != 2 or not 0 <= noise[0] <= noise[1]):
-            raise ValueError(f"found {list(noise)}, wanted two numbers from 0 on, the lower first, or none")
-        return noise
+    def _check_noise_snr(cls, snr: tuple[float, ...]) -> tuple[float, ...]:
+        if snr and (len(snr) != 2 or not 0 <= snr[0] <= snr[1]):
+            raise ValueError(f"expected two numbers of at least 0 in ascending order or none, found {list(snr)}")
+        return snr
 
     @field_validator("vtlp")
     @classmethod
-    def _factors(cls, warp: tuple[float, ...]) -> tuple[float, ...]:
-        if warp and (len(warp) != 2 or not NARROWEST <= warp[0] <= warp[1] <= 1 / NARROWEST):
-            wanted = f"two numbers from {NARROWEST} to {1 / NARROWEST:g}, the lower first, or none"
-            raise ValueError(f"found {list(warp)}, wanted {wanted}")
-        return warp
+    def _check_vtlp(cls, factors: tuple[float, ...]) -> tuple[float, ...]:
+        if factors and (len(factors) != 2 or not NARROWEST <= factors[0] <= factors[1] <= 1 / NARROWEST):
+            bounds = f"between {NARROWEST} and {1 / NARROWEST:g}"
+            raise ValueError(f"expected two numbers {bounds} in ascending order or none, found {list(factors)}")
+        return factors
 
     def voice(self) -> VTLP | None:
         return VTLP(self.vtlp[0], self.vtlp[1]) if self.vtlp else None

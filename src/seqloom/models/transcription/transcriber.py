@@ -43,11 +43,7 @@ def layers_between_reductions(
     front: PrenetConfig, recurrence: RecurrenceConfig, reduction: TimeReductionConfig, *, input_size: int
 ) -> list[Layer | TimeReduction]:
     """The layers that read the frames, with the reductions between them."""
-    if recurrence.custom_layer and recurrence.given is None:
-        raise ValueError(
-            f"this model was trained with a layer of your own, {recurrence.custom_layer}: "
-            "give it again (--layer module:name)"
-        )
+    recurrence.require_custom_layer()
     found: list[Layer | TimeReduction] = []
     size = input_size
     for _ in range(front.layers):
