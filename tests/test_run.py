@@ -1,4 +1,4 @@
-"""The run directory: made at once or not at all, trained on by one process at a time, read as data."""
+"""The run directory: created atomically, locked while it is trained, verified when it is opened."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from tests.test_checkpoint import child, closed, contents, equal, put, snapshot
+from tests.test_checkpoint import child, contents, equal, manifest, replace_file, snapshot
 
 from seqloom import checkpoint, run
 from seqloom.run import Run, RunError, Snapshot
@@ -36,25 +36,25 @@ def made(tmp_path: Path) -> Run:
     return make(tmp_path / "run")
 
 
-# Made and opened
+# Creating and opening
 
 
-def test_a_run_is_what_it_was_made_of(tmp_path: Path) -> None:
+def test_an_opened_run_is_what_was_created(tmp_path: Path) -> None:
     path = tmp_path / "several" / "folders" / "run"
     make(path)
-    found = Run.open(str(path))
-    assert found.path == path
-    assert found.config == '[task]\nname = "tag"\n'
-    assert found.learned == '{"labels": ["ü"]}'
-    assert found.environment == {"torch": "2"}
+    opened = Run.open(str(path))
+    assert opened.path == path
+    assert opened.config == '[task]\nname = "tag"\n'
+    assert opened.learned == '{"labels": ["ü"]}'
+    assert opened.environment == {"torch": "2"}
     assert {file.name for file in path.iterdir()} == {"config.toml", "learned.json", "env.json", "manifest.json"}
-    assert (path / "config.toml").read_text() == found.config
-    assert (path / "learned.json").read_text() == found.learned
+    assert (path / "config.toml").read_text() == opened.config
+    assert (path / "learned.json").read_text() == opened.learned
     assert [folder.name for folder in path.parent.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("kind", ["run", "empty folder", "file", "dangling link"])
-def test_nothing_is_ever_overwritten(tmp_path: Path, kind: str) -> None:
+def test_existing_paths_are_never_overwritten(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "run"
     match kind:
         case "run":
@@ -66,29 +66,33 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, kind: str) -> None:
         case _:
             path.symlink_to(tmp_path / "elsewhere")
     before = contents(tmp_path)
-    with pytest.raises(RunError, match="run: exists already"):
+    with pytest.raises(RunError, match="run: already exists"):
         make(path)
     assert contents(tmp_path) == before
 
 
-def test_of_two_that_make_the_same_run_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_processes_that_create_the_same_run_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run"
     rename = os.rename
 
-    def late(source: Path, target: Path) -> None:
+    def create_first(source: Path, target: Path) -> None:
         monkeypatch.setattr(os, "rename", rename)
         make(path)
         rename(source, target)
 
-    monkeypatch.setattr(os, "rename", late)
-    with pytest.raises(RunError, match="no run could be made: Directory not empty"):
+    monkeypatch.setattr(os, "rename", create_first)
+    with pytest.raises(RunError, match="cannot create the run: Directory not empty"):
         Run.create(path, config="second", learned="", environment={})
     assert Run.open(path).config.startswith("[task]")
     assert [folder.name for folder in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("name", ["mkdir", "open", "write", "fsync", "rename"])
-def test_where_a_run_cannot_be_made_nothing_is_left(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_be_created_leaves_nothing(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     function = getattr(os, name)
     for failing in range(1, 100):
         calls = 0
@@ -114,22 +118,22 @@ def test_where_a_run_cannot_be_made_nothing_is_left(tmp_path: Path, name: str, m
     pytest.fail("never ended")
 
 
-def test_a_text_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"config\.toml: more than 1048576 bytes"):
+def test_files_that_are_too_large_to_be_read_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"config\.toml: larger than 1,048,576 bytes"):
         Run.create(tmp_path / "run", config="#" * (2**20 + 1), learned="", environment={})
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["config.toml", "learned.json", "env.json", "manifest.json"])
-def test_every_change_is_seen(made: Run, name: str) -> None:
+def test_every_changed_byte_is_detected(made: Run, name: str) -> None:
     file = made.path / name
     data = bytearray(file.read_bytes())
-    for place in range(len(data)):
-        data[place] ^= 1
-        put(file, bytes(data))
+    for index in range(len(data)):
+        data[index] ^= 1
+        replace_file(file, bytes(data))
         with pytest.raises(RunError, match=re.escape(str(file))):
             Run.open(made.path)
-        data[place] ^= 1
+        data[index] ^= 1
     file.unlink()
     with pytest.raises(RunError, match=re.escape(name)):
         Run.open(made.path)
@@ -138,17 +142,17 @@ def test_every_change_is_seen(made: Run, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("config.toml", b"#" * (2**20 + 1), "more than 1048576 bytes"),
+        ("config.toml", b"#" * (2**20 + 1), "larger than 1,048,576 bytes"),
         ("config.toml", b"\xff", "byte 0 is not UTF-8"),
         ("learned.json", b"\xc3", "byte 0 is not UTF-8"),
         ("env.json", b"[" * 100_000, "too deeply nested"),
-        ("env.json", b"3", "int, wanted a JSON object"),
+        ("env.json", b"3", "expected a JSON object, found int"),
     ],
 )
-def test_ill_meant_texts_are_refused(made: Run, name: str, data: bytes, message: str) -> None:
+def test_malicious_files_are_refused(made: Run, name: str, data: bytes, message: str) -> None:
     (made.path / name).write_bytes(data)
     (made.path / "manifest.json").unlink()
-    checkpoint.seal(made.path, run.FILES)
+    checkpoint.write_manifest(made.path, run.FILES)
     with pytest.raises(RunError, match=rf"{re.escape(name)}: {message}"):
         Run.open(made.path)
 
@@ -161,16 +165,16 @@ def test_ill_meant_texts_are_refused(made: Run, name: str, data: bytes, message:
         ("empty", "empty: not a run: it has no manifest"),
     ],
 )
-def test_what_is_not_a_run_is_refused(tmp_path: Path, path: str, message: str) -> None:
+def test_other_folders_are_refused(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunError, match=message):
         Run.open(tmp_path / path)
 
 
-def test_a_newer_run_asks_for_an_upgrade(made: Run) -> None:
-    (made.path / "manifest.json").write_bytes(closed({"format": 2}))
-    with pytest.raises(RunError, match="format 2 is newer than 1, the newest known here: upgrade Seqloom"):
+def test_a_newer_format_asks_for_an_upgrade(made: Run) -> None:
+    (made.path / "manifest.json").write_bytes(manifest({"format": 2}))
+    with pytest.raises(RunError, match="format 2 is newer than 1, which this Seqloom supports: upgrade it"):
         Run.open(made.path)
 
 
@@ -189,7 +193,7 @@ def test_links_and_pipes_inside_are_refused(made: Run, tmp_path: Path, name: str
         os.mkfifo(file)
     else:
         file.symlink_to(tmp_path / "secret" if kind == "link" else tmp_path / "nowhere")
-    with pytest.raises(RunError, match=rf"{re.escape(name)}: a (link|special file), wanted a plain file"):
+    with pytest.raises(RunError, match=rf"{re.escape(name)}: expected a regular file, found a (link|special file)"):
         Run.open(made.path)
 
 
@@ -206,22 +210,24 @@ def test_a_run_may_be_reached_by_a_link(made: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(ARTEFACTS.glob("run_*")), ids=lambda path: str(path.name))
 def test_runs_of_all_formats_open(path: Path) -> None:
-    found = Run.open(path)
-    assert found.config == 'name = "kept"\n'
-    assert found.learned == '{"labels": ["a", "b"]}'
-    wanted = Snapshot(
+    opened = Run.open(path)
+    assert opened.config == 'name = "kept"\n'
+    assert opened.learned == '{"labels": ["a", "b"]}'
+    expected = Snapshot(
         {"weight": torch.tensor([[2.0, 0.5], [8.0, 32.0]]), "tied": torch.tensor([[2.0, 0.5], [8.0, 32.0]])},
         {"random": torch.tensor([1, 2, 3], dtype=torch.uint8)},
         {"step": 3, "score": 0.25},
     )
-    assert equal(found.load("best"), wanted)
-    assert found.rows() == [{"step": 1, "loss": 0.5}]
+    assert equal(opened.load("best"), expected)
+    assert opened.rows() == [{"step": 1, "loss": 0.5}]
 
 
 # Checkpoints
 
 
-def test_best_and_last_are_apart_and_the_one_before_is_used(made: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_best_and_last_are_independent_and_the_previous_one_is_used(
+    made: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert not made.saved("last")
     for number in (1, 2, 3):
         made.save("last", snapshot(number))
@@ -235,9 +241,9 @@ def test_best_and_last_are_apart_and_the_one_before_is_used(made: Run, capsys: p
     damaged = made.path / "last" / "model.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert equal(made.load("last"), snapshot(2))
-    told = capsys.readouterr().err
-    assert told.startswith(f"warning: {damaged}: damaged: ")
-    assert told.endswith(f"; {made.path / 'last.previous'} is used instead\n")
+    message = capsys.readouterr().err
+    assert message.startswith(f"warning: {damaged}: damaged: ")
+    assert message.endswith(f"; using {made.path / 'last.previous'} instead\n")
     with pytest.raises(RunError, match=r"model\.safetensors: damaged"):
         made.verify("last")
     (made.path / "best" / "training.json").unlink()
@@ -246,37 +252,37 @@ def test_best_and_last_are_apart_and_the_one_before_is_used(made: Run, capsys: p
 
 
 @pytest.mark.parametrize("name", ["best", "last"])
-def test_a_save_sweeps_up_after_killed_ones_of_both_names(made: Run, name: Literal["best", "last"]) -> None:
+def test_a_save_removes_the_leftovers_of_killed_saves(made: Run, name: Literal["best", "last"]) -> None:
     for number in (1, 2):
         made.save("best", snapshot(number))
         made.save("last", snapshot(number))
     before = {path.name for path in made.path.iterdir()}
-    for left in ("best.partial", "last.partial", "best.oldest", "last.oldest"):
-        shutil.copytree(made.path / "best", made.path / left)
+    for leftover in ("best.partial", "last.partial", "best.oldest", "last.oldest"):
+        shutil.copytree(made.path / "best", made.path / leftover)
     made.save(name, snapshot(3))
     assert {path.name for path in made.path.iterdir()} == before
 
 
-def test_only_two_names_exist(made: Run) -> None:
+def test_other_checkpoint_names_are_refused(made: Run) -> None:
     name: Any = "../last"
-    with pytest.raises(ValueError, match=r"checkpoint is '../last', wanted best or last"):
+    with pytest.raises(ValueError, match=r"checkpoint: expected best or last, got '../last'"):
         made.load(name)
 
 
-def test_what_was_recorded_is_on_the_disk_before_the_checkpoint(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_and_log_are_flushed_before_a_checkpoint(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made.record({"step": 1})
     made.log("a line")
-    every_step: list[str] = []
-    monkeypatch.setattr(checkpoint, "sync", lambda path: every_step.append(path.name))
+    flushed: list[str] = []
+    monkeypatch.setattr(checkpoint, "sync", lambda path: flushed.append(path.name))
     made.save("last", snapshot(1))
-    assert every_step[:2] == ["metrics.jsonl", "train.log"]
+    assert flushed[:2] == ["metrics.jsonl", "train.log"]
 
 
-# One process at a time
+# Locking
 
 
 def hold(made: Run, *, worker: bool = False) -> Callable[[int], None]:
-    """Lock the run and say so; with a worker that outlives its parent, which says its number."""
+    """Lock the run and write 0, or the id of a forked worker that outlives its parent, to the pipe."""
 
     def work(writer: int) -> None:
         with made.lock():
@@ -292,8 +298,8 @@ def hold(made: Run, *, worker: bool = False) -> Callable[[int], None]:
 def test_a_second_process_is_refused_until_the_first_is_killed(made: Run) -> None:
     with child(hold(made)) as (process, reader):
         os.read(reader, 1)
-        with pytest.raises(RunError, match=f"run: process {process} is training on it"), made.lock():
-            pytest.fail("two at once")
+        with pytest.raises(RunError, match=f"run: in use by process {process}, which is training"), made.lock():
+            pytest.fail("locked twice")
     with made.lock():
         pass
 
@@ -303,8 +309,8 @@ def test_a_worker_does_not_keep_the_lock_of_a_killed_parent(made: Run) -> None:
     with child(hold(made, worker=True)) as (_, reader):
         worker = int(os.read(reader, 20))
     try:
-        with made.lock(), pytest.raises(RunError, match=f"process {os.getpid()} is"), Run.open(made.path).lock():
-            pytest.fail("two at once")
+        with made.lock(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"), Run.open(made.path).lock():
+            pytest.fail("locked twice")
     finally:
         os.kill(worker, signal.SIGKILL)
 
@@ -312,9 +318,9 @@ def test_a_worker_does_not_keep_the_lock_of_a_killed_parent(made: Run) -> None:
 def test_a_second_lock_in_the_same_process_is_refused(made: Run) -> None:
     other = Run.open(made.path)
     with made.lock():
-        for _ in range(2):  # a refusal does not loosen it
-            with pytest.raises(RunError, match=f"process {os.getpid()} is training on it"), other.lock():
-                pytest.fail("two at once")
+        for _ in range(2):  # a refusal does not release it
+            with pytest.raises(RunError, match=f"in use by process {os.getpid()}, which is training"), other.lock():
+                pytest.fail("locked twice")
     with other.lock():
         pass
 
@@ -330,15 +336,15 @@ def test_the_lock_is_released_by_an_error(made: Run) -> None:
 def test_a_lock_that_is_a_link_is_not_written_to(made: Run, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (made.path / ".lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(RunError, match="run: cannot be locked"), made.lock():
+    with pytest.raises(RunError, match="run: cannot lock"), made.lock():
         pytest.fail("locked")
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-# Records
+# Metrics and log
 
 
-def test_lines_are_logged_with_their_time(made: Run) -> None:
+def test_log_lines_have_a_time_stamp(made: Run) -> None:
     made.log("step 1")
     made.log("façade \udcff")
     lines = (made.path / "train.log").read_text(encoding="utf-8").splitlines()
@@ -348,15 +354,15 @@ def test_lines_are_logged_with_their_time(made: Run) -> None:
     ]
 
 
-def test_rows_come_back_and_a_half_written_one_does_not_count(made: Run) -> None:
+def test_rows_are_read_without_an_incomplete_last_line(made: Run) -> None:
     assert made.rows() == []
-    wanted = [{"step": step, "loss": step / 3, "label": "ü\n", "detail": {"a": [None]}} for step in range(5)]
-    for row in wanted:
+    expected = [{"step": step, "loss": step / 3, "label": "ü\n", "detail": {"a": [None]}} for step in range(5)]
+    for row in expected:
         made.record(row)
-    assert made.rows() == wanted
+    assert made.rows() == expected
     with (made.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 9')
-    assert made.rows() == wanted
+    assert made.rows() == expected
 
 
 @pytest.mark.parametrize("rows", range(5))
@@ -364,11 +370,11 @@ def test_rows_come_back_and_a_half_written_one_does_not_count(made: Run) -> None
 def test_rewinding_keeps_the_first_rows_and_nothing_else(made: Run, rows: int, rest: str) -> None:
     for step in range(4):
         made.record({"step": step})
-    wanted = (made.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    lines = (made.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     with (made.path / "metrics.jsonl").open("a") as file:
         file.write(rest)
     made.rewind(rows)
-    assert (made.path / "metrics.jsonl").read_bytes() == b"".join(wanted[:rows])
+    assert (made.path / "metrics.jsonl").read_bytes() == b"".join(lines[:rows])
     made.record({"step": -1})
     assert [row["step"] for row in made.rows()] == [*range(rows), -1]
     assert {file.name for file in made.path.iterdir()} - {*run.FILES} == {"manifest.json", "metrics.jsonl"}
@@ -378,11 +384,11 @@ def test_rewinding_beyond_the_end_is_refused(made: Run) -> None:
     made.rewind(0)
     assert not (made.path / "metrics.jsonl").exists()
     made.record({})
-    with pytest.raises(RunError, match=r"metrics\.jsonl: 1 complete lines, wanted 2"):
+    with pytest.raises(RunError, match=r"metrics\.jsonl: expected 2 complete lines, found 1"):
         made.rewind(2)
 
 
-def test_a_row_is_written_to_its_end_or_not_at_all(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_is_written_completely_or_not_at_all(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made.record({"step": 1})
     write = os.write
 
@@ -401,30 +407,30 @@ def test_a_row_is_written_to_its_end_or_not_at_all(made: Run, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'{"a": 1}\n{]\n{}\n', ":2: not JSON"),
-        (b"[]\n", ":1: list, wanted a JSON object"),
-        (b"{}\n\xff\n", ":2: not JSON"),
+        (b'{"a": 1}\n{]\n{}\n', ":2: not valid JSON"),
+        (b"[]\n", ":1: expected a JSON object, found list"),
+        (b"{}\n\xff\n", ":2: not valid JSON"),
         (b'{"a":' + b"[" * 100_000 + b"\n", ":1: too deeply nested"),
-        (b" " * 2**20 + b"{}\n", ": a line of more than 1048576 bytes"),
+        (b" " * 2**20 + b"{}\n", ": a line is longer than 1,048,576 bytes"),
     ],
 )
-def test_ill_meant_rows_are_refused(made: Run, data: bytes, message: str) -> None:
+def test_malicious_rows_are_refused(made: Run, data: bytes, message: str) -> None:
     (made.path / "metrics.jsonl").write_bytes(data)
     with pytest.raises(RunError, match=rf"metrics\.jsonl{message}"):
         made.rows()
 
 
 @posix
-def test_a_table_of_endless_size_is_refused(made: Run) -> None:
+def test_a_huge_metrics_file_is_refused(made: Run) -> None:
     (made.path / "metrics.jsonl").touch()
     os.truncate(made.path / "metrics.jsonl", 2**40)  # sparse
-    with pytest.raises(RunError, match=r"metrics\.jsonl: more than 1073741824 bytes"):
+    with pytest.raises(RunError, match=r"metrics\.jsonl: larger than 1,073,741,824 bytes"):
         made.rows()
 
 
 @posix
 @pytest.mark.parametrize("name", ["train.log", "metrics.jsonl"])
-def test_nothing_is_written_through_a_link(made: Run, tmp_path: Path, name: str) -> None:
+def test_links_are_not_written_through(made: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "precious").write_text('{"precious": true}\n')
     (made.path / name).symlink_to(tmp_path / "precious")
     actions: dict[str, list[Callable[[], object]]] = {

@@ -107,7 +107,7 @@ def test_folders_are_numbered_and_never_overwritten(tmp_path: Path, monkeypatch:
     chosen = settings(tmp_path, "classify", updates=1)
     paths = [str(workflow.train(chosen).path) for _ in range(2)]
     assert paths == ["runs/classify", "runs/classify-2"]
-    with pytest.raises(RunError, match="exists already"):
+    with pytest.raises(RunError, match="already exists"):
         workflow.train(chosen, output=Path("runs/classify"))
 
 
@@ -235,7 +235,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with run.lock():
         result = CliRunner().invoke(app, ["train", "--resume", str(run.path)])
     assert result.exit_code == 1
-    assert result.stderr == f"seqloom: {run.path}: process {os.getpid()} is training on it\n"
+    assert result.stderr == f"seqloom: {run.path}: in use by process {os.getpid()}, which is training\n"
 
 
 # Diverged (promise 13)

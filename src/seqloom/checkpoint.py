@@ -1,4 +1,4 @@
-"""Folders that vouch for each of their bytes, and checkpoints: such folders, of which one is whole at every instant."""
+"""Folders whose manifest detects any damage, and checkpoints: at every instant a complete one is on the disk."""
 
 import hashlib
 import io
@@ -17,13 +17,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 FORMAT = 1
-"""Of all files of a run. A manifest of a higher number is refused; how a manifest is closed stays the same for ever."""
+"""Version of the run format. Higher ones are refused; the checksum of a manifest is computed alike in all versions."""
 
 MANIFEST = "manifest.json"
 FILES = ("model.safetensors", "training.safetensors", "training.json")
-"""What a checkpoint consists of, beside its manifest."""
+"""The files of a checkpoint, beside its manifest."""
 
-LIMITS = {  # bytes; a folder from somewhere must not fill the memory with text
+LIMITS = {  # bytes; a file of untrusted origin must not fill the memory
     MANIFEST: 1 << 16,
     "config.toml": 1 << 20,
     "env.json": 1 << 20,
@@ -31,102 +31,103 @@ LIMITS = {  # bytes; a folder from somewhere must not fill the memory with text
     "learned.json": 1 << 26,
 }
 
-# A link is never followed, and a pipe never waited for.
-PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+# Do not follow symbolic links, and do not block on pipes.
+OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class RunError(ValueError):
-    """A run, or a file of one, that cannot be used; the message names the file and says what is wrong with it."""
+    """A run, or one of its files, cannot be used; the message names the file and the problem."""
 
 
 class NewerFormat(RunError):
-    """Written by a later version: not damaged, so that nothing older is used in its place."""
+    """Written by a later version of Seqloom: not damaged, so that no older checkpoint is used instead."""
 
 
 class Snapshot(NamedTuple):
-    """All that has to be known to go on from here."""
+    """Everything that is needed to resume training from here."""
 
     model: dict[str, Tensor]
-    training: dict[str, Tensor]  # optimiser, random state
-    facts: dict[str, Any]  # whatever JSON can hold: position in the data, best score
+    training: dict[str, Tensor]  # optimizer and random state
+    facts: dict[str, Any]  # JSON values: position in the data, scores
 
 
-def reason(error: OSError) -> str:
+def os_error_message(error: OSError) -> str:
+    """What went wrong, without the file name."""
     return error.strerror or str(error)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """A plain file to read from; whatever goes wrong with it is a RunError."""
+def open_regular_file(path: Path) -> Iterator[io.BufferedReader]:
+    """Open a file for reading; raises RunError if that fails, or if it is a link or a special file."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | OPEN_FLAGS), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RunError(f"{path}: a special file, wanted a plain one")
+                raise RunError(f"{path}: expected a regular file, found a special file")
             yield file
     except OSError as error:
-        raise RunError(f"{path}: {reason(error)}") from error
+        raise RunError(f"{path}: {os_error_message(error)}") from error
 
 
 def read_text(path: Path) -> str:
-    with opened(path) as file:
+    with open_regular_file(path) as file:
         data = file.read(LIMITS[path.name] + 1)
-    _limit(path, len(data))
+    _check_size(path, len(data))
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise RunError(f"{path}: byte {error.start} is not UTF-8") from error
 
 
-def parse(text: str | bytes, place: object) -> dict[str, Any]:
-    """The JSON object that a text holds."""
+def parse_json(text: str | bytes, location: object) -> dict[str, Any]:
+    """The JSON object in a text; ``location`` is named in errors."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except RecursionError as error:
-        raise RunError(f"{place}: too deeply nested") from error
+        raise RunError(f"{location}: too deeply nested") from error
     except ValueError as error:
-        raise RunError(f"{place}: not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise RunError(f"{place}: {type(found).__name__}, wanted a JSON object")
-    return found
+        raise RunError(f"{location}: not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise RunError(f"{location}: expected a JSON object, found {type(value).__name__}")
+    return value
 
 
 def write_text(path: Path, text: str) -> None:
     data = text.encode()
-    _limit(path, len(data))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, 0o666)
+    _check_size(path, len(data))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
     try:
-        write(descriptor, data)
+        write_all(descriptor, data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def write(descriptor: int, data: bytes) -> None:
-    """All of it: the system may take less at a time."""
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes; ``os.write`` may write fewer."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def sync(path: Path) -> None:
-    """What was written to a file, or the names in a folder, are on the disk when this returns."""
-    if sys.platform == "win32" and path.is_dir():  # no such thing there
+    """Flush a file, or the entries of a folder, to the disk."""
+    if sys.platform == "win32" and path.is_dir():  # not supported there
         return
-    descriptor = os.open(path, os.O_RDWR | PLAIN if path.is_file() else os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR | OPEN_FLAGS if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def move(moves: Sequence[tuple[Path, Path]]) -> None:
-    """Rename within a folder, one after the other, for good; where that fails, undo it, last first."""
+def rename_all(renames: Sequence[tuple[Path, Path]]) -> None:
+    """Rename within a folder, in order, and flush it to the disk; undo all renames if one fails."""
     done: list[tuple[Path, Path]] = []
     try:
-        for source, target in moves:
+        for source, target in renames:
             source.rename(target)
             done.append((source, target))
-        sync(moves[-1][1].parent)
+        sync(renames[-1][1].parent)
     except BaseException:
         for source, target in reversed(done):
             target.rename(source)
@@ -134,15 +135,15 @@ def move(moves: Sequence[tuple[Path, Path]]) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """As safetensors. A tensor that goes by several names is written once; the header says which names are the same."""
+    """Write a safetensors file. A tensor with several names is written once; the metadata map the other names to it."""
     try:
-        kept, same = _unshared(tensors)
-        save_file(kept, path, metadata=same or None)  # with empty metadata, a file of no tensors cannot be read
+        unique, aliases = _split_aliases(tensors)
+        save_file(unique, path, metadata=aliases or None)  # a file without tensors is unreadable with empty metadata
         with safe_open(path, framework="pt", backend="pread") as file:
-            file.keys()  # what cannot be read must not take the place of what can
+            file.keys()  # a file that cannot be read must not replace one that can
     except (LookupError, RuntimeError, ValueError) as error:
-        raise RunError(f"{path}: tensors that safetensors cannot hold: {error}") from error
-    path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable by its owner only
+        raise RunError(f"{path}: safetensors cannot store these tensors: {error}") from error
+    path.chmod(path.parent.stat().st_mode & 0o666)  # save_file makes it readable for its owner only
     sync(path)
 
 
@@ -150,88 +151,88 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt", backend="pread") as file:
             tensors: dict[str, Tensor] = file.get_tensors()
-            for name, other in (file.metadata() or {}).items():
-                tensors[name] = tensors[other]
+            for alias, name in (file.metadata() or {}).items():
+                tensors[alias] = tensors[name]
     except (SafetensorError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise RunError(f"{path}: not a file of tensors that can be read: {error}") from error
+        raise RunError(f"{path}: not a readable safetensors file: {error}") from error
     except OSError as error:
-        raise RunError(f"{path}: {reason(error)}") from error
+        raise RunError(f"{path}: {os_error_message(error)}") from error
     return tensors
 
 
-def seal(folder: Path, names: Iterable[str]) -> None:
-    """Write the manifest: what stands in the folder now is what a reader will insist on."""
+def write_manifest(folder: Path, names: Iterable[str]) -> None:
+    """Write the manifest: size and checksum of each file, which readers verify."""
     files = {}
     for name in names:
-        with opened(folder / name) as file:
+        with open_regular_file(folder / name) as file:
             size = os.fstat(file.fileno()).st_size
             files[name] = {"size": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    write_text(folder / MANIFEST, _close({"format": FORMAT, "files": files}))
+    write_text(folder / MANIFEST, _manifest_text({"format": FORMAT, "files": files}))
     sync(folder)
 
 
-def verify(folder: Path, names: Iterable[str]) -> None:
-    """Raise a RunError that names the file unless every file is there, plain, and byte for byte as in the manifest."""
-    files = _listed(folder, set(names))
+def verify_files(folder: Path, names: Iterable[str]) -> None:
+    """Raise a RunError that names the file unless every file exists and is byte for byte as in the manifest."""
+    files = _read_manifest(folder, set(names))
     for name, (size, digest) in files.items():
         path = folder / name
-        with opened(path) as file:
-            found = os.fstat(file.fileno()).st_size
-            if found != size:
-                raise RunError(f"{path}: damaged: {found} bytes, the manifest says {size}")
-            _limit(path, size)
+        with open_regular_file(path) as file:
+            actual_size = os.fstat(file.fileno()).st_size
+            if actual_size != size:
+                raise RunError(f"{path}: damaged: expected {size} bytes, found {actual_size}")
+            _check_size(path, size)
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                raise RunError(f"{path}: damaged: its sha256 is not the one in the manifest")
+                raise RunError(f"{path}: damaged: its SHA-256 differs from the manifest")
 
 
-def refuse_links(folder: Path, *, folders: bool) -> None:
-    """Refuse a folder that holds anything but plain files, and folders where they are expected."""
+def refuse_special_files(folder: Path, *, allow_folders: bool) -> None:
+    """Raise RunError if a folder contains links or special files, or folders where they are not allowed."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                plain = entry.is_file(follow_symlinks=False) or (folders and entry.is_dir(follow_symlinks=False))
-                if not plain:
-                    kind = "a link" if entry.is_symlink() else "a folder" if entry.is_dir() else "a special file"
-                    raise RunError(f"{folder / entry.name}: {kind}, wanted a plain file")
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not (entry.is_file(follow_symlinks=False) or (allow_folders and is_folder)):
+                    kind = "a link" if entry.is_symlink() else "a folder" if is_folder else "a special file"
+                    raise RunError(f"{folder / entry.name}: expected a regular file, found {kind}")
     except OSError as error:
-        raise RunError(f"{folder}: {reason(error)}") from error
+        raise RunError(f"{folder}: {os_error_message(error)}") from error
 
 
 def save(folder: Path, snapshot: Snapshot) -> None:
-    """Write a checkpoint; the one that was there is kept as ``<folder>.previous``.
+    """Write a checkpoint; the existing one is kept as ``<folder>.previous``.
 
-    Killed at any instant, one that is whole remains for ``load``; after an error all is as it was before.
+    If the process is killed, ``load`` still finds a complete checkpoint; after an error nothing has changed.
     """
     facts = json.dumps(snapshot.facts)
-    partial = _beside(folder, "partial")
+    partial = _sibling(folder, "partial")
     try:
-        sweep(folder)
+        remove_leftovers(folder)
         partial.mkdir()
         try:
             write_tensors(partial / "model.safetensors", snapshot.model)
             write_tensors(partial / "training.safetensors", snapshot.training)
             write_text(partial / "training.json", facts)
-            seal(partial, FILES)
+            write_manifest(partial, FILES)
             _rotate(folder, partial)
         finally:
-            with suppress(OSError):  # what went wrong before has to be told; what is left is swept the next time
-                sweep(folder)
+            with suppress(OSError):  # an earlier error must be reported; the next save removes the leftovers
+                remove_leftovers(folder)
     except OSError as error:
-        raise RunError(f"{folder}: not saved: {reason(error)}") from error
-    except SafetensorError as error:  # carries the system's words for a full disk, too
-        raise RunError(f"{folder}: not saved: {error}") from error
+        raise RunError(f"{folder}: cannot save: {os_error_message(error)}") from error
+    except SafetensorError as error:  # such as a full disk
+        raise RunError(f"{folder}: cannot save: {error}") from error
 
 
 def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
-    """The newest checkpoint that is whole; ``warn`` is told if that is not the last one."""
+    """The newest complete checkpoint; ``warn`` is called with a message if the last one is damaged."""
     problems = []
-    for place in places(folder):
+    for candidate in candidates(folder):
         try:
-            check(place)
+            verify_checkpoint(candidate)
             snapshot = Snapshot(
-                read_tensors(place / "model.safetensors"),
-                read_tensors(place / "training.safetensors"),
-                parse(read_text(place / "training.json"), place / "training.json"),
+                read_tensors(candidate / "model.safetensors"),
+                read_tensors(candidate / "training.safetensors"),
+                parse_json(read_text(candidate / "training.json"), candidate / "training.json"),
             )
         except NewerFormat:
             raise
@@ -239,106 +240,107 @@ def load(folder: Path, *, warn: Callable[[str], object]) -> Snapshot:
             problems.append(str(error))
             continue
         if problems:
-            warn(f"{'; '.join(problems)}; {place} is used instead")
+            warn(f"{'; '.join(problems)}; using {candidate} instead")
         return snapshot
     raise RunError("; ".join(problems) or f"{folder}: no checkpoint has been saved")
 
 
-def places(folder: Path) -> list[Path]:
-    """Where ``load`` looks, newest first. The folder itself is missing after a death between two renames."""
-    older = [place for place in (_beside(folder, "previous"), _beside(folder, "oldest")) if os.path.lexists(place)]
+def candidates(folder: Path) -> list[Path]:
+    """Folders that ``load`` tries, newest first; the first one is missing if a save was killed between two renames."""
+    siblings = [_sibling(folder, suffix) for suffix in ("previous", "oldest")]
+    older = [sibling for sibling in siblings if os.path.lexists(sibling)]
     return [folder, *older] if older or os.path.lexists(folder) else []
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a save left behind that was killed, and what nobody needs after one that was not."""
-    partial, previous, oldest = (_beside(folder, word) for word in ("partial", "previous", "oldest"))
+def remove_leftovers(folder: Path) -> None:
+    """Remove the incomplete checkpoint of a killed save, and the oldest one if there are two newer ones."""
+    partial, previous, oldest = (_sibling(folder, suffix) for suffix in ("partial", "previous", "oldest"))
     if os.path.lexists(partial):
         shutil.rmtree(partial)
     if all(map(os.path.lexists, (folder, previous, oldest))):
         shutil.rmtree(oldest)
 
 
-def check(folder: Path) -> None:
-    """Raise RunError if this checkpoint is not whole."""
+def verify_checkpoint(folder: Path) -> None:
+    """Raise RunError if a checkpoint is incomplete or damaged."""
     if folder.is_symlink():
-        raise RunError(f"{folder}: a link, wanted a folder")
-    refuse_links(folder, folders=False)
-    verify(folder, FILES)
+        raise RunError(f"{folder}: expected a folder, found a link")
+    refuse_special_files(folder, allow_folders=False)
+    verify_files(folder, FILES)
 
 
-def _unshared(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors that share no memory, and for each name that was left out the name that stands for it."""
-    kept: dict[str, Tensor] = {}
-    names: dict[object, str] = {}
-    same: dict[str, str] = {}
+def _split_aliases(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Contiguous tensors that share no memory, and aliases: further names of the same tensor, and its first name."""
+    unique: dict[str, Tensor] = {}
+    first_names: dict[object, str] = {}
+    aliases: dict[str, str] = {}
     storages: set[int] = set()
-    for name, given in tensors.items():
-        flags = (given.dtype, given.is_conj(), given.is_neg())
-        view = (given.device, given.data_ptr(), given.shape, given.stride(), flags)
-        if given.numel() and names.setdefault(view, name) != name:
-            same[name] = names[view]
+    for name, original in tensors.items():
+        flags = (original.dtype, original.is_conj(), original.is_neg())
+        view = (original.device, original.data_ptr(), original.shape, original.stride(), flags)
+        if original.numel() and first_names.setdefault(view, name) != name:
+            aliases[name] = first_names[view]
             continue
-        tensor = given.detach().resolve_conj().resolve_neg()
+        tensor = original.detach().resolve_conj().resolve_neg()
         storage = tensor.untyped_storage().data_ptr()
-        kept[name] = tensor.clone().contiguous() if storage in storages else tensor.contiguous()
+        unique[name] = tensor.clone().contiguous() if storage in storages else tensor.contiguous()
         storages.add(storage)
-    return kept, same
+    return unique, aliases
 
 
 def _rotate(folder: Path, partial: Path) -> None:
-    """partial → folder → previous.
+    """Rename partial → folder → previous → oldest.
 
-    Until the new one stands in its place, neither of the two before it is removed: one of them may be damaged.
+    Both older checkpoints are kept until the new one is in place, because one of them may be damaged.
     """
-    previous, oldest = _beside(folder, "previous"), _beside(folder, "oldest")
-    moves = [(partial, folder)]
+    previous, oldest = _sibling(folder, "previous"), _sibling(folder, "oldest")
+    renames = [(partial, folder)]
     if os.path.lexists(folder):
-        moves.insert(0, (folder, previous))
+        renames.insert(0, (folder, previous))
         if os.path.lexists(previous):
-            moves.insert(0, (previous, oldest))
-    move(moves)
+            renames.insert(0, (previous, oldest))
+    rename_all(renames)
 
 
-def _beside(folder: Path, word: str) -> Path:
-    return folder.with_name(f"{folder.name}.{word}")
+def _sibling(folder: Path, suffix: str) -> Path:
+    return folder.with_name(f"{folder.name}.{suffix}")
 
 
-def _limit(path: Path, size: int) -> None:
+def _check_size(path: Path, size: int) -> None:
     if size > LIMITS.get(path.name, size):
-        raise RunError(f"{path}: more than {LIMITS[path.name]} bytes")
+        raise RunError(f"{path}: larger than {LIMITS[path.name]:,} bytes")
 
 
-def _close(content: Mapping[str, Any]) -> str:
-    """A manifest's text: the content, and the sha256 of the content. No bit of it can change unnoticed."""
+def _manifest_text(content: Mapping[str, Any]) -> str:
+    """The text of a manifest: its content, and the SHA-256 of the content, which reveals any change."""
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
     return json.dumps({**content, "sha256": digest}, indent=2) + "\n"
 
 
-def _listed(folder: Path, names: set[str]) -> dict[str, tuple[int, str]]:
-    """Size and sha256 of each file as the manifest has them, which has to list just these names."""
+def _read_manifest(folder: Path, names: set[str]) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 of each file; the manifest has to list exactly these names."""
     path = folder / MANIFEST
     text = read_text(path)
-    content = parse(text, path)
+    content = parse_json(text, path)
     content.pop("sha256", None)
     try:
-        whole = text == _close(content)
+        intact = text == _manifest_text(content)
     except RecursionError as error:
         raise RunError(f"{path}: too deeply nested") from error
-    if not whole:
-        raise RunError(f"{path}: damaged: its content and its sha256 differ")
-    number, files = content.get("format"), content.get("files")
-    if type(number) is not int:
-        raise RunError(f"{path}: format is {number!r}, wanted a number")
-    if number > FORMAT:
-        raise NewerFormat(f"{path}: format {number} is newer than {FORMAT}, the newest known here: upgrade Seqloom")
+    if not intact:
+        raise RunError(f"{path}: damaged: its content does not match its SHA-256")
+    version, files = content.get("format"), content.get("files")
+    if type(version) is not int:
+        raise RunError(f"{path}: format: expected an integer, found {version!r}")
+    if version > FORMAT:
+        raise NewerFormat(f"{path}: format {version} is newer than {FORMAT}, which this Seqloom supports: upgrade it")
     if not isinstance(files, dict) or files.keys() != names:
-        raise RunError(f"{path}: does not list just these files: {', '.join(sorted(names))}")
-    listed = {}
+        raise RunError(f"{path}: files: expected exactly {', '.join(sorted(names))}")
+    entries = {}
     for name, entry in files.items():
         match entry:
             case {"size": int(size), "sha256": str(digest)}:
-                listed[name] = (size, digest)
+                entries[name] = (size, digest)
             case _:
-                raise RunError(f"{path}: {name} needs a size and a sha256")
-    return listed
+                raise RunError(f"{path}: {name}: expected a size and a sha256")
+    return entries

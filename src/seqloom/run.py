@@ -1,4 +1,4 @@
-"""The run directory: create, open, checkpoint, log, verify."""
+"""The run directory: configuration, checkpoints, metrics and log of one training run."""
 
 import json
 import os
@@ -13,45 +13,45 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from seqloom import checkpoint
-from seqloom.checkpoint import PLAIN, RunError, Snapshot
+from seqloom.checkpoint import OPEN_FLAGS, RunError, Snapshot
 
 __all__ = ["Run", "RunError", "Snapshot"]
 
 Name = Literal["best", "last"]
 
 FILES = ("config.toml", "learned.json", "env.json")
-"""What a run is born with; its manifest vouches for them. They never change."""
+"""Files that are written when a run is created and never change; the manifest lists them."""
 
-LONGEST_LINE = 1 << 20  # bytes of a line of metrics.jsonl
-LARGEST_TABLE = 1 << 30  # bytes of all of them
+MAX_LINE_BYTES = 1 << 20  # of metrics.jsonl
+MAX_FILE_BYTES = 1 << 30
 
 
-def _complain(message: str) -> None:
+def _print_warning(message: str) -> None:
     sys.stderr.write(f"warning: {message}\n")
 
 
 def refuse_existing(path: str | Path) -> None:
-    """Raise RunError if there is anything where a run is to be made."""
+    """Raise RunError if a path exists that a new run is to be created at."""
     if os.path.lexists(path):
-        raise RunError(f"{path}: exists already, and a run is never overwritten; choose another folder")
+        raise RunError(f"{path}: already exists, and runs are never overwritten: choose another folder")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A directory from which everything can be redone.
+    """A run directory, which contains everything needed to use, resume or reproduce a training run.
 
-    It may come from anywhere: what is read from it is data, checked before use, and never code.
+    It may be of untrusted origin: its files are data, verified before use, and never executed.
     """
 
     path: Path
     config: str  # TOML, complete
     learned: str  # JSON
     environment: dict[str, Any]
-    remarks: tuple[str, ...] = ()  # of a new run: what was found in its data
+    remarks: tuple[str, ...] = ()  # about the data of a new run, to be shown to the user
 
     @classmethod
     def create(cls, path: str | Path, *, config: str, learned: str, environment: Mapping[str, Any]) -> Self:
-        """Make a new run, which appears all at once. What exists is never overwritten."""
+        """Create a run directory atomically; an existing path is never overwritten."""
         path = Path(path)
         refuse_existing(path)
         texts = {"config.toml": config, "learned.json": learned, "env.json": json.dumps(environment, indent=2) + "\n"}
@@ -62,68 +62,66 @@ class Run:
             try:
                 for name, text in texts.items():
                     checkpoint.write_text(partial / name, text)
-                checkpoint.seal(partial, FILES)
-                checkpoint.move([(partial, path)])
+                checkpoint.write_manifest(partial, FILES)
+                checkpoint.rename_all([(partial, path)])
             finally:
                 if partial.exists():
                     shutil.rmtree(partial)
         except OSError as error:
-            raise RunError(f"{path}: no run could be made: {checkpoint.reason(error)}") from error
+            raise RunError(f"{path}: cannot create the run: {checkpoint.os_error_message(error)}") from error
         return cls(path, config, learned, json.loads(texts["env.json"]))
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
+        """Open an existing run directory; raises RunError if it is not one or if a file is damaged."""
         path = Path(path)
-        checkpoint.refuse_links(path, folders=True)
+        checkpoint.refuse_special_files(path, allow_folders=True)
         if not os.path.lexists(path / checkpoint.MANIFEST):
             raise RunError(f"{path}: not a run: it has no {checkpoint.MANIFEST}")
-        checkpoint.verify(path, FILES)
+        checkpoint.verify_files(path, FILES)
         config, learned, environment = (checkpoint.read_text(path / name) for name in FILES)
-        return cls(path, config, learned, checkpoint.parse(environment, path / "env.json"))
+        return cls(path, config, learned, checkpoint.parse_json(environment, path / "env.json"))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Refuse a second process that wants to train here. The lock of a process that was killed is gone with it."""
+        """Lock the run for training by this process; the system releases the lock if the process is killed."""
         try:
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | PLAIN, 0o666)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
         except OSError as error:
-            raise RunError(f"{self.path}: cannot be locked: {checkpoint.reason(error)}") from error
-        if not _grab(descriptor):
+            raise RunError(f"{self.path}: cannot lock: {checkpoint.os_error_message(error)}") from error
+        if not _try_lock(descriptor):
             owner = os.read(descriptor, 20)
             os.close(descriptor)
             process = f"process {int(owner)}" if owner.isdigit() else "another process"
-            raise RunError(f"{self.path}: {process} is training on it")
-        _held.add(descriptor)
+            raise RunError(f"{self.path}: in use by {process}, which is training")
+        _lock_descriptors.add(descriptor)
         try:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
             yield
         finally:
-            if descriptor in _held:  # not so in a forked child
-                _held.remove(descriptor)
+            if descriptor in _lock_descriptors:  # a forked child has closed it
+                _lock_descriptors.remove(descriptor)
                 os.close(descriptor)
 
     def save(self, name: Name, snapshot: Snapshot) -> None:
-        """Write a checkpoint, completely or not at all; the one before is kept as ``<name>.previous``.
-
-        What was recorded until now is on the disk before it.
-        """
-        for log in (self._metrics, self._log):
-            if log.is_file():
+        """Write a checkpoint atomically, after flushing metrics and log; the one before becomes ``<name>.previous``."""
+        for path in (self._metrics_path, self._log_path):
+            if path.is_file():
                 try:
-                    checkpoint.sync(log)
+                    checkpoint.sync(path)
                 except OSError as error:
-                    raise RunError(f"{log}: {checkpoint.reason(error)}") from error
+                    raise RunError(f"{path}: {checkpoint.os_error_message(error)}") from error
         with suppress(OSError):
-            checkpoint.sweep(self._folder("last" if name == "best" else "best"))
+            checkpoint.remove_leftovers(self._folder("last" if name == "best" else "best"))
         checkpoint.save(self._folder(name), snapshot)
 
-    def load(self, name: Name, *, warn: Callable[[str], object] = _complain) -> Snapshot:
-        """The checkpoint, verified; the one before, after a warning that names the file, where a file is damaged."""
+    def load(self, name: Name, *, warn: Callable[[str], object] = _print_warning) -> Snapshot:
+        """Load a checkpoint after verifying it; if a file is damaged, warn and load the one before."""
         return checkpoint.load(self._folder(name), warn=warn)
 
     def load_best(self) -> Snapshot:
-        """The best checkpoint; the last one where nothing was evaluated yet."""
+        """The best checkpoint, or the last one if there was no evaluation yet."""
         return self.load("best" if self.saved("best") else "last")
 
     def best_metrics(self) -> dict[str, Any]:
@@ -132,93 +130,93 @@ class Run:
         return metrics
 
     def saved(self, name: Name) -> bool:
-        """Whether there is a checkpoint of this name to be loaded."""
-        return bool(checkpoint.places(self._folder(name)))
+        """Whether there is a checkpoint of this name."""
+        return bool(checkpoint.candidates(self._folder(name)))
 
     def verify(self, name: Name) -> None:
-        """Raise RunError if the checkpoint, itself and not the one before, is damaged."""
-        checkpoint.check(self._folder(name))
+        """Raise RunError if the checkpoint is damaged, even if the one before could be loaded."""
+        checkpoint.verify_checkpoint(self._folder(name))
 
     def log(self, line: str) -> None:
-        """Append a line to train.log, with the time."""
-        _append(self._log, f"{datetime.now(UTC).astimezone():%Y-%m-%d %H:%M:%S%z} {line}\n")
+        """Append a line with a time stamp to train.log."""
+        _append(self._log_path, f"{datetime.now(UTC).astimezone():%Y-%m-%d %H:%M:%S%z} {line}\n")
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Append a row to metrics.jsonl."""
-        _append(self._metrics, json.dumps(row) + "\n")
+        _append(self._metrics_path, json.dumps(row) + "\n")
 
     def rows(self) -> list[dict[str, Any]]:
-        """What was recorded; a last line that was not written to its end does not count."""
-        lines = enumerate(_lines(self._metrics), start=1)
-        return [checkpoint.parse(line, f"{self._metrics}:{number}") for number, line in lines]
+        """The rows of metrics.jsonl, without an incomplete last line."""
+        lines = enumerate(_lines(self._metrics_path), start=1)
+        return [checkpoint.parse_json(line, f"{self._metrics_path}:{number}") for number, line in lines]
 
     def rewind(self, rows: int) -> None:
-        """Keep the first rows of metrics.jsonl and forget all that was recorded after them."""
-        size = found = 0
-        for line in _lines(self._metrics):
-            if found == rows:
+        """Truncate metrics.jsonl to its first rows."""
+        size = count = 0
+        for line in _lines(self._metrics_path):
+            if count == rows:
                 break
-            found += 1
+            count += 1
             size += len(line)
-        if found < rows:
-            raise RunError(f"{self._metrics}: {found} complete lines, wanted {rows}")
-        if not self._metrics.is_file():
+        if count < rows:
+            raise RunError(f"{self._metrics_path}: expected {rows} complete lines, found {count}")
+        if not self._metrics_path.is_file():
             return
         try:
-            os.truncate(self._metrics, size)  # one call: nobody sees it half done
-            checkpoint.sync(self._metrics)
+            os.truncate(self._metrics_path, size)  # atomic
+            checkpoint.sync(self._metrics_path)
         except OSError as error:
-            raise RunError(f"{self._metrics}: {checkpoint.reason(error)}") from error
+            raise RunError(f"{self._metrics_path}: {checkpoint.os_error_message(error)}") from error
 
     @property
-    def _log(self) -> Path:
+    def _log_path(self) -> Path:
         return self.path / "train.log"
 
     @property
-    def _metrics(self) -> Path:
+    def _metrics_path(self) -> Path:
         return self.path / "metrics.jsonl"
 
     def _folder(self, name: Name) -> Path:
         if name not in ("best", "last"):
-            raise ValueError(f"checkpoint is {name!r}, wanted best or last")
+            raise ValueError(f"checkpoint: expected best or last, got {name!r}")
         return self.path / name
 
 
 def _append(path: Path, text: str) -> None:
-    """All of the text or nothing of it."""
+    """Append a text completely; after an error the file is as before."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PLAIN, 0o666)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o666)
         try:
             size = os.fstat(descriptor).st_size
             try:
-                checkpoint.write(descriptor, text.encode(errors="backslashreplace"))
+                checkpoint.write_all(descriptor, text.encode(errors="backslashreplace"))
             except OSError:
                 os.ftruncate(descriptor, size)
                 raise
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise RunError(f"{path}: {checkpoint.reason(error)}") from error
+        raise RunError(f"{path}: {checkpoint.os_error_message(error)}") from error
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The complete lines of a file, with their ends; none if there is no file."""
+    """The complete lines of a file, with their line ends; none if it does not exist."""
     if not os.path.lexists(path):
         return
-    with checkpoint.opened(path) as file:
-        if os.fstat(file.fileno()).st_size > LARGEST_TABLE:
-            raise RunError(f"{path}: more than {LARGEST_TABLE} bytes")
-        while (line := file.readline(LONGEST_LINE)).endswith(b"\n"):
+    with checkpoint.open_regular_file(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+            raise RunError(f"{path}: larger than {MAX_FILE_BYTES:,} bytes")
+        while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
             yield line
-        if len(line) == LONGEST_LINE:
-            raise RunError(f"{path}: a line of more than {LONGEST_LINE} bytes")
+        if len(line) == MAX_LINE_BYTES:
+            raise RunError(f"{path}: a line is longer than {MAX_LINE_BYTES:,} bytes")
 
 
 if sys.platform == "win32":
     import msvcrt
 
-    def _grab(descriptor: int) -> bool:
-        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # the number of the process stays readable
+    def _try_lock(descriptor: int) -> bool:
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # so that the process number at the start stays readable
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -229,7 +227,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _grab(descriptor: int) -> bool:
+    def _try_lock(descriptor: int) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -237,14 +235,14 @@ else:
         return True
 
 
-_held: set[int] = set()  # descriptors of locks of this process
+_lock_descriptors: set[int] = set()  # of the locks that this process holds
 
 
-def _let_go() -> None:
-    """A forked child, such as a loader's worker, must not keep the lock of a parent that was killed."""
-    while _held:
-        os.close(_held.pop())
+def _close_locks() -> None:
+    """Release the locks in a forked child: it must not keep them if its parent is killed."""
+    while _lock_descriptors:
+        os.close(_lock_descriptors.pop())
 
 
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_locks)

@@ -185,7 +185,7 @@ def test_a_quiet_training_says_nothing(folder: Path) -> None:
 def test_a_run_is_never_overwritten(folder: Path, tagger: Path) -> None:
     result = call("train", folder / "tag.toml", *SMALL, "--output", tagger)
     assert result.exit_code == 1
-    assert f"{tagger}: exists already" in result.stderr
+    assert f"{tagger}: already exists" in result.stderr
 
 
 def test_a_finished_training_can_be_resumed(folder: Path, tagger: Path) -> None:

@@ -41,10 +41,7 @@ def test_similar_names_get_different_folders(config: Path) -> None:
     names = ['task.text.unit="words"', "task.text.unit='words'"]
     first, second = (each.folder for each in variants(config, names, budget=FREE, seeds=1))
     assert second == f"{first}-2"
-    names = [
-        f"task.decoder.cell=elman,task.embedding_size={size},train.warmup=100"
-        for size in (8, 88)
-    ]
+    names = [f"task.decoder.cell=elman,task.embedding_size={size},train.warmup=100" for size in (8, 88)]
     names += [f"{name},train.clip_norm=0.{'5' * 40}" for name in names]
     found = [each.folder for each in variants(config, names, budget=FREE, seeds=1)]
     assert all(each.startswith("task.decoder.cell=elman_task.embedding_size=8") for each in found)
