@@ -58,14 +58,14 @@ def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_narrow_programs(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for rows, threads in ((3, 2), (60, 1)):
-        for finish in ("none", "add", "gelu"):
-            test_program.test_linear(real, rows, threads, finish, monkeypatch)
+        for epilogue in ("none", "add", "gelu"):
+            test_program.test_linear(real, rows, threads, epilogue, monkeypatch)
         for size in (1, 16, 37):
             test_program.test_norm(real, rows, threads, size, monkeypatch)
             test_program.test_log_softmax(real, rows, threads, size, monkeypatch)
         test_program.test_look_up(real, rows, threads, indexed=True, placed=True, monkeypatch=monkeypatch)
         for size in (2, 6, 70):
-            test_program.test_attend_to_a_table(real, rows, threads, size, noted=True, monkeypatch=monkeypatch)
+            test_program.test_attend_to_a_table(real, rows, threads, size, accumulated=True, monkeypatch=monkeypatch)
             test_program.test_attend_to_a_store_with_what_is_new(
                 real, rows, threads, size, turned=True, monkeypatch=monkeypatch
             )

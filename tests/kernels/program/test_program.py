@@ -117,7 +117,7 @@ def test_look_up(
     out = torch.full((rows, size + 1), math.nan, dtype=table.dtype)
     operands: dict[str, Any] = {"source": table, "source_stride": size + 3, "scale": float_bits(1.5), "size": size}
     operands |= {"index": index} if indexed else {}
-    operands |= {"places": places, "positions": positions} if placed else {}
+    operands |= {"position_table": places, "positions": positions} if placed else {}
     run(table.dtype, rows, threads, monkeypatch, name="embedding", out=out, out_stride=size + 1, **operands)
     wanted = table[index if indexed else torch.arange(rows), :size].double().numpy() * 1.5
     check(out[:, :size], wanted + (places[positions].double().numpy() if placed else 0))
@@ -150,7 +150,7 @@ def attention(query: Array, keys: Array, seen: Array, held: Array) -> tuple[Arra
 @pytest.mark.parametrize("size", [2, 5, 16, 70])
 @pytest.mark.parametrize("accumulated", [True, False])
 def test_attend_to_a_table(
-    real: str, rows: int, threads: int, size: int, *, noted: bool, monkeypatch: pytest.MonkeyPatch
+    real: str, rows: int, threads: int, size: int, *, accumulated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads, length, table = 3, 9, 4
     query = values(real, rows, heads * size + 1, seed=1)
@@ -178,14 +178,14 @@ def test_attend_to_a_table(
         "out": out,
         "out_stride": out.shape[1],
     }
-    operands |= {"accumulated": received} if noted else {}
+    operands |= {"accumulated": received} if accumulated else {}
     run(query.dtype, rows, threads, monkeypatch, name="attention", **operands)
     asked = query[:, :-1].double().numpy().reshape(rows, heads, size)
     real_keys, real_values = (part.nan_to_num(0.0)[read].double().numpy() for part in (keys, held))
     wanted, weights = attention(asked, real_keys, mask[read].numpy(), real_values)
     check(out[:, :-2], wanted.reshape(rows, -1), scale=3)
     assert out[:, -2:].isnan().all()
-    check(received, before + (weights.mean(axis=1) if noted else 0))
+    check(received, before + (weights.mean(axis=1) if accumulated else 0))
 
 
 @EVERY_TYPE
