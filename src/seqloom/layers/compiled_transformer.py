@@ -158,7 +158,7 @@ class CompiledTransformer:
             like = torch.empty(0, dtype=self.dtype)
             self.copied += [] if positions.table is None else [positions.table]
             self.places = Table(lambda steps: positions.places(steps.unsqueeze(0), like)[0].detach(), longest)
-            scaled |= {"places": "places", "positions": "places at"}
+            scaled |= {"position_table": "places", "positions": "places at"}
         if not _moves(positions.project):
             program.add("embedding", **symbols, **scaled, out=out)
             return

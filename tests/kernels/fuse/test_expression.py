@@ -102,5 +102,5 @@ def test_visit_gives_arguments_first_and_each_node_once(graph: Graph) -> None:
 
 
 def test_a_constant_is_read_from_nowhere(graph: Graph) -> None:
-    with pytest.raises(ValueError, match="constant is not read from anywhere"):
+    with pytest.raises(ValueError, match="constant has no source"):
         _ = graph.constant(1).source

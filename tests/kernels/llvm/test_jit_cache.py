@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seqloom import kernels
 from seqloom.kernels.llvm import jit_cache
 
 TEXT = """
@@ -151,3 +152,19 @@ def test_files_that_were_not_used_for_longest_are_removed(folder: Path, monkeypa
     answer("machine: one more", Source())
     assert len(list(folder.iterdir())) == 2
     assert oldest.exists()
+
+
+def test_the_digest_covers_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code is compiled anew after a change in any file of any folder of the kernels."""
+    read: set[Path] = set()
+    real = Path.read_bytes
+
+    def note(path: Path) -> bytes:
+        read.add(path)
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", note)
+    jit_cache.source_digest.__wrapped__()
+    folder = Path(kernels.__path__[0])
+    assert read == set(folder.rglob("*.py"))
+    assert {path.parent.name for path in read} >= {"fuse", "program", "linalg", "llvm", "ctc", "frame_beam", "runtime"}

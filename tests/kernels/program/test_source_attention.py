@@ -23,16 +23,16 @@ def test_the_definition(
     mask = random.random((3, length)) < 0.7
     mask[1], mask[2] = False, True
     rows = np.array([2, 0, 0, 1, 2])
-    query, noted = random.normal(size=(5, size)), random.random((5, length))
+    query, accumulated = random.normal(size=(5, size)), random.random((5, length))
     powers = np.where(mask[rows], np.exp(np.einsum("bsa,ba->bs", keys[rows], query) * 0.3), 0)
     weights = powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300)
     wanted = np.concatenate([np.einsum("bs,bsv->bv", weights, values[rows]), query], axis=1)
     given = [torch.from_numpy(array).to(dtype) for array in (query, keys, values)]
-    received = torch.tensor(noted, dtype=dtype)
+    received = torch.tensor(accumulated, dtype=dtype)
     options: dict[str, Any] = {"mask": torch.from_numpy(mask), "rows": torch.from_numpy(rows), "scale": 0.3}
     found = attend_to_source(*given, **options, accumulated=received)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-13  # sums of at most 70 rounded numbers near one
     np.testing.assert_allclose(found.numpy(), wanted, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(received.numpy(), noted + weights, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(received.numpy(), accumulated + weights, rtol=tolerance, atol=tolerance)
     unnoted = attend_to_source(*given, **options, accumulated=received[:, :0])
     assert torch.equal(unnoted, found)

@@ -105,13 +105,13 @@ def mark_successors(state: LexiconBeamState, tree: LexiconTree) -> None:
 
 @jit_inline
 def prune_extensions(
-    scores: Floats, origins: Integers, first: int, count: int, per_node: int, size: int, room: int
+    scores: Floats, origins: Integers, first: int, count: int, per_node: int, size: int, capacity: int
 ) -> int:
-    """Keep ``per_node`` of the candidates from ``first`` on, and ``size`` of all of them where room gets short."""
+    """Keep ``per_node`` of the candidates from ``first`` on, and ``size`` of all of them beyond ``capacity``."""
     if per_node and count - first > per_node:
         keep_best(scores[first:], origins[:, first:], count - first, per_node)
         count = first + per_node
-    if count > room:
+    if count > capacity:
         keep_best(scores, origins, count, size)
         return size
     return count
@@ -136,10 +136,10 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
     backoff_states, ngram_log_probs, log_backoffs = scorer.backoff_states, scorer.log_probs, scorer.log_backoffs
     lm_table = scorer.table
     symbols, best_log_prob = len(log_probs), best_symbol(log_probs, limits.blank)
-    best_lm_score = lookahead[ROOT] + max(0.0, scorer.max_bonus)  # that one more symbol can bring
+    best_lm_score = lookahead[ROOT] + max(0.0, scorer.max_bonus)  # the most that one more symbol can add
     # Several spellings that are below the bound may be above it together.
     lowest = bound - NEGLIGIBLE if tree.any_variants else bound
-    count, room = 0, len(scores) - tree.max_fanout - limits.size
+    count, capacity = 0, len(scores) - tree.max_fanout - limits.size
     for slot in range(state.counters[LIVE]):
         history, node, first = histories[slot], nodes[slot], count
         lm_score, successors = lm_scores[history], reachable[slot]
@@ -154,7 +154,7 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
             paths = path_log_probs[source, slot] + log_probs[symbol]
             if not paths + lm_score + best_lm_score > negligible:
                 continue
-            if links[child, CHILDREN] < links[child + 1, CHILDREN]:  # words go on behind the child
+            if links[child, CHILDREN] < links[child + 1, CHILDREN]:  # a word continues behind the child
                 key = hypothesis_key(len(links), symbols, history, child, 0)
                 other = find_live(keys, slots, successors & WITHIN_WORD, key)
                 if other >= 0:
@@ -198,7 +198,7 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                     origins[0, count], origins[1, count], origins[2, count] = slot, child, word
                     origins[3, count] = next_lm_state
                     count += 1
-        count = prune_extensions(scores, origins, first, count, limits.per_node, limits.size, room)
+        count = prune_extensions(scores, origins, first, count, limits.per_node, limits.size, capacity)
     return count
 
 
@@ -338,7 +338,7 @@ def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, cand
                 history, node = child_table[at], ROOT
         key = hypothesis_key(nodes, symbols, history, node, last)
         at = find_key(keys, key)
-        if keys[at] >= 0:  # the same by another spelling, where there was no room to merge them
+        if keys[at] >= 0:  # the same by another spelling, dropped from merge_spellings for lack of room
             for part in range(1, 3):
                 selected[part, slots[at]] = log_add(selected[part, slots[at]], selected[SYMBOL_END, count])
             continue
@@ -360,7 +360,7 @@ def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, cand
 def advance(
     state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: Limits, frames: Floats, nbest: int
 ) -> int:
-    """Process frames (T, V) until the histories have no room for another one; how many were processed."""
+    """Process frames (T, V) until the history tree is full; the number of frames processed."""
     scores, origins = state.candidates.scores, state.candidates.origins
     for frame in range(len(frames)):
         if state.counters[HISTORIES] + limits.size > len(state.histories.parents):
@@ -395,7 +395,7 @@ def find_endings(state: LexiconBeamState, tree: LexiconTree, separator: int, end
             count += 1
             continue
         for child in range(links[node, CHILDREN], links[node + 1, CHILDREN]):
-            if links[child, SYMBOL] == separator:  # the end stands for the separator
+            if links[child, SYMBOL] == separator:  # the end of the recording counts as a separator
                 for which in range(links[child, WORDS], links[child + 1, WORDS]):
                     endings[0, count], endings[1, count] = slot, tree.words_at[which]
                     count += 1

@@ -24,7 +24,7 @@ WITHIN_WORD, NEXT_WORD = 1, 2  # bits of ``SearchWorkspace.successors``
 class LexiconTree(NamedTuple):
     """The prefix tree of a lexicon (see ``decoding.lexicon.Lexicon``) with the look-ahead of a language model."""
 
-    links: Integers  # (N + 1, 4) of each node: symbol, first child, first word, parent; together for the cache's sake
+    links: Integers  # (N + 1, 4) of each node: symbol, first child, first word, parent; interleaved for cache locality
     words_at: Integers  # words that end at the nodes, node by node
     lookahead: Floats  # (N,) the highest unigram score of a word below each node
     max_fanout: int  # candidates that one hypothesis can make in a frame
@@ -43,7 +43,7 @@ class LiveHypotheses(NamedTuple):
 
 
 class HistoryTree(NamedTuple):
-    """All word sequences that live hypotheses have in common or differ in; an edge is a word."""
+    """The word sequences of live hypotheses, as a tree; an edge is a word."""
 
     parents: Integers  # (N,)
     words: Integers  # (N,) last word, -1 for the root
@@ -67,8 +67,8 @@ class LexiconCandidates(NamedTuple):
 
     scores: Floats  # (C,)
     origins: Integers  # (4, C) beam slot they come from; node of the lexicon; word; next state of the language model
-    group_keys: Keys  # (2^m,) keys of candidates that are equal for what is asked, -1: empty
-    group_leaders: Integers  # (2^m,) the candidate that stands for each group
+    group_keys: Keys  # (2^m,) keys of groups of candidates, -1: empty
+    group_leaders: Integers  # (2^m,) the representative of each group
     merged_words: Integers  # (C,) word, or NO_WORD, of candidates that are sums over spellings
     merged_log_probs: Floats  # (C,) log p of their paths
 

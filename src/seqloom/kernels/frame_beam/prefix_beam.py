@@ -281,7 +281,7 @@ def enforce_lag(state: PrefixBeamState) -> None:
 
 @jit
 def advance(state: PrefixBeamState, scorer: Scorer, limits: Limits, frames: Floats) -> int:
-    """Process frames (T, V) until the tree has no room for another one; how many were processed."""
+    """Process frames (T, V) until the tree is full; the number of frames processed."""
     log_probs, scores, origins = state.work.log_probs, state.candidates.scores, state.candidates.origins
     for frame in range(len(frames)):
         if state.counters[NODES] + limits.size > len(state.tree.parents):

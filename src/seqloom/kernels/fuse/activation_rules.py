@@ -285,7 +285,7 @@ def _layer_norm_backward(
     scale: Tensor,
     weight: Any,
     _bias: Any,
-    wanted: Sequence[bool],
+    output_mask: Sequence[bool],
 ) -> list[Symbol | None]:
     size = shape[-1]
     count = x.numel() // len(x) // size
@@ -309,8 +309,8 @@ def _layer_norm_backward(
         bias_gradient = slope if bias_gradient is None else call.apply("add", bias_gradient, slope)
     return [
         _join(call, outs),
-        BatchSum(call.rows(weight_gradient).row) if wanted[1] else None,
-        BatchSum(call.rows(bias_gradient).row) if wanted[2] else None,
+        BatchSum(call.rows(weight_gradient).row) if output_mask[1] else None,
+        BatchSum(call.rows(bias_gradient).row) if output_mask[2] else None,
     ]
 
 

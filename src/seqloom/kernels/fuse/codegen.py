@@ -131,8 +131,8 @@ class ScanBuilder:
         steps, chunk = self.values["steps"], self.values["chunk"]
         self._initialize()
         chunks = builder.udiv(builder.sub(builder.add(steps, chunk), integer(1)), chunk)
-        with emitter.loop(0, chunks) as turn:
-            number = builder.sub(builder.sub(chunks, integer(1)), turn) if backward else turn
+        with emitter.loop(0, chunks) as iteration:
+            number = builder.sub(builder.sub(chunks, integer(1)), iteration) if backward else iteration
             start = builder.mul(number, chunk)
             end = builder.add(start, chunk)
             stop = builder.select(builder.icmp_signed("<", end, steps), end, steps)

@@ -81,16 +81,16 @@ class RowLoops:
 
     def _needed(self, roots: Iterable[Node]) -> list[Node]:
         """The nodes below the roots in topological order; the search stops at values that are stored already."""
-        found: set[Node] = set()
+        nodes: set[Node] = set()
         waiting = list(roots)
         while waiting:
             node = waiting.pop()
-            if node in found:
+            if node in nodes:
                 continue
-            found.add(node)
+            nodes.add(node)
             if not self._is_stored(node) and not (node.width == 1 and node in self.scalars):
                 waiting.extend(node.arguments)
-        return sorted(found, key=lambda node: node.number)
+        return sorted(nodes, key=lambda node: node.number)
 
     def _is_stored(self, node: Node) -> bool:
         schedule = self.scan.schedule

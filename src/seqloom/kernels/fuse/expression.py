@@ -39,7 +39,7 @@ class Node:
     def source(self) -> tuple[str | int, int]:
         """Where a leaf is read from: name and offset."""
         if len(self.data) != 2:
-            raise ValueError(f"{self.operation} is not a leaf")
+            raise ValueError(f"{self.operation} has no source")
         return self.data
 
     @property
@@ -165,11 +165,11 @@ class Graph:
 
 def topological_order(roots: Iterable[Node]) -> list[Node]:
     """All nodes below the roots in topological order, arguments first."""
-    seen: dict[int, Node] = {}
+    visited: dict[int, Node] = {}
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
-        if node.number not in seen:
-            seen[node.number] = node
+        if node.number not in visited:
+            visited[node.number] = node
             waiting.extend(node.arguments)
-    return [seen[number] for number in sorted(seen)]
+    return [visited[number] for number in sorted(visited)]

@@ -238,7 +238,7 @@ def _view(call: OperatorCall, x: Tensor, *_: Any) -> Symbol:
     symbol = call.symbol(x)
     inside = isinstance(symbol, BatchRows) and not symbol.uniform and x.shape[:1] == call.result.shape[:1]
     if not inside and [size for size in x.shape if size > 1] != [size for size in call.result.shape if size > 1]:
-        raise Unfusable(f"a tensor of shape {tuple(x.shape)} seen as {tuple(call.result.shape)}")
+        raise Unfusable(f"a tensor of shape {tuple(x.shape)} viewed as {tuple(call.result.shape)}")
     return symbol
 
 
@@ -253,8 +253,10 @@ def _sum(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "su
     symbol = call.symbol(x)
     if x.dim() > 2:
         raise Unfusable(f"a sum in a tensor of shape {tuple(x.shape)}")
-    wanted = range(x.dim()) if dimensions is None else [dimensions] if isinstance(dimensions, int) else dimensions
-    axes = {dimension % x.dim() for dimension in wanted}
+    reduced_dimensions = (
+        range(x.dim()) if dimensions is None else [dimensions] if isinstance(dimensions, int) else dimensions
+    )
+    axes = {dimension % x.dim() for dimension in reduced_dimensions}
     if isinstance(symbol, BatchSum):
         return BatchSum(call.reduce(BatchRows(symbol.row), operation).row) if operation == "sum" and axes else symbol
     if not isinstance(symbol, BatchRows):

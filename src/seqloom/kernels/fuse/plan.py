@@ -203,11 +203,11 @@ class _Factors:
 
     def find_or_add(self, row: Row) -> Factor:
         """Where this row is stored; it is added if necessary."""
-        found = self.find(row)
-        if found is None:
+        factor = self.find(row)
+        if factor is None:
             self.rows.append(row)
-            found = Factor(len(self.rows) - 1, 0, row_width(row))
-        return found
+            factor = Factor(len(self.rows) - 1, 0, row_width(row))
+        return factor
 
 
 def _operands(traced: TracedStep, products: list[int]) -> list[tuple[Location, Segment]]:
@@ -221,19 +221,19 @@ def _operands(traced: TracedStep, products: list[int]) -> list[tuple[Location, S
 
 def _products_below(traced: TracedStep, roots: list[Node]) -> list[int]:
     """The products that the roots depend on, in order of computation."""
-    found: set[int] = set()
+    products: set[int] = set()
     waiting = list(roots)
     while waiting:
         for node in topological_order(waiting):
             if node.operation == "product":
-                found.add(int(node.source[0]))
+                products.add(int(node.source[0]))
         waiting = [
             segment.node
-            for index in found
+            for index in products
             for segment in traced.products[index].operand
-            if any(n.operation == "product" and n.source[0] not in found for n in topological_order([segment.node]))
+            if any(n.operation == "product" and n.source[0] not in products for n in topological_order([segment.node]))
         ]
-    return sorted(found)
+    return sorted(products)
 
 
 def _gradient_roots(traced: TracedStep, forward_products: set[int]) -> list[Node]:

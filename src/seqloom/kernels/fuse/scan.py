@@ -174,7 +174,7 @@ class FusedScan:
         weights: list[Tensor],
         gradients: tuple[Tensor, ...],  # of out and of the final state
         *,
-        wanted: bool,  # the gradient of x
+        needs_x_gradient: bool,  # the gradient of x
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor | None]]:
         count = len(self.plan.traced.state)
         initial, sequences, saved = kept[:count], kept[count : 2 * count], kept[2 * count]
@@ -182,17 +182,17 @@ class FusedScan:
         initial_gradient = [gradient.clone() for gradient in final_gradient]
         x_gradient = None
         tensors = {"saved": saved, "out_gradient": out_gradient}
-        if wanted or not self.plan.linear:
+        if needs_x_gradient or not self.plan.linear:
             x_gradient = _sequence(x, partition, x.shape[2])
             tensors["x_gradient" if self.plan.linear else "projected_gradient"] = x_gradient
         tensors |= _enumerated("initial", initial) | _enumerated("sequence", sequences)
         tensors |= _enumerated("final_gradient", final_gradient) | _enumerated("initial_gradient", initial_gradient)
-        found = self._run("backward", partition, x, tensors, weights)
+        gradients_by_name = self._run("backward", partition, x, tensors, weights)
         return (
             x_gradient,
             initial_gradient,
             [
-                found[name].reshape(weight.shape) if name in found else None
+                gradients_by_name[name].reshape(weight.shape) if name in gradients_by_name else None
                 for name, weight in zip(self.names, weights, strict=True)
             ],
         )
@@ -202,15 +202,15 @@ class FusedScan:
         total = sums[0]
         for other in sums[1:]:
             total += other[: layout.sums_size]
-        found = {name: total[offset : offset + size] for name, offset, size in self.plan.columns}
+        gradients_by_name = {name: total[offset : offset + size] for name, offset, size in self.plan.columns}
         for deferred, start in zip(self.plan.deferred, layout.sum_starts, strict=True):
             rows, columns = deferred.left.size, deferred.right.size
             width = gemm.panel_width(self.real) * gemm.panel_count(self.real, columns)
             value = total[start : start + rows * width].view(rows, width)[:, :columns]
             value = value.t() if deferred.swapped else value
-            earlier = found.get(deferred.parameter)
-            found[deferred.parameter] = value.contiguous() if earlier is None else earlier + value
-        return found
+            earlier = gradients_by_name.get(deferred.parameter)
+            gradients_by_name[deferred.parameter] = value.contiguous() if earlier is None else earlier + value
+        return gradients_by_name
 
     def _run(
         self, kind: str, partition: Partition, x: Tensor, tensors: dict[str, Tensor], weights: list[Tensor]
@@ -346,8 +346,8 @@ class _Scan(torch.autograd.Function):
         count = 2 * len(fused.plan.traced.state) + 1
         if not fused.plan.linear:
             x = x.new_empty(*x.shape[:2], fused.plan.traced.projected)
-        wanted = ctx.needs_input_grad[2]
-        x_gradient, state, found = fused.backward(
-            ctx.partition, x, rest[:count], rest[count:], gradients, wanted=wanted
+        needs_x_gradient = ctx.needs_input_grad[2]
+        x_gradient, state, parameters = fused.backward(
+            ctx.partition, x, rest[:count], rest[count:], gradients, needs_x_gradient=needs_x_gradient
         )
-        return None, None, x_gradient, *state, *found
+        return None, None, x_gradient, *state, *parameters

@@ -134,7 +134,7 @@ class _Recorder(TorchDispatchMode):
             raise Unfusable(f"{func} has no place in a fused kernel")
         symbols = rule(OperatorCall(self.traced, self.symbol, result), *args, **(kwargs or {}))
         if in_place and len(self._views[result.untyped_storage().data_ptr()]) > 1:
-            raise Unfusable(f"{func} changes a tensor that is also seen as another one")
+            raise Unfusable(f"{func} changes a tensor that has other views")
         if isinstance(result, Tensor):
             self.define(result, symbols)
         else:

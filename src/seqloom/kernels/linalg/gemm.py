@@ -92,8 +92,8 @@ def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
 
     def accumulate(index: Value, sums: tuple[Value, ...], repeats: int) -> list[Value]:
         updated = list(sums)
-        for turn in range(repeats):
-            position = builder.add(index, integer(turn))
+        for repeat in range(repeats):
+            position = builder.add(index, integer(repeat))
             place = builder.mul(position, integer(width))
             columns = [
                 emit.load(emit.address(right, builder.add(place, integer(column * emit.lanes))))
@@ -103,7 +103,7 @@ def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
             for row in range(rows):
                 value = emit.splat(emit.load_scalar(emit.address(starts[row], along)))
                 for column in range(PANEL_VECTORS):
-                    slot = (turn * rows + row) * PANEL_VECTORS + column
+                    slot = (repeat * rows + row) * PANEL_VECTORS + column
                     updated[slot] = emit.intrinsic("fma", value, columns[column], updated[slot])
         return updated
 
@@ -114,8 +114,8 @@ def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
     with emit.loop_carrying(0, even, unroll, initial) as (index, sums, advance):
         final = advance(*accumulate(index, sums, unroll))
     totals = final[:count]
-    for turn in range(1, unroll):
-        totals = [builder.fadd(a, b) for a, b in zip(totals, final[turn * count :][:count], strict=True)]
+    for repeat in range(1, unroll):
+        totals = [builder.fadd(a, b) for a, b in zip(totals, final[repeat * count :][:count], strict=True)]
     if unroll > 1:
         with emit.loop_carrying(even, depth, 1, tuple(totals)) as (index, sums, advance):
             totals = advance(*accumulate(index, sums, 1))

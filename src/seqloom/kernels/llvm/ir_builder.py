@@ -120,8 +120,8 @@ class Emitter:
         return self.builder.call(self.declare(f"llvm.vector.reduce.fmaximum.{self._suffix()}", kind), [value])
 
     def declare(self, name: str, kind: ir.FunctionType) -> ir.Function:
-        found = self.module.globals.get(name)
-        return found if found is not None else ir.Function(self.module, kind, name)
+        function = self.module.globals.get(name)
+        return function if function is not None else ir.Function(self.module, kind, name)
 
     def call(self, name: str, *arguments: Value | int) -> None:
         """Call a void function of integer arguments, in this module or an external one."""

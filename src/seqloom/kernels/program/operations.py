@@ -216,7 +216,7 @@ def _epilogue(module: ir.Module, real: str, name: str) -> None:
             vector.store(x, emit.address(end, index))
             return ()
 
-        vector_loop(emit, columns, lambda *found, places=(start, target, around): element(*found, *places))
+        vector_loop(emit, columns, lambda *step, places=(start, target, around): element(*step, *places))
     emit.finish()
 
 
@@ -261,12 +261,12 @@ def norm(module: ir.Module, real: str) -> None:
         variance = builder.fdiv(_sum(emit, squares), count)
         deviation = emit.intrinsic("sqrt", builder.fadd(variance, epsilon))
         factor = builder.fdiv(emit.splat(1.0), deviation)
-        vector_loop(emit, size, lambda *found, known=(source, target, mean, factor): write(*found, *known))
+        vector_loop(emit, size, lambda *step, known=(source, target, mean, factor): write(*step, *known))
     emit.finish()
 
 
 def embedding(module: ir.Module, real: str) -> None:
-    """out = source[index] · scale + places[positions]; without an index source[row], without places nothing added."""
+    """out = source[index] · scale + position_table[positions]; source[row] without an index, + 0 without a table."""
     emit = OperationEmitter(module, "embedding", EMBEDDING_OPERANDS, real)
     builder = emit.builder
     index, places, positions, size = (emit.operand(name) for name in ("index", "position_table", "positions", "size"))
@@ -289,9 +289,9 @@ def embedding(module: ir.Module, real: str) -> None:
         with builder.if_else(added) as (then, otherwise):
             with then:
                 place = emit.advance(places, builder.mul(emit.load_integer(positions, row), size))
-                vector_loop(emit, size, lambda *found, known=(source, target, place): copy(*found, *known))
+                vector_loop(emit, size, lambda *step, known=(source, target, place): copy(*step, *known))
             with otherwise:
-                vector_loop(emit, size, lambda *found, known=(source, target): copy(*found, *known))
+                vector_loop(emit, size, lambda *step, known=(source, target): copy(*step, *known))
     emit.finish()
 
 
@@ -300,11 +300,11 @@ def load_index(emit: Emitter, index: Value, row: Value, given: Value) -> Value:
     builder = emit.builder
     before = builder.block
     with emit.if_then(given):
-        found = emit.load_integer(index, row)
+        loaded = emit.load_integer(index, row)
         inside = builder.block
     chosen = builder.phi(INTEGER)
     chosen.add_incoming(row, before)
-    chosen.add_incoming(found, inside)
+    chosen.add_incoming(loaded, inside)
     return chosen
 
 
@@ -330,8 +330,8 @@ def log_softmax(module: ir.Module, real: str) -> None:
             vector.store(builder.fsub(vector.load(at), less), at)
             return ()
 
-        found = vector_loop(emit, size, partial(highest, place=place), (emit.splat(-math.inf),))[0]
-        top = emit.splat(emit.max_lanes(found))
+        maxima = vector_loop(emit, size, partial(highest, place=place), (emit.splat(-math.inf),))[0]
+        top = emit.splat(emit.max_lanes(maxima))
         total = _sum(emit, vector_loop(emit, size, partial(add, place=place, top=top), (emit.splat(0.0),))[0])
         less = builder.fadd(top, vector_math.log(emit, total))
         vector_loop(emit, size, partial(write, place=place, less=less))

@@ -62,10 +62,10 @@ def sample(state: Any, thresholds: Any, aliases: Any) -> Any:
     """The next random state, and a sample from the tables of ``alias_tables``."""
     state = state * A + C
     product = (state >> HALF) * np.uint64(len(thresholds))
-    found = np.int64(product >> HALF)
-    if (product & LOWER) >= np.uint64(thresholds[found]):
-        found = np.int64(aliases[found])
-    return state, found
+    drawn = np.int64(product >> HALF)
+    if (product & LOWER) >= np.uint64(thresholds[drawn]):
+        drawn = np.int64(aliases[drawn])
+    return state, drawn
 
 
 @jit
@@ -78,7 +78,7 @@ def huffman(counts: Any) -> Any:
     weights[:words] = counts
     word, node = words - 1, words  # next leaf and next inner node, rarest first
     for made in range(words, 2 * words - 1):
-        for turn in range(2):
+        for side in range(2):
             if word >= 0 and (node >= made or weights[word] <= weights[node]):
                 chosen = word
                 word -= 1
@@ -87,7 +87,7 @@ def huffman(counts: Any) -> Any:
                 node += 1
             weights[made] += weights[chosen]
             parents[chosen] = made
-            second[chosen] = turn
+            second[chosen] = side
     return parents, second
 
 
@@ -110,9 +110,9 @@ def _choose_outputs(word: Any, rows: Any, labels: Any, negative: Any, tables: An
     if negative:
         rows[0], labels[0], count = word, 1, 1
         for _ in range(negative):
-            state, found = sample(state, thresholds, aliases)
-            if found != word:
-                rows[count], labels[count] = found, 0
+            state, drawn = sample(state, thresholds, aliases)
+            if drawn != word:
+                rows[count], labels[count] = drawn, 0
                 count += 1
         return count, state
     count, node, root = 0, np.int64(word), len(parents) - 1
@@ -130,11 +130,11 @@ def _gradients(scores: Any, labels: Any, gradients: Any, count: Any, rate: Any, 
     loss = np.float32(0)
     for index in range(count):
         score = min(max(scores[index], np.float32(-SIGMOID_RANGE)), np.float32(SIGMOID_RANGE))
-        place = (score + np.float32(SIGMOID_RANGE)) * np.float32(SIGMOID_STEPS)
-        low = np.int64(place)
-        place -= np.float32(low)
-        probability = table[0, low] + place * (table[0, low + 1] - table[0, low])
-        term = table[1, low] + place * (table[1, low + 1] - table[1, low])
+        fraction = (score + np.float32(SIGMOID_RANGE)) * np.float32(SIGMOID_STEPS)
+        low = np.int64(fraction)
+        fraction -= np.float32(low)
+        probability = table[0, low] + fraction * (table[0, low + 1] - table[0, low])
+        term = table[1, low] + fraction * (table[1, low + 1] - table[1, low])
         gradients[index] = (labels[index] - probability) * rate
         loss += term + (np.float32(1) - labels[index]) * score
     return loss
@@ -162,16 +162,16 @@ def _subsample(text: Any, begin: Any, keep: Any, kept: Any, state: Any) -> Any:
 
 
 @jit
-def _mean(inputs: Any, kept: Any, low: Any, high: Any, place: Any, found: Any) -> None:
-    found[:] = 0
+def _mean(inputs: Any, kept: Any, low: Any, high: Any, place: Any, mean: Any) -> None:
+    mean[:] = 0
     for other in range(low, high):
         if other != place:
             word = kept[other]
-            for index in range(len(found)):
-                found[index] += inputs[word, index]
+            for index in range(len(mean)):
+                mean[index] += inputs[word, index]
     share = np.float32(1) / np.float32(high - low - 1)
-    for index in range(len(found)):
-        found[index] *= share
+    for index in range(len(mean)):
+        mean[index] *= share
 
 
 @jit

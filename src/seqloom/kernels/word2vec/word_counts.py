@@ -141,19 +141,19 @@ def index(slots: Any, hashes: Any, starts: Any, letters: Any) -> Any:
 
 
 @jit
-def encode(text: Any, slots: Any, hashes: Any, starts: Any, letters: Any, found: Any) -> Any:
+def encode(text: Any, slots: Any, hashes: Any, starts: Any, letters: Any, numbers: Any) -> Any:
     """Write the ids of known words, -1 between lines; their number."""
     at, written = 0, 0
     while True:
         start, stop, code, ended = _next_word(text, at)
-        if ended and written and found[written - 1] >= 0:
-            found[written] = -1
+        if ended and written and numbers[written - 1] >= 0:
+            numbers[written] = -1
             written += 1
         if start == stop:
             return written
         slot = _find_slot(text, start, stop, code, slots, hashes, starts, letters)
         if slots[slot] >= 0:
-            found[written] = slots[slot]
+            numbers[written] = slots[slot]
             written += 1
         at = stop
 
@@ -198,16 +198,16 @@ def merge_pairs(numbers: Any, keys: Any, values: Any) -> Any:
     mask = np.int64(len(keys) - 1)
     at, written = 0, 0
     while at < len(numbers):
-        found = numbers[at]
-        if at + 1 < len(numbers) and found >= 0 and numbers[at + 1] >= 0:
-            key = (np.int64(found) << 32) + np.int64(numbers[at + 1])
+        number = numbers[at]
+        if at + 1 < len(numbers) and number >= 0 and numbers[at + 1] >= 0:
+            key = (np.int64(number) << 32) + np.int64(numbers[at + 1])
             slot = _hash_pair(key) & mask
             while keys[slot] >= 0 and keys[slot] != key:
                 slot = (slot + 1) & mask
             if keys[slot] == key:
-                found = values[slot]
+                number = values[slot]
                 at += 1
-        numbers[written] = found
+        numbers[written] = number
         written += 1
         at += 1
     return written
