@@ -27,12 +27,6 @@ from seqloom.checkpoint import FILES, BadRun, Snapshot
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for the disk takes most of the time, and no test can pull the plug."""
-    monkeypatch.setattr(os, "fsync", os.fstat)
-
-
 def snapshot(value: int) -> Snapshot:
     return Snapshot(
         {"weight": torch.arange(40.0) + value, "bias": torch.full((3,), float(value))},

@@ -26,12 +26,6 @@ from seqloom.training.loop import Progress
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-    monkeypatch.setattr("seqloom.pictures.draw", lambda *_, **__: None)
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """With a run of a language model, ``language``, and ``vectors.txt``."""
     build(CASES["tag, in context"], tmp_path)
@@ -189,7 +183,6 @@ def _snapshot(module: torch.nn.Module) -> Snapshot:
 # Training
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", ["tag, in context", "tag, tuned and static"])
 def test_frozen_weights_stay_as_they_are_and_cost_no_optimiser(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path, updates=3)
@@ -208,7 +201,6 @@ def test_frozen_weights_stay_as_they_are_and_cost_no_optimiser(name: str, tmp_pa
     assert moments == learnt
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "name", ["tag, in context", "tag, tuned and static", "classify, static", "translate, in context"]
 )
