@@ -193,9 +193,9 @@ def beam_memory(size: int) -> float:
     torch.manual_seed(1)
     model = seqloom_models.transformer(SIZES)
     model.generate(*random_sources(SIZES, rows=1), beam_size=1, length=LENGTH)
-    before = trial.peak()
+    before = trial.peak_memory()
     model.generate(*random_sources(SIZES, rows=ROWS[-1]), beam_size=size, length=LENGTH)
-    return trial.peak() - before
+    return trial.peak_memory() - before
 
 
 def time_models(calls: Mapping[str, Call], *, repetitions: int) -> dict[str, Timing]:

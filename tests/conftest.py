@@ -1,4 +1,4 @@
-"""Settings for all tests: one thread, examples that are the same in every run, kernels cached inside the checkout."""
+"""Settings for all tests: one thread, reproducible examples, kernels cached inside the checkout, quick runs."""
 
 import os
 from collections.abc import Iterator
@@ -8,10 +8,14 @@ import hypothesis
 import pytest
 import torch
 
+from seqloom import run_plots
+
 os.environ.setdefault("SEQLOOM_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "seqloom"))
 
 hypothesis.settings.register_profile("seqloom", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("seqloom")
+
+DRAW = run_plots.draw
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +24,21 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_runs() -> Iterator[None]:
+    """Runs draw no learning curves and do not wait for the disk: both take longer than a tiny training.
+
+    No test can pull the plug; processes that tests start and kill do wait.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        patch.setattr(run_plots, "draw", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture
+def drawn_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what is drawn."""
+    monkeypatch.setattr(run_plots, "draw", DRAW)

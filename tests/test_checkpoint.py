@@ -27,12 +27,6 @@ from seqloom.checkpoint import FILES, RunError, Snapshot
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fsync takes most of the time, and no test can cut the power."""
-    monkeypatch.setattr(os, "fsync", os.fstat)
-
-
 def snapshot(value: int) -> Snapshot:
     return Snapshot(
         {"weight": torch.arange(40.0) + value, "bias": torch.full((3,), float(value))},

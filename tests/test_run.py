@@ -22,11 +22,6 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signa
 ARTEFACTS = Path(__file__).parent / "artefacts"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", os.fstat)
-
-
 def make(path: Path) -> Run:
     return Run.create(path, config='[task]\nname = "tag"\n', learned='{"labels": ["ü"]}', environment={"torch": "2"})
 

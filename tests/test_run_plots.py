@@ -10,6 +10,8 @@ from seqloom.config import Document
 from seqloom.run_config import Config
 from seqloom.workflow import train
 
+pytestmark = pytest.mark.usefixtures("drawn_runs")
+
 
 @pytest.mark.parametrize("output", ["last", "every_step"])
 def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(

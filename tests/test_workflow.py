@@ -30,12 +30,6 @@ ROOT = Path(__file__).parent.parent
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signals")
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", os.fstat)
-    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
-
-
 def settings(folder: Path, name: str = "language_model", **train: Any) -> Any:
     common = {"updates": 12, "evaluate_every": 5, "log_every": 2}
     if name == "language_model":
@@ -273,8 +267,9 @@ import sys
 from pathlib import Path
 import torch
 from tests.contracts.tiny import CASES, build
-from seqloom import workflow
+from seqloom import run_plots, workflow
 torch.set_num_threads(1)
+run_plots.draw = lambda *_, **__: None  # what is drawn is not compared
 folder, workers = Path(sys.argv[1], sys.argv[3]), int(sys.argv[2])
 folder.mkdir()
 os.chdir(folder)  # scores name files

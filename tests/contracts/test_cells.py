@@ -18,7 +18,12 @@ EVERY_CELL = pytest.mark.parametrize("name", cells())
 
 @cache  # the laws share the layer of a case
 def case(name: str, **settings: Any) -> CellCase:
-    options = {"input_size": INPUT, "hidden_size": HIDDEN, "require_fused": True, "reference": equations.run}
+    options: dict[str, Any] = {
+        "input_size": INPUT,
+        "hidden_size": HIDDEN,
+        "require_fused": True,
+        "reference": equations.run,
+    }
     return CellCase(cells()[name], name, **(options | settings))
 
 

@@ -63,7 +63,7 @@ def test_everything_is_told_in_time_and_stays_told(name: str, model: AcousticMod
         ]
         # A word is over with the separator behind it. Where a symbol stands is not known better than by some frames.
         late = max(late, *(time - end for time, end in zip(first, over, strict=True)))
-    assert late <= LAG + 2 * simulated_speech.FRAMES_PER_SYMBOL
+    assert late <= LAG + 2 * simulated_speech.FRAMES_PER_TOKEN
 
 
 def test_without_a_lag_most_is_told_late() -> None:

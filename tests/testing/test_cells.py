@@ -1,7 +1,7 @@
 """check_cell accepts a correct cell, and each law catches a cell that breaks it."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from seqloom.testing.cells import CellCase
 from seqloom.testing.laws import Law, check_law
 
 
-class State(NamedTuple):
+class Hidden(NamedTuple):
     hidden: Tensor
 
 
@@ -23,39 +23,39 @@ class Leaky(Cell):
     """f = σ(W_f x + U h), h' = f ∘ h + (1 − f) ∘ tanh(W_z x); the broken cells below change one thing each."""
 
     gates = ("forget",)
-    State = State
-    carry = "forget"
+    State = Hidden
+    carry: ClassVar[str | None] = "forget"
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size)
         self.input = projection(input_size, hidden_size, blocks=2)
         self.recurrent = recurrence(hidden_size)
 
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         f, z = projected.chunk(2, dim=-1)
         f = torch.sigmoid(f + self.recurrent(state.hidden))
-        return State(f * state.hidden + (1 - f) * torch.tanh(z)), (f,)
+        return Hidden(f * state.hidden + (1 - f) * torch.tanh(z)), (f,)
 
 
 class WithoutGates(Leaky):
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         return super().step(projected, state)[0], ()
 
 
 class UnequalStart(Leaky):
     def start(self, batch: int) -> Any:
         (hidden,) = super().start(batch)
-        return State(hidden + torch.arange(batch).unsqueeze(1))
+        return Hidden(hidden + torch.arange(batch).unsqueeze(1))
 
 
 class Random(Leaky):
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         following, gates = super().step(projected, state)
-        return State(following.hidden * torch.rand(()).to(projected.dtype)), gates
+        return Hidden(following.hidden * torch.rand(()).to(projected.dtype)), gates
 
 
 class InPlace(Leaky):
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         with torch.no_grad():
             projected.mul_(0.5)
         return super().step(projected, state)
@@ -64,7 +64,7 @@ class InPlace(Leaky):
 class Counting(Leaky):
     calls = 0
 
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         self.calls += 1
         return super().step(projected * self.calls, state)
 
@@ -76,10 +76,10 @@ class CentredOverTheBatch(Leaky):
 
 
 class DependsOnGradientMode(Leaky):
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         following, gates = super().step(projected, state)
         values = following.hidden.sort(dim=-1).values  # which no kernel can do
-        return State(values if torch.is_grad_enabled() else 2 * values), gates
+        return Hidden(values if torch.is_grad_enabled() else 2 * values), gates
 
 
 class _WrongSlope(torch.autograd.Function):
@@ -91,13 +91,14 @@ class _WrongSlope(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        return slopes[0] * (1 - x.tanh())  # the square is missing
+        slope: Tensor = slopes[0] * (1 - x.tanh())  # the square is missing
+        return slope
 
 
 class WrongGradient(Leaky):
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         following, gates = super().step(projected, state)
-        return State(_WrongSlope.apply(following.hidden)), gates
+        return Hidden(_WrongSlope.apply(following.hidden)), gates  # type: ignore[no-untyped-call]
 
 
 class UnusedParameter(Leaky):
@@ -111,12 +112,12 @@ class UnsavedWeight(Leaky):
         super().__init__(input_size, hidden_size)
         self.scale = float(torch.rand(()))
 
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         return super().step(projected * self.scale, state)
 
 
 class WrongCarry(Leaky):
-    def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+    def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
         following, (f,) = super().step(projected, state)
         return following, (1 - f,)
 
@@ -153,7 +154,7 @@ def reference(cell: Any, x: Any, *, leak: float = 1.0) -> tuple[Any, dict[str, A
 
 
 def test_a_correct_cell_passes() -> None:
-    assert check_cell(Leaky, require_fused=True, reference=reference, input_size=2, hidden_size=4) is None
+    check_cell(Leaky, require_fused=True, reference=reference, input_size=2, hidden_size=4)
 
 
 @pytest.mark.parametrize(("cell", "law", "message"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))
@@ -199,9 +200,9 @@ def test_a_cell_that_cannot_be_fused_is_refused_only_on_request() -> None:
     class Sorted(Leaky):
         carry = None
 
-        def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
+        def step(self, projected: Tensor, state: Hidden) -> tuple[Hidden, tuple[Tensor, ...]]:
             following, gates = super().step(projected, state)
-            return State(following.hidden.sort(dim=-1).values), gates
+            return Hidden(following.hidden.sort(dim=-1).values), gates
 
     check_cell(Sorted)
     with pytest.raises(AssertionError, match=r"'kernel_equals_the_loop'.*no fused kernel \(loop: .*sort"):

@@ -154,7 +154,7 @@ BROKEN: list[tuple[type[Layer], Law, str]] = [
 def case(make: type[Layer]) -> LayerCase:
     layer = make().eval()  # type: ignore[call-arg]
     randomize(layer)
-    return LayerCase(layer, make.__name__, make=make)  # type: ignore[arg-type]
+    return LayerCase(layer, make.__name__, make=make)
 
 
 @pytest.mark.parametrize(("layer", "law", "message"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))
@@ -191,7 +191,7 @@ def test_a_hidden_parameter_is_caught_without_a_factory() -> None:
 
 @pytest.mark.parametrize("direction", ["forward", "both"])
 def test_a_correct_layer_passes(direction: Direction) -> None:
-    assert check_layer(RunningSum(), direction=direction) is None
+    check_layer(RunningSum(), direction=direction)
 
 
 @pytest.mark.parametrize(
@@ -199,20 +199,20 @@ def test_a_correct_layer_passes(direction: Direction) -> None:
 )
 def test_built_in_layers_pass(options: dict[str, Any], direction: Direction) -> None:
     layer = seqloom.recurrent("gru", 3, 4, **options)
-    assert check_layer(layer, direction=direction) is None
+    check_layer(layer, direction=direction)
     wrong: Direction = "forward"
     with pytest.raises(AssertionError, match="pieces_equal_the_whole"):
         check_layer(layer, direction=wrong)
 
 
 def test_a_layer_with_attention_or_a_cache_passes() -> None:
-    assert check_layer(LuongAttention(Attention(3, 4), 5), memory_size=4) is None
+    check_layer(LuongAttention(Attention(3, 4), 5), memory_size=4)
     transformer = seqloom.transformer(3, 8, layers=1, heads=2, causal=True)
-    assert check_layer(transformer, comparable_state=False) is None
+    check_layer(transformer, comparable_state=False)
 
 
 def test_a_module_of_torch_is_wrapped() -> None:
-    assert check_layer(lambda size: nn.Sequential(nn.Linear(size, 4), nn.Tanh()), input_size=2) is None
+    check_layer(lambda size: nn.Sequential(nn.Linear(size, 4), nn.Tanh()), input_size=2)
     with pytest.raises(AssertionError, match=r"Softmax .*'(padding_is_invisible|pieces_equal_the_whole)'"):
         check_layer(nn.Softmax(dim=1))
 

@@ -176,9 +176,7 @@ def test_a_process_that_dies_ends_the_others() -> None:
     assert together(2, die) == [1, -signal.SIGKILL]
 
 
-def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", os.fstat)
-    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
+def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path) -> None:
     chosen = build(CASES["language_model"], tmp_path, updates=9, evaluate_every=4, average_checkpoints=2, bptt_steps=3)
     assert together(2, lambda: workflow.train(chosen, output=tmp_path / "whole")) == [0, 0]
     path = tmp_path / "left"

@@ -57,10 +57,20 @@ def test_frames_by_their_definition(length: int) -> None:
     assert mask.all()
 
 
+@pytest.fixture(scope="module")
+def librosa() -> Any:
+    """Its own compiled loops are not used here, and compiling them takes a quarter of a minute."""
+    module = pytest.importorskip("librosa")
+    numba = pytest.importorskip("numba")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", True)
+        _ = module.feature.melspectrogram, module.feature.delta, module.effects.preemphasis, module.filters.mel
+    return module
+
+
 @pytest.mark.parametrize("rate", [8000, 16000, 22050])
 @pytest.mark.parametrize("centre", [False, True])
-def test_log_mel_and_mfcc_are_librosa_s(rate: int, centre: bool) -> None:
-    librosa = pytest.importorskip("librosa")
+def test_log_mel_and_mfcc_are_librosa_s(rate: int, centre: bool, librosa: Any) -> None:
     samples = sound(rate)
     layer = Spectrum(rate, centre=centre, lowest=20.0, highest=3800.0)
     assert (layer.window, layer.step) == (round(rate * 0.025), round(rate * 0.01))
@@ -97,17 +107,15 @@ def test_quiet_bands_beside_a_loud_hum() -> None:
 
 
 @pytest.mark.parametrize(("rate", "points", "mels"), [(16000, 512, 80), (8000, 256, 23)])
-def test_filters_and_cosines_are_those_of_the_libraries(rate: int, points: int, mels: int) -> None:
+def test_filters_and_cosines_are_those_of_the_libraries(rate: int, points: int, mels: int, librosa: Any) -> None:
     filters = mel_filters(rate, points, mels=mels, lowest=10.0, highest=rate / 2).numpy()
-    librosa = pytest.importorskip("librosa")
     wanted = librosa.filters.mel(sr=rate, n_fft=points, n_mels=mels, fmin=10.0, fmax=rate / 2, dtype=np.float64)
     np.testing.assert_allclose(filters.T, wanted, rtol=0, atol=1e-14)
     fft = pytest.importorskip("scipy.fft")
     np.testing.assert_allclose(cosines(mels).numpy(), fft.dct(np.eye(mels), norm="ortho"), rtol=0, atol=1e-13)
 
 
-def test_emphasis_and_slopes_are_librosa_s() -> None:
-    librosa = pytest.importorskip("librosa")
+def test_emphasis_and_slopes_are_librosa_s(librosa: Any) -> None:
     samples = sound(8000).astype(np.float64)
     emphasised = librosa.effects.preemphasis(samples, coef=0.97, zi=np.zeros(1))
     heard, plain = (torch.from_numpy(each).unsqueeze(0) for each in (samples, emphasised))
@@ -289,8 +297,7 @@ def test_what_normalise_refuses() -> None:
 
 
 @pytest.mark.parametrize("kind", ["log_mel", "mfcc"])
-def test_quiet_is_brought_up_as_librosa_does_it(kind: Any) -> None:
-    librosa = pytest.importorskip("librosa")
+def test_quiet_is_brought_up_as_librosa_does_it(kind: Any, librosa: Any) -> None:
     torch.manual_seed(2)
     samples = torch.randn(3, 1600) * torch.logspace(0, -6, 1600)  # ever quieter
     mask = torch.arange(1600) < torch.tensor([[1600], [900], [450]])

@@ -27,12 +27,6 @@ from seqloom.training.progress import Progress
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
-    monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """With a run of a language model, ``language``, and ``vectors.txt``."""
     build(CASES["tag, in context"], tmp_path)
@@ -190,7 +184,6 @@ def _snapshot(module: torch.nn.Module) -> Snapshot:
 # Training
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", ["tag, in context", "tag, tuned and static"])
 def test_frozen_weights_stay_as_they_are_and_cost_no_optimiser(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path, updates=3)
@@ -209,7 +202,6 @@ def test_frozen_weights_stay_as_they_are_and_cost_no_optimiser(name: str, tmp_pa
     assert moments == learnt
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "name", ["tag, in context", "tag, tuned and static", "classify, static", "translate, in context"]
 )
