@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from seqloom import tasks
 from seqloom.cli.main import app
 from seqloom.compare import trial
+from seqloom.config.schema import all_keys
 from seqloom.data.builtin.datasets import build
+from seqloom.training.config import TrainConfig
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -213,6 +216,15 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
 def test_examples_train(example: Path, inside: Path, tmp_path: Path) -> None:
     printed = call(["train", str(example), *SHORT, "--json", "--output", str(tmp_path / "run")])
     assert '"run": ' in printed
+
+
+@pytest.mark.parametrize("page", pages())
+def test_named_keys_exist(page: Path) -> None:
+    sections = [{"train": TrainConfig}, *({"task": tasks.find(name)} for name in tasks.names())]
+    known = {".".join(map(str, path)) for section in sections for path in all_keys(section)}
+    named = set(re.findall(r"`((?:task|train)\.[a-z_.]+)(?: ?=[^`]*)?`", page.read_text()))
+    files = {"train.log", "train.en", "train.de"}
+    assert named - known - files == set()
 
 
 @pytest.mark.parametrize("page", [*pages(), pytest.param(ROOT / "ARCHITECTURE.md", id="ARCHITECTURE.md")])
