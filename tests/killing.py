@@ -1,4 +1,4 @@
-"""Trainings that are killed and gone on with, compared bit for bit with one that was not; see scripts/kill."""
+"""Kill and resume trainings, and compare them bit for bit with an uninterrupted one; see scripts/kill."""
 
 import argparse
 import json
@@ -58,14 +58,14 @@ def prepare(folder: Path, *, updates: int = UPDATES) -> Path:
 
 
 def command(config: Path, run: Path, *, ranks: int = 1) -> list[str]:
-    """What begins a run, or goes on with it."""
+    """The command that starts a run, or resumes it if it exists."""
     processes = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m"] if ranks > 1 else []
     rest = ["--resume", str(run)] if run.exists() else [config.name, "--output", str(run)]
     return [sys.executable, "-m", *processes, "seqloom", "train", *rest]
 
 
 def launch(arguments: Sequence[str], folder: Path, **environment: str) -> subprocess.Popen[str]:
-    """A process of one thread, whose standard error can be read."""
+    """Start a process with one thread, whose standard error can be read."""
     source = str(Path(seqloom.__file__).parent.parent)
     settings = {"PYTHONPATH": source, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", **environment}
     return subprocess.Popen(
@@ -79,24 +79,24 @@ def launch(arguments: Sequence[str], folder: Path, **environment: str) -> subpro
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """Wait for a process that has to end well; what it said on standard error."""
-    _, said = process.communicate()
+    """Wait for a process that must succeed; returns its standard error."""
+    _, errors = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"{process.args!r} returned {process.returncode}:\n{said}")
-    return said
+        raise RuntimeError(f"{process.args!r} returned {process.returncode}:\n{errors}")
+    return errors
 
 
 def children(process: int) -> list[int]:
-    """The processes below one, as Linux tells them."""
+    """The child processes of a process and their children (Linux only)."""
     try:
-        below = [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+        direct = [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:
         return []
-    return below + [further for child in below for further in children(child)]
+    return direct + [grandchild for child in direct for grandchild in children(child)]
 
 
 def kill(process: subprocess.Popen[str], *, one: Callable[[Sequence[int]], int] | None = None) -> None:
-    """End a process and all that it began, without a last word; or ``one`` below it, and wait for the rest."""
+    """Send SIGKILL to a process and its children, or to ``one`` of the children; then wait for the process."""
     below = children(process.pid)
     for number in [one(below)] if one and below else [process.pid, *below]:
         try:
@@ -107,23 +107,23 @@ def kill(process: subprocess.Popen[str], *, one: Callable[[Sequence[int]], int] 
 
 
 def outcome(run: Path) -> dict[str, Any]:
-    """All that a run has to show, but for how long it took."""
-    found: dict[str, Any] = {"metrics": (run / "metrics.jsonl").read_bytes()}
+    """The weights, training state and metrics of a run, without the elapsed time."""
+    files: dict[str, Any] = {"metrics": (run / "metrics.jsonl").read_bytes()}
     for name in ("best", "last"):
         for file in ("model.safetensors", "training.safetensors"):
-            found[f"{name}/{file}"] = (run / name / file).read_bytes()
+            files[f"{name}/{file}"] = (run / name / file).read_bytes()
         facts = json.loads((run / name / "training.json").read_text())
         facts.pop("seconds", None)
-        found[f"{name}/training.json"] = facts
-    return found
+        files[f"{name}/training.json"] = facts
+    return files
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [name for name in one if one[name] != other[name]]
 
 
-def begun(run: Path, before: bytes, process: subprocess.Popen[str]) -> bool:
-    """Wait until the process trains; not if it ends before."""
+def wait_for_start(run: Path, before: bytes, process: subprocess.Popen[str]) -> bool:
+    """Wait until the process trains; False if it ends before that."""
     lock = run / ".lock"
     while process.poll() is None:
         if lock.exists() and lock.read_bytes() not in (b"", before):
@@ -133,40 +133,38 @@ def begun(run: Path, before: bytes, process: subprocess.Popen[str]) -> bool:
 
 
 def main() -> int:
-    """Kill at random moments until enough; 0 if all runs end as the one that was left alone."""
+    """Kill and resume at random moments; the exit code is 0 if all runs equal the uninterrupted one."""
     parser = argparse.ArgumentParser(prog="scripts/kill", description=__doc__)
-    parser.add_argument("--times", type=int, default=100, help="kills in all")
+    parser.add_argument("--times", type=int, default=100, help="total number of kills")
     parser.add_argument("--ranks", type=int, default=1, help="processes that train together, through torchrun")
-    parser.add_argument("--updates", type=int, default=UPDATES, help="of each run")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments")
-    chosen = parser.parse_args()
-    moments = random.Random(chosen.seed)  # noqa: S311
+    parser.add_argument("--updates", type=int, default=UPDATES, help="updates of each run")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the moments")
+    options = parser.parse_args()
+    moments = random.Random(options.seed)  # noqa: S311
     with tempfile.TemporaryDirectory(prefix="seqloom-kill-") as name:
         folder = Path(name)
-        config = prepare(folder, updates=chosen.updates)
-        process = launch(command(config, folder / "whole", ranks=chosen.ranks), folder)
-        begun(folder / "whole", b"", process)
+        config = prepare(folder, updates=options.updates)
+        process = launch(command(config, folder / "whole", ranks=options.ranks), folder)
+        wait_for_start(folder / "whole", b"", process)
         started = time.monotonic()
         finish(process)
         seconds = time.monotonic() - started
-        wanted = outcome(folder / "whole")
-        say(f"uninterrupted: {seconds:.1f} s of training, {wanted['metrics'].count(b'dev')} evaluations")
+        expected = outcome(folder / "whole")
+        report(f"uninterrupted: {seconds:.1f} s of training, {expected['metrics'].count(b'dev')} evaluations")
         done = right = number = 0
-        while done < chosen.times:
+        while done < options.times:
             number += 1
             run = folder / f"run{number}"
-            kills = disturb(config, run, moments, seconds, limit=chosen.times - done, ranks=chosen.ranks)
-            wrong = differences(wanted, outcome(run))
+            kills = disturb(config, run, moments, seconds, limit=options.times - done, ranks=options.ranks)
+            wrong = differences(expected, outcome(run))
             done, right = done + kills, right + (0 if wrong else kills)
-            say(f"run {number}: {kills} kills, {'differs: ' + ', '.join(wrong) if wrong else 'identical'}")
+            report(f"run {number}: {kills} kills, {'differs: ' + ', '.join(wrong) if wrong else 'identical'}")
     sys.stdout.write(f"{right} of {done}\n")
     return int(right < done)
 
 
-def disturb(
-    config: Path, run: Path, moments: random.Random, seconds: float, *, limit: int, ranks: int
-) -> int:  # how often
-    """Train to the end, killed at random moments, no more than ``limit`` times."""
+def disturb(config: Path, run: Path, moments: random.Random, seconds: float, *, limit: int, ranks: int) -> int:
+    """Train to the end with kills at random moments, at most ``limit`` of them; returns the number of kills."""
     kills = 0
     while True:
         lock = run / ".lock"
@@ -174,19 +172,19 @@ def disturb(
         if kills == limit:
             finish(process)
             return kills
-        begun(run, lock.read_bytes() if lock.exists() else b"", process)
+        wait_for_start(run, lock.read_bytes() if lock.exists() else b"", process)
         try:
-            _, said = process.communicate(timeout=moments.uniform(0, seconds / 2))
+            _, errors = process.communicate(timeout=moments.uniform(0, seconds / 2))
         except subprocess.TimeoutExpired:
             kill(process, one=moments.choice if ranks > 1 and moments.random() < 0.5 else None)
             kills += 1
             continue
         if process.returncode:
-            raise RuntimeError(f"{process.args!r} returned {process.returncode}:\n{said}")
+            raise RuntimeError(f"{process.args!r} returned {process.returncode}:\n{errors}")
         return kills
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 

@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import wave
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from typer.testing import CliRunner
 
 from seqloom import tasks
 from seqloom.cli.main import app
-from seqloom.compare import trial
+from seqloom.compare import subprocess_trial, trial
 from seqloom.config.schema import all_keys
 from seqloom.data.builtin.datasets import build
 from seqloom.training.config import TrainConfig
@@ -53,7 +52,16 @@ SENTENCES = {
     "test": ("we moved the clouds", "the cloud is blue"),
 }
 TONES = {"high": 1.2, "low": 0.3, "up": 0.8}
-KINDS = {"the": "DET", "a": "DET", "in": "ADP", "is": "AUX", "are": "AUX", "we": "PRON", "moved": "VERB", "blue": "ADJ"}
+PART_OF_SPEECH = {
+    "the": "DET",
+    "a": "DET",
+    "in": "ADP",
+    "is": "AUX",
+    "are": "AUX",
+    "we": "PRON",
+    "moved": "VERB",
+    "blue": "ADJ",
+}
 
 
 def pages() -> list[object]:
@@ -65,19 +73,19 @@ def blocks(page: Path) -> list[str]:
 
 
 def commands() -> list[str]:
-    """Every command that stands in an indented block or in backquotes, without the comment after it."""
-    found = set()
+    """Every command in an indented block or in backquotes, without the comment after it."""
+    lines = set()
     for page in PAGES:
         text = page.read_text()
         indented = re.findall(r"^ {4}((?:seqloom|torchrun|echo) .+?)(?:  .*)?$", text, re.MULTILINE)
         quoted = re.findall(r"`(seqloom [a-z][^`]*)`", text)
-        found |= {*indented, *quoted}
+        lines |= {*indented, *quoted}
     for example in EXAMPLES:
-        found |= set(re.findall(r"^# {5}((?:seqloom|echo) .+?)(?:  .*)?$", example.read_text(), re.MULTILINE))
-    return sorted(found)
+        lines |= set(re.findall(r"^# {5}((?:seqloom|echo) .+?)(?:  .*)?$", example.read_text(), re.MULTILINE))
+    return sorted(lines)
 
 
-def call(words: list[str], *, standard_input: str = "") -> str:
+def run_command(words: list[str], *, standard_input: str = "") -> str:
     result = CliRunner().invoke(app, words, input=standard_input)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -86,11 +94,13 @@ def call(words: list[str], *, standard_input: str = "") -> str:
 def tagged(sentence: str) -> str:
     """A sentence as CoNLL-U."""
     rows = enumerate(sentence.split(), start=1)
-    return "".join(f"{number}\t{word}\t_\t{KINDS.get(word, 'NOUN')}" + "\t_" * 6 + "\n" for number, word in rows)
+    return "".join(
+        f"{number}\t{word}\t_\t{PART_OF_SPEECH.get(word, 'NOUN')}" + "\t_" * 6 + "\n" for number, word in rows
+    )
 
 
-def sing(folder: Path) -> None:
-    """Recordings of tones that have names, lists of them, and the texts alone."""
+def write_recordings(folder: Path) -> None:
+    """Recordings of tones with the names of the tones as transcripts, lists of them, and the transcripts alone."""
     (folder / "clips").mkdir(parents=True)
     draw = np.random.default_rng(1)
     texts = []
@@ -110,7 +120,7 @@ def sing(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files and runs that the documentation names; small ones."""
+    """A folder with small versions of the files and runs that the documentation names."""
     folder = tmp_path_factory.mktemp("workspace")
     for name, sentences in SENTENCES.items():
         (folder / f"{name}.conllu").write_text("\n".join(map(tagged, sentences)))
@@ -120,17 +130,17 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path.write_text("".join(lines[:120]))
     for example in EXAMPLES:
         shutil.copy(example, folder)
-    sing(folder / "sounds")
+    write_recordings(folder / "sounds")
     (folder / "words.txt").write_text("high\nlow\nup\n")
     build("analogies", folder / "analogies")
     (folder / "vectors.txt").write_text("for 0.1 0.2 0.3\nin 0.3 0.1 0.2\n")
     (folder / "answers.txt").write_text("1789-07-14\n2001-02-03\n")
     (folder / "mine.py").write_text(blocks(ROOT / "README.md")[1])
     with contextlib.chdir(folder):
-        (folder / "tagger.toml").write_text(call(["init", "tag"]))
+        (folder / "tagger.toml").write_text(run_command(["init", "tag"]))
         for name, words in RUNS.items():
-            call(["train", *words, *SHORT, "--quiet", "--output", f"runs/{name}"])
-        call(["export", "runs/words", "words.arpa"])
+            run_command(["train", *words, *SHORT, "--quiet", "--output", f"runs/{name}"])
+        run_command(["export", "runs/words", "words.arpa"])
     return folder
 
 
@@ -141,7 +151,7 @@ def inside(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_python_blocks_run_and_print_what_they_say(page: Path, inside: Path) -> None:
+def test_python_blocks_print_what_they_promise(page: Path, inside: Path) -> None:
     code = "\n".join(blocks(page))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -157,42 +167,40 @@ def test_first_examples_are_short() -> None:
 
 
 def shortened(words: list[str], folder: Path) -> list[str]:
-    """The same command, but without the time that it takes."""
+    """The same command with a small budget."""
     name = words[0]
     if name == "demo":
         return [*words, "--quick", "--output", str(folder)]
     if name == "compare":
         budget = {"--minutes": "0.0001", "--tokens": "1", "--seeds": "1", "--output": str(folder)}
         limited = "--minutes" in words or "--tokens" in words
-        given = [budget.get(before, word) for before, word in pairwise(words)]
-        return [name, *given, *([] if limited else ["--tokens", "1"]), "--output", str(folder)]
+        changed = [budget.get(previous, word) for previous, word in pairwise(words)]
+        return [name, *changed, *([] if limited else ["--tokens", "1"]), "--output", str(folder)]
     if name == "train" and "--resume" not in words:
         return [*words, *SHORT]
     return words
 
 
-def names(word: str) -> bool:
-    """Whether a word of a command is the name of a file."""
+def is_path(word: str) -> bool:
     return "/" in word and not word.startswith("--")
 
 
 def check_parts(words: list[str]) -> None:
-    """What cannot be run here: its files are there, and the command exists."""
-    call([words[0], "--help"])
-    files = [word for word in words[1:] if names(word) or word.endswith(".toml")]
+    """Check a command that cannot be run here: it exists, and so do its files."""
+    run_command([words[0], "--help"])
+    files = [word for word in words[1:] if is_path(word) or word.endswith(".toml")]
     assert [word for word in files if not Path(word).exists() and not (ROOT / word).exists()] == []
 
 
-def said(command: str) -> Iterator[str]:
-    """What the first part of a pipe prints, if there is one; then the command, without the file that it prints to."""
-    before, pipe, after = command.rpartition(" | ")
-    yield f"{shlex.split(before)[1]}\n" if pipe else ""
-    yield after.partition(" > ")[0]
+def split_pipe(command: str) -> tuple[str, str]:
+    """The standard input that an ``echo`` pipes into a command, and the command without redirection."""
+    echo, pipe, rest = command.rpartition(" | ")
+    return f"{shlex.split(echo)[1]}\n" if pipe else "", rest.partition(" > ")[0]
 
 
 @pytest.mark.parametrize("command", commands())
 def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    standard_input, command = said(command)
+    standard_input, command = split_pipe(command)
     words = shlex.split(command)
     if words[0] == "torchrun":
         words = words[words.index("seqloom") :]
@@ -205,16 +213,16 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
         return
     if words[0] == "data":
         monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seqloom.compare.child.measure", trial.measure)  # in this process, for the sake of time
+    monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", trial.run_trial)  # saves starting a process
     if "--output" in words:
         shutil.rmtree(words[words.index("--output") + 1], ignore_errors=True)
-    printed = call(shortened(words, tmp_path / "new"), standard_input=standard_input)
+    printed = run_command(shortened(words, tmp_path / "new"), standard_input=standard_input)
     assert printed or "--quiet" in words or words[0] == "export"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_train(example: Path, inside: Path, tmp_path: Path) -> None:
-    printed = call(["train", str(example), *SHORT, "--json", "--output", str(tmp_path / "run")])
+    printed = run_command(["train", str(example), *SHORT, "--json", "--output", str(tmp_path / "run")])
     assert '"run": ' in printed
 
 
