@@ -163,7 +163,7 @@ def test_retired_words_do_not_occur(path: Path) -> None:
 
 
 PENDING: dict[str, set[str]] = {
-    "src/seqloom/checkpoint.py": {"(?:is|was|are|were|be|been) told", "found", "left out"},
+    "docs/lexicon_search.md": {"(?:gone|goes|going|go) on with", "so many"},
     "src/seqloom/config/document.py": {"found"},
     "src/seqloom/config/errors.py": {"found"},
     "src/seqloom/config/schema.py": {"(?:is|was|are|were|be|been) told"},
@@ -218,15 +218,6 @@ PENDING: dict[str, set[str]] = {
     "src/seqloom/kernels/ctc/viterbi.py": {"so many"},
     "src/seqloom/kernels/frame_beam/lexicon_state.py": {"wanted"},
     "src/seqloom/kernels/frame_beam/primitives.py": {"wanted"},
-    "src/seqloom/kernels/fuse/activation_rules.py": {"wanted"},
-    "src/seqloom/kernels/fuse/elementwise_loops.py": {"found"},
-    "src/seqloom/kernels/fuse/operator_rules.py": {"wanted"},
-    "src/seqloom/kernels/fuse/plan.py": {"found"},
-    "src/seqloom/kernels/fuse/scan.py": {"found", "wanted"},
-    "src/seqloom/kernels/llvm/ir_builder.py": {"found"},
-    "src/seqloom/kernels/program/operations.py": {"found"},
-    "src/seqloom/kernels/word2vec/training.py": {"found"},
-    "src/seqloom/kernels/word2vec/word_counts.py": {"found"},
     "src/seqloom/lab/memory.py": {"found"},
     "src/seqloom/layers/attention/decoder_attention.py": {"(?:gone|goes|going|go) on with", "found"},
     "src/seqloom/layers/attention/hard.py": {"found"},
@@ -282,7 +273,6 @@ PENDING: dict[str, set[str]] = {
     "src/seqloom/models/transcription/transcriber.py": {"found", "so many"},
     "src/seqloom/models/transcription/transcripts.py": {"found", "said"},
     "src/seqloom/models/word2vec.py": {"found"},
-    "src/seqloom/run.py": {"found"},
     "src/seqloom/tasks/__init__.py": {"found"},
     "src/seqloom/tasks/caption.py": {"found", "said", "so many", "told", "wanted"},
     "src/seqloom/tasks/classify.py": {"found"},
