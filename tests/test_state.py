@@ -1,4 +1,4 @@
-"""The four things that are done to states, against plain indexing."""
+"""The four operations on states, against plain indexing."""
 
 from typing import NamedTuple
 
@@ -30,35 +30,35 @@ def tensors(state: Outer) -> list[Tensor]:
 
 
 def test_apply_keeps_the_structure() -> None:
-    found = states.apply(lambda left, right: left + 2 * right, make(), make())
-    assert isinstance(found, Outer)
-    assert type(found.layers) is tuple
-    assert all(isinstance(layer, Inner) for layer in found.layers)
-    assert all(torch.equal(left, 3 * right) for left, right in zip(tensors(found), tensors(make()), strict=True))
+    actual = states.apply(lambda left, right: left + 2 * right, make(), make())
+    assert isinstance(actual, Outer)
+    assert type(actual.layers) is tuple
+    assert all(isinstance(layer, Inner) for layer in actual.layers)
+    assert all(torch.equal(left, 3 * right) for left, right in zip(tensors(actual), tensors(make()), strict=True))
 
 
 def test_select_takes_rows_in_any_order_and_more_than_once() -> None:
-    found = states.select(make(), torch.tensor([3, 0, 3]))
-    for left, right in zip(tensors(found), tensors(make()), strict=True):
+    actual = states.select(make(), torch.tensor([3, 0, 3]))
+    for left, right in zip(tensors(actual), tensors(make()), strict=True):
         assert torch.equal(left, torch.stack([right[3], right[0], right[3]]))
 
 
 def test_repeat_puts_the_copies_of_a_row_next_to_each_other() -> None:
-    found = states.repeat(make(), 2)
-    for left, right in zip(tensors(found), tensors(make()), strict=True):
+    actual = states.repeat(make(), 2)
+    for left, right in zip(tensors(actual), tensors(make()), strict=True):
         assert torch.equal(left, torch.stack([row for row in right for _ in range(2)]))
 
 
 def test_where_chooses_row_by_row() -> None:
     other = states.apply(lambda tensor: tensor + 100, make())
     rows = torch.tensor([True, False, False, True])
-    found = states.where(rows, make(), other)
-    for value, left, right in zip(tensors(found), tensors(make()), tensors(other), strict=True):
+    actual = states.where(rows, make(), other)
+    for value, left, right in zip(tensors(actual), tensors(make()), tensors(other), strict=True):
         assert torch.equal(value, torch.stack([left[0], right[1], right[2], left[3]]))
 
 
-def test_what_is_no_state_is_refused() -> None:
-    with pytest.raises(TypeError, match="a state holds tensors and tuples of them, not list"):
+def test_other_types_are_refused() -> None:
+    with pytest.raises(TypeError, match="a state consists of tensors and tuples of them, got list"):
         states.apply(torch.neg, [torch.zeros(1)])
 
 

@@ -1,4 +1,4 @@
-"""State: nested named tuples of tensors, batch first, and the only four things that are ever done to them."""
+"""States: nested named tuples of batch-first tensors, and the four operations on them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
@@ -14,52 +14,52 @@ def apply(function: Callable[..., Tensor], state: S, *others: S) -> S:
     if isinstance(state, Tensor):
         return cast(S, function(state, *others))
     if not isinstance(state, tuple):
-        raise TypeError(f"a state holds tensors and tuples of them, not {type(state).__name__}")
+        raise TypeError(f"a state consists of tensors and tuples of them, got {type(state).__name__}")
     return _rebuild(
         state, [apply(function, *matching) for matching in zip(state, *cast(tuple[tuple[object]], others), strict=True)]
     )
 
 
 class Shared(NamedTuple):
-    """A table that several rows of the batch read, such as the source of all hypotheses of a sentence.
+    """A table that several rows of the batch share, such as the source sentence of all its hypotheses.
 
-    Row b of the batch reads row ``rows[b]`` of the table: to move or repeat it is to move numbers, not the table.
+    Row b of the batch reads row ``rows[b]`` of the table, so that selecting or repeating rows copies indices only.
     """
 
-    parts: Any  # a state of R rows
+    parts: Any  # the table: a state of R rows
     rows: Tensor  # (B,)
 
     @property
     def times(self) -> int:
-        """How many rows of the batch read each row of the table, if it is as many for each and in order; else 0."""
+        """Consecutive rows of the batch per row of the table, if the same number for all and in order; else 0."""
         count = len(_first(self.parts))
-        times, rest = divmod(len(self.rows), count) if count else (0, 1)
-        if rest or not times:
+        times, remainder = divmod(len(self.rows), count) if count else (0, 1)
+        if remainder or not times:
             return 0
         regular = torch.arange(count, device=self.rows.device).unsqueeze(1).expand(-1, times)
         return times if torch.equal(self.rows.view(count, times), regular) else 0
 
     def gathered(self) -> Any:
-        """The state that each row of the batch reads, as a state of B rows."""
+        """Return the table row of each batch row, as a state of B rows."""
         return self.parts if self.times == 1 else select(self.parts, self.rows)
 
 
 def select(state: S, rows: Tensor) -> S:
-    """The given rows of the batch, in the given order; a row may be taken more than once."""
+    """Select rows of the batch, in this order; a row may occur more than once."""
     if isinstance(state, Tensor):
         return cast(S, state.index_select(0, rows))
     if isinstance(state, Shared):
         read = state.rows.index_select(0, rows)
         if len(read) >= len(state.rows):
             return cast(S, Shared(state.parts, read))
-        kept, read = torch.unique(read, return_inverse=True)  # who is gone takes its part of the table along
+        kept, read = torch.unique(read, return_inverse=True)  # drop table rows that are no longer read
         parts = state.parts if len(kept) == len(_first(state.parts)) else select(state.parts, kept)
         return cast(S, Shared(parts, read))
     return _rebuild(state, [select(part, rows) for part in cast(tuple[Any, ...], state)])
 
 
 def repeat(state: S, times: int) -> S:
-    """Every row ``times`` times in a row."""
+    """Repeat every row ``times`` times, copies next to each other."""
     if isinstance(state, Tensor):
         return cast(S, state.repeat_interleave(times, dim=0))
     if isinstance(state, Shared):
@@ -68,7 +68,7 @@ def repeat(state: S, times: int) -> S:
 
 
 def where(rows: Tensor, state: S, other: S) -> S:
-    """Row by row, ``state`` where ``rows`` (B,) is true and ``other`` where it is false."""
+    """Take the rows of ``state`` where ``rows`` (B,) is True, those of ``other`` elsewhere."""
 
     def choose(left: Tensor, right: Tensor) -> Tensor:
         return torch.where(rows.view(-1, *[1] * (left.dim() - 1)), left, right)

@@ -1,4 +1,4 @@
-"""The equations of every cell in NumPy, gate by gate and row by row: the independent truth."""
+"""The equations of every cell in NumPy, gate by gate and row by row: an independent reference."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def run(
     cell: Cell,
     x: Array,  # (B, T, D)
 ) -> tuple[Array, State, State]:  # outputs (B, T, H), the last state (B, H) and all gates (B, T, H) by name
-    """A batch of sequences through the cell as it is in eval mode."""
+    """Run the cell in eval mode over a batch of sequences."""
     weights = {name: value.detach().double().numpy() for name, value in cell.state_dict().items()}
     rows = [run_row(cell, weights, row) for row in x]
     states, gates = [row[0] for row in rows], [row[1] for row in rows]
@@ -33,8 +33,8 @@ def run(
 def run_row(cell: Cell, weights: Weights, x: Array) -> tuple[list[State], list[State]]:
     state = {name: np.zeros(cell.hidden_size) for name in cell.State._fields}
     states, gates = [], []
-    for moment in x:
-        state, gate = step(cell, weights, moment, state)
+    for x_t in x:
+        state, gate = step(cell, weights, x_t, state)
         states.append(state)
         gates.append(gate)
     return states, gates
@@ -42,11 +42,11 @@ def run_row(cell: Cell, weights: Weights, x: Array) -> tuple[list[State], list[S
 
 def step(cell: Cell, weights: Weights, x: Array, state: State) -> tuple[State, State]:
     if isinstance(cell, Zoneout | RecurrentDropout):
-        inside = {name.removeprefix("cell."): value for name, value in weights.items()}
-        following, gates = step(cell.cell, inside, x, state)
+        inner = {name.removeprefix("cell."): value for name, value in weights.items()}
+        next_state, gates = step(cell.cell, inner, x, state)
         if isinstance(cell, Zoneout):
-            following = {name: cell.rate * state[name] + (1 - cell.rate) * following[name] for name in state}
-        return following, gates
+            next_state = {name: cell.rate * state[name] + (1 - cell.rate) * next_state[name] for name in state}
+        return next_state, gates
     return STEPS[type(cell).__name__](cell, weights, x, state)
 
 
@@ -60,14 +60,14 @@ def normal(a: Array) -> Array:
 
 
 def linear(weights: Weights, name: str, index: int, n: int, x: Array) -> Array:
-    """Gate number ``index`` of a product, with its bias if it has one."""
+    """Gate ``index`` of a product, with its bias if there is one."""
     rows = slice(index * n, (index + 1) * n)
     product: Array = weights[f"{name}.weight"][rows] @ x
     return product + weights[f"{name}.bias"][rows] if f"{name}.bias" in weights else product
 
 
 def normal_linear(weights: Weights, name: str, index: int, n: int, x: Array) -> Array:
-    """As ``linear``, with normalisation, gain and bias after the product."""
+    """Like ``linear``, with normalisation, gain and bias after the product."""
     rows = slice(index * n, (index + 1) * n)
     value = weights[f"{name}.1.weight"][rows] * normal(weights[f"{name}.0.weight"][rows] @ x)
     return value + weights[f"{name}.1.bias"][rows] if f"{name}.1.bias" in weights else value

@@ -1,4 +1,4 @@
-"""The parts that cells are made of."""
+"""Building blocks of cells."""
 
 import numpy as np
 import torch
@@ -28,11 +28,11 @@ def test_recurrence_has_one_orthogonal_matrix_per_gate() -> None:
     assert torch.equal(linear.bias, torch.zeros(60))
 
 
-def test_gate_norm_normalises_each_gate_by_itself() -> None:
+def test_gate_norm_normalises_each_gate_separately() -> None:
     norm = GateNorm(5, blocks=3, bias=True)
     randomize(norm)
     values = noise(2, 4, 15).numpy()
     gates = values.reshape(2, 4, 3, 5)
-    wanted = np.array([[[normal(gate) for gate in row] for row in step] for step in gates]).reshape(2, 4, 15)
-    wanted = wanted * norm.weight.detach().numpy() + norm.get_parameter("bias").detach().numpy()
-    np.testing.assert_allclose(norm(torch.from_numpy(values)).detach().numpy(), wanted, rtol=0, atol=1e-13)
+    expected = np.array([[[normal(gate) for gate in row] for row in step] for step in gates]).reshape(2, 4, 15)
+    expected = expected * norm.weight.detach().numpy() + norm.get_parameter("bias").detach().numpy()
+    np.testing.assert_allclose(norm(torch.from_numpy(values)).detach().numpy(), expected, rtol=0, atol=1e-13)

@@ -31,10 +31,10 @@ def test_a_step_equals_that_of_torch(nonlinearity: str) -> None:
 
 
 def test_an_unknown_activation_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'swish', wanted one of tanh, sigmoid, relu, leaky_relu, elu, maxout"):
+    with pytest.raises(ValueError, match="'swish', expected one of tanh, sigmoid, relu, leaky_relu, elu, maxout"):
         Elman(3, 5, activation="swish")
 
 
 def test_no_pieces_are_refused() -> None:
-    with pytest.raises(ValueError, match="pieces must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="pieces must be at least 1, got 0"):
         Elman(3, 5, activation="maxout", pieces=0)

@@ -31,5 +31,5 @@ def test_a_step_with_reset_after_the_product_equals_that_of_torch() -> None:
 
 
 def test_another_reset_is_refused() -> None:
-    with pytest.raises(ValueError, match="reset is 'never', wanted 'before' or 'after'"):
+    with pytest.raises(ValueError, match="reset is 'never', expected 'before' or 'after'"):
         GRU(3, 5, reset="never")

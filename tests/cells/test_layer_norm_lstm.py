@@ -12,7 +12,7 @@ def test_parameters(m: int, n: int) -> None:
     assert count == 4 * (m * n + n * n + 2 * n) + n
 
 
-def test_only_the_forget_gate_begins_with_a_bias() -> None:
+def test_only_the_forget_gate_starts_with_a_bias() -> None:
     cell = LayerNormLSTM(3, 2, forget_bias=2.5)
     _, (i, f, z, o) = cell.step(cell.project(torch.zeros(1, 3)), cell.start(1))
     half = torch.full((1, 2), 0.5)

@@ -11,9 +11,9 @@ def test_parameters(m: int, n: int) -> None:
     assert sum(parameter.numel() for parameter in LSTM(m, n, bias=False).parameters()) == 4 * (m * n + n * n)
 
 
-def test_only_the_forget_gate_begins_with_a_bias() -> None:
-    wanted = torch.tensor([0.0, 0.0, 2.5, 2.5, 0.0, 0.0, 0.0, 0.0])
-    assert torch.equal(LSTM(3, 2, forget_bias=2.5).get_parameter("input.bias"), wanted)
+def test_only_the_forget_gate_starts_with_a_bias() -> None:
+    expected = torch.tensor([0.0, 0.0, 2.5, 2.5, 0.0, 0.0, 0.0, 0.0])
+    assert torch.equal(LSTM(3, 2, forget_bias=2.5).get_parameter("input.bias"), expected)
 
 
 def test_a_step_equals_that_of_torch() -> None:
@@ -25,6 +25,6 @@ def test_a_step_equals_that_of_torch() -> None:
         cell.get_parameter("input.bias").copy_(theirs.bias_ih + theirs.bias_hh)
     x, hidden, memory = torch.randn(2, 3), torch.randn(2, 5), torch.randn(2, 5)
     state, _ = cell.step(cell.project(x), LSTM.State(hidden, memory))
-    wanted = theirs(x, (hidden, memory))
-    torch.testing.assert_close(state.hidden, wanted[0], rtol=0, atol=1e-6)
-    torch.testing.assert_close(state.memory, wanted[1], rtol=0, atol=1e-6)
+    expected = theirs(x, (hidden, memory))
+    torch.testing.assert_close(state.hidden, expected[0], rtol=0, atol=1e-6)
+    torch.testing.assert_close(state.memory, expected[1], rtol=0, atol=1e-6)

@@ -17,19 +17,19 @@ def test_parameters(peepholes: tuple[str, ...], m: int, n: int) -> None:
     assert sum(parameter.numel() for parameter in cell.parameters()) == 4 * (m * n + n * n) + len(peepholes) * n
 
 
-def test_it_begins_as_an_lstm() -> None:
+def test_initially_equals_an_lstm() -> None:
     torch.manual_seed(0)
     cell, lstm = Peephole(3, 5, forget_bias=0.5), LSTM(3, 5)
     lstm.load_state_dict({name: value for name, value in cell.state_dict().items() if "peepholes" not in name})
     x, state = torch.randn(2, 3), (torch.randn(2, 5), torch.randn(2, 5))
-    found, _ = cell.step(cell.project(x), Peephole.State(*state))
-    wanted, _ = lstm.step(lstm.project(x), LSTM.State(*state))
-    assert torch.equal(found.hidden, wanted.hidden)
+    actual, _ = cell.step(cell.project(x), Peephole.State(*state))
+    expected, _ = lstm.step(lstm.project(x), LSTM.State(*state))
+    assert torch.equal(actual.hidden, expected.hidden)
     assert torch.equal(cell.get_parameter("input.bias")[5:10], torch.full((5,), 0.5))
 
 
 @pytest.mark.parametrize("gate", ["input", "forget", "output"])
-def test_each_gate_sees_the_memory_only_through_its_own_peephole(gate: str) -> None:
+def test_each_gate_reads_the_memory_only_through_its_own_peephole(gate: str) -> None:
     torch.manual_seed(0)
     cell = Peephole(3, 5, peepholes=(gate,))
     with torch.no_grad():
@@ -44,5 +44,5 @@ def test_each_gate_sees_the_memory_only_through_its_own_peephole(gate: str) -> N
 
 @pytest.mark.parametrize("peepholes", ["input", ("input", "candidate")])
 def test_unknown_peepholes_are_refused_with_the_known_ones(peepholes: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=r"wanted some of \('input', 'forget', 'output'\)"):
+    with pytest.raises(ValueError, match=r"expected a subset of \('input', 'forget', 'output'\)"):
         Peephole(3, 5, peepholes=peepholes)

@@ -20,12 +20,12 @@ ENCODER = recurrent("lstm", INPUT, SOURCE // 2, bidirectional=True)
 
 
 def attentions(query_size: int) -> dict[str, AttentionMechanism]:
-    found: dict[str, AttentionMechanism] = {
+    actual: dict[str, AttentionMechanism] = {
         score: Attention(query_size, SOURCE, score=score) for score in ("multiplicative", "additive")
     }
     if query_size == SOURCE:
-        found |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled")}
-    return found | {
+        actual |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled")}
+    return actual | {
         "hard": HardAttention(query_size, SOURCE),
         "monotonic": LocalAttention(query_size, SOURCE, window=1),
         "predicted": LocalAttention(query_size, SOURCE, window=1, predicted=True),
@@ -35,15 +35,15 @@ def attentions(query_size: int) -> dict[str, AttentionMechanism]:
 @cache
 def layers() -> dict[str, Layer]:
     """Every layer that attends to a source: random weights, float64, eval mode; tests must not change them."""
-    found: dict[str, Layer] = {}
+    actual: dict[str, Layer] = {}
     for name, attention in attentions(INPUT).items():
-        found[f"after-{name}"] = LuongAttention(attention, HIDDEN)
+        actual[f"after-{name}"] = LuongAttention(attention, HIDDEN)
     for name, attention in attentions(HIDDEN).items():
-        found[f"before-{name}"] = BahdanauAttention(LSTM(INPUT + SOURCE, HIDDEN), attention)
+        actual[f"before-{name}"] = BahdanauAttention(LSTM(INPUT + SOURCE, HIDDEN), attention)
     for name, make in cells().items():
-        found[f"before-{name}"] = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+        actual[f"before-{name}"] = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
     for kind in FixedContext.KINDS:
-        found[f"fixed-{kind}"] = Stack([FixedContext(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
+        actual[f"fixed-{kind}"] = Stack([FixedContext(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
     decoder = Stack(
         [
             BahdanauAttention(LSTM(INPUT + SOURCE, SOURCE), Attention(SOURCE, SOURCE, score="dot")),
@@ -51,13 +51,13 @@ def layers() -> dict[str, Layer]:
             LuongAttention(Attention(HIDDEN, SOURCE), HIDDEN),
         ]
     )
-    found["bridged-stack"] = Bridged(decoder, ENCODER, memory_size=SOURCE)
-    found["bridged-copy"] = Bridged(
+    actual["bridged-stack"] = Bridged(decoder, ENCODER, memory_size=SOURCE)
+    actual["bridged-copy"] = Bridged(
         recurrent("lstm", INPUT, SOURCE, layers=2), ENCODER, memory_size=SOURCE, kind="copy"
     )
-    for layer in found.values():
+    for layer in actual.values():
         randomize(layer.eval())
-    return found
+    return actual
 
 
 def memory(lengths: list[int], length: int, *, filling: float | None = None, grad: bool = False) -> Memory:

@@ -72,8 +72,8 @@ def test_hypotheses_of_a_sentence_share_its_source(name: str) -> None:
         history = torch.cat([history, x], dim=1)
         y, state = layer(x, None, state)
         own = states.select(source, torch.tensor(owners))
-        wanted, end = layer(history, None, layer.start(len(owners), own, coverage=True))
-        assert_close({"outputs": y, **tensors(state)}, {"outputs": wanted[:, -2:], **tensors(end)}, tolerance=1e-13)
+        expected, end = layer(history, None, layer.start(len(owners), own, coverage=True))
+        assert_close({"outputs": y, **tensors(state)}, {"outputs": expected[:, -2:], **tensors(end)}, tolerance=1e-13)
 
 
 @pytest.mark.parametrize("name", WITH_COVERAGE)
@@ -81,12 +81,12 @@ def test_coverage_is_the_sum_of_all_weights(name: str) -> None:
     layer, source = layers()[name], memory([3, 1, 4], 4)
     mask = make_mask([5, 2, 0], 5)
     _, state = layer(noise(3, 5, INPUT), mask, layer.start(3, source, coverage=True))
-    found = coverage(state)
-    assert found is not None
+    actual = coverage(state)
+    assert actual is not None
     assert coverage(layer(noise(3, 5, INPUT), mask, layer.start(3, source))[1]) is None
-    assert torch.equal(found[~source.mask], torch.zeros_like(found[~source.mask]))
+    assert torch.equal(actual[~source.mask], torch.zeros_like(actual[~source.mask]))
     if "predicted" not in name:
-        torch.testing.assert_close(found.sum(dim=1), mask.sum(dim=1).double())
+        torch.testing.assert_close(actual.sum(dim=1), mask.sum(dim=1).double())
 
 
 @pytest.mark.parametrize("name", sorted(layers().keys() - set(WITH_COVERAGE)))
@@ -104,17 +104,17 @@ def test_pickled_it_is_the_same_bit_for_bit(name: str) -> None:
     torch.save(given.layer, file)
     file.seek(0)
     unpickled = LayerCase(torch.load(file, weights_only=False), name, memory_size=SOURCE, encoder=ENCODER)
-    found, wanted = (run(each, x, mask, memory=source).everything() for each in (unpickled, given))
-    assert_close(found, wanted, tolerance=0)
+    actual, expected = (run(each, x, mask, memory=source).everything() for each in (unpickled, given))
+    assert_close(actual, expected, tolerance=0)
 
 
 @EVERY_LAYER
 def test_without_a_memory_or_with_another_one_it_says_so(name: str) -> None:
     layer = layers()[name]
     if name != "bridged-copy":
-        with pytest.raises(TypeError, match=r"state is NoneType, wanted (Before|After|Fixed)\.State: begin with start"):
+        with pytest.raises(TypeError, match=r"state is NoneType, expected (Before|After|Fixed)\.State: begin with start"):
             layer(noise(2, 3, INPUT))
-        with pytest.raises(ValueError, match=rf"memory.values has shape \(3, 4, 4\), wanted \(2, length, {SOURCE}\)"):
+        with pytest.raises(ValueError, match=rf"memory.values has shape \(3, 4, 4\), expected \(2, length, {SOURCE}\)"):
             layer.start(2, memory([1, 2, 3], 4))
     with pytest.raises(ValueError, match="memory is None, but"):
         layer.start(2)
@@ -123,5 +123,5 @@ def test_without_a_memory_or_with_another_one_it_says_so(name: str) -> None:
 @pytest.mark.parametrize("name", ["after-additive", "before-additive", "fixed-last"])
 def test_a_state_of_another_batch_size_is_refused(name: str) -> None:
     state = layers()[name].start(3, memory([1, 2, 3], 4))
-    with pytest.raises(ValueError, match=r"state\.\w+ has shape \(3(, \d)?,?\), wanted \(2"):
+    with pytest.raises(ValueError, match=r"state\.\w+ has shape \(3(, \d)?,?\), expected \(2"):
         layers()[name](noise(2, 3, INPUT), None, state)

@@ -68,9 +68,9 @@ def test_a_cell_without_carry_has_no_direct_path(name: str) -> None:
 
 @EVERY_CELL
 def test_sizes_below_one_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="input_size must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="input_size must be at least 1, got 0"):
         cells()[name](0, HIDDEN)
-    with pytest.raises(ValueError, match="hidden_size must be at least 1, found -1"):
+    with pytest.raises(ValueError, match="hidden_size must be at least 1, got -1"):
         cells()[name](INPUT, -1)
 
 

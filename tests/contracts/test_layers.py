@@ -113,14 +113,14 @@ def test_pickled_it_is_the_same_bit_for_bit(cell: str, layer: str) -> None:
 @pytest.mark.parametrize(
     ("x", "mask", "error", "message"),
     [
-        (torch.zeros(2, 4), None, ValueError, r"x has shape \(2, 4\), wanted \(batch, time, 3\)"),
-        (torch.zeros(2, 4, 7), None, ValueError, r"x has shape \(2, 4, 7\), wanted \(batch, time, 3\)"),
-        (torch.zeros(2, 4, 3).long(), None, TypeError, "x has dtype torch.int64, wanted torch.float32"),
-        (torch.zeros(2, 4, 3).double(), None, TypeError, "x has dtype torch.float64, wanted torch.float32"),
-        (torch.zeros(2, 4, 3, device="meta"), None, ValueError, "x is on meta, wanted cpu"),
-        (torch.zeros(2, 4, 3), torch.ones(2, 4), TypeError, "mask has dtype torch.float32, wanted torch.bool"),
-        (torch.zeros(2, 4, 3), make_mask([4, 4], 5), ValueError, r"mask has shape \(2, 5\), wanted \(2, 4\)"),
-        (torch.zeros(2, 4, 3), make_mask([4], 4), ValueError, r"mask has shape \(1, 4\), wanted \(2, 4\)"),
+        (torch.zeros(2, 4), None, ValueError, r"x has shape \(2, 4\), expected \(batch, time, 3\)"),
+        (torch.zeros(2, 4, 7), None, ValueError, r"x has shape \(2, 4, 7\), expected \(batch, time, 3\)"),
+        (torch.zeros(2, 4, 3).long(), None, TypeError, "x has dtype torch.int64, expected torch.float32"),
+        (torch.zeros(2, 4, 3).double(), None, TypeError, "x has dtype torch.float64, expected torch.float32"),
+        (torch.zeros(2, 4, 3, device="meta"), None, ValueError, "x is on meta, expected cpu"),
+        (torch.zeros(2, 4, 3), torch.ones(2, 4), TypeError, "mask has dtype torch.float32, expected torch.bool"),
+        (torch.zeros(2, 4, 3), make_mask([4, 4], 5), ValueError, r"mask has shape \(2, 5\), expected \(2, 4\)"),
+        (torch.zeros(2, 4, 3), make_mask([4], 4), ValueError, r"mask has shape \(1, 4\), expected \(2, 4\)"),
         (torch.zeros(2, 4, 3), make_mask([4, 2], 4).flip(1), ValueError, "mask row 1 is padded on the left or inside"),
     ],
 )
@@ -131,15 +131,15 @@ def test_bad_input_is_named(layer: str, x: Tensor, mask: Tensor | None, error: t
 
 @EVERY_LAYER
 def test_a_state_that_does_not_fit_is_refused(layer: str) -> None:
-    found, x = build("LSTM()", layer), noise(2, 2, INPUT)
-    _, state = found(noise(3, 2, INPUT))
-    with pytest.raises(ValueError, match=r"state.hidden has shape \(3, 5\), wanted \(2, 5\)"):
-        found(x, None, state)
+    actual, x = build("LSTM()", layer), noise(2, 2, INPUT)
+    _, state = actual(noise(3, 2, INPUT))
+    with pytest.raises(ValueError, match=r"state.hidden has shape \(3, 5\), expected \(2, 5\)"):
+        actual(x, None, state)
     single = states.apply(lambda field: field[:2].float(), state)
-    with pytest.raises(TypeError, match=r"state.hidden is torch.float32 on cpu, wanted torch.float64 on cpu"):
-        found(x, None, single)
-    with pytest.raises(TypeError, match="state is Tensor, wanted"):
-        found(x, None, torch.zeros(2, HIDDEN))
+    with pytest.raises(TypeError, match=r"state.hidden is torch.float32 on cpu, expected torch.float64 on cpu"):
+        actual(x, None, single)
+    with pytest.raises(TypeError, match="state is Tensor, expected"):
+        actual(x, None, torch.zeros(2, HIDDEN))
 
 
 def convolution_case(name: str) -> LayerCase:
@@ -177,9 +177,9 @@ def test_a_causal_convolution_in_pieces_equals_the_whole(name: str, lengths: lis
 def test_a_convolution_refuses_a_state_that_does_not_fit(name: str) -> None:
     layer = convolutions()[name]
     x, (_, state) = noise(2, 2, INPUT), layer(noise(3, 2, INPUT))
-    with pytest.raises(ValueError, match=r"state.past has shape \(3, \d, 3\), wanted \(2, \d, 3\)"):
+    with pytest.raises(ValueError, match=r"state.past has shape \(3, \d, 3\), expected \(2, \d, 3\)"):
         layer(x, None, state)
-    with pytest.raises(TypeError, match=r"state.past is torch.float32 on cpu, wanted torch.float64 on cpu"):
+    with pytest.raises(TypeError, match=r"state.past is torch.float32 on cpu, expected torch.float64 on cpu"):
         layer(x, None, states.apply(lambda field: field[:2].float(), state))
-    with pytest.raises(TypeError, match=r"state is Tensor, wanted Convolution\.State"):
+    with pytest.raises(TypeError, match=r"state is Tensor, expected Convolution\.State"):
         layer(x, None, state.past)

@@ -24,9 +24,9 @@ def build(positions: str, norm: str, *, causal: bool, memory: bool, context: int
     recurrence = RecurrenceConfig(
         cell=cell, layers=3 if below else 2, hidden_size=8, bidirectional=not causal, options=options
     )
-    found = build_stack(PrenetConfig(), recurrence, INPUT, causal=causal, memory_size=MEMORY if memory else 0)
-    randomize(found)
-    return found.eval()
+    actual = build_stack(PrenetConfig(), recurrence, INPUT, causal=causal, memory_size=MEMORY if memory else 0)
+    randomize(actual)
+    return actual.eval()
 
 
 def cases() -> dict[str, LayerCase]:
@@ -35,18 +35,18 @@ def cases() -> dict[str, LayerCase]:
     Whether there is a memory alternates, so that it meets each kind of positions, each norm and each way to see
     others: its attention is a part of its own, which knows none of the three.
     """
-    found: dict[str, LayerCase] = {}
+    actual: dict[str, LayerCase] = {}
     modes = ((True, 0), (True, 3), (False, 0))  # causal, context
     for number, (positions, (causal, context), norm) in enumerate(product(KINDS, modes, ("pre", "post"))):
         memory = (number // 2 + number) % 2 == 0
         name = f"{positions}-{norm}-{'causal' if causal else 'both'}-{'memory' if memory else 'alone'}-{context}"
         layer = build(positions, norm, causal=causal, memory=memory, context=context)
-        found[name] = _case(layer, name, memory=memory)
+        actual[name] = _case(layer, name, memory=memory)
     mixed = build("none", "pre", causal=True, memory=True, below="gru")
-    found["mixed-causal"] = _case(mixed, "mixed-causal", memory=True)
+    actual["mixed-causal"] = _case(mixed, "mixed-causal", memory=True)
     both = build("rotary", "post", causal=False, memory=False, below="lstm")
-    found["mixed-both"] = _case(both, "mixed-both", memory=False)
-    return found
+    actual["mixed-both"] = _case(both, "mixed-both", memory=False)
+    return actual
 
 
 def _case(layer: Layer, name: str, *, memory: bool) -> LayerCase:

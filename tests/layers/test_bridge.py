@@ -36,9 +36,9 @@ def bridged(layer: Layer, encoder: Layer, kind: str) -> tuple[Bridged, Memory, A
 
 def test_a_copy_of_equal_layers_is_the_state() -> None:
     _, memory, state = bridged(recurrent("lstm", 3, 5, layers=2), recurrent("lstm", 4, 5, layers=2), "copy")
-    for found, wanted in zip(state, memory.state, strict=True):
-        assert torch.equal(found.hidden, wanted.hidden)
-        assert torch.equal(found.memory, wanted.memory)
+    for actual, expected in zip(state, memory.state, strict=True):
+        assert torch.equal(actual.hidden, expected.hidden)
+        assert torch.equal(actual.memory, expected.memory)
 
 
 def test_a_copy_puts_two_directions_side_by_side() -> None:
@@ -48,13 +48,13 @@ def test_a_copy_puts_two_directions_side_by_side() -> None:
     assert torch.equal(state.memory, torch.cat([ahead.memory, back.memory], dim=1))
 
 
-@pytest.mark.parametrize(("below", "above", "wanted"), [(3, 2, [1, 2]), (2, 3, [0, 0, 1]), (1, 3, [0, 0, 0])])
-def test_unequal_depth_is_matched_from_the_top(below: int, above: int, wanted: list[int]) -> None:
+@pytest.mark.parametrize(("below", "above", "expected"), [(3, 2, [1, 2]), (2, 3, [0, 0, 1]), (1, 3, [0, 0, 0])])
+def test_unequal_depth_is_matched_from_the_top(below: int, above: int, expected: list[int]) -> None:
     encoder, decoder = recurrent("gru", 3, 5, layers=below), recurrent("gru", 3, 5, layers=above)
     _, memory, state = bridged(decoder, encoder, "copy")
     ended = memory.state if below > 1 else (memory.state,)
-    for found, index in zip(state, wanted, strict=True):
-        assert torch.equal(found.hidden, ended[index].hidden)
+    for actual, index in zip(state, expected, strict=True):
+        assert torch.equal(actual.hidden, ended[index].hidden)
 
 
 def test_a_linear_bridge_equals_its_equations() -> None:
@@ -89,8 +89,8 @@ def test_an_encoder_without_recurrence_gives_the_mean_of_its_memory(encoder: Lay
     mean = torch.stack([memory.values[0].mean(dim=0), memory.values[1, :2].mean(dim=0)])
     given = bridge.state_dict()
     raw = mean @ given["maps.0.1.weight"].T + given["maps.0.1.bias"]
-    for found in (state, bridge.start(2, spoiled), bridge.start(2, memory._replace(state=None))):
-        torch.testing.assert_close(found.memory, raw, rtol=0, atol=1e-12)
+    for actual in (state, bridge.start(2, spoiled), bridge.start(2, memory._replace(state=None))):
+        torch.testing.assert_close(actual.memory, raw, rtol=0, atol=1e-12)
     twin = Bridged(recurrent("lstm", 3, 5), None, memory_size=6)
     randomize(twin, seed=3)
     torch.testing.assert_close(twin.start(2, memory).memory, raw, rtol=0, atol=1e-12)
@@ -102,9 +102,9 @@ def test_zero_begins_with_nothing_and_forward_is_the_layer_inside() -> None:
     assert not any(field.any() for part in state for field in part)
     assert not list(bridge.maps.parameters())
     x = noise(2, 3, 3)
-    found, wanted = bridge(x, None, state), layer(x)
-    assert torch.equal(found[0], wanted[0])
-    assert torch.equal(bridge(x)[0], wanted[0])
+    actual, expected = bridge(x, None, state), layer(x)
+    assert torch.equal(actual[0], expected[0])
+    assert torch.equal(bridge(x)[0], expected[0])
     assert torch.equal(bridge.start(2)[0].hidden, torch.zeros(2, 5, dtype=torch.float64))
     assert (bridge.input_size, bridge.output_size) == (3, 5)
 
@@ -143,7 +143,7 @@ def test_a_copy_that_does_not_fit_says_why(encoder: Layer, message: str) -> None
 
 def test_errors_say_what_is_wanted() -> None:
     layer = Recurrent(GRU(3, 5))
-    with pytest.raises(ValueError, match="kind is 'steel', wanted one of linear, copy, zero"):
+    with pytest.raises(ValueError, match="kind is 'steel', expected one of linear, copy, zero"):
         Bridged(layer, layer, memory_size=5, kind="steel")
     with pytest.raises(ValueError, match="memory is None, but a bridge of kind 'linear' begins with it"):
         Bridged(layer, layer, memory_size=5).start(2)

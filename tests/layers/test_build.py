@@ -96,11 +96,11 @@ def test_an_unknown_name_is_refused_with_the_nearest_and_all(name: str, near: st
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="layers must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="layers must be at least 1, got 0"):
         recurrent("lstm", 3, 4, layers=0)
     with pytest.raises(ValueError, match="bidirectional and reverse are both True"):
         recurrent("lstm", 3, 4, bidirectional=True, reverse=True)
-    with pytest.raises(ValueError, match="connect is 'ladder', wanted one of"):
+    with pytest.raises(ValueError, match="connect is 'ladder', expected one of"):
         recurrent("lstm", 3, 4, connect="ladder")
 
 

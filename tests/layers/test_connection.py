@@ -48,5 +48,5 @@ def test_dense_puts_both_side_by_side() -> None:
 def test_the_width_is_as_announced_and_zero_stays_zero(kind: type[Plain]) -> None:
     connection = kind(4, 5)
     randomize(connection, dtype=torch.float32)
-    found = connection(torch.zeros(2, 3, 4), torch.zeros(2, 3, 5))
-    assert torch.equal(found, torch.zeros(2, 3, connection.size))
+    actual = connection(torch.zeros(2, 3, 4), torch.zeros(2, 3, 5))
+    assert torch.equal(actual, torch.zeros(2, 3, connection.size))

@@ -34,8 +34,8 @@ def by_torch(layer: Convolution, x: Tensor) -> Tensor:
     before = layer.window - 1 if layer.causal else (layer.window - 1) // 2
     padded = functional.pad(x.transpose(1, 2), (before, layer.window - 1 - before))
     weight = layer.linear.weight.view(4, layer.window, 3).transpose(1, 2)
-    found: Tensor = layer.activation(functional.conv1d(padded, weight, layer.linear.bias))
-    return found.transpose(1, 2)
+    actual: Tensor = layer.activation(functional.conv1d(padded, weight, layer.linear.bias))
+    return actual.transpose(1, 2)
 
 
 @BOTH
@@ -43,10 +43,10 @@ def by_torch(layer: Convolution, x: Tensor) -> Tensor:
 def test_it_is_torch_s_convolution_gradients_included(window: int, causal: bool) -> None:
     layer = build(window, causal=causal)
     x = noise(2, 7, 3).requires_grad_()
-    found, wanted = layer(x)[0], by_torch(layer, x)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-14)
+    actual, expected = layer(x)[0], by_torch(layer, x)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-14)
     weights, variables = noise(2, 7, 4, seed=1), [x, *layer.parameters()]
-    slopes = [torch.autograd.grad((value * weights).sum(), variables) for value in (found, wanted)]
+    slopes = [torch.autograd.grad((value * weights).sum(), variables) for value in (actual, expected)]
     for left, right in zip(*slopes, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-13)
 
@@ -55,8 +55,8 @@ def test_it_is_torch_s_convolution_gradients_included(window: int, causal: bool)
 def test_activations_by_name(activation: str) -> None:
     layer = build(1, causal=False, activation=activation)
     x = noise(2, 5, 3)
-    wanted = FUNCTIONS[activation](x @ layer.linear.weight.T + layer.linear.bias)
-    torch.testing.assert_close(layer(x)[0], wanted, rtol=0, atol=1e-14)
+    expected = FUNCTIONS[activation](x @ layer.linear.weight.T + layer.linear.bias)
+    torch.testing.assert_close(layer(x)[0], expected, rtol=0, atol=1e-14)
 
 
 @BOTH
@@ -65,12 +65,12 @@ def test_each_row_is_the_row_alone_whatever_the_padding_holds(causal: bool, leng
     layer, time = build(window, causal=causal), max(lengths) + 2
     mask = make_mask(lengths, time)
     x = noise(len(lengths), time, 3).masked_fill(~mask.unsqueeze(-1), float("nan"))
-    found, state = layer(x, mask)
+    actual, state = layer(x, mask)
     for row, length in enumerate(lengths):
-        wanted, last = layer(x[row : row + 1, :length])
-        torch.testing.assert_close(found[row : row + 1, :length], wanted, rtol=0, atol=1e-14)
+        expected, last = layer(x[row : row + 1, :length])
+        torch.testing.assert_close(actual[row : row + 1, :length], expected, rtol=0, atol=1e-14)
         torch.testing.assert_close(state.past[row : row + 1], last.past, rtol=0, atol=0)
-        assert torch.equal(found[row, length:], torch.zeros(time - length, 4, dtype=torch.float64))
+        assert torch.equal(actual[row, length:], torch.zeros(time - length, 4, dtype=torch.float64))
 
 
 @given(cuts=st.lists(st.integers(0, 8), max_size=5).map(sorted), window=st.integers(1, 5))
@@ -118,8 +118,8 @@ def test_a_window_of_one_needs_no_memory(causal: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"window": 0}, "window must be at least 1, found 0"),
-        ({"activation": "reul"}, "activation is 'reul', wanted one of relu, tanh"),
+        ({"window": 0}, "window must be at least 1, got 0"),
+        ({"activation": "reul"}, "activation is 'reul', expected one of relu, tanh"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:

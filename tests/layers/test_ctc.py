@@ -51,11 +51,11 @@ def test_sum_over_all_paths(frames: int, blank: int) -> None:
     targets = [list(target) for size in range(5) for target in itertools.product(symbols, repeat=size)]
     logits = random(len(targets), frames, 3, seed=frames, scale=2)
     lengths = torch.full((len(targets),), frames)
-    found = ctc_loss(logits, lengths, [torch.tensor(target) for target in targets], blank=blank)
+    actual = ctc_loss(logits, lengths, [torch.tensor(target) for target in targets], blank=blank)
     for row, target in enumerate(targets):
-        wanted = brute_force(logits[row], target, blank=blank)
-        assert found.possible[row] == (wanted != math.inf) == (frames >= frames_needed(target))
-        assert abs(found.losses[row] - (wanted if found.possible[row] else 0)) < EXACT
+        expected = brute_force(logits[row], target, blank=blank)
+        assert actual.possible[row] == (expected != math.inf) == (frames >= frames_needed(target))
+        assert abs(actual.losses[row] - (expected if actual.possible[row] else 0)) < EXACT
 
 
 @given(
@@ -71,17 +71,17 @@ def test_values_and_gradients_are_those_of_torch(
     logits = random(len(rows), 31, symbols, seed=seed, scale=scale).requires_grad_()
     targets = torch.randint(1, symbols, (len(rows), 13), generator=torch.Generator().manual_seed(seed))
     weights = random(len(rows), seed=seed + 1)
-    found = ctc_loss(logits, lengths, targets, sizes)
+    actual = ctc_loss(logits, lengths, targets, sizes)
     needed = [frames_needed(target[:size].tolist()) for target, size in zip(targets, sizes, strict=True)]
-    assert found.possible.tolist() == (lengths >= torch.tensor(needed)).tolist()
-    wanted = torch_loss(logits, lengths, targets, sizes)
-    some = found.possible & (lengths > 0)  # torch's loss of no frames at all is not always 0
-    assert torch.allclose(found.losses[some], wanted[some], rtol=1e-12, atol=1e-12)
-    assert not found.losses[~some].any()
-    (own,) = torch.autograd.grad((weights * found.losses).sum(), logits)
+    assert actual.possible.tolist() == (lengths >= torch.tensor(needed)).tolist()
+    expected = torch_loss(logits, lengths, targets, sizes)
+    some = actual.possible & (lengths > 0)  # torch's loss of no frames at all is not always 0
+    assert torch.allclose(actual.losses[some], expected[some], rtol=1e-12, atol=1e-12)
+    assert not actual.losses[~some].any()
+    (own,) = torch.autograd.grad((weights * actual.losses).sum(), logits)
     assert not own[~some].any()
     if some.any():
-        (other,) = torch.autograd.grad((weights * some * wanted).sum(), logits)
+        (other,) = torch.autograd.grad((weights * some * expected).sum(), logits)
         assert torch.allclose(own, other, atol=1e-11)  # torch subtracts logarithms up to some hundred
 
 
@@ -91,13 +91,13 @@ def test_extreme_logits(dtype: torch.dtype, scale: float) -> None:
     lengths, sizes = torch.tensor([60, 41, 25, 60]), torch.tensor([20, 20, 5, 0])
     signs = random(4, 60, 9, scale=scale).clamp(-scale, scale).to(dtype).requires_grad_()
     targets = torch.randint(1, 9, (4, 20), generator=torch.Generator().manual_seed(1))
-    found = ctc_loss(signs, lengths, targets, sizes)
+    actual = ctc_loss(signs, lengths, targets, sizes)
     exact = signs.detach().double().requires_grad_()
-    wanted = torch_loss(exact, lengths, targets, sizes)
+    expected = torch_loss(exact, lengths, targets, sizes)
     tolerance = 1e-6 if dtype == torch.float32 else 1e-13
-    assert found.possible.all()
-    assert torch.allclose(found.losses.double(), wanted, rtol=tolerance)
-    (own,), (other,) = (torch.autograd.grad(loss.sum(), at) for loss, at in ((found.losses, signs), (wanted, exact)))
+    assert actual.possible.all()
+    assert torch.allclose(actual.losses.double(), expected, rtol=tolerance)
+    (own,), (other,) = (torch.autograd.grad(loss.sum(), at) for loss, at in ((actual.losses, signs), (expected, exact)))
     # The gradient of torch comes from differences of logarithms up to 2e4.
     assert torch.allclose(own.double(), other, atol=1e-5 if dtype == torch.float32 else 1e-10)
 
@@ -110,36 +110,36 @@ def test_long_rows_where_all_frames_are_alike(likely: float) -> None:
     logits[..., 0] = likely
     logits.requires_grad_()
     targets = torch.randint(1, 30, (1, 150), generator=torch.Generator().manual_seed(1))
-    found, wanted = ctc_loss(logits, lengths, targets, sizes).losses, torch_loss(logits, lengths, targets, sizes)
-    assert torch.allclose(found, wanted, rtol=1e-12)
-    (own,), (other,) = (torch.autograd.grad(loss.sum(), logits) for loss in (found, wanted))
+    actual, expected = ctc_loss(logits, lengths, targets, sizes).losses, torch_loss(logits, lengths, targets, sizes)
+    assert torch.allclose(actual, expected, rtol=1e-12)
+    (own,), (other,) = (torch.autograd.grad(loss.sum(), logits) for loss in (actual, expected))
     assert torch.allclose(own, other, atol=1e-9)
 
 
 def test_single_precision_loses_nothing_over_many_frames() -> None:
     logits = random(2, 500, 40, dtype=torch.float32)
     arguments = torch.tensor([500, 450]), torch.randint(1, 40, (2, 60)), torch.tensor([60, 60])
-    found = []
+    actual = []
     for at in (logits.requires_grad_(), logits.detach().double().requires_grad_()):
         losses = ctc_loss(at, *arguments).losses
-        found.append((losses.double(), torch.autograd.grad(losses.sum(), at)[0].double()))
-    (losses, gradient), (exact, truth) = found
+        actual.append((losses.double(), torch.autograd.grad(losses.sum(), at)[0].double()))
+    (losses, gradient), (exact, truth) = actual
     assert torch.allclose(losses, exact, rtol=1e-6)
     assert (gradient - truth).abs().max() < 1e-6  # torch's own, in logarithms of some thousand, is 1e-3 away
 
 
 def test_the_loss_alone_is_the_same() -> None:
     logits, lengths, targets = random(3, 20, 6).requires_grad_(), torch.tensor([20, 2, 9]), torch.randint(1, 6, (3, 4))
-    wanted = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
+    expected = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
     with torch.no_grad():
-        found = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
+        actual = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
         turned = ctc_loss(
             logits.transpose(0, 1).contiguous().transpose(0, 1), lengths, targets, torch.tensor([4, 4, 0])
         )
-    assert torch.equal(found.losses, wanted.losses)
-    assert torch.equal(turned.losses, wanted.losses)
-    assert torch.equal(found.possible, wanted.possible)
-    assert not found.losses.requires_grad
+    assert torch.equal(actual.losses, expected.losses)
+    assert torch.equal(turned.losses, expected.losses)
+    assert torch.equal(actual.possible, expected.possible)
+    assert not actual.losses.requires_grad
 
 
 def test_gradient_is_that_of_differences() -> None:
@@ -159,12 +159,12 @@ def test_impossible_rows_are_left_out() -> None:
     logits = random(5, 4, 3, dtype=torch.float32).requires_grad_()
     lengths = torch.tensor([4, 3, 0, 0, 2])
     targets = [torch.tensor(target, dtype=torch.long) for target in ([1, 1, 1], [1, 1], [1], [], [])]
-    found = ctc_loss(logits, lengths, targets)
-    assert found.possible.tolist() == [False, True, False, True, True]
-    assert found.losses[[0, 2, 3]].tolist() == [0, 0, 0]
+    actual = ctc_loss(logits, lengths, targets)
+    assert actual.possible.tolist() == [False, True, False, True, True]
+    assert actual.losses[[0, 2, 3]].tolist() == [0, 0, 0]
     empty = -logits[4, :2].log_softmax(dim=1)[:, 0].sum()
-    assert float(found.losses[4].detach()) == pytest.approx(float(empty.detach()), rel=1e-6)
-    found.losses.sum().backward()
+    assert float(actual.losses[4].detach()) == pytest.approx(float(empty.detach()), rel=1e-6)
+    actual.losses.sum().backward()
     assert logits.grad is not None
     assert logits.grad.flatten(1).any(dim=1).tolist() == [False, True, False, False, True]
 
@@ -172,11 +172,11 @@ def test_impossible_rows_are_left_out() -> None:
 def test_a_path_of_probability_zero_is_none() -> None:
     logits = random(2, 5, 4)
     logits[0, :, 2] = -torch.inf
-    found = ctc_loss(
+    actual = ctc_loss(
         logits.requires_grad_(), torch.tensor([5, 5]), torch.tensor([[1, 2], [1, 2]]), torch.tensor([2, 2])
     )
-    assert found.possible.tolist() == [False, True]
-    found.losses.sum().backward()
+    assert actual.possible.tolist() == [False, True]
+    actual.losses.sum().backward()
     assert logits.grad is not None
     assert not logits.grad[0].any()
     assert logits.grad[1].any()
@@ -197,13 +197,13 @@ def test_padding_and_other_rows_are_invisible(dtype: torch.dtype) -> None:
     for row, length in enumerate(lengths.tolist()):
         padded[row, :length] = logits[row, :length]
         targets[row, int(sizes[row]) :] = -100
-    found = ctc_loss(padded.requires_grad_(), lengths, targets, sizes).losses
-    found.sum().backward()
+    actual = ctc_loss(padded.requires_grad_(), lengths, targets, sizes).losses
+    actual.sum().backward()
     assert padded.grad is not None
     for row, (loss, gradient) in enumerate(alone):
         length = int(lengths[row])
         assert gradient is not None
-        assert torch.equal(loss[0], found[row])
+        assert torch.equal(loss[0], actual[row])
         assert torch.equal(gradient[0], padded.grad[row, :length])
         assert not padded.grad[row, length:].any()
 
@@ -213,10 +213,10 @@ def test_a_bad_frame_spoils_its_row_only(value: float) -> None:
     logits = random(3, 6, 4)
     logits[1, 3, 2] = value
     lengths, targets, sizes = torch.tensor([6, 6, 6]), torch.tensor([[1, 2]] * 3), torch.tensor([2, 2, 2])
-    found = ctc_loss(logits.requires_grad_(), lengths, targets, sizes)
-    assert found.losses.isnan().tolist() == [False, True, False]
-    assert found.possible.all()
-    found.losses[[0, 2]].sum().backward()
+    actual = ctc_loss(logits.requires_grad_(), lengths, targets, sizes)
+    assert actual.losses.isnan().tolist() == [False, True, False]
+    assert actual.possible.all()
+    actual.losses[[0, 2]].sum().backward()
     assert logits.grad is not None
     assert logits.grad[[0, 2]].isfinite().all()
 
@@ -238,9 +238,9 @@ def test_threads_change_nothing() -> None:
 def test_half_precision_is_computed_in_full() -> None:
     logits = random(1, 6, 4).bfloat16().requires_grad_()
     arguments = torch.tensor([6]), torch.tensor([[1, 2]]), torch.tensor([2])
-    found = ctc_loss(logits, *arguments)
-    assert torch.allclose(found.losses, ctc_loss(logits.float(), *arguments).losses)
-    found.losses.sum().backward()
+    actual = ctc_loss(logits, *arguments)
+    assert torch.allclose(actual.losses, ctc_loss(logits.float(), *arguments).losses)
+    actual.losses.sum().backward()
     assert logits.grad is not None
     assert logits.grad.dtype == torch.bfloat16
 
@@ -248,19 +248,19 @@ def test_half_precision_is_computed_in_full() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"targets": torch.tensor([[1, 2], [1, 4]])}, "second: the target has the symbol 4; wanted 0 to 3"),
+        ({"targets": torch.tensor([[1, 2], [1, 4]])}, "second: the target has the symbol 4; expected 0 to 3"),
         ({"targets": torch.tensor([[-1, 2], [1, 1]])}, "first: the target has the symbol -1"),
         ({"targets": torch.tensor([[1, 2], [0, 1]])}, "second: the target has the blank, 0, inside"),
         ({"targets": torch.tensor([[1, 2]])}, "2 rows; there are 2 lengths, 1 targets"),
-        ({"lengths": torch.tensor([5, 6])}, "second: has 6 frames; wanted 0 to 5"),
+        ({"lengths": torch.tensor([5, 6])}, "second: has 6 frames; expected 0 to 5"),
         ({"lengths": torch.tensor([-1, 5])}, "first: has -1 frames"),
-        ({"target_lengths": torch.tensor([3, 2])}, "first: the target has 3 symbols; wanted 0 to 2"),
+        ({"target_lengths": torch.tensor([3, 2])}, "first: the target has 3 symbols; expected 0 to 2"),
         ({"target_lengths": None}, "need target_lengths"),
-        ({"targets": torch.tensor([[1.7, 2.0], [1.0, 1.0]])}, "targets are torch.float32; wanted whole numbers"),
+        ({"targets": torch.tensor([[1.7, 2.0], [1.0, 1.0]])}, "targets are torch.float32; expected whole numbers"),
         ({"targets": [torch.tensor([1]), torch.tensor([1.5])]}, "targets are torch.float32"),
         ({"lengths": torch.tensor([4.6, 4.0])}, "lengths are torch.float32"),
         ({"target_lengths": torch.tensor([2.0, 2.0])}, "target_lengths are torch.float32"),
-        ({"blank": 4}, "the blank is 4; wanted one of the 4 symbols"),
+        ({"blank": 4}, "the blank is 4; expected one of the 4 symbols"),
         ({"logits": torch.zeros(2, 5)}, r"logits are torch.float32 \(2, 5\)"),
     ],
 )
@@ -301,8 +301,8 @@ def test_alignment_is_the_best_of_all_paths(blank: int, dtype: type) -> None:
         for symbol, (first, last) in zip(target, spans, strict=True):
             path[first : last + 1] = [symbol] * (last + 1 - first)
         assert collapse(tuple(path), blank=blank) == target
-        found = sum(float(table[t, symbol]) for t, symbol in enumerate(path))
-        assert found == pytest.approx(best_path(table, target, blank=blank), rel=1e-12)
+        actual = sum(float(table[t, symbol]) for t, symbol in enumerate(path))
+        assert actual == pytest.approx(best_path(table, target, blank=blank), rel=1e-12)
 
 
 def test_alignment_of_any_frames() -> None:

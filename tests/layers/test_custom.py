@@ -33,8 +33,8 @@ def test_a_module_without_memory() -> None:
     layer = CustomLayer(linear, 3)
     x, mask = noise(2, 4, 3, dtype=torch.float32), make_mask([4, 1], 4)
     outputs, state = layer(x, mask)
-    wanted = (x @ linear.weight.T + linear.bias).masked_fill(~mask.unsqueeze(-1), 0)
-    torch.testing.assert_close(outputs, wanted)
+    expected = (x @ linear.weight.T + linear.bias).masked_fill(~mask.unsqueeze(-1), 0)
+    torch.testing.assert_close(outputs, expected)
     assert (layer.output_size, state) == (5, ())
     torch.testing.assert_close(layer(x, None, state)[0], linear(x))
 
@@ -77,9 +77,9 @@ def test_the_trial_is_in_the_module_s_own_precision() -> None:
 @pytest.mark.parametrize(
     ("module", "error", "message"),
     [
-        (nn.LSTM(3, 5), ValueError, r"LSTM makes tuple of x \(2, 3, 3\), wanted a tensor"),
+        (nn.LSTM(3, 5), ValueError, r"LSTM makes tuple of x \(2, 3, 3\), expected a tensor"),
         (nn.Flatten(), ValueError, r"Flatten makes \(2, 9\) of x \(2, 3, 3\)"),
-        (Pairless(), TypeError, "Pairless gives Tensor, wanted a pair of output and state"),
+        (Pairless(), TypeError, "Pairless gives Tensor, expected a pair of output and state"),
         (Broken(), TypeError, "a mistake inside"),
     ],
 )

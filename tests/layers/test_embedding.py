@@ -8,9 +8,9 @@ from seqloom.layers.embedding import PADDING, Embedding
 @given(st.lists(st.lists(st.integers(0, 6), min_size=3, max_size=3), min_size=1, max_size=4))
 def test_it_is_a_product_with_one_hot_vectors(symbols: list[list[int]]) -> None:
     layer = Embedding(7, 4).double()
-    found = layer(torch.tensor(symbols))
-    wanted = torch.eye(7, dtype=torch.float64)[torch.tensor(symbols)] @ layer.weight
-    assert torch.equal(found, wanted)
+    actual = layer(torch.tensor(symbols))
+    expected = torch.eye(7, dtype=torch.float64)[torch.tensor(symbols)] @ layer.weight
+    assert torch.equal(actual, expected)
 
 
 def test_padding_is_zero_and_learns_nothing() -> None:

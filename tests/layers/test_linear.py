@@ -12,9 +12,9 @@ from seqloom.layers.linear import Linear
 
 
 def made(inputs: int = 7, outputs: int = 40, *, bias: bool = True, dtype: torch.dtype = torch.float64) -> Linear:
-    found = Linear(inputs, outputs, bias=bias)
-    randomize(found, dtype=dtype)
-    return found.eval()
+    actual = Linear(inputs, outputs, bias=bias)
+    randomize(actual, dtype=dtype)
+    return actual.eval()
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -59,10 +59,10 @@ def test_what_an_optimizer_changed_is_noticed(*, fused: bool) -> None:
 @torch.no_grad()
 def test_a_copy_packs_for_itself() -> None:
     layer, x = made(), noise(3, 7)
-    wanted = layer(x)
+    expected = layer(x)
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):  # noqa: S301  ours
         assert other._packed is None
-        assert torch.equal(other(x), wanted)
+        assert torch.equal(other(x), expected)
         assert layer._packed is not None
 
 

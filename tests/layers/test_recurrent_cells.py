@@ -101,9 +101,9 @@ class Wrong(Elman):
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (Elman.State(torch.zeros(3, 5)), "Wrong.step returned .*State, wanted"),
-        (torch.zeros(2, 5), "Wrong.step returned Tensor, wanted"),
-        ((Elman.State(torch.zeros(3, 5)), (torch.zeros(3, 5),)), "Wrong.step returned 1 gates, wanted 0"),
+        (Elman.State(torch.zeros(3, 5)), "Wrong.step returned .*State, expected"),
+        (torch.zeros(2, 5), "Wrong.step returned Tensor, expected"),
+        ((Elman.State(torch.zeros(3, 5)), (torch.zeros(3, 5),)), "Wrong.step returned 1 gates, expected 0"),
     ],
 )
 def test_what_a_step_should_return_is_said(returned: Any, message: str) -> None:
@@ -115,11 +115,11 @@ def test_what_a_step_should_return_is_said(returned: Any, message: str) -> None:
 
 def test_arguments_of_the_wrong_kind_are_named() -> None:
     layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 4, 3)
-    with pytest.raises(TypeError, match=r"x is list, wanted a tensor"):
+    with pytest.raises(TypeError, match=r"x is list, expected a tensor"):
         layer([[1.0]])
-    with pytest.raises(TypeError, match=r"mask is list, wanted a tensor"):
+    with pytest.raises(TypeError, match=r"mask is list, expected a tensor"):
         layer(x, [[True]])
-    with pytest.raises(TypeError, match=r"state.hidden is NoneType, wanted a tensor of shape \(2, 5\)"):
+    with pytest.raises(TypeError, match=r"state.hidden is NoneType, expected a tensor of shape \(2, 5\)"):
         layer(x, state=(None, None))
-    with pytest.raises(TypeError, match="cell is LSTM, wanted a Cell"):
+    with pytest.raises(TypeError, match="cell is LSTM, expected a Cell"):
         Recurrent(nn.LSTM(3, 5))  # type: ignore[arg-type]

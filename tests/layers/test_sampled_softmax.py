@@ -19,12 +19,12 @@ def given() -> tuple[torch.Tensor, ...]:
 
 def test_with_very_many_samples_it_is_the_whole_softmax() -> None:
     hidden, weight, bias, target = given()
-    found = sampled_cross_entropy(hidden, weight, bias, target, samples=10_000)
-    wanted = functional.cross_entropy(hidden @ weight.T + bias, target, reduction="sum")
-    torch.testing.assert_close(found, wanted)
+    actual = sampled_cross_entropy(hidden, weight, bias, target, samples=10_000)
+    expected = functional.cross_entropy(hidden @ weight.T + bias, target, reduction="sum")
+    torch.testing.assert_close(actual, expected)
     for one, other in zip(
-        torch.autograd.grad(found, (hidden, weight, bias)),
-        torch.autograd.grad(wanted, (hidden, weight, bias)),
+        torch.autograd.grad(actual, (hidden, weight, bias)),
+        torch.autograd.grad(expected, (hidden, weight, bias)),
         strict=True,
     ):
         torch.testing.assert_close(one, other)
@@ -35,14 +35,14 @@ def test_with_some_samples_it_is_the_corrected_softmax_over_them() -> None:
     torch.manual_seed(3)
     drawn = set(zipf(4, SYMBOLS, like=target).tolist())
     torch.manual_seed(3)
-    found = sampled_cross_entropy(hidden, weight, bias, target, samples=4)
+    actual = sampled_cross_entropy(hidden, weight, bias, target, samples=4)
     present = sorted(drawn | {0, 3, 7, 11})
     probabilities = [math.log((symbol + 2) / (symbol + 1)) / math.log(SYMBOLS + 1) for symbol in present]
     shift = torch.tensor([-math.log(1 - (1 - each) ** 9) for each in probabilities], dtype=torch.float64)
     logits = torch.full((5, SYMBOLS), -math.inf, dtype=torch.float64)
     logits[:, present] = (hidden @ weight.T + bias)[:, present] + shift
-    torch.testing.assert_close(found, functional.cross_entropy(logits, target, reduction="sum"))
-    toward = torch.autograd.grad(found, weight)[0]
+    torch.testing.assert_close(actual, functional.cross_entropy(logits, target, reduction="sum"))
+    toward = torch.autograd.grad(actual, weight)[0]
     absent = [symbol for symbol in range(SYMBOLS) if symbol not in drawn | {0, 3, 7, 11}]
     assert absent
     assert not toward[absent].any()
@@ -52,6 +52,6 @@ def test_symbols_are_drawn_by_rank() -> None:
     torch.manual_seed(0)
     count = 200_000
     drawn = torch.bincount(zipf(count, SYMBOLS, like=torch.zeros(0)), minlength=SYMBOLS) / count
-    wanted = [math.log((rank + 2) / (rank + 1)) / math.log(SYMBOLS + 1) for rank in range(SYMBOLS)]
-    assert sum(wanted) == pytest.approx(1)
-    assert drawn.tolist() == pytest.approx(wanted, abs=0.004)  # five deviations
+    expected = [math.log((rank + 2) / (rank + 1)) / math.log(SYMBOLS + 1) for rank in range(SYMBOLS)]
+    assert sum(expected) == pytest.approx(1)
+    assert drawn.tolist() == pytest.approx(expected, abs=0.004)  # five deviations

@@ -15,8 +15,8 @@ def test_equals_its_equation_in_numpy() -> None:
     shares = np.exp(scores) / np.exp(scores).sum()
     lowest, *others = (layer.numpy() for layer in layers)
     weight = mixture.get_parameter("maps.0.weight").detach().numpy()
-    wanted = 1.7 * sum(share * layer for share, layer in zip(shares, [lowest @ weight.T, *others], strict=True))
-    np.testing.assert_allclose(mixture(layers).detach().numpy(), wanted, rtol=1e-12)
+    expected = 1.7 * sum(share * layer for share, layer in zip(shares, [lowest @ weight.T, *others], strict=True))
+    np.testing.assert_allclose(mixture(layers).detach().numpy(), expected, rtol=1e-12)
     np.testing.assert_allclose(mixture.shares.detach().numpy(), shares, rtol=1e-12)
 
 
@@ -34,7 +34,7 @@ def test_gradients() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="found 1 layers, wanted 2"):
+    with pytest.raises(ValueError, match="found 1 layers, expected 2"):
         ScalarMix([3, 3])([torch.zeros(1, 1, 3)])
     with pytest.raises(ValueError, match="sizes is empty"):
         ScalarMix([])

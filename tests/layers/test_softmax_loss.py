@@ -31,8 +31,8 @@ def truth(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, *
     return functional.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
 
 
-def relative(found: Tensor, wanted: Tensor) -> float:
-    return float(((found - wanted).abs().max() / wanted.abs().max().clamp(min=1)).detach())
+def relative(actual: Tensor, expected: Tensor) -> float:
+    return float(((actual - expected).abs().max() / expected.abs().max().clamp(min=1)).detach())
 
 
 @given(
@@ -48,17 +48,17 @@ def test_value_and_gradients_are_those_of_torch(
 ) -> None:
     hidden, weight, bias, target = numbers(count, symbols)
     parts = [part.requires_grad_() for part in ((hidden, weight, bias) if biased else (hidden, weight))]
-    wanted = truth(hidden, weight, bias if biased else None, target, smoothing=smoothing)
-    gradients = torch.autograd.grad(scale * wanted, parts)
+    expected = truth(hidden, weight, bias if biased else None, target, smoothing=smoothing)
+    gradients = torch.autograd.grad(scale * expected, parts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(softmax_loss, "LOGITS", rows * symbols)
-        found = cross_entropy(hidden, weight, bias if biased else None, target, smoothing=smoothing)
-        own = torch.autograd.grad(scale * found, parts)
+        actual = cross_entropy(hidden, weight, bias if biased else None, target, smoothing=smoothing)
+        own = torch.autograd.grad(scale * actual, parts)
         with torch.no_grad():
             seen = cross_entropy(hidden, weight, bias if biased else None, target, smoothing=smoothing)
         each = log_probabilities(hidden, weight, bias if biased else None, target)
-    assert relative(found, wanted) < EXACT
-    assert relative(seen, wanted) < EXACT
+    assert relative(actual, expected) < EXACT
+    assert relative(seen, expected) < EXACT
     assert not seen.requires_grad
     assert all(relative(*pair) < EXACT for pair in zip(own, gradients, strict=True))
     whole = functional.linear(hidden, weight, bias if biased else None).log_softmax(dim=1)
@@ -70,9 +70,9 @@ def test_value_and_gradients_are_those_of_torch(
 def test_one_part_alone_can_be_learnt(only: str) -> None:
     parts = numbers(5, 7)
     learnt = parts[["hidden", "weight", "bias"].index(only)].requires_grad_()
-    (wanted,) = torch.autograd.grad(truth(*parts), learnt)
-    (found,) = torch.autograd.grad(cross_entropy(*parts), learnt)
-    assert relative(found, wanted) < EXACT
+    (expected,) = torch.autograd.grad(truth(*parts), learnt)
+    (actual,) = torch.autograd.grad(cross_entropy(*parts), learnt)
+    assert relative(actual, expected) < EXACT
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -81,11 +81,11 @@ def test_extreme_logits_stay_finite(dtype: torch.dtype, smoothing: float) -> Non
     weight = torch.eye(3, dtype=dtype, requires_grad=True)
     hidden = torch.tensor([[300.0, -300, 0], [-300, 300, 300], [-300, -300, -300]], dtype=dtype, requires_grad=True)
     target = torch.tensor([1, 0, 2])  # twice as improbable as can be: exp(-600) is no number but zero in float32
-    found = cross_entropy(hidden, weight, None, target, smoothing=smoothing)
-    wanted = truth(hidden.double(), weight.double(), None, target, smoothing=smoothing)
-    assert torch.isfinite(found)
-    assert relative(found.double(), wanted) < (1e-6 if dtype == torch.float32 else EXACT)
-    found.backward()
+    actual = cross_entropy(hidden, weight, None, target, smoothing=smoothing)
+    expected = truth(hidden.double(), weight.double(), None, target, smoothing=smoothing)
+    assert torch.isfinite(actual)
+    assert relative(actual.double(), expected) < (1e-6 if dtype == torch.float32 else EXACT)
+    actual.backward()
     assert torch.isfinite(hidden.grad if hidden.grad is not None else torch.tensor(torch.nan)).all()
     each = log_probabilities(hidden, weight, None, target)
     assert torch.allclose(each.double(), torch.tensor([-600, -600 - 0.6931471805599453, -1.0986122886681098]).double())
@@ -95,9 +95,9 @@ def test_nothing_is_a_loss_of_zero() -> None:
     hidden, weight, bias, target = numbers(0, 7)
     for part in (hidden, weight, bias):
         part.requires_grad_()
-    found = cross_entropy(hidden, weight, bias, target)
-    gradients = torch.autograd.grad(found, (hidden, weight, bias))
-    assert float(found.detach()) == 0
+    actual = cross_entropy(hidden, weight, bias, target)
+    gradients = torch.autograd.grad(actual, (hidden, weight, bias))
+    assert float(actual.detach()) == 0
     assert all(not gradient.any() for gradient in gradients)
     with torch.no_grad():
         assert float(cross_entropy(hidden, weight, bias, target)) == 0

@@ -31,9 +31,9 @@ def test_bands_stand_at_the_warped_frequencies(warp: float) -> None:
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(200) / 200)
     frames = np.lib.stride_tricks.sliding_window_view(samples, 200)[::80] * window
     energies = np.abs(np.fft.rfft(frames, n=256)) ** 2
-    found, _, _ = layer(torch.from_numpy(samples).unsqueeze(0), warps=torch.tensor([warp]).double())
-    wanted = np.log(np.maximum(energies @ np.transpose(bands), 1e-10))
-    np.testing.assert_allclose(found[0].numpy(), wanted, rtol=0, atol=1e-5)  # tables are float32
+    actual, _, _ = layer(torch.from_numpy(samples).unsqueeze(0), warps=torch.tensor([warp]).double())
+    expected = np.log(np.maximum(energies @ np.transpose(bands), 1e-10))
+    np.testing.assert_allclose(actual[0].numpy(), expected, rtol=0, atol=1e-5)  # tables are float32
 
 
 def test_a_tone_moves_where_the_warp_says() -> None:
@@ -49,18 +49,18 @@ def test_a_tone_moves_where_the_warp_says() -> None:
 def test_warped_rows_are_as_alone_whatever_is_in_the_padding_and_in_pieces(options: dict[str, Any]) -> None:
     layer, mask, warps = build(**options), make_mask([40, 23, 0], 40), torch.tensor([0.8, 1.0, 1.3])
     samples = noise(3, 40).masked_fill(~mask, math.nan)
-    found, real, _ = layer(samples, mask, warps=warps)
+    actual, real, _ = layer(samples, mask, warps=warps)
     for row, length in enumerate((40, 23)):
         alone, _, _ = layer(samples[row : row + 1, :length], warps=warps[row : row + 1])
-        torch.testing.assert_close(found[row, real[row]], alone[0], rtol=0, atol=1e-10)
+        torch.testing.assert_close(actual[row, real[row]], alone[0], rtol=0, atol=1e-10)
         first, _, state = layer(samples[row : row + 1, :17], warps=warps[row : row + 1])
         second, _, _ = layer(samples[row : row + 1, 17:length], state=state, warps=warps[row : row + 1])
         torch.testing.assert_close(torch.cat([first, second], dim=1), alone, rtol=0, atol=1e-10)
     plain, _, _ = layer(samples, mask)
-    torch.testing.assert_close(found[1], plain[1], rtol=0, atol=1e-5)  # 1 is nothing; tables are float32
-    assert not torch.allclose(found[0], plain[0], atol=1e-2)
+    torch.testing.assert_close(actual[1], plain[1], rtol=0, atol=1e-5)  # 1 is nothing; tables are float32
+    assert not torch.allclose(actual[0], plain[0], atol=1e-2)
 
 
 def test_a_warp_for_each_row() -> None:
-    with pytest.raises(ValueError, match=r"warps have shape \(1,\), wanted \(2,\)"):
+    with pytest.raises(ValueError, match=r"warps have shape \(1,\), expected \(2,\)"):
         build()(noise(2, 20), warps=torch.ones(1))

@@ -14,8 +14,8 @@ def lstms(*sizes: int) -> list[Layer]:
 
 
 def output(layer: nn.Module, x: Tensor) -> Tensor:
-    found: Tensor = layer(x)[0]
-    return found
+    actual: Tensor = layer(x)[0]
+    return actual
 
 
 def test_plain_is_one_layer_after_the_other() -> None:
@@ -23,11 +23,11 @@ def test_plain_is_one_layer_after_the_other() -> None:
     stack = Stack(layers).double()
     x = noise(2, 5, 3)
     outputs, state = stack(x)
-    wanted = x
-    for layer, found in zip(layers, state, strict=True):
-        wanted, last = layer(wanted)
-        assert torch.equal(found.memory, last.memory)
-    assert torch.equal(outputs, wanted)
+    expected = x
+    for layer, actual in zip(layers, state, strict=True):
+        expected, last = layer(expected)
+        assert torch.equal(actual.memory, last.memory)
+    assert torch.equal(outputs, expected)
 
 
 def test_residual_adds_from_layer_to_layer() -> None:
@@ -84,8 +84,8 @@ def test_dropout_acts_when_training_only(dropout: float | nn.Module) -> None:
     x = noise(2, 5, 3, dtype=torch.float32)
     assert not torch.equal(output(stack, x), output(stack, x))
     stack.eval()
-    wanted = output(stack.layers[1], output(stack.layers[0], x))
-    assert torch.equal(output(stack, x), wanted)
+    expected = output(stack.layers[1], output(stack.layers[0], x))
+    assert torch.equal(output(stack, x), expected)
 
 
 @pytest.mark.parametrize("connect", ["plain", "residual", "highway"])
@@ -110,10 +110,10 @@ def test_kinds_of_layers_may_be_mixed() -> None:
 @pytest.mark.parametrize(
     ("sizes", "connect", "message"),
     [
-        ((3, 5), "plain", "layer 1 has input_size 5, wanted 4"),
-        ((3, 4, 7), "residual", "layer 2 has input_size 7, wanted 4"),
-        ((3, 7, 4), "dense", "layer 2 has input_size 4, wanted 11"),
-        ((3, 4), "ladder", "connect is 'ladder', wanted one of plain, residual, dense, highway"),
+        ((3, 5), "plain", "layer 1 has input_size 5, expected 4"),
+        ((3, 4, 7), "residual", "layer 2 has input_size 7, expected 4"),
+        ((3, 7, 4), "dense", "layer 2 has input_size 4, expected 11"),
+        ((3, 4), "ladder", "connect is 'ladder', expected one of plain, residual, dense, highway"),
         ((), "plain", "layers is empty"),
     ],
 )
@@ -124,5 +124,5 @@ def test_layers_that_do_not_fit_are_refused(sizes: tuple[int, ...], connect: str
 
 @pytest.mark.parametrize("state", [(), (None,), (None, None, None), [None, None]])
 def test_a_state_of_another_number_of_layers_is_refused(state: Any) -> None:
-    with pytest.raises(TypeError, match="wanted a tuple of the states of 2 layers"):
+    with pytest.raises(TypeError, match="expected a tuple of the states of 2 layers"):
         Stack(lstms(3, 4))(noise(2, 5, 3, dtype=torch.float32), None, state)

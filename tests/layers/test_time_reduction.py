@@ -52,10 +52,10 @@ def test_each_row_is_what_a_loop_makes_of_it_whatever_the_padding(
     x = noise(len(lengths), time, 3)
     y, real, _ = layer(torch.where(mask.unsqueeze(-1), x, float("nan")), mask)
     for row, length in enumerate(lengths):
-        wanted = by_hand(layer, x[row, :length])
-        assert int(real[row].sum()) == len(wanted) == layer.reduced(length)
-        torch.testing.assert_close(y[row, : len(wanted)], wanted, atol=1e-13, rtol=0)
-        assert not y[row, len(wanted) :].any()
+        expected = by_hand(layer, x[row, :length])
+        assert int(real[row].sum()) == len(expected) == layer.reduced(length)
+        torch.testing.assert_close(y[row, : len(expected)], expected, atol=1e-13, rtol=0)
+        assert not y[row, len(expected) :].any()
 
 
 @KINDS
@@ -66,17 +66,17 @@ def test_pieces_equal_the_whole(kind: Kind, lengths: list[int], factor: int, cut
     x, mask = noise(len(lengths), time, 3), masked(lengths, time)
     whole, real, _ = layer(x, mask)
     marks = [0, *sorted(min(cut, time) for cut in cuts), time]
-    found: list[list[Tensor]] = [[] for _ in lengths]
+    actual: list[list[Tensor]] = [[] for _ in lengths]
     state = None
     for number, (start, stop) in enumerate(pairwise(marks)):
         more = number < len(marks) - 2
         y, kept, state = layer(x[:, start:stop], mask[:, start:stop], state, more=more)
         for row in range(len(lengths)):
-            found[row] += list(y[row][kept[row]])
+            actual[row] += list(y[row][kept[row]])
     for row in range(len(lengths)):
-        wanted = whole[row][real[row]]
-        pieces = torch.stack(found[row]) if found[row] else wanted[:0]
-        torch.testing.assert_close(pieces, wanted, atol=1e-13, rtol=0)
+        expected = whole[row][real[row]]
+        pieces = torch.stack(actual[row]) if actual[row] else expected[:0]
+        torch.testing.assert_close(pieces, expected, atol=1e-13, rtol=0)
 
 
 @KINDS
@@ -86,16 +86,16 @@ def test_gradients(kind: Kind) -> None:
 
 
 def test_what_does_not_fit_is_named() -> None:
-    with pytest.raises(ValueError, match="factor must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="factor must be at least 1, got 0"):
         TimeReduction(3, 0)
-    with pytest.raises(ValueError, match="kind is 'mean', wanted one of stride, pyramid"):
+    with pytest.raises(ValueError, match="kind is 'mean', expected one of stride, pyramid"):
         TimeReduction(3, 2, kind="mean")  # type: ignore[arg-type]
     layer = TimeReduction(3, 2)
     x = torch.zeros(2, 4, 3)
     state = layer(torch.zeros(3, 4, 3), more=True)[2]
-    with pytest.raises(ValueError, match=r"state.left has shape \(3, 1, 3\), wanted \(2, 1, 3\)"):
+    with pytest.raises(ValueError, match=r"state.left has shape \(3, 1, 3\), expected \(2, 1, 3\)"):
         layer(x, None, state)
-    with pytest.raises(TypeError, match=r"state is Tensor, wanted Reduce\.State"):
+    with pytest.raises(TypeError, match=r"state is Tensor, expected Reduce\.State"):
         layer(x, None, x)
     with pytest.raises(TypeError, match=r"state.left is torch.float64"):
         layer(x, None, TimeReduction.State(torch.zeros(2, 1, 3).double(), torch.zeros(2).long()))

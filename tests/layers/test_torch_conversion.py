@@ -79,13 +79,13 @@ def check(module: Theirs, layer: Layer, lengths: list[int], tolerance: float) ->
     mask = make_mask(lengths, time)
     x, other = (noise(len(lengths), time, 3, dtype=dtype).requires_grad_() for _ in range(2))
     outputs, state = layer(x, mask)
-    wanted, last = theirs(module, other, lengths)
-    torch.testing.assert_close(outputs, wanted, rtol=0, atol=tolerance)
+    expected, last = theirs(module, other, lengths)
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=tolerance)
     for index, field in enumerate(last):
-        found = torch.stack([part[index] for part in fields(state)])
-        torch.testing.assert_close(found, field, rtol=0, atol=tolerance)
+        actual = torch.stack([part[index] for part in fields(state)])
+        torch.testing.assert_close(actual, field, rtol=0, atol=tolerance)
     weights = noise(*outputs.shape, seed=3, dtype=dtype)
-    for values, final in ((outputs, torch.stack([part[-1] for part in fields(state)])), (wanted, last[-1])):
+    for values, final in ((outputs, torch.stack([part[-1] for part in fields(state)])), (expected, last[-1])):
         torch.autograd.backward((values * weights).sum() + final.square().sum())
     for left, right in [(x.grad, other.grad), *gradients(module, layer)]:
         assert right is not None
@@ -121,8 +121,8 @@ def test_a_state_to_begin_with_agrees(kind: str) -> None:
     first, x = noise(2, 4, 3), noise(2, 3, 3, seed=1)
     _, state = layer(first)
     outputs, _ = layer(x, None, state)
-    wanted, _ = module(x, module(first)[1])
-    torch.testing.assert_close(outputs, wanted, rtol=0, atol=1e-13)
+    expected, _ = module(x, module(first)[1])
+    torch.testing.assert_close(outputs, expected, rtol=0, atol=1e-13)
 
 
 @EVERY_KIND
@@ -182,17 +182,17 @@ def test_the_exchange_draws_no_random_numbers_of_ours() -> None:
 def test_the_weights_are_copies() -> None:
     module = make("lstm")
     layer = from_torch(module)
-    wanted = layer.get_parameter("cell.input.weight").clone()
+    expected = layer.get_parameter("cell.input.weight").clone()
     with torch.no_grad():
         module.get_parameter("weight_ih_l0").zero_()
-    assert torch.equal(layer.get_parameter("cell.input.weight"), wanted)
+    assert torch.equal(layer.get_parameter("cell.input.weight"), expected)
 
 
 def test_what_has_no_counterpart_here_is_refused() -> None:
     other: Any = nn.Linear(3, 5)
-    with pytest.raises(ValueError, match="module has proj_size 2, wanted 0"):
+    with pytest.raises(ValueError, match="module has proj_size 2, expected 0"):
         from_torch(nn.LSTM(3, 5, proj_size=2))
-    with pytest.raises(TypeError, match=r"module is Linear, wanted nn.LSTM, nn.GRU or nn.RNN"):
+    with pytest.raises(TypeError, match=r"module is Linear, expected nn.LSTM, nn.GRU or nn.RNN"):
         from_torch(other)
 
 
@@ -202,15 +202,15 @@ def test_what_has_no_counterpart_here_is_refused() -> None:
         (Recurrent(Peephole(3, 5)), TypeError, "layer 0 has a Peephole cell, which has no counterpart"),
         (Recurrent(Coupled(3, 5)), TypeError, "layer 0 has a Coupled cell"),
         (Recurrent(Zoneout(LSTM(3, 5), 0.1)), TypeError, "layer 0 has a Zoneout cell"),
-        (Recurrent(GRU(3, 5)), ValueError, "layer 0 is a GRU with reset='before', wanted 'after'"),
-        (Recurrent(Elman(3, 5, activation="elu")), ValueError, "activation='elu', wanted 'tanh' or 'relu'"),
-        (Recurrent(LSTM(3, 5), reverse=True), ValueError, "layer 0 has reverse=True, wanted False"),
-        (recurrent("lstm", 5, 5, layers=2, connect="residual"), ValueError, "connect is 'residual', wanted 'plain'"),
+        (Recurrent(GRU(3, 5)), ValueError, "layer 0 is a GRU with reset='before', expected 'after'"),
+        (Recurrent(Elman(3, 5, activation="elu")), ValueError, "activation='elu', expected 'tanh' or 'relu'"),
+        (Recurrent(LSTM(3, 5), reverse=True), ValueError, "layer 0 has reverse=True, expected False"),
+        (recurrent("lstm", 5, 5, layers=2, connect="residual"), ValueError, "connect is 'residual', expected 'plain'"),
         (Stack([Recurrent(LSTM(3, 5))], dropout=VariationalDropout(0.1)), TypeError, "dropout is Variational"),
         (
             Stack([Recurrent(LSTM(3, 5)), Recurrent(LSTM(5, 4))]),
             ValueError,
-            r"layer 1 has LSTM\(hidden_size=4, bias=True\), wanted LSTM\(hidden_size=5, bias=True\) as layer 0",
+            r"layer 1 has LSTM\(hidden_size=4, bias=True\), expected LSTM\(hidden_size=5, bias=True\) as layer 0",
         ),
         (Stack([Recurrent(LSTM(3, 5)), Recurrent(LSTM(5, 5, bias=False))]), ValueError, "layer 1 has LSTM.*bias=False"),
         (Stack([Recurrent(LSTM(3, 5)), Recurrent(Elman(5, 5))]), ValueError, r"layer 1 has RNN\(tanh, hidden_size=5"),
@@ -219,7 +219,7 @@ def test_what_has_no_counterpart_here_is_refused() -> None:
         (
             Bidirectional(Recurrent(LSTM(3, 5)), Recurrent(LSTM(3, 6), reverse=True)),
             ValueError,
-            r"layer 0 has LSTM\(hidden_size=6, bias=True\), wanted LSTM\(hidden_size=5",
+            r"layer 0 has LSTM\(hidden_size=6, bias=True\), expected LSTM\(hidden_size=5",
         ),
     ],
 )
@@ -237,5 +237,5 @@ def test_subclasses_may_compute_something_else_and_are_refused() -> None:
 
     with pytest.raises(TypeError, match="has a Mine cell, which has no counterpart"):
         to_torch(Recurrent(Mine(3, 5)))
-    with pytest.raises(TypeError, match="module is Other, wanted"):
+    with pytest.raises(TypeError, match="module is Other, expected"):
         from_torch(Other(3, 5))

@@ -1,4 +1,4 @@
-"""Recurrent cells, one file each: the file's name is the cell's name in a configuration."""
+"""Recurrent cells, one per file; the file name is the cell's name in a configuration."""
 
 from seqloom.cells.cell import Cell
 from seqloom.cells.coupled import Coupled

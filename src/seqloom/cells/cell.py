@@ -1,4 +1,4 @@
-"""The contract of a recurrent cell: one step in time, written as its equations."""
+"""Interface of a recurrent cell: one time step, written as its equations."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,28 +10,28 @@ from torch.nn import functional
 
 
 class Cell(nn.Module, ABC):
-    """One step of a recurrence. Subclasses write ``step``; direction, masks, gradients and speed are derived from it.
+    """One step of a recurrence. Subclasses define ``step``; direction, masking, gradients and speed follow from it.
 
-    ``step`` is a pure function of its arguments and the cell's parameters: no randomness, no memory of its own.
+    ``step`` is a pure function of its arguments and the cell's parameters: no randomness, no hidden state.
     """
 
     gates: ClassVar[tuple[str, ...]]
-    """Names of the gate values that ``step`` returns, in their order."""
+    """Names of the gate values that ``step`` returns, in order."""
 
     State: ClassVar[type[Any]]
-    """A NamedTuple of tensors (B, hidden_size); its first field is the output."""
+    """A NamedTuple of tensors (B, hidden_size); the first field is the output."""
 
     carry: ClassVar[str | None] = None
-    """The gate by which the old output enters the new one directly (h' = gate ∘ h + …); None if it does not."""
+    """The gate that copies the previous output into the new one (h' = gate ∘ h + …); None if there is none."""
 
     input: nn.Module
-    """What ``project`` applies to the input; most often ``projection(...)``."""
+    """The module that ``project`` applies to the input, usually ``projection(...)``."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
         for name, size in (("input_size", input_size), ("hidden_size", hidden_size)):
             if size < 1:
-                raise ValueError(f"{name} must be at least 1, found {size}")
+                raise ValueError(f"{name} must be at least 1, got {size}")
         self.input_size = input_size
         self.hidden_size = hidden_size
 
@@ -41,21 +41,21 @@ class Cell(nn.Module, ABC):
         projected: Tensor,  # (B, P)
         state: Any,  # State of (B, hidden_size)
     ) -> tuple[Any, tuple[Tensor, ...]]:
-        """The next state, and the gate values in the order of ``gates``."""
+        """Return the next state, and the gate values in the order of ``gates``."""
 
     def project(
         self,
         x: Tensor,  # (T, B, input_size)
     ) -> Tensor:  # (T, B, P)
-        """Everything in a step that does not depend on the state, for all steps at once."""
+        """Compute the part of all steps that does not depend on the state."""
         projected: Tensor = self.input(x)
         return projected
 
     def start(self, batch: int) -> Any:
-        """The state before the first step: zeros."""
+        """Return the state before the first step: zeros."""
         like = next(self.parameters(), None)
         if like is None:
-            raise TypeError(f"{type(self).__qualname__} has no parameters, wanted at least one")
+            raise TypeError(f"{type(self).__qualname__} has no parameters; a cell needs at least one")
         return self.State(*[like.new_zeros(batch, self.hidden_size) for _ in self.State._fields])
 
     def forward(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
@@ -66,7 +66,7 @@ class Cell(nn.Module, ABC):
 
 
 def projection(input_size: int, hidden_size: int, *, blocks: int, bias: bool = True) -> nn.Linear:
-    """W x + b for ``blocks`` gates at once: Glorot-uniform for each gate, biases zero."""
+    """W x + b for ``blocks`` gates in one matrix: Glorot-uniform per gate, biases zero."""
     linear = nn.Linear(input_size, blocks * hidden_size, bias=bias)
     bound = math.sqrt(6 / (input_size + hidden_size))
     nn.init.uniform_(linear.weight, -bound, bound)
@@ -76,7 +76,7 @@ def projection(input_size: int, hidden_size: int, *, blocks: int, bias: bool = T
 
 
 def recurrence(hidden_size: int, *, blocks: int = 1, bias: bool = False) -> nn.Linear:
-    """U h for ``blocks`` gates at once: one orthogonal matrix per gate (Saxe 2014), a bias of zeros if wanted."""
+    """U h for ``blocks`` gates in one matrix: an orthogonal matrix per gate (Saxe 2014), optional bias of zeros."""
     linear = nn.Linear(hidden_size, blocks * hidden_size, bias=bias)
     with torch.no_grad():
         for block in linear.weight.chunk(blocks):
@@ -87,7 +87,7 @@ def recurrence(hidden_size: int, *, blocks: int = 1, bias: bool = False) -> nn.L
 
 
 class GateNorm(nn.Module):
-    """Layer normalisation (Ba, Kiros & Hinton 2016) of each gate's part by itself, with gain and optional bias."""
+    """Layer normalisation (Ba, Kiros & Hinton 2016) of each gate separately, with gain and optional bias."""
 
     def __init__(self, hidden_size: int, *, blocks: int, bias: bool) -> None:
         super().__init__()
@@ -100,8 +100,8 @@ class GateNorm(nn.Module):
         self,
         total: Tensor,  # (..., blocks * hidden_size)
     ) -> Tensor:  # (..., blocks * hidden_size)
-        parts = total.unflatten(-1, (self.blocks, self.hidden_size))
-        scaled = functional.layer_norm(parts, (self.hidden_size,)).flatten(-2) * self.weight
+        gates = total.unflatten(-1, (self.blocks, self.hidden_size))
+        scaled = functional.layer_norm(gates, (self.hidden_size,)).flatten(-2) * self.weight
         return scaled if self.bias is None else scaled + self.bias
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""The LSTM whose input and forget gates are one (CIFG in Greff et al. 2017)."""
+"""LSTM with coupled input and forget gates (CIFG in Greff et al. 2017)."""
 
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ from seqloom.cells.cell import Cell, projection, recurrence
 
 
 class Coupled(Cell):
-    """Long short-term memory that forgets as much as it takes in.
+    """Long short-term memory whose forget gate is one minus its input gate.
 
     ::
 

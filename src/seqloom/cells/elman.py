@@ -1,4 +1,4 @@
-"""The simple recurrent network (Elman 1990), with the activations in use since."""
+"""Simple recurrent network (Elman 1990) with a choice of activations."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -21,12 +21,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "leaky_relu": functional.leaky_relu,
     "elu": functional.elu,
-    "maxout": identity,  # of the largest piece
+    "maxout": identity,  # of the largest linear map
 }
 
 
 class Elman(Cell):
-    """The simple recurrent network.
+    """Simple recurrent network.
 
     ::
 
@@ -37,7 +37,7 @@ class Elman(Cell):
 
         h' = max_k (W_k x + U_k h + b_k)
 
-    Parameters: mn + n² + n for input size m and hidden size n; k times that with maxout of k pieces.
+    Parameters: mn + n² + n for input size m and hidden size n; k times as many for maxout with k pieces.
     """
 
     class State(NamedTuple):
@@ -51,14 +51,14 @@ class Elman(Cell):
         hidden_size: int,
         *,
         activation: str = "tanh",
-        pieces: int = 2,  # of maxout; the other activations have one
+        pieces: int = 2,  # linear maps of maxout; ignored by the other activations
         bias: bool = True,
     ) -> None:
         super().__init__(input_size, hidden_size)
         if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}, wanted one of {', '.join(ACTIVATIONS)}")
+            raise ValueError(f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
         if pieces < 1:
-            raise ValueError(f"pieces must be at least 1, found {pieces}")
+            raise ValueError(f"pieces must be at least 1, got {pieces}")
         self.activation = activation
         self.pieces = pieces if activation == "maxout" else 1
         self.input = projection(input_size, hidden_size, blocks=self.pieces, bias=bias)

@@ -1,4 +1,4 @@
-"""The gated recurrent unit (Cho et al. 2014)."""
+"""Gated recurrent unit (Cho et al. 2014)."""
 
 from typing import ClassVar, NamedTuple
 
@@ -33,17 +33,17 @@ class GRU(Cell):
     def __init__(self, input_size: int, hidden_size: int, *, reset: str = "before", bias: bool = True) -> None:
         super().__init__(input_size, hidden_size)
         if reset not in ("before", "after"):
-            raise ValueError(f"reset is {reset!r}, wanted 'before' or 'after' (the recurrent product)")
+            raise ValueError(f"reset is {reset!r}, expected 'before' or 'after' the recurrent product")
         self.reset = reset
         self.input = projection(input_size, hidden_size, blocks=3, bias=bias)
         self.recurrent = recurrence(hidden_size, blocks=2)
         self.candidate = recurrence(hidden_size, bias=bias and reset == "after")
 
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
-        opened, proposed = torch.split(projected, [2 * self.hidden_size, self.hidden_size], dim=-1)
-        r, z = (opened + self.recurrent(state.hidden)).sigmoid().chunk(2, dim=-1)
-        recalled = self.candidate(r * state.hidden) if self.reset == "before" else r * self.candidate(state.hidden)
-        candidate = torch.tanh(proposed + recalled)
+        gate_input, candidate_input = torch.split(projected, [2 * self.hidden_size, self.hidden_size], dim=-1)
+        r, z = (gate_input + self.recurrent(state.hidden)).sigmoid().chunk(2, dim=-1)
+        recurrent = self.candidate(r * state.hidden) if self.reset == "before" else r * self.candidate(state.hidden)
+        candidate = torch.tanh(candidate_input + recurrent)
         return self.State(z * state.hidden + (1 - z) * candidate), (r, z, candidate)
 
     def extra_repr(self) -> str:

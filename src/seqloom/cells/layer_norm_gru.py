@@ -1,4 +1,4 @@
-"""The gated recurrent unit with layer normalisation (Ba, Kiros & Hinton 2016)."""
+"""Gated recurrent unit with layer normalisation (Ba, Kiros & Hinton 2016)."""
 
 from typing import ClassVar, NamedTuple
 
@@ -20,7 +20,7 @@ class LayerNormGRU(Cell):
 
         N(a) = g ∘ (a - mean(a)) / √(variance(a) + 10⁻⁵)
 
-    The two products are normalised separately, each gate's n values by themselves. Every N has its own gain g.
+    The input and the recurrent product are normalised separately, and so is each gate. Every N has its own gain g.
 
     Parameters: 3(mn + n² + 3n) + n for input size m and hidden size n.
     """
@@ -40,7 +40,7 @@ class LayerNormGRU(Cell):
         self.candidate = nn.Sequential(recurrence(hidden_size), GateNorm(hidden_size, blocks=1, bias=bias))
 
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
-        opened, proposed = torch.split(projected, [2 * self.hidden_size, self.hidden_size], dim=-1)
-        r, z = (opened + self.recurrent(state.hidden)).sigmoid().chunk(2, dim=-1)
-        candidate = torch.tanh(proposed + r * self.candidate(state.hidden))
+        gate_input, candidate_input = torch.split(projected, [2 * self.hidden_size, self.hidden_size], dim=-1)
+        r, z = (gate_input + self.recurrent(state.hidden)).sigmoid().chunk(2, dim=-1)
+        candidate = torch.tanh(candidate_input + r * self.candidate(state.hidden))
         return self.State(z * state.hidden + (1 - z) * candidate), (r, z, candidate)

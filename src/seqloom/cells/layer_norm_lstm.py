@@ -1,4 +1,4 @@
-"""The LSTM with layer normalisation (Ba, Kiros & Hinton 2016)."""
+"""LSTM with layer normalisation (Ba, Kiros & Hinton 2016)."""
 
 from typing import ClassVar, NamedTuple
 
@@ -22,8 +22,8 @@ class LayerNormLSTM(Cell):
 
         N(a) = g ∘ (a - mean(a)) / √(variance(a) + 10⁻⁵)
 
-    The two products are normalised separately, each gate's n values by themselves; the memory is normalised only where
-    it is read, so that what is stored stays as it is. Every N has its own gain g.
+    The input and the recurrent product are normalised separately, and so is each gate. The memory is normalised only
+    for the output; the stored value stays unnormalised. Every N has its own gain g.
 
     Parameters: 4(mn + n² + 3n) + 2n for input size m and hidden size n.
     """

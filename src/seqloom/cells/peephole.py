@@ -1,4 +1,4 @@
-"""The LSTM whose gates see its memory (Gers & Schmidhuber 2000, Gers, Schraudolph & Schmidhuber 2002)."""
+"""LSTM with peephole connections (Gers & Schmidhuber 2000, Gers, Schraudolph & Schmidhuber 2002)."""
 
 from collections.abc import Collection
 from typing import ClassVar, NamedTuple
@@ -21,7 +21,8 @@ class Peephole(Cell):
         o = σ(W_o x + U_o h + p_o ∘ c' + b_o)        output gate
         h' = o ∘ tanh(c')
 
-    Gates that are not named in ``peepholes`` have none (p = 0). The peepholes begin at zero, as an LSTM.
+    Gates that are not listed in ``peepholes`` have none (p = 0). Peephole weights are initialised to zero, so that the
+    cell starts as a plain LSTM.
 
     Parameters: 4(mn + n² + n) + kn for input size m, hidden size n and k peepholes.
     """
@@ -43,7 +44,7 @@ class Peephole(Cell):
     ) -> None:
         super().__init__(input_size, hidden_size)
         if isinstance(peepholes, str) or not set(peepholes) <= {"input", "forget", "output"}:
-            raise ValueError(f"peepholes is {peepholes!r}, wanted some of ('input', 'forget', 'output')")
+            raise ValueError(f"peepholes is {peepholes!r}, expected a subset of ('input', 'forget', 'output')")
         self.input = projection(input_size, hidden_size, blocks=4, bias=bias)
         self.recurrent = recurrence(hidden_size, blocks=4)
         self.peepholes = nn.ParameterDict({gate: torch.zeros(hidden_size) for gate in peepholes})
@@ -52,13 +53,14 @@ class Peephole(Cell):
 
     def step(self, projected: Tensor, state: State) -> tuple[State, tuple[Tensor, ...]]:
         i, f, z, o = (projected + self.recurrent(state.hidden)).chunk(4, dim=-1)
-        i, f, z = self.see(i, "input", state.memory).sigmoid(), self.see(f, "forget", state.memory).sigmoid(), z.tanh()
+        i = self._add_peephole(i, "input", state.memory).sigmoid()
+        f = self._add_peephole(f, "forget", state.memory).sigmoid()
+        z = z.tanh()
         memory = f * state.memory + i * z
-        o = self.see(o, "output", memory).sigmoid()
+        o = self._add_peephole(o, "output", memory).sigmoid()
         return self.State(o * torch.tanh(memory), memory), (i, f, z, o)
 
-    def see(self, total: Tensor, gate: str, memory: Tensor) -> Tensor:
-        """The total that enters a gate, with what its peephole shows if it has one."""
+    def _add_peephole(self, total: Tensor, gate: str, memory: Tensor) -> Tensor:
         return total + self.peepholes[gate] * memory if gate in self.peepholes else total
 
     def extra_repr(self) -> str:

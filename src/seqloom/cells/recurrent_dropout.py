@@ -1,4 +1,4 @@
-"""Recurrent dropout: the same hidden units dropped at every step (Gal & Ghahramani 2016)."""
+"""Recurrent dropout: the same hidden units are dropped at every step (Gal & Ghahramani 2016)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from seqloom.cells.zoneout import Zoneout
 
 
 class RecurrentDropout(Wrapper):
-    """A cell whose recurrent products see the hidden state through a mask that is drawn once per sequence.
+    """Wraps a cell; its recurrent products read the hidden state through a mask drawn once per sequence.
 
     ::
 
@@ -18,33 +18,33 @@ class RecurrentDropout(Wrapper):
         m ~ Bernoulli(1 - rate) / (1 - rate)      when training, the same at every step
         m = 1                                     otherwise
 
-    A GRU also carries h over by its update gate z. There it stays whole, as in the paper (z ∘ (h - m ∘ h) is added): a
-    mask applied again and again to what is carried would erase it, or let it grow without limit.
+    A GRU also copies h through its update gate z. This path is not masked, as in the paper (z ∘ (h - m ∘ h) is added):
+    a mask applied at every step to a copied value would erase it or let it grow without limit.
 
-    Parameters: those of the cell inside.
+    Parameters: those of the wrapped cell.
     """
 
     def __init__(self, cell: Cell, rate: float) -> None:
         super().__init__(cell, rate)
         if isinstance(cell, Zoneout):
             raise TypeError(
-                "cell is Zoneout, which carries old values over: wanted Zoneout(RecurrentDropout(cell, …), …)"
+                "cell is Zoneout, whose copied values must not be dropped: use Zoneout(RecurrentDropout(cell, …), …)"
             )
         vars(self).update(carry=cell.carry)
 
-    def draw(self, projected: Tensor) -> Tensor:
+    def sample_noise(self, projected: Tensor) -> Tensor:
         mask = projected.new_empty(projected.shape[1], self.hidden_size).bernoulli_(1 - self.rate) / (1 - self.rate)
         return mask.expand(len(projected), -1, -1)
 
     def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
         if not self.training:
             return self.cell.step(projected, state)
-        projected, mask = self.divide(projected, self.hidden_size)
+        projected, mask = self.split_noise(projected, self.hidden_size)
         hidden, *others = state
-        seen = mask * hidden
-        following, gates = self.cell.step(projected, self.State(seen, *others))
+        masked = mask * hidden
+        next_state, gates = self.cell.step(projected, self.State(masked, *others))
         if self.carry is None:
-            return following, gates
-        output, *others = following
-        carried = gates[self.gates.index(self.carry)] * (hidden - seen)
-        return self.State(output + carried, *others), gates
+            return next_state, gates
+        output, *others = next_state
+        copied = gates[self.gates.index(self.carry)] * (hidden - masked)
+        return self.State(output + copied, *others), gates

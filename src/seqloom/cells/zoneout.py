@@ -1,4 +1,4 @@
-"""Zoneout: parts of the state that stay as they were (Krueger et al. 2017)."""
+"""Zoneout: random parts of the state keep their previous value (Krueger et al. 2017)."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from seqloom.cells.wrapper import Wrapper
 
 
 class Zoneout(Wrapper):
-    """A cell whose state values each keep their old value with probability ``rate``, drawn anew at every step.
+    """Wraps a cell; each state value keeps its previous value with probability ``rate``, sampled at every step.
 
     ::
 
@@ -16,18 +16,18 @@ class Zoneout(Wrapper):
         k ~ Bernoulli(rate)                   when training
         k = rate                              otherwise: the expectation
 
-    Parameters: those of the cell inside.
+    Parameters: those of the wrapped cell.
     """
 
-    def draw(self, projected: Tensor) -> Tensor:
+    def sample_noise(self, projected: Tensor) -> Tensor:
         width = len(self.State._fields) * self.hidden_size
         return projected.new_empty(*projected.shape[:-1], width).bernoulli_(self.rate)
 
     def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
-        kept: tuple[Tensor | float, ...] = (self.rate,) * len(state)
+        keep: tuple[Tensor | float, ...] = (self.rate,) * len(state)
         if self.training:
-            projected, noise = self.divide(projected, len(state) * self.hidden_size)
-            kept = noise.chunk(len(state), dim=-1)
-        following, gates = self.cell.step(projected, state)
-        mixed = [k * old + (1 - k) * new for k, old, new in zip(kept, state, following, strict=True)]
+            projected, noise = self.split_noise(projected, len(state) * self.hidden_size)
+            keep = noise.chunk(len(state), dim=-1)
+        next_state, gates = self.cell.step(projected, state)
+        mixed = [k * old + (1 - k) * new for k, old, new in zip(keep, state, next_state, strict=True)]
         return self.State(*mixed), gates

@@ -47,7 +47,7 @@ class Bridged(Layer):
         kind: str = "linear",
     ) -> None:
         if kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}, wanted one of {', '.join(KINDS)}")
+            raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}")
         super().__init__(layer.input_size, layer.output_size)
         self.layer = layer
         self.kind = kind
@@ -124,12 +124,12 @@ def _map(size: int, output_size: int) -> nn.Linear:
 
 
 def _check_copy(index: int, target: Place, source: Level) -> None:
-    wanted = target.fields
+    expected = target.fields
     found = {name: sum(place.fields.get(name, 0) for place in source) for place in source for name in place.fields}
-    if found != wanted:
+    if found != expected:
         there = f"fields of widths {found}" if source else "no recurrence"
         raise ValueError(
-            f"the encoder has {there}, and recurrence {index} of the decoder {wanted}: a copy needs the same; "
+            f"the encoder has {there}, and recurrence {index} of the decoder {expected}: a copy needs the same; "
             "kind 'linear' fits any"
         )
 

@@ -42,7 +42,7 @@ def recurrent(
     directions together the width is twice the hidden size. ``cell_options`` go to the cell.
     """
     if layers < 1:
-        raise ValueError(f"layers must be at least 1, found {layers}")
+        raise ValueError(f"layers must be at least 1, got {layers}")
     if bidirectional and reverse:
         raise ValueError("bidirectional and reverse are both True: a bidirectional layer has a reverse one inside")
     make = find(cell) if isinstance(cell, str) else cell

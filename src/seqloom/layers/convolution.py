@@ -32,9 +32,9 @@ class Convolution(Layer):
         self, input_size: int, output_size: int, *, window: int = 1, activation: str = "relu", causal: bool = False
     ) -> None:
         if window < 1:
-            raise ValueError(f"window must be at least 1, found {window}")
+            raise ValueError(f"window must be at least 1, got {window}")
         if activation not in ACTIVATIONS:
-            raise ValueError(f"activation is {activation!r}, wanted one of {', '.join(ACTIVATIONS)}")
+            raise ValueError(f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
         super().__init__(input_size, output_size)
         self.window = window
         self.causal = causal
@@ -58,12 +58,12 @@ class Convolution(Layer):
 
     def _check(self, state: Any, x: Tensor) -> Tensor:
         if not isinstance(state, tuple) or len(state) != 1 or not isinstance(state[0], Tensor):
-            raise TypeError(f"state is {type(state).__name__}, wanted Convolution.State with the field past")
-        past, wanted = state[0], (x.shape[0], self.window - 1, x.shape[2])
-        if past.shape != wanted:
-            raise ValueError(f"state.past has shape {tuple(past.shape)}, wanted {wanted}")
+            raise TypeError(f"state is {type(state).__name__}, expected Convolution.State with the field past")
+        past, expected = state[0], (x.shape[0], self.window - 1, x.shape[2])
+        if past.shape != expected:
+            raise ValueError(f"state.past has shape {tuple(past.shape)}, expected {expected}")
         if past.dtype != x.dtype or past.device != x.device:
-            raise TypeError(f"state.past is {past.dtype} on {past.device}, wanted {x.dtype} on {x.device}")
+            raise TypeError(f"state.past is {past.dtype} on {past.device}, expected {x.dtype} on {x.device}")
         return past
 
     def _remember(self, past: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:

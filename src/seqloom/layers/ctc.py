@@ -59,7 +59,7 @@ def align(
     symbols = np.asarray(target, np.int64).reshape(-1)
     if log_probabilities.ndim != 2 or log_probabilities.dtype not in (np.float32, np.float64):
         found = f"{log_probabilities.dtype} {log_probabilities.shape}"
-        raise ValueError(f"log-probabilities are {found}; wanted float32 or float64 of shape (frames, symbols)")
+        raise ValueError(f"log-probabilities are {found}; expected float32 or float64 of shape (frames, symbols)")
     _check_symbols(symbols, log_probabilities.shape[1], blank, "the target")
     return [(int(first), int(last)) for first, last in viterbi.align(log_probabilities, symbols, blank)]
 
@@ -74,32 +74,32 @@ def _check(
 ) -> tuple[list[int], list[NDArray[np.int64]]]:
     """The number of frames of each row, and its target."""
     if logits.dim() != 3 or not logits.is_floating_point():
-        raise ValueError(f"logits are {logits.dtype} {tuple(logits.shape)}; wanted floats (batch, frames, symbols)")
+        raise ValueError(f"logits are {logits.dtype} {tuple(logits.shape)}; expected floats (batch, frames, symbols)")
     batch, frames, symbols = logits.shape
     if not 0 <= blank < symbols:
-        raise ValueError(f"the blank is {blank}; wanted one of the {symbols} symbols, 0 to {symbols - 1}")
+        raise ValueError(f"the blank is {blank}; expected one of the {symbols} symbols, 0 to {symbols - 1}")
     if target_lengths is None:
         if isinstance(targets, Tensor):
             raise ValueError("targets in one tensor need target_lengths")
-        wanted = [len(target) for target in targets]
+        expected = [len(target) for target in targets]
     else:
-        wanted = target_lengths.tolist()
+        expected = target_lengths.tolist()
     for name, given in (("lengths", lengths), ("targets", targets), ("target_lengths", target_lengths)):
         for tensor in given if isinstance(given, Sequence) else (given,):
             if isinstance(tensor, Tensor) and tensor.numel() and (tensor.is_floating_point() or tensor.is_complex()):
-                raise ValueError(f"{name} are {tensor.dtype}; wanted whole numbers")
+                raise ValueError(f"{name} are {tensor.dtype}; expected whole numbers")
     sizes: list[int] = lengths.tolist()
-    if not len(targets) == len(sizes) == len(wanted) == batch:
-        found = f"{len(sizes)} lengths, {len(targets)} targets, {len(wanted)} lengths of targets"
+    if not len(targets) == len(sizes) == len(expected) == batch:
+        found = f"{len(sizes)} lengths, {len(targets)} targets, {len(expected)} lengths of targets"
         raise ValueError(f"logits have {batch} rows; there are {found}")
     padded = targets.cpu().numpy() if isinstance(targets, Tensor) else [np.asarray(target) for target in targets]
     rows = []
-    for row, (size, length) in enumerate(zip(sizes, wanted, strict=True)):
+    for row, (size, length) in enumerate(zip(sizes, expected, strict=True)):
         name = names[row] if row < len(names) else f"row {row}"
         if not 0 <= size <= frames:
-            raise ValueError(f"{name}: has {size} frames; wanted 0 to {frames}")
+            raise ValueError(f"{name}: has {size} frames; expected 0 to {frames}")
         if not 0 <= length <= len(padded[row]):
-            raise ValueError(f"{name}: the target has {length} symbols; wanted 0 to {len(padded[row])}")
+            raise ValueError(f"{name}: the target has {length} symbols; expected 0 to {len(padded[row])}")
         rows.append(np.ascontiguousarray(padded[row][:length], np.int64))
         _check_symbols(rows[-1], symbols, blank, f"{name}: the target")
     return sizes, rows
@@ -108,7 +108,7 @@ def _check(
 def _check_symbols(target: NDArray[np.int64], symbols: int, blank: int, name: str) -> None:
     if len(target) and (target.min() < 0 or target.max() >= symbols):
         wrong = next(int(symbol) for symbol in target if not 0 <= symbol < symbols)
-        raise ValueError(f"{name} has the symbol {wrong}; wanted 0 to {symbols - 1}")
+        raise ValueError(f"{name} has the symbol {wrong}; expected 0 to {symbols - 1}")
     if (target == blank).any():
         raise ValueError(f"{name} has the blank, {blank}, inside; a blank is no symbol of a target")
 

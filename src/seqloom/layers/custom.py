@@ -27,7 +27,7 @@ class CustomLayer(Layer):
         name = type(module).__name__
         if not isinstance(y, Tensor) or y.dim() != 3 or y.shape[:2] != x.shape[:2]:
             found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise ValueError(f"{name} makes {found} of x (2, 3, {input_size}), wanted a tensor (2, 3, its width)")
+            raise ValueError(f"{name} makes {found} of x (2, 3, {input_size}), expected a tensor (2, 3, its width)")
         super().__init__(input_size, y.shape[2])
         self.module = module
         self.stateless = stateless
@@ -50,5 +50,5 @@ def _try(module: nn.Module, x: Tensor) -> tuple[Any, bool]:
         return module(x), True
     answer = module(x, mask, None)
     if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TypeError(f"{type(module).__name__} gives {type(answer).__name__}, wanted a pair of output and state")
+        raise TypeError(f"{type(module).__name__} gives {type(answer).__name__}, expected a pair of output and state")
     return answer[0], False

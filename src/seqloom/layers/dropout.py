@@ -10,7 +10,7 @@ class VariationalDropout(nn.Module):
     def __init__(self, rate: float) -> None:
         super().__init__()
         if not 0 <= rate < 1:
-            raise ValueError(f"rate is {rate}, wanted at least 0 and below 1")
+            raise ValueError(f"rate is {rate}, expected at least 0 and below 1")
         self.rate = rate
 
     def forward(

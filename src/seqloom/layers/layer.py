@@ -87,32 +87,32 @@ def check_input(
     mask: Tensor | None,
     *,
     size: int,
-    like: Tensor,  # a parameter: its dtype and device are the wanted ones
+    like: Tensor,  # a parameter: its dtype and device are the expected ones
 ) -> None:
-    """Raise an error that names the argument, what was found and what is wanted."""
+    """Raise an error that names the argument, what was found and what is expected."""
     for name, value in (("x", x), ("mask", mask)):
         if value is not None and not isinstance(value, Tensor):
-            raise TypeError(f"{name} is {type(value).__qualname__}, wanted a tensor")
+            raise TypeError(f"{name} is {type(value).__qualname__}, expected a tensor")
     if x.dim() != 3:
-        raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size})")
+        raise ValueError(f"x has shape {tuple(x.shape)}, expected (batch, time, {size})")
     if x.shape[2] != size:
-        raise ValueError(f"x has shape {tuple(x.shape)}, wanted (batch, time, {size}) for input_size {size}")
+        raise ValueError(f"x has shape {tuple(x.shape)}, expected (batch, time, {size}) for input_size {size}")
     if x.dtype != like.dtype:
         advice = "cast x or the layer" if x.is_floating_point() else "embed or cast it first"
-        raise TypeError(f"x has dtype {x.dtype}, wanted {like.dtype} as the layer's parameters: {advice}")
+        raise TypeError(f"x has dtype {x.dtype}, expected {like.dtype} as the layer's parameters: {advice}")
     if x.device != like.device:
-        raise ValueError(f"x is on {x.device}, wanted {like.device} as the layer's parameters")
+        raise ValueError(f"x is on {x.device}, expected {like.device} as the layer's parameters")
     if mask is None:
         return
     if mask.dtype != torch.bool:
-        raise TypeError(f"mask has dtype {mask.dtype}, wanted torch.bool (True where x is real)")
+        raise TypeError(f"mask has dtype {mask.dtype}, expected torch.bool (True where x is real)")
     if mask.shape != x.shape[:2]:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}, wanted {tuple(x.shape[:2])} as (batch, time) of x")
+        raise ValueError(f"mask has shape {tuple(mask.shape)}, expected {tuple(x.shape[:2])} as (batch, time) of x")
     if mask.device != x.device:
-        raise ValueError(f"mask is on {mask.device}, wanted {x.device} as x")
+        raise ValueError(f"mask is on {mask.device}, expected {x.device} as x")
     late = mask[:, 1:] & ~mask[:, :-1]
     if late.any():
         row = int(late.any(dim=1).nonzero()[0])
         raise ValueError(
-            f"mask row {row} is padded on the left or inside: wanted True values first, then False (right padding)"
+            f"mask row {row} is padded on the left or inside: expected True values first, then False (right padding)"
         )

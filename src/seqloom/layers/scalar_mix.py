@@ -15,7 +15,7 @@ class ScalarMix(nn.Module):
     ) -> None:
         super().__init__()
         if not sizes:
-            raise ValueError("sizes is empty, wanted the width of at least one layer")
+            raise ValueError("sizes is empty, expected the width of at least one layer")
         self.size = sizes[-1]
         self.scores = nn.Parameter(torch.zeros(len(sizes)))  # s
         self.scale = nn.Parameter(torch.ones(()))  # γ
@@ -33,7 +33,7 @@ class ScalarMix(nn.Module):
         layers: Sequence[Tensor],  # each (..., its size)
     ) -> Tensor:  # (..., size)
         if len(layers) != len(self.maps):
-            raise ValueError(f"found {len(layers)} layers, wanted {len(self.maps)}")
+            raise ValueError(f"found {len(layers)} layers, expected {len(self.maps)}")
         weights = self.scale * self.shares
         first, *others = (
             weight * convert(layer) for weight, convert, layer in zip(weights, self.maps, layers, strict=True)

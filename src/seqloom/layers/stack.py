@@ -32,18 +32,18 @@ class Stack(Layer):
     ) -> None:
         layers = list(layers)
         if not layers:
-            raise ValueError("layers is empty, wanted at least one layer")
+            raise ValueError("layers is empty, expected at least one layer")
         if connect not in CONNECTIONS:
-            raise ValueError(f"connect is {connect!r}, wanted one of {', '.join(CONNECTIONS)}")
+            raise ValueError(f"connect is {connect!r}, expected one of {', '.join(CONNECTIONS)}")
         for index, layer in enumerate(layers):
             if not isinstance(layer, Layer):
-                raise TypeError(f"layer {index} is {type(layer).__qualname__}, wanted a Layer of this library")
+                raise TypeError(f"layer {index} is {type(layer).__qualname__}, expected a Layer of this library")
         size = layers[0].input_size
         connections = []
         for index, layer in enumerate(layers):
             if layer.input_size != size:
                 raise ValueError(
-                    f"layer {index} has input_size {layer.input_size}, wanted {size}: what it reads is that wide"
+                    f"layer {index} has input_size {layer.input_size}, expected {size}: what it reads is that wide"
                 )
             kind = Plain if connect == "dense" and index == len(layers) - 1 else CONNECTIONS[connect]
             connections.append(kind(layer.input_size, layer.output_size))
@@ -89,7 +89,7 @@ class Stack(Layer):
         if state is None:
             state = (None,) * len(self.layers)
         if not isinstance(state, tuple) or len(state) != len(self.layers):
-            raise TypeError(f"state is {describe(state)}, wanted a tuple of the states of {len(self.layers)} layers")
+            raise TypeError(f"state is {describe(state)}, expected a tuple of the states of {len(self.layers)} layers")
         if mask is not None:
             # A skip connection must not carry what the padding holds.
             x = x.masked_fill(~mask.unsqueeze(-1), 0)

@@ -26,9 +26,9 @@ class TimeReduction(nn.Module):
 
     def __init__(self, input_size: int, factor: int, *, kind: Kind = "stride") -> None:
         if factor < 1:
-            raise ValueError(f"factor must be at least 1, found {factor}")
+            raise ValueError(f"factor must be at least 1, got {factor}")
         if kind not in get_args(Kind):
-            raise ValueError(f"kind is {kind!r}, wanted one of {', '.join(get_args(Kind))}")
+            raise ValueError(f"kind is {kind!r}, expected one of {', '.join(get_args(Kind))}")
         super().__init__()
         self.input_size, self.factor, self.kind = input_size, factor, kind
         self.output_size = input_size if kind == "stride" else factor * input_size
@@ -66,12 +66,12 @@ class TimeReduction(nn.Module):
 
     def _check(self, state: Any, x: Tensor) -> "TimeReduction.State":
         if not isinstance(state, TimeReduction.State):
-            raise TypeError(f"state is {type(state).__name__}, wanted Reduce.State with the fields left and number")
-        wanted = (x.shape[0], self.factor - 1, x.shape[2])
-        if state.left.shape != wanted:
-            raise ValueError(f"state.left has shape {tuple(state.left.shape)}, wanted {wanted}")
+            raise TypeError(f"state is {type(state).__name__}, expected Reduce.State with the fields left and number")
+        expected = (x.shape[0], self.factor - 1, x.shape[2])
+        if state.left.shape != expected:
+            raise ValueError(f"state.left has shape {tuple(state.left.shape)}, expected {expected}")
         if state.left.dtype != x.dtype or state.left.device != x.device:
-            raise TypeError(f"state.left is {state.left.dtype} on {state.left.device}, wanted {x.dtype} on {x.device}")
+            raise TypeError(f"state.left is {state.left.dtype} on {state.left.device}, expected {x.dtype} on {x.device}")
         return state
 
     def _remember(self, x: Tensor, lengths: Tensor, *, more: bool) -> "TimeReduction.State":

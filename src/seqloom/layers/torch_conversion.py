@@ -22,9 +22,9 @@ def from_torch(module: nn.LSTM | nn.GRU | nn.RNN) -> Layer:
     Their two biases are added up where the equations add them. Our layers are batch first, whatever the module is.
     """
     if type(module) not in (nn.LSTM, nn.GRU, nn.RNN):
-        raise TypeError(f"module is {type(module).__name__}, wanted nn.LSTM, nn.GRU or nn.RNN")
+        raise TypeError(f"module is {type(module).__name__}, expected nn.LSTM, nn.GRU or nn.RNN")
     if module.proj_size:
-        raise ValueError(f"module has proj_size {module.proj_size}, wanted 0: a projected output has no counterpart")
+        raise ValueError(f"module has proj_size {module.proj_size}, expected 0: a projected output has no counterpart")
     directions = 2 if module.bidirectional else 1
     ways = [
         Recurrent(counterpart(module, weights), reverse=bool(index % directions))
@@ -48,10 +48,10 @@ def to_torch(layer: Layer) -> nn.LSTM | nn.GRU | nn.RNN:
     kinds = [[kind_of(cell, where=f"layer {index}") for cell in pair] for index, pair in enumerate(cells)]
     for index, pair in enumerate(kinds):
         if len(pair) != len(kinds[0]):
-            raise ValueError(f"layer {index} has {len(pair)} directions, wanted {len(kinds[0])} as layer 0")
+            raise ValueError(f"layer {index} has {len(pair)} directions, expected {len(kinds[0])} as layer 0")
         for kind in pair:
             if kind != kinds[0][0]:
-                raise ValueError(f"layer {index} has {kind}, wanted {kinds[0][0]} as layer 0: torch.nn has one for all")
+                raise ValueError(f"layer {index} has {kind}, expected {kinds[0][0]} as layer 0: torch.nn has one for all")
     kind, like = kinds[0][0], next(layer.parameters())
     module = kind.module(
         layer.input_size,
@@ -90,15 +90,15 @@ def kind_of(cell: Cell, *, where: str) -> Kind:
         return Kind(nn.LSTM, None, cell.hidden_size, cell.input.bias is not None)
     if type(cell) is GRU:
         if cell.reset != "after":
-            raise ValueError(f"{where} is a GRU with reset={cell.reset!r}, wanted 'after': nn.GRU has no other")
+            raise ValueError(f"{where} is a GRU with reset={cell.reset!r}, expected 'after': nn.GRU has no other")
         return Kind(nn.GRU, None, cell.hidden_size, cell.input.bias is not None)
     if type(cell) is Elman:
         if cell.activation not in ("tanh", "relu"):
             raise ValueError(
-                f"{where} has activation={cell.activation!r}, wanted 'tanh' or 'relu': nn.RNN has no other"
+                f"{where} has activation={cell.activation!r}, expected 'tanh' or 'relu': nn.RNN has no other"
             )
         return Kind(nn.RNN, cell.activation, cell.hidden_size, cell.input.bias is not None)
-    raise TypeError(f"{where} has a {type(cell).__name__} cell, which has no counterpart: wanted LSTM, GRU or Elman")
+    raise TypeError(f"{where} has a {type(cell).__name__} cell, which has no counterpart: expected LSTM, GRU or Elman")
 
 
 def cells_of(layer: nn.Module, *, where: str) -> list[Cell]:
@@ -107,10 +107,10 @@ def cells_of(layer: nn.Module, *, where: str) -> list[Cell]:
         return [layer.ahead.cell, layer.back.cell]
     if not isinstance(layer, Recurrent):
         raise TypeError(
-            f"{where} is {type(layer).__name__}, which has no counterpart: wanted Recurrent or Bidirectional"
+            f"{where} is {type(layer).__name__}, which has no counterpart: expected Recurrent or Bidirectional"
         )
     if layer.reverse:
-        raise ValueError(f"{where} has reverse=True, wanted False: torch.nn runs backwards only in both directions")
+        raise ValueError(f"{where} has reverse=True, expected False: torch.nn runs backwards only in both directions")
     return [layer.cell]
 
 
@@ -119,9 +119,9 @@ def rate_of(layer: Layer) -> float:
     if not isinstance(layer, Stack):
         return 0.0
     if layer.connect != "plain":
-        raise ValueError(f"connect is {layer.connect!r}, wanted 'plain': torch.nn has no other")
+        raise ValueError(f"connect is {layer.connect!r}, expected 'plain': torch.nn has no other")
     if not isinstance(layer.dropout, nn.Dropout):
-        raise TypeError(f"dropout is {type(layer.dropout).__name__}, wanted nn.Dropout: torch.nn has no other")
+        raise TypeError(f"dropout is {type(layer.dropout).__name__}, expected nn.Dropout: torch.nn has no other")
     return layer.dropout.p if len(layer.layers) > 1 else 0.0
 
 

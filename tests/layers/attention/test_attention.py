@@ -61,11 +61,11 @@ def test_attention_equals_its_equations(score: str, kind: str) -> None:
         for t in range(T):
             open_ = [s for s in range(S) if seen[b, t, s]]
             scores = [equation(attention, score, query[b, t].numpy(), keys[b, s].numpy()) for s in open_]
-            wanted, total = np.zeros(S), np.zeros(V)
-            for s, found in zip(open_, scores, strict=True):
-                wanted[s] = np.exp(found) / np.exp(scores).sum()
-                total += wanted[s] * values[b, s].numpy()
-            np.testing.assert_allclose(weights[b, t].detach().numpy(), wanted, rtol=0, atol=1e-12)
+            expected, total = np.zeros(S), np.zeros(V)
+            for s, actual in zip(open_, scores, strict=True):
+                expected[s] = np.exp(actual) / np.exp(scores).sum()
+                total += expected[s] * values[b, s].numpy()
+            np.testing.assert_allclose(weights[b, t].detach().numpy(), expected, rtol=0, atol=1e-12)
             np.testing.assert_allclose(context[b, t].detach().numpy(), total, rtol=0, atol=1e-12)
 
 
@@ -97,12 +97,12 @@ def test_what_is_masked_does_not_count() -> None:
     attention = build("additive")
     query, keys, values = inputs(attention)
     mask = make_mask([3, 1, 4], S)
-    wanted = attention(query, attention.prepare(keys), values, mask=mask)
+    expected = attention(query, attention.prepare(keys), values, mask=mask)
     hidden = ~mask.unsqueeze(-1)
     keys, values = keys.masked_fill(hidden, 1e6), values.masked_fill(hidden, -1e6)
-    found = attention(query, attention.prepare(keys), values, mask=mask)
-    assert torch.equal(found.context, wanted.context)
-    assert torch.equal(found.weights, wanted.weights)
+    actual = attention(query, attention.prepare(keys), values, mask=mask)
+    assert torch.equal(actual.context, expected.context)
+    assert torch.equal(actual.weights, expected.weights)
 
 
 def test_large_scores_and_no_positions() -> None:
@@ -115,14 +115,14 @@ def test_large_scores_and_no_positions() -> None:
 
 
 def test_errors_say_what_is_wanted() -> None:
-    with pytest.raises(ValueError, match="score is 'cosine', wanted one of dot, scaled, multiplicative, additive"):
+    with pytest.raises(ValueError, match="score is 'cosine', expected one of dot, scaled, multiplicative, additive"):
         Attention(4, 4, score="cosine")
     with pytest.raises(ValueError, match="query_size is 4 and key_size 5: a product needs equal ones"):
         Attention(4, 5, score="scaled")
     with pytest.raises(ValueError, match="size is 7, but the score 'dot' has none"):
         Attention(4, 4, score="dot", size=7)
-    with pytest.raises(ValueError, match="size must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
         Attention(4, 4, size=0)
-    with pytest.raises(ValueError, match="key_size must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="key_size must be at least 1, got 0"):
         Attention(4, 0)
     assert Attention(4, 5, size=7).prepare(torch.zeros(1, 2, 5)).shape == (1, 2, 7)

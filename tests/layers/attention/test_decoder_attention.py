@@ -49,8 +49,8 @@ def test_after_equals_its_equations() -> None:
         covered = np.zeros(6)
         for t in range(time):
             context, share = look(layer.attention, x[row, t].numpy(), memory.values[row, :length].numpy())
-            wanted = np.tanh(matrix @ np.concatenate([context, x[row, t].numpy()]))
-            np.testing.assert_allclose(y[row, t].detach().numpy(), wanted, rtol=0, atol=1e-12)
+            expected = np.tanh(matrix @ np.concatenate([context, x[row, t].numpy()]))
+            np.testing.assert_allclose(y[row, t].detach().numpy(), expected, rtol=0, atol=1e-12)
             covered[:length] += share
         np.testing.assert_allclose(state.coverage[row].detach().numpy(), covered, rtol=0, atol=1e-12)
     assert state.step.tolist() == [4, 2]
@@ -71,8 +71,8 @@ def test_before_equals_its_equations(make: type[Any], equation: equations.Step) 
             context, _ = look(layer.attention, state["hidden"], memory.values[row, :length].numpy())
             read = np.concatenate([x[row, t].numpy(), context])
             state, _ = equation(layer.cell, weights(layer.cell), read, state)
-            wanted = np.concatenate([state["hidden"], context])
-            np.testing.assert_allclose(y[row, t].detach().numpy(), wanted, rtol=0, atol=1e-12)
+            expected = np.concatenate([state["hidden"], context])
+            np.testing.assert_allclose(y[row, t].detach().numpy(), expected, rtol=0, atol=1e-12)
         for name, field in zip(last.cell._fields, last.cell, strict=True):
             np.testing.assert_allclose(field[row].detach().numpy(), state[name], rtol=0, atol=1e-12)
 
@@ -157,26 +157,26 @@ def test_fixed_puts_one_vector_beside_every_input() -> None:
     )
     ends[1, :2] = values[1, 2, :2]
     means = torch.stack([values[0].mean(dim=0), values[1, :3].mean(dim=0)])
-    for kind, wanted in (("last", last), ("ends", ends), ("mean", means)):
+    for kind, expected in (("last", last), ("ends", ends), ("mean", means)):
         layer = FixedContext(INPUT, SOURCE, kind=kind)
         y, _ = layer(x, make_mask([4, 2], 4), layer.start(2, memory))
         assert torch.equal(y[0, :, :INPUT], x[0])
-        torch.testing.assert_close(y[0, :, INPUT:], wanted[0].expand(4, -1))
-        torch.testing.assert_close(y[1, :2, INPUT:], wanted[1].expand(2, -1))
+        torch.testing.assert_close(y[0, :, INPUT:], expected[0].expand(4, -1))
+        torch.testing.assert_close(y[1, :2, INPUT:], expected[1].expand(2, -1))
         assert not y[1, 2:].any()
 
 
 def test_errors_say_what_is_wanted() -> None:
-    with pytest.raises(ValueError, match="attention has query_size 4, wanted 5"):
+    with pytest.raises(ValueError, match="attention has query_size 4, expected 5"):
         BahdanauAttention(GRU(7, 5), Attention(4, 4))
-    with pytest.raises(ValueError, match="cell has input_size 4, wanted more than 4"):
+    with pytest.raises(ValueError, match="cell has input_size 4, expected more than 4"):
         BahdanauAttention(GRU(4, 5), Attention(5, 4))
-    with pytest.raises(TypeError, match="cell is Linear, wanted a Cell"):
+    with pytest.raises(TypeError, match="cell is Linear, expected a Cell"):
         BahdanauAttention(nn.Linear(4, 5), Attention(5, 4))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="kind is 'first', wanted one of last, ends, mean"):
+    with pytest.raises(ValueError, match="kind is 'first', expected one of last, ends, mean"):
         FixedContext(3, 4, kind="first")
     with pytest.raises(ValueError, match="both ends need two directions of equal width, found a width of 5"):
         FixedContext(3, 5, kind="ends")
     layer = LuongAttention(Attention(3, 4), 5)
-    with pytest.raises(ValueError, match=r"memory.mask has shape \(2, 5\) and dtype torch.bool, wanted \(2, 6\)"):
+    with pytest.raises(ValueError, match=r"memory.mask has shape \(2, 5\) and dtype torch.bool, expected \(2, 6\)"):
         layer.start(2, Memory(torch.zeros(2, 6, 4), make_mask([5, 5], 5), ()))

@@ -38,24 +38,24 @@ def test_it_samples_by_the_softmax_and_never_what_is_masked() -> None:
     mask = torch.tensor([[True, True, False, True]])
     torch.manual_seed(0)
     weights = hard.weights(query, hard.prepare(keys), mask=mask)
-    wanted = masked_softmax(query[:, :1] @ hard.prepare(keys).transpose(1, 2), mask)[0, 0]
+    expected = masked_softmax(query[:, :1] @ hard.prepare(keys).transpose(1, 2), mask)[0, 0]
     assert torch.equal(weights.sum(dim=-1), torch.ones(1, 4_000, dtype=torch.float64))
     # Four standard deviations of a share of 4,000 draws.
-    torch.testing.assert_close(weights.mean(dim=1)[0], wanted, rtol=0, atol=4 * 0.5 / 4_000**0.5)
+    torch.testing.assert_close(weights.mean(dim=1)[0], expected, rtol=0, atol=4 * 0.5 / 4_000**0.5)
     assert not weights[..., 2].any()
 
 
 def run(hard: HardAttention, query: Tensor, keys: Tensor) -> tuple[tuple[int, ...], Tensor, Tensor]:
     """Two steps, where what was seen decides where to look next: choices, losses (1, 2), log-probability ()."""
     prepared, values = hard.prepare(keys), torch.tanh(keys)
-    choices, found, probability = [], [], torch.zeros((), dtype=torch.float64)
+    choices, actual, probability = [], [], torch.zeros((), dtype=torch.float64)
     for _ in range(2):
         seen, weights = hard(query, prepared, values)
         choices.append(int(weights.argmax()))
         probability = probability + (query @ prepared.transpose(1, 2)).log_softmax(dim=-1)[0, 0, choices[-1]]
         query = torch.cat([query[..., 1:], seen.sum(dim=-1, keepdim=True)], dim=-1) * 1.5
-        found.append((seen - query[..., :2]).square().sum(dim=-1))
-    return tuple(choices), torch.cat(found, dim=1), probability
+        actual.append((seen - query[..., :2]).square().sum(dim=-1))
+    return tuple(choices), torch.cat(actual, dim=1), probability
 
 
 @pytest.mark.parametrize("baseline", [0.0, 0.7])
@@ -80,8 +80,8 @@ def test_the_expected_gradient_of_the_estimator_is_the_gradient_of_the_expected_
                 place.add_(probability.exp().detach() * slope)
     assert not missing
     truth = torch.autograd.grad(expected, variables)
-    for found, wanted in zip(estimated, truth, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    for actual, expected in zip(estimated, truth, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
     assert not torch.allclose(biased[2], truth[2], atol=1e-2)  # without the estimator it is another one
 
 
@@ -97,8 +97,8 @@ def test_samples_are_kept_until_they_are_asked_for_and_padding_costs_nothing() -
     logarithms = (probabilities * weights).sum(dim=-1).log()
     spread = -(probabilities * probabilities.log()).sum(dim=-1)
     cost = torch.tensor([[6.0, 5.0, 3.0], [4.0, 0.0, 0.0]])
-    wanted = ((cost * logarithms - 0.1 * spread) * mask).sum()
-    torch.testing.assert_close(whole.estimator(loss, mask), wanted)
+    expected = ((cost * logarithms - 0.1 * spread) * mask).sum()
+    torch.testing.assert_close(whole.estimator(loss, mask), expected)
     torch.testing.assert_close(whole.baseline, torch.tensor(0.5 * 10 / 4).double())
     with pytest.raises(RuntimeError, match="there are no samples"):
         whole.estimator(loss, mask)
@@ -114,7 +114,7 @@ def test_samples_are_kept_until_they_are_asked_for_and_padding_costs_nothing() -
     with pytest.raises(RuntimeError, match="there are no samples"):
         whole.estimator(loss, mask)
     whole(query, prepared, values)
-    with pytest.raises(ValueError, match=r"loss has shape \(2, 2\), wanted \(2, 3\), one for each sample"):
+    with pytest.raises(ValueError, match=r"loss has shape \(2, 2\), expected \(2, 3\), one for each sample"):
         whole.estimator(loss[:, :2])
 
 
@@ -124,8 +124,8 @@ def test_the_estimators_of_a_model() -> None:
     for part in parts:
         part(noise(2, 3, 3), part.prepare(noise(2, 4, 2)), noise(2, 4, 2))
     logarithms = torch.stack([part._drawn[0][0] for part in parts])
-    wanted = (logarithms * torch.tensor([3.0, 2.0, 1.0])).sum()
-    torch.testing.assert_close(estimator(nn.ModuleList(parts), torch.ones(2, 3).double()), wanted)
+    expected = (logarithms * torch.tensor([3.0, 2.0, 1.0])).sum()
+    torch.testing.assert_close(estimator(nn.ModuleList(parts), torch.ones(2, 3).double()), expected)
 
 
 def test_empty_sources() -> None:

@@ -14,7 +14,7 @@ def test_local_attention_equals_its_equations(predicted: bool) -> None:
     randomize(local)
     query, keys, mask = noise(3, 8, 4), noise(3, 9, 3, seed=1), make_mask([9, 3, 0], 9)
     steps = torch.tensor([[0], [2], [5]]) + torch.arange(8)
-    found = local.weights(query, local.prepare(keys), mask=mask, steps=steps).detach().numpy()
+    actual = local.weights(query, local.prepare(keys), mask=mask, steps=steps).detach().numpy()
     matrix = local.score.state_dict()["key.weight"].numpy()
     for b, length in enumerate([9, 3, 0]):
         for t in range(8):
@@ -25,20 +25,20 @@ def test_local_attention_equals_its_equations(predicted: bool) -> None:
                 centre = length / (1 + np.exp(-second[0] @ np.tanh(first @ q)))
             inside = [s for s in range(length) if abs(s - centre) <= 2]
             scores = [float(q @ matrix @ keys[b, s].numpy()) for s in inside]
-            wanted = np.zeros(9)
+            expected = np.zeros(9)
             for s, score in zip(inside, scores, strict=True):
-                wanted[s] = np.exp(score) / np.exp(scores).sum()
+                expected[s] = np.exp(score) / np.exp(scores).sum()
                 if predicted:
-                    wanted[s] *= np.exp(-((s - centre) ** 2) / (2 * (2 / 2) ** 2))
-            np.testing.assert_allclose(found[b, t], wanted, rtol=0, atol=1e-12)
+                    expected[s] *= np.exp(-((s - centre) ** 2) / (2 * (2 / 2) ** 2))
+            np.testing.assert_allclose(actual[b, t], expected, rtol=0, atol=1e-12)
 
 
 def test_without_steps_and_mask_it_begins_at_the_first_position() -> None:
     local = LocalAttention(4, 4, window=1, score="dot")
     weights = local.weights(torch.zeros(1, 4, 4), torch.zeros(1, 3, 4))
     half, third = 1 / 2, 1 / 3
-    wanted = torch.tensor([[[half, half, 0], [third, third, third], [0, half, half], [0, half, half]]])
-    torch.testing.assert_close(weights, wanted)
+    expected = torch.tensor([[[half, half, 0], [third, third, third], [0, half, half], [0, half, half]]])
+    torch.testing.assert_close(weights, expected)
 
 
 @pytest.mark.parametrize("predicted", [False, True])
@@ -56,5 +56,5 @@ def test_gradients(predicted: bool) -> None:
 
 
 def test_errors_say_what_is_wanted() -> None:
-    with pytest.raises(ValueError, match="window must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="window must be at least 1, got 0"):
         LocalAttention(4, 4, window=0)

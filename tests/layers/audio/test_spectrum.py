@@ -49,9 +49,9 @@ def by_numpy(samples: NDArray[np.float64], layer: Spectrum) -> NDArray[np.float6
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 10, 11, 50])
 def test_frames_by_their_definition(length: int) -> None:
     layer, samples = build(), noise(1, length)
-    found, mask, _ = layer(samples)
+    actual, mask, _ = layer(samples)
     np.testing.assert_allclose(
-        found[0].numpy(), by_numpy(samples[0].numpy(), layer), rtol=0, atol=1e-5
+        actual[0].numpy(), by_numpy(samples[0].numpy(), layer), rtol=0, atol=1e-5
     )  # tables are float32
     assert mask.shape == (1, layer.length(length))
     assert mask.all()
@@ -87,13 +87,13 @@ def test_log_mel_and_mfcc_are_librosa_s(rate: int, centre: bool, librosa: Any) -
         fmin=20.0,
         fmax=3800.0,
     )
-    wanted = np.log(np.maximum(energies, 1e-10))
-    found, _, _ = layer(torch.from_numpy(samples).unsqueeze(0))
-    np.testing.assert_allclose(found[0].T.numpy(), wanted, rtol=0, atol=1e-4)
+    expected = np.log(np.maximum(energies, 1e-10))
+    actual, _, _ = layer(torch.from_numpy(samples).unsqueeze(0))
+    np.testing.assert_allclose(actual[0].T.numpy(), expected, rtol=0, atol=1e-4)
     cepstra, _, _ = Spectrum(rate, kind="mfcc", centre=centre, lowest=20.0, highest=3800.0)(
         torch.from_numpy(samples).unsqueeze(0)
     )
-    truth = librosa.feature.mfcc(S=wanted, n_mfcc=13)
+    truth = librosa.feature.mfcc(S=expected, n_mfcc=13)
     np.testing.assert_allclose(cepstra[0].T.numpy(), truth, rtol=0, atol=1e-4)
 
 
@@ -102,15 +102,15 @@ def test_quiet_bands_beside_a_loud_hum() -> None:
     hum = torch.sin(2 * torch.pi * 50 * torch.arange(8000, dtype=torch.float64) / 8000)
     samples = (hum + 1e-4 * noise(8000)).float().unsqueeze(0)
     layer = Spectrum(8000)
-    found, _, _ = layer(samples)
-    np.testing.assert_allclose(found[0].numpy(), by_numpy(samples[0].double().numpy(), layer), rtol=0, atol=1e-5)
+    actual, _, _ = layer(samples)
+    np.testing.assert_allclose(actual[0].numpy(), by_numpy(samples[0].double().numpy(), layer), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("rate", "points", "mels"), [(16000, 512, 80), (8000, 256, 23)])
 def test_filters_and_cosines_are_those_of_the_libraries(rate: int, points: int, mels: int, librosa: Any) -> None:
     filters = mel_filters(rate, points, mels=mels, lowest=10.0, highest=rate / 2).numpy()
-    wanted = librosa.filters.mel(sr=rate, n_fft=points, n_mels=mels, fmin=10.0, fmax=rate / 2, dtype=np.float64)
-    np.testing.assert_allclose(filters.T, wanted, rtol=0, atol=1e-14)
+    expected = librosa.filters.mel(sr=rate, n_fft=points, n_mels=mels, fmin=10.0, fmax=rate / 2, dtype=np.float64)
+    np.testing.assert_allclose(filters.T, expected, rtol=0, atol=1e-14)
     fft = pytest.importorskip("scipy.fft")
     np.testing.assert_allclose(cosines(mels).numpy(), fft.dct(np.eye(mels), norm="ortho"), rtol=0, atol=1e-13)
 
@@ -120,14 +120,14 @@ def test_emphasis_and_slopes_are_librosa_s(librosa: Any) -> None:
     emphasised = librosa.effects.preemphasis(samples, coef=0.97, zi=np.zeros(1))
     heard, plain = (torch.from_numpy(each).unsqueeze(0) for each in (samples, emphasised))
     layer = Spectrum(8000, emphasis=0.97, deltas=2).double()
-    found = layer(heard)[0][0].T.numpy()
-    wanted = Spectrum(8000).double()(plain)[0][0].T.numpy()
-    np.testing.assert_allclose(found[:40], wanted, rtol=0, atol=1e-9)
-    slopes = librosa.feature.delta(wanted, width=5)
-    np.testing.assert_allclose(found[40:80, 4:], slopes[:, 2:-2], rtol=0, atol=1e-9)  # it looks ahead, ours back
+    actual = layer(heard)[0][0].T.numpy()
+    expected = Spectrum(8000).double()(plain)[0][0].T.numpy()
+    np.testing.assert_allclose(actual[:40], expected, rtol=0, atol=1e-9)
+    slopes = librosa.feature.delta(expected, width=5)
+    np.testing.assert_allclose(actual[40:80, 4:], slopes[:, 2:-2], rtol=0, atol=1e-9)  # it looks ahead, ours back
     again = librosa.feature.delta(slopes[:, 2:-2], width=5)
-    np.testing.assert_allclose(found[80:, 8:], again[:, 2:-2], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found[40:, 0], 0, rtol=0, atol=1e-12)  # before the first frame there are copies of it
+    np.testing.assert_allclose(actual[80:, 8:], again[:, 2:-2], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(actual[40:, 0], 0, rtol=0, atol=1e-12)  # before the first frame there are copies of it
 
 
 @OPTIONS
@@ -186,13 +186,13 @@ def test_nan_in_one_row_stays_there() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "mel"}, "kind is 'mel', wanted log_mel or mfcc"),
+        ({"kind": "mel"}, "kind is 'mel', expected log_mel or mfcc"),
         ({"step": 0.02}, "step is 0.02 and window 0.008"),
         ({"step": 0.0}, "step is 0.0 and window 0.008"),
-        ({"mels": 0}, "mels is 0, wanted 1 or more"),
-        ({"kind": "mfcc", "coefficients": 6}, r"coefficients is 6, wanted 1 to 5 \(mels\)"),
-        ({"highest": 600.0}, "lowest is 0.0 and highest 600.0; 0 ≤ lowest < highest ≤ 500 is wanted"),
-        ({"deltas": 3}, "deltas is 3, wanted 0, 1 or 2"),
+        ({"mels": 0}, "mels is 0, expected 1 or more"),
+        ({"kind": "mfcc", "coefficients": 6}, r"coefficients is 6, expected 1 to 5 \(mels\)"),
+        ({"highest": 600.0}, "lowest is 0.0 and highest 600.0; 0 ≤ lowest < highest ≤ 500 is expected"),
+        ({"deltas": 3}, "deltas is 3, expected 0, 1 or 2"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -202,13 +202,13 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
 
 def test_bad_arguments_are_refused() -> None:
     layer, samples = build(), noise(2, 30)
-    with pytest.raises(ValueError, match=r"samples have shape \(2, 30, 1\), wanted \(batch, samples\)"):
+    with pytest.raises(ValueError, match=r"samples have shape \(2, 30, 1\), expected \(batch, samples\)"):
         layer(samples.unsqueeze(2))
-    with pytest.raises(TypeError, match=r"x has dtype torch\.float32, wanted torch\.float64"):
+    with pytest.raises(TypeError, match=r"x has dtype torch\.float32, expected torch\.float64"):
         layer(samples.float())
-    with pytest.raises(TypeError, match=r"state is int, wanted Spectrum\.State"):
+    with pytest.raises(TypeError, match=r"state is int, expected Spectrum\.State"):
         layer(samples, None, 3)
-    with pytest.raises(ValueError, match=r"state.rest has shape \(1, 7\), wanted \(2, 7\)"):
+    with pytest.raises(ValueError, match=r"state.rest has shape \(1, 7\), expected \(2, 7\)"):
         layer(samples, None, layer(samples[:1])[2])
     with pytest.raises(ValueError, match="a centred spectrum needs the whole sequence at once"):
         build(centre=True)(samples, None, layer(samples)[2])
@@ -227,24 +227,24 @@ def test_normalised_by_definition_row_by_row_whatever_the_padding_holds(kind: st
     layer, lengths = scaled(kind, prior=4.0), [9, 0, 1, 5]
     mask = make_mask(lengths, 9)
     x = (3 * noise(4, 9, 3) + 7).masked_fill(~mask.unsqueeze(-1), float("nan"))
-    found, _ = layer(x, mask)
+    actual, _ = layer(x, mask)
     mean, deviation = np.array(MEAN), np.array(DEVIATION)
     for row, length in enumerate(lengths):
         frames = x[row, :length].numpy()
         if kind == "global":
-            wanted = (frames - mean) / deviation
+            expected = (frames - mean) / deviation
         elif kind == "utterance" and length > 1:
-            wanted = (frames - frames.mean(axis=0)) / frames.std(axis=0)
+            expected = (frames - frames.mean(axis=0)) / frames.std(axis=0)
         elif kind == "utterance":
-            wanted = np.zeros_like(frames)
+            expected = np.zeros_like(frames)
         elif kind == "streaming":
-            wanted = np.array([_so_far(frames[: last + 1], mean, deviation) for last in range(length)]).reshape(-1, 3)
+            expected = np.array([_so_far(frames[: last + 1], mean, deviation) for last in range(length)]).reshape(-1, 3)
         else:
-            wanted = frames
+            expected = frames
         np.testing.assert_allclose(
-            found[row, :length].numpy(), wanted, rtol=1e-9, atol=0
+            actual[row, :length].numpy(), expected, rtol=1e-9, atol=0
         )  # 1e-10 is added to variances
-        assert not found[row, length:].any()
+        assert not actual[row, length:].any()
 
 
 def _so_far(frames: NDArray[np.float64], mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> Any:
@@ -283,16 +283,16 @@ def test_a_number_that_never_changes_is_no_trouble(kind: str) -> None:
 
 
 def test_what_normalise_refuses() -> None:
-    with pytest.raises(ValueError, match="kind is 'mean', wanted none, global, utterance or streaming"):
+    with pytest.raises(ValueError, match="kind is 'mean', expected none, global, utterance or streaming"):
         Normalise(3, kind="mean")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="mean has 2 numbers, wanted 3"):
+    with pytest.raises(ValueError, match="mean has 2 numbers, expected 3"):
         Normalise(3, mean=[0.0, 1.0])
-    with pytest.raises(ValueError, match="prior is 0, wanted more than 0"):
+    with pytest.raises(ValueError, match="prior is 0, expected more than 0"):
         Normalise(3, prior=0)
     layer, x = scaled("streaming"), noise(2, 4, 3)
-    with pytest.raises(ValueError, match=r"state.frames has shape \(1, 1\), wanted \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"state.frames has shape \(1, 1\), expected \(2, 1\)"):
         layer(x, None, layer(x[:1])[1])
-    with pytest.raises(TypeError, match=r"state is int, wanted Normalise\.State"):
+    with pytest.raises(TypeError, match=r"state is int, expected Normalise\.State"):
         layer(x, None, 1)
 
 
@@ -304,13 +304,13 @@ def test_quiet_is_brought_up_as_librosa_does_it(kind: Any, librosa: Any) -> None
     samples = torch.where(mask, samples, math.nan)
     plain, limited = (Spectrum(8000, kind="log_mel", mels=20, decibels=decibels) for decibels in (0.0, 30.0))
     frames, real, _ = plain(samples, mask)
-    found = Spectrum(8000, kind=kind, mels=20, decibels=30.0)(samples, mask)[0]
+    actual = Spectrum(8000, kind=kind, mels=20, decibels=30.0)(samples, mask)[0]
     for row, count in enumerate(real.sum(dim=1).tolist()):
         energies = frames[row, :count].double().exp().numpy()
-        wanted = librosa.power_to_db(energies, ref=1.0, amin=1e-12, top_db=30.0) * math.log(10) / 10
-        wanted = torch.from_numpy(wanted).float()
+        expected = librosa.power_to_db(energies, ref=1.0, amin=1e-12, top_db=30.0) * math.log(10) / 10
+        expected = torch.from_numpy(expected).float()
         if kind == "mfcc":
-            wanted = wanted @ limited.cosines[:, :13]
-        torch.testing.assert_close(found[row, :count], wanted, atol=1e-4, rtol=0)  # as promised of spectra
+            expected = expected @ limited.cosines[:, :13]
+        torch.testing.assert_close(actual[row, :count], expected, atol=1e-4, rtol=0)  # as promised of spectra
     with pytest.raises(ValueError, match="of a whole sequence only"):
         limited(samples[:1, :400], None, plain(samples[:1, :400])[2])

@@ -16,8 +16,8 @@ def test_it_is_a_layer_and_another_on_the_rows_turned_round() -> None:
     for row, length in enumerate(lengths):
         forward, last = Recurrent(ahead)(x[row : row + 1, :length])
         backward, first = Recurrent(back)(x[row : row + 1, :length].flip(1))
-        wanted = torch.cat([forward, backward.flip(1)], dim=-1)
-        torch.testing.assert_close(outputs[row : row + 1, :length], wanted, rtol=0, atol=1e-14)
+        expected = torch.cat([forward, backward.flip(1)], dim=-1)
+        torch.testing.assert_close(outputs[row : row + 1, :length], expected, rtol=0, atol=1e-14)
         torch.testing.assert_close(state.forward.memory[row : row + 1], last.memory, rtol=0, atol=1e-14)
         torch.testing.assert_close(state.backward.hidden[row : row + 1], first.hidden, rtol=0, atol=1e-14)
 
@@ -33,10 +33,10 @@ def test_each_direction_begins_with_its_own_state() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(True, True), (False, False), (True, False)])
 def test_layers_of_the_wrong_direction_are_refused(first: bool, second: bool) -> None:
-    with pytest.raises(ValueError, match=rf"is \({first}, {second}\), wanted \(False, True\)"):
+    with pytest.raises(ValueError, match=rf"is \({first}, {second}\), expected \(False, True\)"):
         Bidirectional(Recurrent(LSTM(3, 4), reverse=first), Recurrent(LSTM(3, 4), reverse=second))
 
 
 def test_layers_of_unequal_input_are_refused() -> None:
-    with pytest.raises(ValueError, match="backward has input_size 5, wanted 3"):
+    with pytest.raises(ValueError, match="backward has input_size 5, expected 3"):
         Bidirectional(Recurrent(LSTM(3, 4)), Recurrent(LSTM(5, 4), reverse=True))

@@ -68,10 +68,10 @@ def test_half_precision_runs_step_by_step(dtype: torch.dtype) -> None:
     layer = made(dtype=dtype)
     x = noise(2, 4, INPUT, dtype=dtype)
     with pytest.warns(UserWarning, match=f"{dtype}, not all float32 or all float64"):
-        found, _ = layer(x)
-    wanted, _ = layer.double()(x.double())
+        actual, _ = layer(x)
+    expected, _ = layer.double()(x.double())
     # Numbers below 1, a dozen roundings of half a unit in the last place.
-    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=12 * torch.finfo(dtype).eps)
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=12 * torch.finfo(dtype).eps)
 
 
 def test_an_unfusable_cell_warns_once_with_the_reason_and_is_right() -> None:
@@ -79,13 +79,13 @@ def test_an_unfusable_cell_warns_once_with_the_reason_and_is_right() -> None:
     randomize(layer)
     x, mask = noise(2, 4, INPUT), make_mask([4, 2], 4)
     with pytest.warns(UserWarning, match="Sorting runs step by step, which is slow: aten.sort"):
-        found, _ = layer(x, mask)
+        actual, _ = layer(x, mask)
     layer(x)  # a second warning would be an error
     assert layer.path.startswith("loop: aten.sort")
     h = torch.zeros(2, HIDDEN, dtype=torch.float64)
     for time in range(2):
         h = torch.tanh(layer.cell.project(x[:, time]) + h).sort(dim=-1).values
-        torch.testing.assert_close(found[:, time], h, rtol=0, atol=1e-14)
+        torch.testing.assert_close(actual[:, time], h, rtol=0, atol=1e-14)
 
 
 def test_each_layer_warns_for_itself() -> None:
@@ -106,11 +106,11 @@ def test_inside_of_function_transformations() -> None:
         total: Tensor = layer(x)[0].square().sum()
         return total
 
-    found = torch.func.grad(loss)(x)
+    actual = torch.func.grad(loss)(x)
     assert paths == ["loop: inside of a torch.func transformation"]
     leaf = x.clone().requires_grad_()
     layer(leaf)[0].square().sum().backward()
-    torch.testing.assert_close(found, leaf.grad, rtol=0, atol=1e-12)
+    torch.testing.assert_close(actual, leaf.grad, rtol=0, atol=1e-12)
     each = torch.func.vmap(lambda row: layer(row.unsqueeze(0))[0].squeeze(0))(x)
     torch.testing.assert_close(each, layer(x)[0], rtol=0, atol=1e-13)
     assert layer.path == "fused"
@@ -119,12 +119,12 @@ def test_inside_of_function_transformations() -> None:
 def test_inside_of_autocast() -> None:
     layer = made(dtype=torch.float32)
     x = noise(2, 4, INPUT, dtype=torch.float32)
-    wanted, _ = layer(x)
+    expected, _ = layer(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer.path == "loop: inside of torch.autocast"
-        found, _ = layer(x)
+        actual, _ = layer(x)
     # Products in bfloat16: eight bits.
-    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=12 * torch.finfo(torch.bfloat16).eps)
+    torch.testing.assert_close(actual.float(), expected, rtol=0, atol=12 * torch.finfo(torch.bfloat16).eps)
     assert layer.path == "fused"
 
 
@@ -135,10 +135,10 @@ def test_looking_at_the_path_draws_no_random_numbers(cell: type[Cell], training:
     wrapped = cell(inside, 0.3) if cell in (Zoneout, RecurrentDropout) else cell(INPUT, HIDDEN)
     layer = Recurrent(wrapped).train(training)
     torch.manual_seed(5)
-    wanted = torch.rand(3)
+    expected = torch.rand(3)
     torch.manual_seed(5)
     assert layer.path == "fused"
-    assert torch.equal(torch.rand(3), wanted)
+    assert torch.equal(torch.rand(3), expected)
 
 
 @pytest.mark.parametrize("cell", [Zoneout, RecurrentDropout])
@@ -157,13 +157,13 @@ def test_results_are_the_same_with_and_without_gradients(name: str) -> None:
     layer = Recurrent(cells()[name](INPUT, HIDDEN)).eval()
     randomize(layer, dtype=torch.float32)
     x, mask = noise(4, 6, INPUT, dtype=torch.float32), make_mask([6, 0, 3, 5], 6)
-    wanted, last = layer(x, mask)
-    assert wanted.requires_grad
+    expected, last = layer(x, mask)
+    assert expected.requires_grad
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
-            found, final = layer(x, mask)
-        assert not found.requires_grad
-        for left, right in zip((found, *final), (wanted, *last), strict=True):
+            actual, final = layer(x, mask)
+        assert not actual.requires_grad
+        for left, right in zip((actual, *final), (expected, *last), strict=True):
             torch.testing.assert_close(left, right.detach(), rtol=0, atol=1e-6)
 
 
@@ -200,9 +200,9 @@ def test_a_compiled_model_gives_the_same_numbers(backend: str) -> None:
     compiled = torch.compile(model, backend=backend)
     for time in (5, 7):
         x = noise(3, time, 4)
-        found, wanted = compiled(x), model(x)
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
-        pairs = [torch.autograd.grad(result.square().sum(), list(model.parameters())) for result in (found, wanted)]
+        actual, expected = compiled(x), model(x)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
+        pairs = [torch.autograd.grad(result.square().sum(), list(model.parameters())) for result in (actual, expected)]
         for left, right in zip(*pairs, strict=True):
             torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
     with torch.no_grad():
@@ -213,14 +213,14 @@ def test_a_compiled_model_gives_the_same_numbers(backend: str) -> None:
 def test_a_copy_is_independent() -> None:
     layer = made()
     x = noise(2, 4, INPUT)
-    wanted, _ = layer(x)
+    expected, _ = layer(x)
     other = copy.deepcopy(layer)
-    assert torch.equal(other(x)[0], wanted)
+    assert torch.equal(other(x)[0], expected)
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.zero_()
-    assert torch.equal(layer(x)[0], wanted)
-    assert torch.equal(other(x)[0], torch.zeros_like(wanted))
+    assert torch.equal(layer(x)[0], expected)
+    assert torch.equal(other(x)[0], torch.zeros_like(expected))
 
 
 def test_a_copy_may_change_its_type() -> None:
@@ -261,9 +261,9 @@ def test_a_parameter_that_is_replaced_is_seen() -> None:
     layer(x)
     linear = layer.cell.get_submodule("recurrent")
     linear.weight = nn.Parameter(0.1 * noise(4 * HIDDEN, HIDDEN, seed=9))
-    found, _ = layer(x)
+    actual, _ = layer(x)
     layer.fused = False
-    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+    torch.testing.assert_close(actual, layer(x)[0], rtol=0, atol=1e-13)
 
 
 def test_a_cell_that_is_exchanged_is_seen() -> None:
@@ -272,9 +272,9 @@ def test_a_cell_that_is_exchanged_is_seen() -> None:
     for activation in ("tanh", "relu", "tanh"):
         layer.cell = Elman(INPUT, HIDDEN, activation=activation).double()
         layer.fused = True
-        found, _ = layer(x)
+        actual, _ = layer(x)
         layer.fused = False
-        torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+        torch.testing.assert_close(actual, layer(x)[0], rtol=0, atol=1e-13)
 
 
 def double(module: nn.Module, arguments: object, result: Tensor) -> Tensor:
@@ -311,19 +311,19 @@ def test_what_changes_after_the_first_call_is_seen(change: Callable[[Zoneout], N
     x = noise(2, 4, INPUT)
     before, _ = layer(x)
     change(cell)
-    found, _ = layer(x)
+    actual, _ = layer(x)
     layer.fused = False
-    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
-    assert not torch.allclose(found, before)
+    torch.testing.assert_close(actual, layer(x)[0], rtol=0, atol=1e-13)
+    assert not torch.allclose(actual, before)
 
 
 def test_hooks_of_the_projection_are_called() -> None:
     layer = made()
     hook_the_projection(Zoneout(layer.cell, 0.3))
     x = noise(2, 4, INPUT)
-    found, _ = layer(x)
+    actual, _ = layer(x)
     layer.fused = False
-    torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+    torch.testing.assert_close(actual, layer(x)[0], rtol=0, atol=1e-13)
 
 
 def test_parts_that_do_not_train_draw_no_noise() -> None:
@@ -334,21 +334,21 @@ def test_parts_that_do_not_train_draw_no_noise() -> None:
     for training in (True, False, True):
         inside.train(training)
         torch.manual_seed(1)
-        found, _ = layer(x)
+        actual, _ = layer(x)
         layer.fused = False
         torch.manual_seed(1)
-        torch.testing.assert_close(found, layer(x)[0], rtol=0, atol=1e-13)
+        torch.testing.assert_close(actual, layer(x)[0], rtol=0, atol=1e-13)
         layer.fused = True
 
 
 def test_double_precision_is_double() -> None:
     layer = made()
     x = noise(2, 40, INPUT)
-    found, state = layer(x)
+    actual, state = layer(x)
     layer.fused = False
-    wanted, _ = layer(x)
-    assert found.dtype == state.memory.dtype == torch.float64
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-13)
+    expected, _ = layer(x)
+    assert actual.dtype == state.memory.dtype == torch.float64
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-13)
 
 
 def test_making_a_kernel_leaves_the_parameters_that_other_threads_use() -> None:
@@ -369,12 +369,12 @@ def test_making_a_kernel_leaves_the_parameters_that_other_threads_use() -> None:
 def test_a_layer_works_in_a_second_thread() -> None:
     layer = made()
     x = noise(2, 4, INPUT)
-    found: list[Tensor] = []
+    actual: list[Tensor] = []
 
     def work() -> None:
         out, _ = layer(x)
         out.sum().backward()
-        found.append(out)
+        actual.append(out)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -383,7 +383,7 @@ def test_a_layer_works_in_a_second_thread() -> None:
     layer.zero_grad()
     out, _ = layer(x)
     out.sum().backward()
-    assert torch.equal(found[0], out)
+    assert torch.equal(actual[0], out)
     for left, parameter in zip(gradients, layer.parameters(), strict=True):
         assert left is not None
         assert parameter.grad is not None

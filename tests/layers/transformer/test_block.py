@@ -16,9 +16,9 @@ NORMS = pytest.mark.parametrize("norm", ["pre", "post"])
 
 
 def block(**options: Any) -> TransformerBlock:
-    found = TransformerBlock(SIZE, heads=HEADS, feed_forward=INSIDE, **options)
-    randomize(found)
-    return found.eval()
+    actual = TransformerBlock(SIZE, heads=HEADS, feed_forward=INSIDE, **options)
+    randomize(actual)
+    return actual.eval()
 
 
 def exchange(ours: TransformerBlock, theirs: Any) -> None:
@@ -46,8 +46,8 @@ def test_an_encoder_block_is_that_of_torch(norm: str, activation: str) -> None:
     ).double()
     exchange(ours, theirs)
     x, mask = noise(3, 5, SIZE), make_mask([5, 2, 4], 5)
-    wanted = theirs.train()(x, src_key_padding_mask=~mask).masked_fill(~mask.unsqueeze(-1), 0)
-    torch.testing.assert_close(ours(x, mask)[0], wanted, rtol=0, atol=1e-13)
+    expected = theirs.train()(x, src_key_padding_mask=~mask).masked_fill(~mask.unsqueeze(-1), 0)
+    torch.testing.assert_close(ours(x, mask)[0], expected, rtol=0, atol=1e-13)
 
 
 @NORMS
@@ -57,12 +57,12 @@ def test_a_decoder_block_is_that_of_torch(norm: str) -> None:
     exchange(ours, theirs)
     x, mask = noise(3, 5, SIZE), make_mask([5, 2, 4], 5)
     memory = Memory(noise(3, 4, SIZE, seed=1), make_mask([4, 1, 3], 4), ())
-    wanted = theirs.train()(
+    expected = theirs.train()(
         x, memory.values, tgt_mask=nn.Transformer.generate_square_subsequent_mask(5).double(), tgt_is_causal=True,
         memory_key_padding_mask=~memory.mask,
     )  # fmt: skip
-    found, _ = ours(x, mask, ours.start(3, memory))
-    torch.testing.assert_close(found, wanted.masked_fill(~mask.unsqueeze(-1), 0), rtol=0, atol=1e-13)
+    actual, _ = ours(x, mask, ours.start(3, memory))
+    torch.testing.assert_close(actual, expected.masked_fill(~mask.unsqueeze(-1), 0), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"])
@@ -93,10 +93,10 @@ def test_coverage_is_what_the_memory_got() -> None:
     memory = Memory(noise(3, 5, 4), make_mask([5, 2, 3], 5), ())
     x, mask = noise(3, 6, 3), make_mask([6, 0, 4], 6)
     _, state = layer(x, mask, layer.start(3, memory, coverage=True))
-    found = coverage(state)
-    assert found is not None
-    torch.testing.assert_close(found.sum(dim=1), torch.tensor([6.0, 0.0, 4.0], dtype=torch.float64))
-    assert bool((found[~memory.mask] == 0).all())
+    actual = coverage(state)
+    assert actual is not None
+    torch.testing.assert_close(actual.sum(dim=1), torch.tensor([6.0, 0.0, 4.0], dtype=torch.float64))
+    assert bool((actual[~memory.mask] == 0).all())
     assert coverage(layer.start(3, memory)) is None
 
 
@@ -112,15 +112,15 @@ def test_looking_for_coverage_changes_nothing() -> None:
     ("options", "wrong"),
     [
         ({"heads": 3}, "heads is 3: so many do not share a width of 8 equally"),
-        ({"heads": 0}, "heads is 0, wanted a whole number from 1 on"),
-        ({"heads": 2.0}, "heads is 2.0, wanted a whole number"),
-        ({"feed_forward": -3}, "feed_forward is -3, wanted a whole number from 0 on"),
-        ({"context": -1}, "context is -1, wanted a whole number from 0 on"),
-        ({"distance": 0}, "distance is 0, wanted a whole number from 1 on"),
+        ({"heads": 0}, "heads is 0, expected a whole number from 1 on"),
+        ({"heads": 2.0}, "heads is 2.0, expected a whole number"),
+        ({"feed_forward": -3}, "feed_forward is -3, expected a whole number from 0 on"),
+        ({"context": -1}, "context is -1, expected a whole number from 0 on"),
+        ({"distance": 0}, "distance is 0, expected a whole number from 1 on"),
         ({"heads": 8}, "rotary positions need heads of even width, found 1"),
-        ({"norm": "middle"}, "norm is 'middle', wanted one of pre, post"),
-        ({"activation": "swish"}, "activation is 'swish', wanted one of relu, "),
-        ({"positions": "clock"}, "positions is 'clock', wanted one of sinusoidal, "),
+        ({"norm": "middle"}, "norm is 'middle', expected one of pre, post"),
+        ({"activation": "swish"}, "activation is 'swish', expected one of relu, "),
+        ({"positions": "clock"}, "positions is 'clock', expected one of sinusoidal, "),
     ],
 )
 def test_what_does_not_fit_is_named(options: dict[str, Any], wrong: str) -> None:
@@ -150,7 +150,7 @@ def test_gradients_are_those_of_differences() -> None:
     values, mask, real = noise(2, 3, 2).requires_grad_(), make_mask([3, 1], 3), make_mask([4, 2], 4)
 
     def run(x: Tensor, values: Tensor) -> Tensor:
-        found: Tensor = layer(x, real, layer.start(2, Memory(values, mask, ())))[0]
-        return found
+        actual: Tensor = layer(x, real, layer.start(2, Memory(values, mask, ())))[0]
+        return actual
 
     assert torch.autograd.gradcheck(run, (noise(2, 4, 3, seed=1).requires_grad_(), values))

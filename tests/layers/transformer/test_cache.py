@@ -13,8 +13,8 @@ def piece(seed: int, length: int = 1) -> tuple[Tensor, Tensor]:
     return noise(2, length, 3, 4, seed=seed), noise(2, length, 3, 4, seed=seed + 100)
 
 
-def held(found: Cache) -> Tensor:
-    return found.keys[:, : found.length]
+def held(actual: Cache) -> Tensor:
+    return actual.keys[:, : actual.length]
 
 
 def test_two_that_go_on_from_one_state_do_not_see_each_other() -> None:
@@ -22,19 +22,19 @@ def test_two_that_go_on_from_one_state_do_not_see_each_other() -> None:
         root = cache.begin(*piece(1), None).append(*piece(2), None)
         left, right = root.append(*piece(3), None), root.append(*piece(4), None)
         left = left.append(*piece(5), None)
-    wanted = [torch.cat([piece(seed)[0] for seed in seeds], dim=1) for seeds in ((1, 2, 3, 5), (1, 2, 4), (1, 2))]
-    for found, keys in zip((left, right, root), wanted, strict=True):
-        assert torch.equal(held(found), keys)
+    expected = [torch.cat([piece(seed)[0] for seed in seeds], dim=1) for seeds in ((1, 2, 3, 5), (1, 2, 4), (1, 2))]
+    for actual, keys in zip((left, right, root), expected, strict=True):
+        assert torch.equal(held(actual), keys)
 
 
 def test_a_step_writes_in_place_while_there_is_room() -> None:
     with torch.no_grad():
-        found = cache.begin(*piece(0), None).append(*piece(1), None)
-        store = found.keys.data_ptr()
+        actual = cache.begin(*piece(0), None).append(*piece(1), None)
+        store = actual.keys.data_ptr()
         for seed in range(2, ROOM):
-            found = found.append(*piece(seed), None)
-            assert found.keys.data_ptr() == store
-        assert found.append(*piece(9), None).keys.data_ptr() != store
+            actual = actual.append(*piece(seed), None)
+            assert actual.keys.data_ptr() == store
+        assert actual.append(*piece(9), None).keys.data_ptr() != store
 
 
 def test_selected_rows_can_be_gone_on_from() -> None:
@@ -42,17 +42,17 @@ def test_selected_rows_can_be_gone_on_from() -> None:
         root = cache.begin(*piece(1), None).append(*piece(2), None)
         chosen = states.select(root, torch.tensor([1, 1, 0]))
         new = noise(3, 1, 3, 4, seed=7)
-        found = chosen.append(new, new, None)
-    assert torch.equal(held(found), torch.cat([held(root)[[1, 1, 0]], new], dim=1))
+        actual = chosen.append(new, new, None)
+    assert torch.equal(held(actual), torch.cat([held(root)[[1, 1, 0]], new], dim=1))
     assert root.length == 2
 
 
 def test_gaps_are_remembered() -> None:
     first, second = make_mask([2, 1], 2), make_mask([1, 2], 2)
-    found = cache.begin(*piece(1, 2), first).append(*piece(2, 2), second)
-    assert found.position.tolist() == [3, 3]
-    assert torch.equal(found.real(), torch.cat([first, second], dim=1))
-    later = found.append(*piece(3), None)
+    actual = cache.begin(*piece(1, 2), first).append(*piece(2, 2), second)
+    assert actual.position.tolist() == [3, 3]
+    assert torch.equal(actual.real(), torch.cat([first, second], dim=1))
+    later = actual.append(*piece(3), None)
     assert later.real()[:, -1].all()
 
 

@@ -39,8 +39,8 @@ def test_heads_are_their_equations(distance: int) -> None:
     mask[1, 2] = False  # sees nothing
     apart = (torch.arange(S) - torch.arange(T).unsqueeze(1)).unsqueeze(0)
     weights, out = plain(query.numpy(), keys.numpy(), values.numpy(), mask.numpy(), heads)
-    found = heads(query, keys, values, mask.unsqueeze(1), apart=apart).detach().numpy()
-    np.testing.assert_allclose(found, out, rtol=0, atol=1e-13)
+    actual = heads(query, keys, values, mask.unsqueeze(1), apart=apart).detach().numpy()
+    np.testing.assert_allclose(actual, out, rtol=0, atol=1e-13)
     seen = heads.weights(query, keys, mask.unsqueeze(1), apart=apart).detach().numpy()
     np.testing.assert_allclose(seen, weights, rtol=0, atol=1e-13)
 

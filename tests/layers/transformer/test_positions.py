@@ -12,23 +12,23 @@ from seqloom.layers.transformer.positions import Positions, rotate, sinusoidal
 @pytest.mark.parametrize("size", [1, 6, 7])
 def test_sinusoidal_positions_are_sines_and_cosines(size: int) -> None:
     half = (size + 1) // 2
-    found = sinusoidal(torch.arange(5).unsqueeze(0), size, torch.float64)[0]
+    actual = sinusoidal(torch.arange(5).unsqueeze(0), size, torch.float64)[0]
     for t in range(5):
         angles = [t / 10_000 ** (index / half) for index in range(half)]
-        wanted = [*map(math.sin, angles), *map(math.cos, angles)][:size]
-        torch.testing.assert_close(found[t], torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=1e-6)
+        expected = [*map(math.sin, angles), *map(math.cos, angles)][:size]
+        torch.testing.assert_close(actual[t], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-6)
 
 
 def test_rotation_turns_pairs_of_features() -> None:
     x = noise(1, 3, 2, 4)
-    found = rotate(x, torch.tensor([[0, 3, 7]]))
+    actual = rotate(x, torch.tensor([[0, 3, 7]]))
     for step, t in enumerate([0, 3, 7]):
         for pair in range(2):
             a, b = x[0, step, 0, 2 * pair].item(), x[0, step, 0, 2 * pair + 1].item()
             angle = t / 10_000 ** (pair / 2)
             turned = [a * math.cos(angle) - b * math.sin(angle), a * math.sin(angle) + b * math.cos(angle)]
-            wanted = torch.tensor(turned, dtype=torch.float64)
-            torch.testing.assert_close(found[0, step, 0, 2 * pair : 2 * pair + 2], wanted, rtol=0, atol=1e-6)
+            expected = torch.tensor(turned, dtype=torch.float64)
+            torch.testing.assert_close(actual[0, step, 0, 2 * pair : 2 * pair + 2], expected, rtol=0, atol=1e-6)
 
 
 def test_rotated_products_depend_on_the_difference_only() -> None:
@@ -49,5 +49,5 @@ def test_sequences_longer_than_the_learnt_positions_are_named() -> None:
 
 
 def test_a_kind_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="positions is 'here', wanted one of"):
+    with pytest.raises(ValueError, match="positions is 'here', expected one of"):
         Positions(3, 4, kind="here")  # type: ignore[arg-type]

@@ -89,14 +89,14 @@ class BahdanauAttention(Layer):
         attention: AttentionMechanism,  # its query is the output of the cell
     ) -> None:
         if not isinstance(cell, Cell):
-            raise TypeError(f"cell is {type(cell).__qualname__}, wanted a Cell that reads the input and the context")
+            raise TypeError(f"cell is {type(cell).__qualname__}, expected a Cell that reads the input and the context")
         if attention.query_size != cell.hidden_size:
             raise ValueError(
-                f"attention has query_size {attention.query_size}, wanted {cell.hidden_size}: the cell's output looks"
+                f"attention has query_size {attention.query_size}, expected {cell.hidden_size}: the cell's output looks"
             )
         if cell.input_size <= attention.key_size:
             raise ValueError(
-                f"cell has input_size {cell.input_size}, wanted more than {attention.key_size}: it reads x and context"
+                f"cell has input_size {cell.input_size}, expected more than {attention.key_size}: it reads x and context"
             )
         super().__init__(cell.input_size - attention.key_size, cell.hidden_size + attention.key_size)
         self.cell = cell
@@ -128,7 +128,7 @@ class BahdanauAttention(Layer):
     ) -> tuple[ActiveRows, list[Tensor], list[Tensor], Any]:  # outputs and weights of each step, the cell's last state
         check_input(x, mask, size=self.input_size, like=next(self.cell.parameters()))
         if not isinstance(state, tuple) or len(state) != 2:
-            raise TypeError(f"state is {type(state).__name__}, wanted Before.State: begin with start(batch, memory)")
+            raise TypeError(f"state is {type(state).__name__}, expected Before.State: begin with start(batch, memory)")
         check_attention_state(state[1], len(x), name="BahdanauAttention")
         inner = check_state(state[0], self.cell.State, self._sizes, x)
         active = ActiveRows(mask, (x.shape[0], x.shape[1]), together=self.attention.remembers)
@@ -168,7 +168,7 @@ class FixedContext(Layer):
         kind: str = "last",  # what the memory says at the last element, at both ends (of two directions), or its mean
     ) -> None:
         if kind not in self.KINDS:
-            raise ValueError(f"kind is {kind!r}, wanted one of {', '.join(self.KINDS)}")
+            raise ValueError(f"kind is {kind!r}, expected one of {', '.join(self.KINDS)}")
         if kind == "ends" and memory_size % 2:
             raise ValueError(f"both ends need two directions of equal width, found a width of {memory_size}")
         super().__init__(input_size, input_size + memory_size)
@@ -188,7 +188,7 @@ class FixedContext(Layer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, "FixedContext.State"]:
         if not isinstance(state, tuple) or len(state) != 1:
-            raise TypeError(f"state is {type(state).__name__}, wanted Fixed.State: begin with start(batch, memory)")
+            raise TypeError(f"state is {type(state).__name__}, expected Fixed.State: begin with start(batch, memory)")
         (vector,) = check_state(state, self.State, (self.memory_size,), x)
         check_input(x, mask, size=self.input_size, like=vector)
         y = torch.cat([x, vector.unsqueeze(1).expand(-1, x.shape[1], -1)], dim=-1)
@@ -262,21 +262,21 @@ def mean_memory(memory: Memory) -> Tensor:  # (B, V)
 
 def check_memory(memory: Memory | None, batch: int, *, size: int, name: str) -> Memory:
     if memory is None:
-        raise ValueError(f"memory is None, but {name} looks at a source: wanted start(batch, memory)")
+        raise ValueError(f"memory is None, but {name} looks at a source: expected start(batch, memory)")
     shape = tuple(memory.values.shape)
     if len(shape) != 3 or (shape[0], shape[2]) != (batch, size):
-        raise ValueError(f"memory.values has shape {shape}, wanted ({batch}, length, {size})")
+        raise ValueError(f"memory.values has shape {shape}, expected ({batch}, length, {size})")
     if memory.mask.shape != shape[:2] or memory.mask.dtype != torch.bool:
         found = f"shape {tuple(memory.mask.shape)} and dtype {memory.mask.dtype}"
-        raise ValueError(f"memory.mask has {found}, wanted {shape[:2]} and torch.bool")
+        raise ValueError(f"memory.mask has {found}, expected {shape[:2]} and torch.bool")
     return memory
 
 
 def check_attention_state(state: Any, batch: int, *, name: str) -> None:
     if not isinstance(state, AttentionState):
-        raise TypeError(f"state is {type(state).__name__}, wanted {name}.State: begin with start(batch, memory)")
+        raise TypeError(f"state is {type(state).__name__}, expected {name}.State: begin with start(batch, memory)")
     if len(state.step) != batch:
-        raise ValueError(f"state.step has shape {tuple(state.step.shape)}, wanted {(batch,)}")
+        raise ValueError(f"state.step has shape {tuple(state.step.shape)}, expected {(batch,)}")
 
 
 def _at(

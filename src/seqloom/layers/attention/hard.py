@@ -81,7 +81,7 @@ class HardAttention(AttentionMechanism):
         chosen, spread = (torch.cat(parts, dim=1) for parts in zip(*self._drawn, strict=True))
         self._drawn.clear()
         if chosen.shape != loss.shape:
-            raise ValueError(f"loss has shape {tuple(loss.shape)}, wanted {tuple(chosen.shape)}, one for each sample")
+            raise ValueError(f"loss has shape {tuple(loss.shape)}, expected {tuple(chosen.shape)}, one for each sample")
         real = torch.ones_like(loss) if mask is None else mask.to(loss.dtype)
         found = loss.detach() * real if mask is None else loss.detach().masked_fill(~mask, 0)
         cost = _from_here(found) - _from_here(real) * self.baseline.to(loss.dtype)

@@ -27,7 +27,7 @@ class LocalAttention(AttentionMechanism):
         size: int | None = None,
     ) -> None:
         if window < 1:
-            raise ValueError(f"window must be at least 1, found {window}")
+            raise ValueError(f"window must be at least 1, got {window}")
         super().__init__(query_size, key_size, score=score, size=size)
         self.window = window
         self.predict = (

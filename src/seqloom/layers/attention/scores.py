@@ -14,7 +14,7 @@ class Score(nn.Module, ABC):
         super().__init__()
         for name, size in (("query_size", query_size), ("key_size", key_size)):
             if size < 1:
-                raise ValueError(f"{name} must be at least 1, found {size}")
+                raise ValueError(f"{name} must be at least 1, got {size}")
         self.query_size = query_size
         self.key_size = key_size
 
@@ -81,7 +81,7 @@ class Additive(Score):
     def __init__(self, query_size: int, key_size: int, *, size: int) -> None:
         super().__init__(query_size, key_size)
         if size < 1:
-            raise ValueError(f"size must be at least 1, found {size}")
+            raise ValueError(f"size must be at least 1, got {size}")
         self.query = nn.Linear(query_size, size, bias=False)
         self.key = nn.Linear(key_size, size)
         self.together = nn.Linear(size, 1, bias=False)
@@ -113,7 +113,7 @@ def make(
 ) -> Score:
     """A score by its name."""
     if score not in SCORES:
-        raise ValueError(f"score is {score!r}, wanted one of {', '.join(SCORES)}")
+        raise ValueError(f"score is {score!r}, expected one of {', '.join(SCORES)}")
     if score == "additive":
         return Additive(query_size, key_size, size=query_size if size is None else size)
     if size is not None:

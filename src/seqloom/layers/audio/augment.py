@@ -32,9 +32,9 @@ class SpecAugment(nn.Module):
         super().__init__()
         for name, value in (("bands", bands), ("band", band), ("stretches", stretches), ("stretch", stretch)):
             if value < 0:
-                raise ValueError(f"{name} is {value}, wanted 0 or more")
+                raise ValueError(f"{name} is {value}, expected 0 or more")
         if not 0 <= share <= 1:
-            raise ValueError(f"share is {share}, wanted 0 to 1")
+            raise ValueError(f"share is {share}, expected 0 to 1")
         self.bands = bands
         self.band = band
         self.stretches = stretches
@@ -47,7 +47,7 @@ class SpecAugment(nn.Module):
         mask: Tensor | None = None,  # (B, T), True where real; right-padded
     ) -> tuple[Tensor, Tensor]:  # (B, T, D), zero in the padding; (B, T)
         if values.dim() != 3:
-            raise ValueError(f"values have shape {tuple(values.shape)}, wanted (batch, time, size)")
+            raise ValueError(f"values have shape {tuple(values.shape)}, expected (batch, time, size)")
         mask = _checked(values, mask)
         if not self.training:
             return values.masked_fill(~mask.unsqueeze(-1), 0), mask
@@ -71,7 +71,7 @@ class SpeedPerturbation(nn.Module):
     def __init__(self, speeds: Sequence[float] = (0.9, 1.0, 1.1)) -> None:
         super().__init__()
         if not speeds or not all(0.1 <= speed <= 10 for speed in speeds):
-            raise ValueError(f"speeds are {list(speeds)}, wanted one or more from 0.1 to 10")
+            raise ValueError(f"speeds are {list(speeds)}, expected one or more from 0.1 to 10")
         self.speeds = tuple(speeds)
         self.ratios = [Fraction(speed).limit_denominator(FINEST) for speed in speeds]
 
@@ -102,7 +102,7 @@ class AdditiveNoise(nn.Module):
         super().__init__()
         if not 0 <= loudest <= quietest:
             raise ValueError(
-                f"noise is {loudest} to {quietest} decibels below the sound, wanted the lower number first"
+                f"noise is {loudest} to {quietest} decibels below the sound, expected the lower number first"
             )
         self.loudest = loudest
         self.quietest = quietest
@@ -134,8 +134,8 @@ class VTLP(nn.Module):
     def __init__(self, lowest: float, highest: float) -> None:
         super().__init__()
         if not NARROWEST <= lowest <= highest <= 1 / NARROWEST:
-            wanted = f"wanted {NARROWEST} to {1 / NARROWEST:g}, the lower number first"
-            raise ValueError(f"warp is {lowest} to {highest}, {wanted}")
+            expected = f"expected {NARROWEST} to {1 / NARROWEST:g}, the lower number first"
+            raise ValueError(f"warp is {lowest} to {highest}, {expected}")
         self.lowest = lowest
         self.highest = highest
 
@@ -183,7 +183,7 @@ def _drawn(
 
 def _checked(values: Tensor, mask: Tensor | None) -> Tensor:
     if values.dim() not in (2, 3):
-        raise ValueError(f"values have shape {tuple(values.shape)}, wanted (batch, samples) or (batch, time, size)")
+        raise ValueError(f"values have shape {tuple(values.shape)}, expected (batch, samples) or (batch, time, size)")
     frames = values if values.dim() == 3 else values.unsqueeze(2)
     check_input(frames, mask, size=frames.shape[2], like=values)
     return values.new_ones(values.shape[:2], dtype=torch.bool) if mask is None else mask

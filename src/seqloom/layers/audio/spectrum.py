@@ -58,11 +58,11 @@ class Spectrum(nn.Module):
         highest = rate / 2 if highest is None else highest
         _check_options(rate, window, step, mels=mels, lowest=lowest, highest=highest, deltas=deltas)
         if kind not in ("log_mel", "mfcc"):
-            raise ValueError(f"kind is {kind!r}, wanted log_mel or mfcc")
+            raise ValueError(f"kind is {kind!r}, expected log_mel or mfcc")
         if decibels < 0:
-            raise ValueError(f"decibels is {decibels}, wanted 0 or more")
+            raise ValueError(f"decibels is {decibels}, expected 0 or more")
         if kind == "mfcc" and not 1 <= coefficients <= mels:
-            raise ValueError(f"coefficients is {coefficients}, wanted 1 to {mels} (mels)")
+            raise ValueError(f"coefficients is {coefficients}, expected 1 to {mels} (mels)")
         self.rate = rate
         self.kind = kind
         self.window = round(rate * window)
@@ -93,14 +93,14 @@ class Spectrum(nn.Module):
         warps: Tensor | None = None,  # (B,), each row's bands stand at so many times their frequencies; None: 1
     ) -> tuple[Tensor, Tensor, "Spectrum.State"]:  # (B, T, D), zero in the padding; (B, T); the state after each row
         if samples.dim() != 2:
-            raise ValueError(f"samples have shape {tuple(samples.shape)}, wanted (batch, samples)")
+            raise ValueError(f"samples have shape {tuple(samples.shape)}, expected (batch, samples)")
         check_input(samples.unsqueeze(-1), mask, size=1, like=self.filters)
         if self.centre and state is not None:
-            raise ValueError("a centred spectrum needs the whole sequence at once: wanted centre=False, or no state")
+            raise ValueError("a centred spectrum needs the whole sequence at once: expected centre=False, or no state")
         if self.decibels and state is not None:
-            raise ValueError("the loudest band is known of a whole sequence only: wanted decibels=0, or no state")
+            raise ValueError("the loudest band is known of a whole sequence only: expected decibels=0, or no state")
         if warps is not None and warps.shape != samples.shape[:1]:
-            raise ValueError(f"warps have shape {tuple(warps.shape)}, wanted {tuple(samples.shape[:1])}")
+            raise ValueError(f"warps have shape {tuple(warps.shape)}, expected {tuple(samples.shape[:1])}")
         before = self._start(samples) if state is None else self._check(state, samples)
         counts = samples.new_full((len(samples),), samples.shape[1], dtype=torch.int64)
         if mask is not None:
@@ -168,15 +168,15 @@ class Spectrum(nn.Module):
         return self.State(rest, none, last, past, none.bool())
 
     def _check(self, state: Any, samples: Tensor) -> "Spectrum.State":
-        wanted = self._start(samples)
-        if not isinstance(state, tuple) or len(state) != len(wanted):
-            raise TypeError(f"state is {type(state).__name__}, wanted Spectrum.State")
-        for name, found, like in zip(wanted._fields, state, wanted, strict=True):
+        expected = self._start(samples)
+        if not isinstance(state, tuple) or len(state) != len(expected):
+            raise TypeError(f"state is {type(state).__name__}, expected Spectrum.State")
+        for name, found, like in zip(expected._fields, state, expected, strict=True):
             if found.shape != like.shape:
-                raise ValueError(f"state.{name} has shape {tuple(found.shape)}, wanted {tuple(like.shape)}")
+                raise ValueError(f"state.{name} has shape {tuple(found.shape)}, expected {tuple(like.shape)}")
             if found.dtype != like.dtype or found.device != like.device:
                 raise TypeError(
-                    f"state.{name} is {found.dtype} on {found.device}, wanted {like.dtype} on {like.device}"
+                    f"state.{name} is {found.dtype} on {found.device}, expected {like.dtype} on {like.device}"
                 )
         return self.State(*state)
 
@@ -210,12 +210,12 @@ class Normalise(Layer):
     ) -> None:
         super().__init__(size, size)
         if kind not in ("none", "global", "utterance", "streaming"):
-            raise ValueError(f"kind is {kind!r}, wanted none, global, utterance or streaming")
+            raise ValueError(f"kind is {kind!r}, expected none, global, utterance or streaming")
         if prior <= 0:
-            raise ValueError(f"prior is {prior}, wanted more than 0")
+            raise ValueError(f"prior is {prior}, expected more than 0")
         for name, values in (("mean", mean), ("deviation", deviation)):
             if values is not None and len(values) != size:
-                raise ValueError(f"{name} has {len(values)} numbers, wanted {size}")
+                raise ValueError(f"{name} has {len(values)} numbers, expected {size}")
         self.kind = kind
         self.prior = prior
         self.register_buffer("mean", torch.tensor([0.0] * size if mean is None else list(mean)))
@@ -255,10 +255,10 @@ class Normalise(Layer):
 
     def _check(self, state: Any, x: Tensor) -> "Normalise.State":
         if not isinstance(state, tuple) or len(state) != 3:
-            raise TypeError(f"state is {type(state).__name__}, wanted Normalise.State")
+            raise TypeError(f"state is {type(state).__name__}, expected Normalise.State")
         for name, found, like in zip(self.State._fields, state, self._start(x), strict=True):
             if found.shape != like.shape:
-                raise ValueError(f"state.{name} has shape {tuple(found.shape)}, wanted {tuple(like.shape)}")
+                raise ValueError(f"state.{name} has shape {tuple(found.shape)}, expected {tuple(like.shape)}")
         return self.State(*state)
 
     def extra_repr(self) -> str:
@@ -336,12 +336,12 @@ def _check_options(
     rate: int, window: float, step: float, *, mels: int, lowest: float, highest: float, deltas: int
 ) -> None:
     if rate < 1:
-        raise ValueError(f"rate is {rate}, wanted 1 or more")
+        raise ValueError(f"rate is {rate}, expected 1 or more")
     if not 1 <= round(rate * step) <= round(rate * window):
-        raise ValueError(f"step is {step} and window {window}; the window is wanted to be as long, a sample or more")
+        raise ValueError(f"step is {step} and window {window}; the window is expected to be as long, a sample or more")
     if mels < 1:
-        raise ValueError(f"mels is {mels}, wanted 1 or more")
+        raise ValueError(f"mels is {mels}, expected 1 or more")
     if not 0 <= lowest < highest <= rate / 2:
-        raise ValueError(f"lowest is {lowest} and highest {highest}; 0 ≤ lowest < highest ≤ {rate / 2:g} is wanted")
+        raise ValueError(f"lowest is {lowest} and highest {highest}; 0 ≤ lowest < highest ≤ {rate / 2:g} is expected")
     if deltas not in (0, 1, 2):
-        raise ValueError(f"deltas is {deltas}, wanted 0, 1 or 2")
+        raise ValueError(f"deltas is {deltas}, expected 0, 1 or 2")

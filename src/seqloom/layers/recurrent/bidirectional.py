@@ -27,10 +27,10 @@ class Bidirectional(Layer):
         super().__init__(forward.input_size, forward.output_size + backward.output_size)
         if forward.reverse or not backward.reverse:
             found = (forward.reverse, backward.reverse)
-            raise ValueError(f"reverse of the forward and the backward layer is {found}, wanted (False, True)")
+            raise ValueError(f"reverse of the forward and the backward layer is {found}, expected (False, True)")
         if forward.input_size != backward.input_size:
             raise ValueError(
-                f"backward has input_size {backward.input_size}, wanted {forward.input_size} as the forward layer"
+                f"backward has input_size {backward.input_size}, expected {forward.input_size} as the forward layer"
             )
         # Not `forward`: that name is nn.Module's.
         self.ahead = forward
@@ -39,7 +39,7 @@ class Bidirectional(Layer):
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, State]:
         if state is not None and not (isinstance(state, tuple) and len(state) == 2):
             raise TypeError(
-                f"state is {type(state).__name__}, wanted Bidirectional.State with fields {self.State._fields}"
+                f"state is {type(state).__name__}, expected Bidirectional.State with fields {self.State._fields}"
             )
         ahead, back = (None, None) if state is None else state
         left, ahead = self.ahead(x, mask, ahead)

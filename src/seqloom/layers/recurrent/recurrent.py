@@ -34,7 +34,7 @@ class Recurrent(Layer):
 
     def __init__(self, cell: Cell, *, reverse: bool = False) -> None:
         if not isinstance(cell, Cell):
-            raise TypeError(f"cell is {type(cell).__qualname__}, wanted a Cell; for layers of torch.nn see from_torch")
+            raise TypeError(f"cell is {type(cell).__qualname__}, expected a Cell; for layers of torch.nn see from_torch")
         super().__init__(cell.input_size, cell.hidden_size)
         self.cell = cell
         self.reverse = reverse
@@ -219,9 +219,9 @@ def take_step(cell: Cell, moment: Tensor, state: Any) -> tuple[Any, tuple[Tensor
     result: Any = cell.step(moment, state)  # of a cell that users write, it may be anything
     name, gates = type(cell).__qualname__, len(cell.gates)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], cell.State):
-        raise TypeError(f"{name}.step returned {type(result).__qualname__}, wanted (State, gates)")
+        raise TypeError(f"{name}.step returned {type(result).__qualname__}, expected (State, gates)")
     if len(result[1]) != gates:
-        raise ValueError(f"{name}.step returned {len(result[1])} gates, wanted {gates}: {cell.gates}")
+        raise ValueError(f"{name}.step returned {len(result[1])} gates, expected {gates}: {cell.gates}")
     following, values = result
     return following, values
 
@@ -230,12 +230,12 @@ def check_state(state: Any, kind: type[Any], sizes: tuple[int, ...], x: Tensor) 
     """The state as the cell's own kind, or an error that names the field whose shape or type does not fit."""
     fields = kind._fields
     if not isinstance(state, tuple) or len(state) != len(fields):
-        raise TypeError(f"state is {type(state).__name__}, wanted {kind.__qualname__} with fields {fields}")
+        raise TypeError(f"state is {type(state).__name__}, expected {kind.__qualname__} with fields {fields}")
     for name, found, size in zip(fields, state, sizes, strict=True):
         if not isinstance(found, Tensor):
-            raise TypeError(f"state.{name} is {type(found).__name__}, wanted a tensor of shape {(len(x), size)}")
+            raise TypeError(f"state.{name} is {type(found).__name__}, expected a tensor of shape {(len(x), size)}")
         if found.shape != (len(x), size):
-            raise ValueError(f"state.{name} has shape {tuple(found.shape)}, wanted {(len(x), size)}")
+            raise ValueError(f"state.{name} has shape {tuple(found.shape)}, expected {(len(x), size)}")
         if found.dtype != x.dtype or found.device != x.device:
-            raise TypeError(f"state.{name} is {found.dtype} on {found.device}, wanted {x.dtype} on {x.device}")
+            raise TypeError(f"state.{name} is {found.dtype} on {found.device}, expected {x.dtype} on {x.device}")
     return kind(*state)

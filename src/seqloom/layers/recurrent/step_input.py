@@ -34,7 +34,7 @@ class StepInput:
         noise = x.transpose(0, 1)[..., :0].detach()
         for wrapper in reversed(wrappers):
             if wrapper.training:
-                noise = torch.cat([noise, wrapper.draw(noise)], dim=-1)
+                noise = torch.cat([noise, wrapper.sample_noise(noise)], dim=-1)
         self.noise = active.pack(noise.transpose(0, 1)) if noise.shape[2] else None
 
     def __call__(

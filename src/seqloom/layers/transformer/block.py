@@ -257,4 +257,4 @@ def _check(size: int, *, heads: int, activation: str, norm: str, positions: str)
         ("positions", positions, KINDS),
     ):
         if value not in allowed:
-            raise ValueError(f"{name} is {value!r}, wanted one of {', '.join(allowed)}")
+            raise ValueError(f"{name} is {value!r}, expected one of {', '.join(allowed)}")

@@ -40,7 +40,7 @@ def _angles(positions: Tensor, count: int) -> Tensor:
 def check_whole(name: str, value: object, least: int) -> None:
     """Options come from configurations, where they may be anything."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} is {value!r}, wanted a whole number from {least} on")
+        raise ValueError(f"{name} is {value!r}, expected a whole number from {least} on")
 
 
 class Positions(Layer):
@@ -54,7 +54,7 @@ class Positions(Layer):
 
     def __init__(self, input_size: int, output_size: int, *, kind: Kind = "sinusoidal", longest: int = 1024) -> None:
         if kind not in KINDS:
-            raise ValueError(f"positions is {kind!r}, wanted one of {', '.join(KINDS)}")
+            raise ValueError(f"positions is {kind!r}, expected one of {', '.join(KINDS)}")
         check_whole("longest", longest, 1)
         super().__init__(input_size, output_size)
         self.kind = kind
