@@ -12,7 +12,7 @@ import torch
 import seqloom
 from seqloom import terminal
 from seqloom.kernels.llvm import jit_cache
-from seqloom.layers.build import names
+from seqloom.layers.build import cell_classes
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
@@ -46,7 +46,7 @@ def processor() -> str:
 
 def machine_info() -> MachineInfo:
     """Versions and hardware of this machine."""
-    cells = {name: Recurrent(kind(8, 16)).path for name, kind in names().items()}
+    cells = {name: Recurrent(kind(8, 16)).path for name, kind in cell_classes().items()}
     folder = jit_cache.cache_folder()
     sizes = [file.stat().st_size for file in folder.glob("*.o")]
     return MachineInfo(

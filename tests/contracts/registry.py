@@ -76,9 +76,9 @@ def layers() -> dict[str, MakeLayer]:
         "reverse": arranged(reverse=True),
         "bidirectional": arranged(bidirectional=True),
         "stack-reverse": arranged(layers=2, reverse=True),
-        "stack-bidirectional": arranged(layers=2, bidirectional=True, connect="residual"),
+        "stack-bidirectional": arranged(layers=2, bidirectional=True, connection="residual"),
     }
-    return found | {f"stack-{connect}": arranged(layers=2, connect=connect) for connect in CONNECTIONS}
+    return found | {f"stack-{connection}": arranged(layers=2, connection=connection) for connection in CONNECTIONS}
 
 
 @cache

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from tests.contracts.attending import SOURCE, layers, memory
+from tests.contracts.attention_layers import SOURCE, layers, memory
 from tests.contracts.registry import INPUT, make_mask, noise
 from torch import Tensor, nn
 

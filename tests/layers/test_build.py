@@ -6,12 +6,12 @@ from torch import nn
 from seqloom import cells
 from seqloom.cells import GRU, LSTM, Cell, Elman, Peephole, RecurrentDropout, Zoneout
 from seqloom.layers import Bidirectional, Recurrent, Stack, VariationalDropout
-from seqloom.layers.build import names, recurrent
+from seqloom.layers.build import cell_classes, recurrent
 from seqloom.layers.connection import CONNECTIONS
 
 
 def test_every_cell_has_the_name_of_its_file() -> None:
-    assert names() == {
+    assert cell_classes() == {
         "coupled": cells.Coupled,
         "elman": Elman,
         "gru": GRU,
@@ -22,15 +22,15 @@ def test_every_cell_has_the_name_of_its_file() -> None:
     }
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", cell_classes())
 def test_one_layer_is_a_recurrent_layer(name: str) -> None:
     layer = recurrent(name, 3, 4)
     assert isinstance(layer, Recurrent)
-    assert type(layer.cell) is names()[name]
+    assert type(layer.cell) is cell_classes()[name]
     assert (layer.input_size, layer.output_size, layer.reverse) == (3, 4, False)
 
 
-def test_a_cell_class_is_as_good_as_a_name() -> None:
+def test_a_cell_class_works_like_its_name() -> None:
     torch.manual_seed(0)
     by_name = recurrent("gru", 3, 4, reset="after", reverse=True)
     torch.manual_seed(0)
@@ -43,16 +43,16 @@ def test_a_cell_class_is_as_good_as_a_name() -> None:
     assert by_class.cell.reset == "after"
 
 
-@pytest.mark.parametrize("connect", CONNECTIONS)
+@pytest.mark.parametrize("connection", CONNECTIONS)
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_layers_of_fitting_sizes_are_stacked(connect: str, bidirectional: bool) -> None:
-    layer = recurrent("lstm", 3, 4, layers=3, bidirectional=bidirectional, connect=connect, dropout=0.3)
+def test_several_layers_are_stacked(connection: str, bidirectional: bool) -> None:
+    layer = recurrent("lstm", 3, 4, layers=3, bidirectional=bidirectional, connection=connection, dropout=0.3)
     assert isinstance(layer, Stack)
     width = 8 if bidirectional else 4
-    sizes = [3, 3 + width, 3 + 2 * width] if connect == "dense" else [3, width, width]
+    sizes = [3, 3 + width, 3 + 2 * width] if connection == "dense" else [3, width, width]
     assert [part.input_size for part in layer.layers] == sizes
     assert {type(part) for part in layer.layers} == {Bidirectional if bidirectional else Recurrent}
-    assert layer.connect == connect
+    assert layer.connection == connection
     assert isinstance(layer.dropout, nn.Dropout)
     assert layer.dropout.p == 0.3
     outputs, _ = layer(noise(2, 5, 3, dtype=torch.float32))
@@ -60,14 +60,14 @@ def test_layers_of_fitting_sizes_are_stacked(connect: str, bidirectional: bool) 
 
 
 def test_one_layer_may_have_a_connection() -> None:
-    layer = recurrent("lstm", 4, 4, connect="residual").double()
+    layer = recurrent("lstm", 4, 4, connection="residual").double()
     x = noise(2, 5, 4)
     assert isinstance(layer, Stack)
     assert torch.equal(layer(x)[0], layer.layers[0](x)[0] + x)
 
 
-def test_the_kinds_of_dropout_are_where_they_belong() -> None:
-    layer = recurrent("lstm", 3, 4, layers=2, dropout=0.1, variational=True, zoneout=0.2, recurrent_dropout=0.3)
+def test_each_kind_of_dropout_is_applied_in_its_place() -> None:
+    layer = recurrent("lstm", 3, 4, layers=2, dropout=0.1, variational_dropout=True, zoneout=0.2, recurrent_dropout=0.3)
     assert isinstance(layer, Stack)
     assert isinstance(layer.dropout, VariationalDropout)
     assert layer.dropout.rate == 0.1
@@ -79,7 +79,7 @@ def test_the_kinds_of_dropout_are_where_they_belong() -> None:
         assert (zoneout.rate, zoneout.cell.rate) == (0.2, 0.3)
 
 
-def test_options_go_to_the_cell() -> None:
+def test_options_are_passed_to_the_cell() -> None:
     layer = recurrent("peephole", 3, 4, peepholes=("output",), bias=False)
     assert {name for name, _ in layer.named_parameters()} == {
         "cell.input.weight",
@@ -89,22 +89,22 @@ def test_options_go_to_the_cell() -> None:
 
 
 @pytest.mark.parametrize(("name", "near"), [("lsmt", "lstm"), ("LSTM", "lstm"), ("peephole_lstm", "peephole")])
-def test_an_unknown_name_is_refused_with_the_nearest_and_all(name: str, near: str) -> None:
-    known = "coupled, elman, gru, layer_norm_gru, layer_norm_lstm, lstm, peephole"
-    with pytest.raises(ValueError, match=f"cell is '{name}': did you mean '{near}'. Wanted one of {known}"):
+def test_the_error_for_an_unknown_name_suggests_the_nearest(name: str, near: str) -> None:
+    names = "coupled, elman, gru, layer_norm_gru, layer_norm_lstm, lstm, peephole"
+    with pytest.raises(ValueError, match=f"cell is '{name}': did you mean '{near}'. Expected one of {names}"):
         recurrent(name, 3, 4)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(ValueError, match="layers must be at least 1, got 0"):
         recurrent("lstm", 3, 4, layers=0)
     with pytest.raises(ValueError, match="bidirectional and reverse are both True"):
         recurrent("lstm", 3, 4, bidirectional=True, reverse=True)
-    with pytest.raises(ValueError, match="connect is 'ladder', expected one of"):
-        recurrent("lstm", 3, 4, connect="ladder")
+    with pytest.raises(ValueError, match="connection is 'ladder', expected one of"):
+        recurrent("lstm", 3, 4, connection="ladder")
 
 
-def test_a_cell_of_the_user_will_do() -> None:
+def test_a_user_defined_cell_works() -> None:
     class Mine(Elman):
         pass
 

@@ -19,7 +19,7 @@ from seqloom.layers import layer as layers
 from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import AttentionState, BahdanauAttention, LuongAttention, Source
 from seqloom.layers.attention.hard import HardAttention
-from seqloom.layers.bridge import Bridged
+from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
@@ -40,7 +40,7 @@ def looking(*, score: str = "multiplicative", bridge: str = "linear", depth: int
     width = WIDTH if score == "multiplicative" else MEMORY
     below = recurrent("lstm", 7, width, layers=depth)
     stack = Stack([below, LuongAttention(Attention(width, MEMORY, score=score), 9)])
-    return Bridged(stack, None, memory_size=MEMORY, kind=bridge)
+    return BridgedLayer(stack, None, memory_size=MEMORY, kind=bridge)
 
 
 def start(made: Decoder, batch: int, *, coverage: bool = False) -> Any:
@@ -200,7 +200,7 @@ def test_what_is_not_for_compiled_calls_goes_the_plain_way() -> None:
     "layer",
     [
         recurrent("lstm", WIDTH, WIDTH, reverse=True),
-        recurrent("lstm", WIDTH, WIDTH, layers=2, connect="highway"),
+        recurrent("lstm", WIDTH, WIDTH, layers=2, connection="highway"),
         Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(Attention(WIDTH, MEMORY, score="additive"), WIDTH)]),
         Stack([recurrent("lstm", WIDTH, WIDTH), LuongAttention(HardAttention(WIDTH, MEMORY), WIDTH)]),
         BahdanauAttention(LSTM(WIDTH + MEMORY, WIDTH), Attention(WIDTH, MEMORY)),

@@ -5,12 +5,12 @@ from tests.contracts.registry import noise, randomize
 from seqloom.layers.connection import CONNECTIONS, Dense, Highway, Plain, Residual
 
 
-def test_plain_is_the_output_alone() -> None:
+def test_plain_returns_the_output_only() -> None:
     y = noise(2, 3, 5)
     assert torch.equal(Plain(4, 5)(noise(2, 3, 4), y), y)
 
 
-def test_residual_adds_what_was_read() -> None:
+def test_residual_adds_the_input() -> None:
     x, y = noise(2, 3, 5), noise(2, 3, 5, seed=1)
     connection = Residual(5, 5)
     assert list(connection.parameters()) == []
@@ -20,7 +20,7 @@ def test_residual_adds_what_was_read() -> None:
 def test_residual_projects_where_the_widths_differ() -> None:
     x, y = noise(2, 3, 4), noise(2, 3, 5, seed=1)
     connection = Residual(4, 5).double()
-    weight = connection.get_parameter("carry.weight")
+    weight = connection.get_parameter("skip.weight")
     torch.testing.assert_close(connection(x, y), y + torch.einsum("btd,hd->bth", x, weight), rtol=0, atol=1e-14)
 
 
@@ -31,21 +31,21 @@ def test_highway_chooses_by_a_gate(size: int) -> None:
     randomize(connection)
     weight, bias = connection.get_parameter("gate.weight"), connection.get_parameter("gate.bias")
     t = 1 / (1 + torch.exp(-torch.einsum("btd,hd->bth", x, weight) - bias))
-    carried = x if size == 5 else torch.einsum("btd,hd->bth", x, connection.get_parameter("carry.weight"))
-    torch.testing.assert_close(connection(x, y), t * y + (1 - t) * carried, rtol=0, atol=1e-14)
+    skipped = x if size == 5 else torch.einsum("btd,hd->bth", x, connection.get_parameter("skip.weight"))
+    torch.testing.assert_close(connection(x, y), t * y + (1 - t) * skipped, rtol=0, atol=1e-14)
 
 
-def test_highway_begins_mostly_closed() -> None:
+def test_highway_gate_is_initially_almost_closed() -> None:
     assert torch.equal(Highway(4, 5).gate.bias, torch.full((5,), -2.0))
 
 
-def test_dense_puts_both_side_by_side() -> None:
+def test_dense_concatenates_input_and_output() -> None:
     x, y = noise(2, 3, 4), noise(2, 3, 5, seed=1)
     assert torch.equal(Dense(4, 5)(x, y), torch.cat([x, y], dim=-1))
 
 
 @pytest.mark.parametrize("kind", CONNECTIONS.values())
-def test_the_width_is_as_announced_and_zero_stays_zero(kind: type[Plain]) -> None:
+def test_the_output_has_the_declared_size_and_zero_stays_zero(kind: type[Plain]) -> None:
     connection = kind(4, 5)
     randomize(connection, dtype=torch.float32)
     actual = connection(torch.zeros(2, 3, 4), torch.zeros(2, 3, 5))

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from seqloom.layers.convolution import ACTIVATIONS, Convolution
 
-BOTH = pytest.mark.parametrize("causal", [True, False])
+CAUSAL_AND_CENTRED = pytest.mark.parametrize("causal", [True, False])
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "tanh": torch.tanh,
@@ -30,7 +30,7 @@ def build(window: int, *, causal: bool, activation: str = "tanh") -> Convolution
 
 
 def by_torch(layer: Convolution, x: Tensor) -> Tensor:
-    """The same by torch's convolution, for rows that are as long as the batch."""
+    """The same with torch's convolution, for rows without padding."""
     before = layer.window - 1 if layer.causal else (layer.window - 1) // 2
     padded = functional.pad(x.transpose(1, 2), (before, layer.window - 1 - before))
     weight = layer.linear.weight.view(4, layer.window, 3).transpose(1, 2)
@@ -38,9 +38,9 @@ def by_torch(layer: Convolution, x: Tensor) -> Tensor:
     return actual.transpose(1, 2)
 
 
-@BOTH
+@CAUSAL_AND_CENTRED
 @pytest.mark.parametrize("window", [1, 2, 3, 4, 5, 9])
-def test_it_is_torch_s_convolution_gradients_included(window: int, causal: bool) -> None:
+def test_equals_torch_s_convolution_with_gradients(window: int, causal: bool) -> None:
     layer = build(window, causal=causal)
     x = noise(2, 7, 3).requires_grad_()
     actual, expected = layer(x)[0], by_torch(layer, x)
@@ -59,9 +59,9 @@ def test_activations_by_name(activation: str) -> None:
     torch.testing.assert_close(layer(x)[0], expected, rtol=0, atol=1e-14)
 
 
-@BOTH
+@CAUSAL_AND_CENTRED
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4), window=st.integers(1, 5))
-def test_each_row_is_the_row_alone_whatever_the_padding_holds(causal: bool, lengths: list[int], window: int) -> None:
+def test_each_row_is_independent_of_padding_and_other_rows(causal: bool, lengths: list[int], window: int) -> None:
     layer, time = build(window, causal=causal), max(lengths) + 2
     mask = make_mask(lengths, time)
     x = noise(len(lengths), time, 3).masked_fill(~mask.unsqueeze(-1), float("nan"))
@@ -74,29 +74,29 @@ def test_each_row_is_the_row_alone_whatever_the_padding_holds(causal: bool, leng
 
 
 @given(cuts=st.lists(st.integers(0, 8), max_size=5).map(sorted), window=st.integers(1, 5))
-def test_causal_pieces_equal_the_whole(cuts: list[int], window: int) -> None:
+def test_causal_chunks_equal_the_whole(cuts: list[int], window: int) -> None:
     layer = build(window, causal=True)
     x, mask = noise(3, 8, 3), make_mask([8, 0, 5], 8)
     whole, last = layer(x, mask)
-    state, pieces = None, []
+    state, chunks = None, []
     for start, stop in zip([0, *cuts], [*cuts, 8], strict=True):
-        piece, state = layer(x[:, start:stop], mask[:, start:stop], state)
-        pieces.append(piece)
-    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=0, atol=1e-14)
+        chunk, state = layer(x[:, start:stop], mask[:, start:stop], state)
+        chunks.append(chunk)
+    torch.testing.assert_close(torch.cat(chunks, dim=1), whole, rtol=0, atol=1e-14)
     assert state is not None
     assert torch.equal(state.past, last.past)
 
 
-def test_causal_outputs_do_not_see_what_follows() -> None:
+def test_causal_outputs_do_not_depend_on_later_inputs() -> None:
     layer = build(3, causal=True)
     x = noise(1, 6, 3).requires_grad_()
     outputs, _ = layer(x)
-    for step, seen in product(range(6), range(6)):
+    for step, source in product(range(6), range(6)):
         (slope,) = torch.autograd.grad(outputs[0, step].sum(), x, retain_graph=True)
-        assert bool((slope[0, seen] != 0).any()) == (step - 2 <= seen <= step)
+        assert bool((slope[0, source] != 0).any()) == (step - 2 <= source <= step)
 
 
-@BOTH
+@CAUSAL_AND_CENTRED
 def test_gradients_are_right_by_finite_differences(causal: bool) -> None:
     layer, mask = build(3, causal=causal), make_mask([4, 2, 0], 4)
     past = noise(3, 2, 3, seed=1).requires_grad_()
@@ -109,8 +109,8 @@ def test_gradients_are_right_by_finite_differences(causal: bool) -> None:
     assert torch.autograd.gradcheck(run, (x, past))
 
 
-@BOTH
-def test_a_window_of_one_needs_no_memory(causal: bool) -> None:
+@CAUSAL_AND_CENTRED
+def test_a_window_of_one_has_an_empty_state(causal: bool) -> None:
     _, state = build(1, causal=causal)(noise(2, 4, 3))
     assert state.past.shape == (2, 0, 3)
 
@@ -122,6 +122,6 @@ def test_a_window_of_one_needs_no_memory(causal: bool) -> None:
         ({"activation": "reul"}, "activation is 'reul', expected one of relu, tanh"),
     ],
 )
-def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Convolution(3, 4, **options)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from seqloom.layers.custom import CustomLayer
 
 
 class RunningSum(nn.Module):
-    """A user's layer with a memory: the sum so far, twice as wide."""
+    """A user's layer with a state: the running sum, twice as wide."""
 
     def forward(self, x: Tensor, mask: Tensor | None, state: Tensor | None) -> tuple[Tensor, Tensor]:
         start = 0 if state is None else state
@@ -20,15 +20,15 @@ class RunningSum(nn.Module):
 
 class Broken(nn.Module):
     def forward(self, x: Tensor, mask: Tensor, state: Any) -> tuple[Tensor, Any]:
-        raise TypeError(f"a mistake inside: {x.shape}, {mask.shape}, {state}")
+        raise TypeError(f"an internal error: {x.shape}, {mask.shape}, {state}")
 
 
-class Pairless(nn.Module):
+class WithoutState(nn.Module):
     def forward(self, x: Tensor, mask: Tensor, state: Any) -> Tensor:
         return x * mask.unsqueeze(-1) + (state or 0)
 
 
-def test_a_module_without_memory() -> None:
+def test_a_stateless_module() -> None:
     linear = nn.Linear(3, 5)
     layer = CustomLayer(linear, 3)
     x, mask = noise(2, 4, 3, dtype=torch.float32), make_mask([4, 1], 4)
@@ -39,7 +39,7 @@ def test_a_module_without_memory() -> None:
     torch.testing.assert_close(layer(x, None, state)[0], linear(x))
 
 
-def test_a_module_with_memory_in_pieces() -> None:
+def test_a_module_with_state_in_chunks() -> None:
     layer = CustomLayer(RunningSum(), 3)
     x = noise(2, 5, 3, dtype=torch.float32)
     whole, last = layer(x)
@@ -51,7 +51,7 @@ def test_a_module_with_memory_in_pieces() -> None:
     assert layer.output_size == 6
 
 
-def test_it_reads_zeros_in_the_padding() -> None:
+def test_padding_is_zero_for_the_module() -> None:
     layer = CustomLayer(RunningSum(), 3)
     x, mask = noise(2, 4, 3, dtype=torch.float32), make_mask([4, 2], 4)
     x[1, 2:] = float("nan")
@@ -60,7 +60,7 @@ def test_it_reads_zeros_in_the_padding() -> None:
     assert torch.equal(outputs[1, 2:], torch.zeros(2, 6))
 
 
-def test_the_trial_leaves_the_module_as_it_was() -> None:
+def test_the_trial_call_leaves_the_module_unchanged() -> None:
     module = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2))).train()
     module[1].eval()
     random = torch.random.get_rng_state()
@@ -69,7 +69,7 @@ def test_the_trial_leaves_the_module_as_it_was() -> None:
     assert torch.equal(torch.random.get_rng_state(), random)
 
 
-def test_the_trial_is_in_the_module_s_own_precision() -> None:
+def test_the_trial_call_uses_the_module_s_dtype() -> None:
     layer = CustomLayer(nn.Linear(3, 5).double(), 3)
     assert layer(noise(1, 2, 3))[0].dtype == torch.float64
 
@@ -77,12 +77,12 @@ def test_the_trial_is_in_the_module_s_own_precision() -> None:
 @pytest.mark.parametrize(
     ("module", "error", "message"),
     [
-        (nn.LSTM(3, 5), ValueError, r"LSTM makes tuple of x \(2, 3, 3\), expected a tensor"),
-        (nn.Flatten(), ValueError, r"Flatten makes \(2, 9\) of x \(2, 3, 3\)"),
-        (Pairless(), TypeError, "Pairless gives Tensor, expected a pair of output and state"),
-        (Broken(), TypeError, "a mistake inside"),
+        (nn.LSTM(3, 5), ValueError, r"LSTM maps x \(2, 3, 3\) to tuple, expected a tensor"),
+        (nn.Flatten(), ValueError, r"Flatten maps x \(2, 3, 3\) to \(2, 9\)"),
+        (WithoutState(), TypeError, r"WithoutState returns Tensor, expected a pair \(output, state\)"),
+        (Broken(), TypeError, "an internal error"),
     ],
 )
-def test_modules_that_are_no_layers_are_refused(module: nn.Module, error: type[Exception], message: str) -> None:
+def test_unsuitable_modules_are_refused(module: nn.Module, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         CustomLayer(module, 3)

@@ -12,15 +12,17 @@ def test_equals_its_equation_in_numpy() -> None:
     torch.nn.init.constant_(mixture.scale, 1.7)
     layers = [torch.randn(2, 5, size, dtype=torch.float64) for size in (4, 3, 3)]
     scores = mixture.scores.detach().numpy()
-    shares = np.exp(scores) / np.exp(scores).sum()
+    weights = np.exp(scores) / np.exp(scores).sum()
     lowest, *others = (layer.numpy() for layer in layers)
     weight = mixture.get_parameter("maps.0.weight").detach().numpy()
-    expected = 1.7 * sum(share * layer for share, layer in zip(shares, [lowest @ weight.T, *others], strict=True))
+    expected = 1.7 * sum(
+        layer_weight * layer for layer_weight, layer in zip(weights, [lowest @ weight.T, *others], strict=True)
+    )
     np.testing.assert_allclose(mixture(layers).detach().numpy(), expected, rtol=1e-12)
-    np.testing.assert_allclose(mixture.shares.detach().numpy(), shares, rtol=1e-12)
+    np.testing.assert_allclose(mixture.layer_weights.detach().numpy(), weights, rtol=1e-12)
 
 
-def test_begins_as_a_plain_mean() -> None:
+def test_initially_equals_the_mean() -> None:
     layers = [torch.randn(2, 3, 4) for _ in range(3)]
     torch.testing.assert_close(ScalarMix([4, 4, 4])(layers), torch.stack(layers).mean(dim=0))
 
@@ -30,11 +32,11 @@ def test_gradients() -> None:
     mixture = ScalarMix([2, 3]).double()
     layers = [torch.randn(1, 2, size, dtype=torch.float64, requires_grad=True) for size in (2, 3)]
     values = [*layers, mixture.scores, mixture.scale]
-    assert torch.autograd.gradcheck(lambda *given: mixture(given[:2]), values)
+    assert torch.autograd.gradcheck(lambda *tensors: mixture(tensors[:2]), values)
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="found 1 layers, expected 2"):
+def test_mismatched_layers_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected 2 layers, got 1"):
         ScalarMix([3, 3])([torch.zeros(1, 1, 3)])
     with pytest.raises(ValueError, match="sizes is empty"):
         ScalarMix([])

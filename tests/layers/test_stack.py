@@ -18,7 +18,7 @@ def output(layer: nn.Module, x: Tensor) -> Tensor:
     return actual
 
 
-def test_plain_is_one_layer_after_the_other() -> None:
+def test_plain_runs_one_layer_after_the_other() -> None:
     layers = lstms(3, 4, 4)
     stack = Stack(layers).double()
     x = noise(2, 5, 3)
@@ -30,17 +30,17 @@ def test_plain_is_one_layer_after_the_other() -> None:
     assert torch.equal(outputs, expected)
 
 
-def test_residual_adds_from_layer_to_layer() -> None:
-    stack = Stack(lstms(3, 4, 4), connect="residual").double()
+def test_residual_adds_the_input_of_each_layer() -> None:
+    stack = Stack(lstms(3, 4, 4), connection="residual").double()
     x = noise(2, 5, 3)
-    first = output(stack.layers[0], x) + x @ stack.get_parameter("connections.0.carry.weight").T
+    first = output(stack.layers[0], x) + x @ stack.get_parameter("connections.0.skip.weight").T
     second = output(stack.layers[1], first) + first
     third = output(stack.layers[2], second) + second
     torch.testing.assert_close(output(stack, x), third, rtol=0, atol=1e-14)
 
 
 def test_dense_reads_the_input_and_all_earlier_outputs() -> None:
-    stack = Stack(lstms(3, 7, 11), connect="dense").double()
+    stack = Stack(lstms(3, 7, 11), connection="dense").double()
     x = noise(2, 5, 3)
     first = output(stack.layers[0], x)
     second = output(stack.layers[1], torch.cat([x, first], dim=-1))
@@ -49,36 +49,36 @@ def test_dense_reads_the_input_and_all_earlier_outputs() -> None:
     assert stack.output_size == 4
 
 
-def test_highway_carries_what_its_gates_keep_out() -> None:
-    stack = Stack(lstms(3, 4), connect="highway")
+def test_highway_mixes_input_and_output_by_a_gate() -> None:
+    stack = Stack(lstms(3, 4), connection="highway")
     randomize(stack)
     x = noise(2, 5, 3)
     for layer, connection in zip(stack.layers, stack.connections, strict=True):
         t = connection.get_submodule("gate")(x).sigmoid()
-        x, read = t * output(layer, x) + (1 - t) * connection.get_submodule("carry")(x), x
+        x, read = t * output(layer, x) + (1 - t) * connection.get_submodule("skip")(x), x
         assert x.shape[2] == 4
         assert read.shape[2] in (3, 4)
     torch.testing.assert_close(output(stack, noise(2, 5, 3)), x, rtol=0, atol=1e-14)
 
 
 class Double(nn.Module):
-    """Stands for dropout, without chance."""
+    """Deterministic replacement for dropout."""
 
     def forward(self, x: Tensor) -> Tensor:
         return 2 * x
 
 
-def test_dropout_is_on_what_later_layers_read_and_not_on_what_skips_them() -> None:
-    stack = Stack(lstms(3, 4, 4), connect="residual", dropout=Double()).double()
+def test_dropout_is_applied_to_layer_inputs_but_not_to_skip_connections() -> None:
+    stack = Stack(lstms(3, 4, 4), connection="residual", dropout=Double()).double()
     x = noise(2, 5, 3)
-    first = output(stack.layers[0], x) + x @ stack.get_parameter("connections.0.carry.weight").T
+    first = output(stack.layers[0], x) + x @ stack.get_parameter("connections.0.skip.weight").T
     second = output(stack.layers[1], 2 * first) + first
     third = output(stack.layers[2], 2 * second) + second
     torch.testing.assert_close(output(stack, x), third, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("dropout", [0.5, VariationalDropout(0.5)])
-def test_dropout_acts_when_training_only(dropout: float | nn.Module) -> None:
+def test_dropout_is_active_in_training_only(dropout: float | nn.Module) -> None:
     torch.manual_seed(0)
     stack = Stack(lstms(3, 4), dropout=dropout)
     x = noise(2, 5, 3, dtype=torch.float32)
@@ -88,16 +88,16 @@ def test_dropout_acts_when_training_only(dropout: float | nn.Module) -> None:
     assert torch.equal(output(stack, x), expected)
 
 
-@pytest.mark.parametrize("connect", ["plain", "residual", "highway"])
-def test_one_layer_has_no_dropout(connect: str) -> None:
-    stack = Stack(lstms(4), connect=connect, dropout=0.5)
+@pytest.mark.parametrize("connection", ["plain", "residual", "highway"])
+def test_one_layer_has_no_dropout(connection: str) -> None:
+    stack = Stack(lstms(4), connection=connection, dropout=0.5)
     x = noise(2, 5, 4, dtype=torch.float32)
     assert torch.equal(output(stack, x), output(stack, x))
 
 
-def test_kinds_of_layers_may_be_mixed() -> None:
+def test_different_layers_may_be_mixed() -> None:
     bidirectional = Bidirectional(Recurrent(GRU(3, 2)), Recurrent(GRU(3, 4), reverse=True))
-    stack = Stack([bidirectional, Recurrent(LSTM(6, 5)), Stack(lstms(5, 4))], connect="residual")
+    stack = Stack([bidirectional, Recurrent(LSTM(6, 5)), Stack(lstms(5, 4))], connection="residual")
     randomize(stack)
     x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
     outputs, state = stack(x, mask)
@@ -108,18 +108,18 @@ def test_kinds_of_layers_may_be_mixed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "connect", "message"),
+    ("sizes", "connection", "message"),
     [
         ((3, 5), "plain", "layer 1 has input_size 5, expected 4"),
         ((3, 4, 7), "residual", "layer 2 has input_size 7, expected 4"),
         ((3, 7, 4), "dense", "layer 2 has input_size 4, expected 11"),
-        ((3, 4), "ladder", "connect is 'ladder', expected one of plain, residual, dense, highway"),
+        ((3, 4), "ladder", "connection is 'ladder', expected one of plain, residual, dense, highway"),
         ((), "plain", "layers is empty"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(sizes: tuple[int, ...], connect: str, message: str) -> None:
+def test_mismatched_layers_are_refused(sizes: tuple[int, ...], connection: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Stack(lstms(*sizes), connect=connect)
+        Stack(lstms(*sizes), connection=connection)
 
 
 @pytest.mark.parametrize("state", [(), (None,), (None, None, None), [None, None]])

@@ -1,4 +1,4 @@
-"""Our layers against torch.nn with the same weights: outputs, states and gradients, with packed sequences for masks."""
+"""Layers against torch.nn with the same weights: outputs, states and gradients, with packed sequences for masks."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from seqloom.cells import GRU, LSTM, Coupled, Elman, Peephole, Zoneout
 from seqloom.layers import Bidirectional, Layer, Recurrent, Stack, VariationalDropout, from_torch, to_torch
 from seqloom.layers.build import recurrent
 
-Theirs = nn.LSTM | nn.GRU | nn.RNN
+TorchModule = nn.LSTM | nn.GRU | nn.RNN
 KINDS = ["lstm", "gru", "tanh", "relu"]
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
-def make(kind: str, *sizes: int, dtype: torch.dtype = torch.float64, **options: Any) -> Theirs:
+def make(kind: str, *sizes: int, dtype: torch.dtype = torch.float64, **options: Any) -> TorchModule:
     """A module of torch.nn in eval mode, with random weights."""
     options = {"batch_first": True, "dtype": dtype} | options
-    module: Theirs
+    module: TorchModule
     if kind == "lstm":
         module = nn.LSTM(*(sizes or (3, 5)), **options)
     elif kind == "gru":
@@ -33,7 +33,7 @@ def make(kind: str, *sizes: int, dtype: torch.dtype = torch.float64, **options: 
     return module.eval()
 
 
-def theirs(module: nn.RNNBase, x: Tensor, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
+def run_torch(module: nn.RNNBase, x: Tensor, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
     """Outputs (B, T, ·), and the last states (layers and directions, B, H), hidden first."""
     packed = pack_padded_sequence(x, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
     outputs, state = module(packed)
@@ -49,7 +49,7 @@ def fields(state: Any) -> list[tuple[Tensor, ...]]:
 
 
 def gradients(module: nn.Module, layer: Layer) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of gradients that should be equal: ours, theirs."""
+    """Pairs of gradients that should be equal: layer, torch module."""
     assert isinstance(module, nn.RNNBase)
     cells = [part.cell for part in layer.modules() if isinstance(part, Recurrent)]
     pairs = []
@@ -64,14 +64,14 @@ def gradients(module: nn.Module, layer: Layer) -> list[tuple[Tensor, Tensor]]:
             ("candidate.bias", 3, slice(rows, None)),
         ]:
             if name in dict(cell.named_parameters()):
-                ours, other = cell.get_parameter(name).grad, slopes[index]
-                assert ours is not None
+                gradient, other = cell.get_parameter(name).grad, slopes[index]
+                assert gradient is not None
                 assert other is not None
-                pairs.append((ours, other[part]))
+                pairs.append((gradient, other[part]))
     return pairs
 
 
-def check(module: Theirs, layer: Layer, lengths: list[int], tolerance: float) -> None:
+def check(module: TorchModule, layer: Layer, lengths: list[int], tolerance: float) -> None:
     dtype = next(module.parameters()).dtype
     module.zero_grad()
     layer.zero_grad()
@@ -79,7 +79,7 @@ def check(module: Theirs, layer: Layer, lengths: list[int], tolerance: float) ->
     mask = make_mask(lengths, time)
     x, other = (noise(len(lengths), time, 3, dtype=dtype).requires_grad_() for _ in range(2))
     outputs, state = layer(x, mask)
-    expected, last = theirs(module, other, lengths)
+    expected, last = run_torch(module, other, lengths)
     torch.testing.assert_close(outputs, expected, rtol=0, atol=tolerance)
     for index, field in enumerate(last):
         actual = torch.stack([part[index] for part in fields(state)])
@@ -97,7 +97,7 @@ def check(module: Theirs, layer: Layer, lengths: list[int], tolerance: float) ->
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (3, True)])
-def test_both_ways_outputs_states_and_gradients_agree(
+def test_conversions_in_both_directions_keep_outputs_states_and_gradients(
     kind: str, layers: int, bidirectional: bool, bias: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
     module = make(kind, num_layers=layers, bidirectional=bidirectional, bias=bias, dtype=dtype)
@@ -115,7 +115,7 @@ def test_rows_of_any_length_agree_with_packed_sequences(kind: str, lengths: list
 
 
 @EVERY_KIND
-def test_a_state_to_begin_with_agrees(kind: str) -> None:
+def test_an_initial_state_agrees(kind: str) -> None:
     module = make(kind, num_layers=2, bidirectional=True)
     layer = from_torch(module)
     first, x = noise(2, 4, 3), noise(2, 3, 3, seed=1)
@@ -129,9 +129,7 @@ def test_a_state_to_begin_with_agrees(kind: str) -> None:
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
-def test_there_and_back_the_weights_are_the_same_bit_for_bit(
-    kind: str, layers: int, bidirectional: bool, bias: bool
-) -> None:
+def test_a_round_trip_keeps_the_weights_bit_for_bit(kind: str, layers: int, bidirectional: bool, bias: bool) -> None:
     options: dict[str, Any] = {"reset": "after"} if kind == "gru" else {} if kind == "lstm" else {"activation": kind}
     name = kind if kind in ("lstm", "gru") else "elman"
     layer = recurrent(name, 3, 5, layers=layers, bidirectional=bidirectional, bias=bias, **options)
@@ -146,7 +144,7 @@ def test_there_and_back_the_weights_are_the_same_bit_for_bit(
 
 
 @EVERY_KIND
-def test_everything_else_is_kept(kind: str) -> None:
+def test_dropout_mode_and_requires_grad_are_kept(kind: str) -> None:
     module = make(kind, num_layers=2, dropout=0.3, batch_first=False).train()
     for name in ("weight_hh_l0", "bias_ih_l1", "bias_hh_l1"):
         module.get_parameter(name).requires_grad_(False)
@@ -172,7 +170,7 @@ def test_everything_else_is_kept(kind: str) -> None:
     assert not to_torch(layer.eval()).training
 
 
-def test_the_exchange_draws_no_random_numbers_of_ours() -> None:
+def test_the_conversion_uses_no_random_numbers() -> None:
     module = make("lstm")
     before = torch.get_rng_state()
     from_torch(module)
@@ -188,7 +186,7 @@ def test_the_weights_are_copies() -> None:
     assert torch.equal(layer.get_parameter("cell.input.weight"), expected)
 
 
-def test_what_has_no_counterpart_here_is_refused() -> None:
+def test_unsupported_modules_are_refused() -> None:
     other: Any = nn.Linear(3, 5)
     with pytest.raises(ValueError, match="module has proj_size 2, expected 0"):
         from_torch(nn.LSTM(3, 5, proj_size=2))
@@ -199,43 +197,47 @@ def test_what_has_no_counterpart_here_is_refused() -> None:
 @pytest.mark.parametrize(
     ("layer", "error", "message"),
     [
-        (Recurrent(Peephole(3, 5)), TypeError, "layer 0 has a Peephole cell, which has no counterpart"),
+        (Recurrent(Peephole(3, 5)), TypeError, "layer 0 has a Peephole cell, which torch.nn does not have"),
         (Recurrent(Coupled(3, 5)), TypeError, "layer 0 has a Coupled cell"),
         (Recurrent(Zoneout(LSTM(3, 5), 0.1)), TypeError, "layer 0 has a Zoneout cell"),
         (Recurrent(GRU(3, 5)), ValueError, "layer 0 is a GRU with reset='before', expected 'after'"),
         (Recurrent(Elman(3, 5, activation="elu")), ValueError, "activation='elu', expected 'tanh' or 'relu'"),
         (Recurrent(LSTM(3, 5), reverse=True), ValueError, "layer 0 has reverse=True, expected False"),
-        (recurrent("lstm", 5, 5, layers=2, connect="residual"), ValueError, "connect is 'residual', expected 'plain'"),
+        (
+            recurrent("lstm", 5, 5, layers=2, connection="residual"),
+            ValueError,
+            "connection is 'residual', expected 'plain'",
+        ),
         (Stack([Recurrent(LSTM(3, 5))], dropout=VariationalDropout(0.1)), TypeError, "dropout is Variational"),
         (
             Stack([Recurrent(LSTM(3, 5)), Recurrent(LSTM(5, 4))]),
             ValueError,
-            r"layer 1 has LSTM\(hidden_size=4, bias=True\), expected LSTM\(hidden_size=5, bias=True\) as layer 0",
+            r"layer 1 is LSTM\(hidden_size=4, bias=True\), expected LSTM\(hidden_size=5, bias=True\) like layer 0",
         ),
-        (Stack([Recurrent(LSTM(3, 5)), Recurrent(LSTM(5, 5, bias=False))]), ValueError, "layer 1 has LSTM.*bias=False"),
-        (Stack([Recurrent(LSTM(3, 5)), Recurrent(Elman(5, 5))]), ValueError, r"layer 1 has RNN\(tanh, hidden_size=5"),
+        (Stack([Recurrent(LSTM(3, 5)), Recurrent(LSTM(5, 5, bias=False))]), ValueError, "layer 1 is LSTM.*bias=False"),
+        (Stack([Recurrent(LSTM(3, 5)), Recurrent(Elman(5, 5))]), ValueError, r"layer 1 is RNN\(tanh, hidden_size=5"),
         (Stack([recurrent("lstm", 3, 4, bidirectional=True), Recurrent(LSTM(8, 4))]), ValueError, "layer 1 has 1 dir"),
-        (Stack([Stack([Recurrent(LSTM(3, 5))])]), TypeError, "layer 0 is Stack, which has no counterpart"),
+        (Stack([Stack([Recurrent(LSTM(3, 5))])]), TypeError, "layer 0 is Stack, which torch.nn does not have"),
         (
             Bidirectional(Recurrent(LSTM(3, 5)), Recurrent(LSTM(3, 6), reverse=True)),
             ValueError,
-            r"layer 0 has LSTM\(hidden_size=6, bias=True\), expected LSTM\(hidden_size=5",
+            r"layer 0 is LSTM\(hidden_size=6, bias=True\), expected LSTM\(hidden_size=5",
         ),
     ],
 )
-def test_what_has_no_counterpart_there_is_refused(layer: Layer, error: type[Exception], message: str) -> None:
+def test_unsupported_layers_are_refused(layer: Layer, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         to_torch(layer)
 
 
-def test_subclasses_may_compute_something_else_and_are_refused() -> None:
+def test_subclasses_are_refused() -> None:
     class Mine(LSTM):
         pass
 
     class Other(nn.LSTM):
         pass
 
-    with pytest.raises(TypeError, match="has a Mine cell, which has no counterpart"):
+    with pytest.raises(TypeError, match=r"has a Mine cell, which torch\.nn does not have"):
         to_torch(Recurrent(Mine(3, 5)))
     with pytest.raises(TypeError, match="module is Other, expected"):
         from_torch(Other(3, 5))

@@ -113,6 +113,6 @@ def layer_weights(model: nn.Module) -> LayerWeights | None:
     """How a model mixes the layers of its pretrained language model; None if it has none."""
     for part in model.modules():
         if isinstance(part, ScalarMix):
-            weights = part.shares.tolist()
+            weights = part.layer_weights.tolist()
             return LayerWeights(layer_names(len(weights)), weights, float(part.scale))
     return None

@@ -1,4 +1,4 @@
-"""Layers: sequence to sequence. The shortcut that builds them by name is in ``build``."""
+"""Layers map a sequence to a sequence. ``build.recurrent`` builds the common arrangements by name."""
 
 from seqloom.layers.dropout import VariationalDropout
 from seqloom.layers.layer import Layer

@@ -1,4 +1,4 @@
-"""The bridge from an encoder to a decoder: how the recurrence of one begins with what the other ended with."""
+"""Bridge from encoder to decoder: the decoder's initial state is computed from the encoder's last state."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -15,35 +15,35 @@ from seqloom.layers.stack import Stack
 KINDS = ("linear", "copy", "zero")
 
 
-class Place(NamedTuple):
-    """Where in a state the state of a cell is, and what it consists of."""
+class CellState(NamedTuple):
+    """Position of a cell's state within a layer's state, and its fields."""
 
     path: tuple[int, ...]
-    fields: dict[str, int]  # their widths by name; the first is the output
+    fields: dict[str, int]  # widths by name; the first field is the output
 
 
-Level = list[Place]
-"""One layer: a place for each direction."""
+Level = list[CellState]
+"""One recurrent layer: a cell state for each direction."""
 
 
-class Bridged(Layer):
-    """A decoder's layer whose recurrences begin with what the encoder ended with; in all else it is the layer inside.
+class BridgedLayer(Layer):
+    """Wraps a decoder layer whose recurrences start from the encoder's last state.
 
-    linear: each field is W s + b, where s is all that the matching layer of the encoder ended with, both directions
-            and all fields; tanh of it for the output field. All kinds, widths and directions fit. An encoder without
-            recurrence gives the mean of its memory.
-    copy:   the same fields, as they are; two directions side by side.
-    zero:   nothing.
+    linear: each field is W s + b, with tanh for the output field, where s is the last state of the matching encoder
+            layer: all fields of both directions. Cells, widths and directions may differ. For an encoder without
+            recurrence s is the mean of its memory.
+    copy:   the fields of the encoder layer, with two directions concatenated.
+    zero:   zeros.
 
-    Layers are matched from the top; a decoder that is deeper begins its lowest layers as the encoder's lowest ended.
+    Layers are matched from the top; the extra low layers of a deeper decoder use the encoder's lowest layer.
     """
 
     def __init__(
         self,
         layer: Layer,
-        encoder: Layer | None,  # what memory.state comes from; None: not from a layer of this library
+        encoder: Layer | None,  # the layer that returns memory.state; None: not a Layer
         *,
-        memory_size: int,  # the width of memory.values
+        memory_size: int,  # width of memory.values
         kind: str = "linear",
     ) -> None:
         if kind not in KINDS:
@@ -51,36 +51,36 @@ class Bridged(Layer):
         super().__init__(layer.input_size, layer.output_size)
         self.layer = layer
         self.kind = kind
-        below = [] if encoder is None else levels(encoder)
-        self.targets = [place for level in levels(layer) for place in level]
-        self.sources = _matched(below, len(self.targets))
+        encoder_levels = [] if encoder is None else recurrent_levels(encoder)
+        self.targets = [cell_state for level in recurrent_levels(layer) for cell_state in level]
+        self.sources = _match_levels(encoder_levels, len(self.targets))
         self.maps = nn.ModuleList()
         if kind == "copy":
             for index, (target, source) in enumerate(zip(self.targets, self.sources, strict=True)):
                 _check_copy(index, target, source)
         if kind == "linear":
             for target, source in zip(self.targets, self.sources, strict=True):
-                width = sum(sum(place.fields.values()) for place in source) or memory_size
-                self.maps.append(nn.ModuleList(_map(width, size) for size in target.fields.values()))
+                width = sum(sum(cell_state.fields.values()) for cell_state in source) or memory_size
+                self.maps.append(nn.ModuleList(_linear(width, size) for size in target.fields.values()))
 
     def start(self, batch: int, memory: Memory | None = None, *, coverage: bool = False) -> Any:
         state = self.layer.start(batch, memory, coverage=coverage)
         if self.kind == "zero":
             return state
         if memory is None:
-            raise ValueError(f"memory is None, but a bridge of kind {self.kind!r} begins with it")
+            raise ValueError(f"memory is None, but the {self.kind} bridge needs it: call start(batch, memory)")
         for index, (target, source) in enumerate(zip(self.targets, self.sources, strict=True)):
-            ended = [_get(memory.state, place.path) for place in source]
-            fields = self._copied(ended) if self.kind == "copy" else self._mapped(index, ended, memory)
-            state = _put(state, target.path, fields)
+            last = [_get(memory.state, cell_state.path) for cell_state in source]
+            fields = self._copy(last) if self.kind == "copy" else self._map(index, last, memory)
+            state = _replace(state, target.path, fields)
         return state
 
-    def _copied(self, ended: list[Any]) -> list[Tensor]:
-        return [torch.cat(directions, dim=1) for directions in zip(*ended, strict=True)]
+    def _copy(self, last: list[Any]) -> list[Tensor]:
+        return [torch.cat(directions, dim=1) for directions in zip(*last, strict=True)]
 
-    def _mapped(self, index: int, ended: list[Any], memory: Memory) -> list[Tensor]:
-        read = torch.cat([field for state in ended for field in state], dim=1) if ended else mean_memory(memory)
-        output, *others = (linear(read) for linear in cast(nn.ModuleList, self.maps[index]))
+    def _map(self, index: int, last: list[Any], memory: Memory) -> list[Tensor]:
+        inputs = torch.cat([field for state in last for field in state], dim=1) if last else mean_memory(memory)
+        output, *others = (linear(inputs) for linear in cast(nn.ModuleList, self.maps[index]))
         return [torch.tanh(output), *others]
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, Any]:
@@ -91,46 +91,48 @@ class Bridged(Layer):
         return f"kind={self.kind}"
 
 
-def levels(layer: Layer, path: tuple[int, ...] = ()) -> list[Level]:
-    """The recurrences of a layer, lowest first."""
-    if isinstance(layer, Bridged):
-        return levels(layer.layer, path)
+def recurrent_levels(layer: Layer, path: tuple[int, ...] = ()) -> list[Level]:
+    """Return the cell states of all recurrent layers inside a layer, lowest first."""
+    if isinstance(layer, BridgedLayer):
+        return recurrent_levels(layer.layer, path)
     if isinstance(layer, Stack):
         return [
-            level for index, inner in enumerate(layer.layers) for level in levels(cast(Layer, inner), (*path, index))
+            level
+            for index, inner in enumerate(layer.layers)
+            for level in recurrent_levels(cast(Layer, inner), (*path, index))
         ]
     if isinstance(layer, Bidirectional):
-        return [[_place(layer.ahead, (*path, 0)), _place(layer.back, (*path, 1))]]
+        return [[_cell_state(layer.forward_layer, (*path, 0)), _cell_state(layer.backward_layer, (*path, 1))]]
     if isinstance(layer, BahdanauAttention):
-        return [[_place(layer, (*path, 0))]]
-    return [[_place(layer, path)]] if isinstance(layer, Recurrent) else []
+        return [[_cell_state(layer, (*path, 0))]]
+    return [[_cell_state(layer, path)]] if isinstance(layer, Recurrent) else []
 
 
-def _place(layer: Recurrent | BahdanauAttention, path: tuple[int, ...]) -> Place:
+def _cell_state(layer: Recurrent | BahdanauAttention, path: tuple[int, ...]) -> CellState:
     start = layer.cell.start(1)
-    return Place(path, {name: field.shape[1] for name, field in zip(start._fields, start, strict=True)})
+    return CellState(path, {name: field.shape[1] for name, field in zip(start._fields, start, strict=True)})
 
 
-def _matched(below: list[Level], count: int) -> list[Level]:
-    """For each of ``count`` recurrences of the decoder, lowest first, the layer of the encoder that it begins with."""
-    return [below[max(0, len(below) - count + index)] if below else [] for index in range(count)]
+def _match_levels(levels: list[Level], count: int) -> list[Level]:
+    """Return the encoder level for each of ``count`` recurrences of the decoder, lowest first."""
+    return [levels[max(0, len(levels) - count + index)] if levels else [] for index in range(count)]
 
 
-def _map(size: int, output_size: int) -> nn.Linear:
+def _linear(size: int, output_size: int) -> nn.Linear:
     linear = nn.Linear(size, output_size)
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear
 
 
-def _check_copy(index: int, target: Place, source: Level) -> None:
-    expected = target.fields
-    found = {name: sum(place.fields.get(name, 0) for place in source) for place in source for name in place.fields}
-    if found != expected:
-        there = f"fields of widths {found}" if source else "no recurrence"
+def _check_copy(index: int, target: CellState, source: Level) -> None:
+    names = dict.fromkeys(name for cell_state in source for name in cell_state.fields)
+    widths = {name: sum(cell_state.fields.get(name, 0) for cell_state in source) for name in names}
+    if widths != target.fields:
+        available = f"fields of widths {widths}" if source else "no recurrence"
         raise ValueError(
-            f"the encoder has {there}, and recurrence {index} of the decoder {expected}: a copy needs the same; "
-            "kind 'linear' fits any"
+            f"the encoder has {available}, but recurrence {index} of the decoder has {target.fields}: "
+            "copy needs equal fields; use the linear bridge"
         )
 
 
@@ -140,10 +142,10 @@ def _get(state: Any, path: Sequence[int]) -> Any:
     return state
 
 
-def _put(state: Any, path: Sequence[int], fields: list[Tensor]) -> Any:
-    """The state with the state of one cell replaced."""
+def _replace(state: Any, path: Sequence[int], fields: list[Tensor]) -> Any:
+    """Return the state with the fields of one cell replaced."""
     if not path:
         return type(state)(*fields)
     parts = list(state)
-    parts[path[0]] = _put(parts[path[0]], path[1:], fields)
+    parts[path[0]] = _replace(parts[path[0]], path[1:], fields)
     return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)

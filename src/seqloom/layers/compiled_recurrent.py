@@ -17,7 +17,7 @@ from seqloom.kernels.runtime.partition import Partition
 from seqloom.layers.attention.attention import Attention
 from seqloom.layers.attention.decoder_attention import AttentionState, LuongAttention
 from seqloom.layers.attention.scores import Dot, Multiplicative, Scaled
-from seqloom.layers.bridge import Bridged
+from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.compiled_transformer import ordinary, write_linear, write_output
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
@@ -52,7 +52,7 @@ def fits(module: Any) -> bool:
 
 def _flat(layer: nn.Module) -> Iterator[Any]:
     """The layers, lowest first, whatever they stand in."""
-    if type(layer) is Bridged:
+    if type(layer) is BridgedLayer:
         yield from _flat(layer.layer)
     elif type(layer) is Stack:
         for inner in layer.layers:
@@ -105,7 +105,7 @@ class CompiledRecurrent:
 
     def _run(self, layer: Any, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
         """What the layer gives; of attention, what its output is made of. None where a state is not one for it."""
-        if type(layer) is Bridged:
+        if type(layer) is BridgedLayer:
             return self._run(layer.layer, x, state)
         if type(layer) is Recurrent:
             return self._cells[id(layer)](x, state)

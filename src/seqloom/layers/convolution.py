@@ -1,4 +1,4 @@
-"""Feed-forward layers along a sequence: each output sees a window of the input (one element: a plain layer)."""
+"""Feed-forward and convolutional layers: each output reads a window of the input (window 1: feed-forward)."""
 
 from typing import Any, NamedTuple
 
@@ -21,8 +21,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 class Convolution(Layer):
     """y_t = f(W [x_{t-a}; …; x_{t+b}] + b), where a + b + 1 is the window.
 
-    ``causal`` windows end at t: the state is the last elements before the next piece. Others are centred at t, and need
-    the whole sequence at once. Before the start, after the end and in the padding there are zeros.
+    Causal windows end at t, and the state holds the last elements read. Other windows are centred at t and need the
+    whole sequence at once. Positions before the start, after the end and in the padding are zero.
     """
 
     class State(NamedTuple):
@@ -47,32 +47,32 @@ class Convolution(Layer):
             x = x.masked_fill(~mask.unsqueeze(-1), 0)
         before = self.window - 1 if self.causal else (self.window - 1) // 2
         past = x.new_zeros(x.shape[0], self.window - 1, x.shape[2]) if state is None else self._check(state, x)
-        read = torch.cat([past[:, self.window - 1 - before :], x], dim=1)
+        padded = torch.cat([past[:, self.window - 1 - before :], x], dim=1)
         if not self.causal:
-            read = nn.functional.pad(read, (0, 0, 0, self.window - 1 - before))
-        windows = torch.cat([read[:, step : step + x.shape[1]] for step in range(self.window)], dim=2)
+            padded = nn.functional.pad(padded, (0, 0, 0, self.window - 1 - before))
+        windows = torch.cat([padded[:, step : step + x.shape[1]] for step in range(self.window)], dim=2)
         y = self.activation(self.linear(windows))  # (B, T, window × D) → (B, T, output_size)
         if mask is not None:
             y = y.masked_fill(~mask.unsqueeze(-1), 0)
-        return y, self.State(self._remember(past, x, mask))
+        return y, self.State(self._last_elements(past, x, mask))
 
     def _check(self, state: Any, x: Tensor) -> Tensor:
         if not isinstance(state, tuple) or len(state) != 1 or not isinstance(state[0], Tensor):
-            raise TypeError(f"state is {type(state).__name__}, expected Convolution.State with the field past")
-        past, expected = state[0], (x.shape[0], self.window - 1, x.shape[2])
-        if past.shape != expected:
-            raise ValueError(f"state.past has shape {tuple(past.shape)}, expected {expected}")
+            raise TypeError(f"state is {type(state).__name__}, expected Convolution.State with field past")
+        past, shape = state[0], (x.shape[0], self.window - 1, x.shape[2])
+        if past.shape != shape:
+            raise ValueError(f"state.past has shape {tuple(past.shape)}, expected {shape}")
         if past.dtype != x.dtype or past.device != x.device:
             raise TypeError(f"state.past is {past.dtype} on {past.device}, expected {x.dtype} on {x.device}")
         return past
 
-    def _remember(self, past: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
-        """The last elements of each row, counted from its own end."""
-        seen = torch.cat([past, x], dim=1)
+    def _last_elements(self, past: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the last window - 1 real elements of each row."""
+        elements = torch.cat([past, x], dim=1)
         if mask is None:
-            return seen[:, seen.shape[1] - (self.window - 1) :]
+            return elements[:, elements.shape[1] - (self.window - 1) :]
         steps = mask.sum(dim=1).unsqueeze(1) + torch.arange(self.window - 1, device=x.device)  # (B, window - 1)
-        return seen.gather(1, steps.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+        return elements.gather(1, steps.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
     def extra_repr(self) -> str:
         return f"window={self.window}, causal={self.causal}"

@@ -1,4 +1,4 @@
-"""A user's module in the place of a layer."""
+"""A user's ``nn.Module`` as a layer."""
 
 import inspect
 from typing import Any
@@ -10,10 +10,9 @@ from seqloom.layers.layer import Layer, check_input
 
 
 class CustomLayer(Layer):
-    """Wraps a module that maps (x (B,T,D), mask, state) to (y (B,T,E), state), or, without memory, x to y.
+    """Wraps a module that maps (x (B,T,D), mask, state) to (y (B,T,E), state), or, if it is stateless, x to y.
 
-    Its output size is found by a trial. The padding of what it returns is set to zero; what it does with the padding
-    that it reads is its own affair.
+    The output size is determined by a trial call. Padding is set to zero in the input and in the output.
     """
 
     def __init__(self, module: nn.Module, input_size: int) -> None:
@@ -21,13 +20,13 @@ class CustomLayer(Layer):
         x = torch.zeros(2, 3, input_size, dtype=like.dtype, device=like.device)
         modes = {part: part.training for part in module.modules()}
         with torch.no_grad():
-            y, stateless = _try(module.eval(), x)
+            y, stateless = _trial(module.eval(), x)
         for part, training in modes.items():
             part.training = training
         name = type(module).__name__
         if not isinstance(y, Tensor) or y.dim() != 3 or y.shape[:2] != x.shape[:2]:
-            found = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise ValueError(f"{name} makes {found} of x (2, 3, {input_size}), expected a tensor (2, 3, its width)")
+            output = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            raise ValueError(f"{name} maps x (2, 3, {input_size}) to {output}, expected a tensor (2, 3, output size)")
         super().__init__(input_size, y.shape[2])
         self.module = module
         self.stateless = stateless
@@ -42,13 +41,13 @@ class CustomLayer(Layer):
         return y, state
 
 
-def _try(module: nn.Module, x: Tensor) -> tuple[Any, bool]:
+def _trial(module: nn.Module, x: Tensor) -> tuple[Any, bool]:
     mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     try:
         inspect.signature(module.forward).bind(x, mask, None)
     except TypeError:
         return module(x), True
-    answer = module(x, mask, None)
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TypeError(f"{type(module).__name__} gives {type(answer).__name__}, expected a pair of output and state")
-    return answer[0], False
+    result = module(x, mask, None)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(f"{type(module).__name__} returns {type(result).__name__}, expected a pair (output, state)")
+    return result[0], False

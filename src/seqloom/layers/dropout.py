@@ -1,16 +1,16 @@
-"""Dropout: quick, and for sequences the same mask at every time step (Gal & Ghahramani 2016)."""
+"""Dropout: a fast one, and one with the same mask at every time step (Gal & Ghahramani 2016)."""
 
 import torch
 from torch import Tensor, nn
 
 
 class VariationalDropout(nn.Module):
-    """Drops a feature of a whole sequence or none of it; what stays is scaled by 1 / (1 - rate). Eval mode: nothing."""
+    """Drops features for a whole sequence and scales the others by 1 / (1 - rate). Eval mode: the identity."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         if not 0 <= rate < 1:
-            raise ValueError(f"rate is {rate}, expected at least 0 and below 1")
+            raise ValueError(f"rate must be at least 0 and below 1, got {rate}")
         self.rate = rate
 
     def forward(
@@ -26,13 +26,13 @@ class VariationalDropout(nn.Module):
 
 
 LEVELS = 1 << 16
-"""Of a random number of 16 bits."""
+"""Values of a 16-bit random number."""
 
 
 class Dropout(nn.Dropout):
-    """As ``nn.Dropout``, at a sixth of its time on a CPU: four elements share a random number of 64 bits.
+    """``nn.Dropout`` in a sixth of its time on a CPU: four elements share a 64-bit random number.
 
-    The rate is rounded to a multiple of 2⁻¹⁶, and what is left is scaled by the rounded one.
+    The rate is rounded to a multiple of 2⁻¹⁶; the remaining values are scaled by the rounded rate.
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name is torch's
@@ -42,6 +42,6 @@ class Dropout(nn.Dropout):
         if not kept:
             return input * 0
         count = input.numel()
-        drawn = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)
-        stays = drawn[:count].view(input.shape) < kept - LEVELS // 2
-        return input * stays.to(input.dtype).mul_(LEVELS / kept)
+        random = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)
+        keep = random[:count].view(input.shape) < kept - LEVELS // 2
+        return input * keep.to(input.dtype).mul_(LEVELS / kept)

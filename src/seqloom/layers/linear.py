@@ -1,4 +1,4 @@
-"""A linear map that is quick for few rows, as generation has them."""
+"""A linear map that is fast for few rows, as in generation."""
 
 from typing import Any, Self
 
@@ -10,17 +10,17 @@ from seqloom.layers.layer import untraced
 
 
 class Linear(nn.Linear):
-    """As ``nn.Linear``; where no gradient is asked for, few rows are multiplied with a packed copy of the weights.
+    """``nn.Linear`` that multiplies few rows with a packed copy of the weights when no gradient is needed.
 
-    The copy is made again after the weights have changed. It does not notice a change through ``weight.data``, which
-    torch does not count; ``train()`` and ``eval()`` forget it.
+    The copy is renewed after the weights have changed. A change through ``weight.data``, which torch does not count,
+    goes unnoticed; ``train()`` and ``eval()`` discard the copy.
     """
 
     _packed: PackedCache | None = None
 
     @untraced
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name is torch's
-        packed = self._packing(input)
+        packed = self._packed_weights(input)
         if packed is None:
             return super().forward(input)
         rows = input.reshape(-1, self.in_features)
@@ -29,11 +29,11 @@ class Linear(nn.Linear):
             out += self.bias
         return out.view(*input.shape[:-1], self.out_features) if input.dim() != 2 else out
 
-    def _packing(self, x: Tensor) -> PackedMatrix | None:
-        """The packed weights, if this call is one for them."""
+    def _packed_weights(self, x: Tensor) -> PackedMatrix | None:
+        """Return the packed weights if they apply to this call."""
         weight = self.weight
-        recorded = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
-        if recorded or not 0 < x.numel() <= MAX_LEFT_SIZE or x.dtype not in LLVM_TYPES or x.dtype != weight.dtype:
+        needs_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+        if needs_gradient or not 0 < x.numel() <= MAX_LEFT_SIZE or x.dtype not in LLVM_TYPES or x.dtype != weight.dtype:
             return None
         if x.device.type != "cpu" or weight.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return None
@@ -43,10 +43,10 @@ class Linear(nn.Linear):
             self._packed = PackedCache()
         return self._packed(weight, transposed=True)
 
-    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         self._packed = None
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
-        """PackedMatrix weights are not part of a module: they are made again where they are needed."""
+        """Leave out the packed weights: they are computed again when needed."""
         return {**self.__dict__, "_packed": None}

@@ -1,4 +1,4 @@
-"""Layers of a model as one: a mean with learnt weights, and a scale (Peters et al. 2018)."""
+"""Weighted mean of the layers of a model, with learned weights and scale (Peters et al. 2018)."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 
 class ScalarMix(nn.Module):
-    """γ Σ softmax(s)_j h_j; a layer that is wider or narrower than the last one passes a linear map first."""
+    """γ Σ softmax(s)_j h_j; layers of another width than the last are projected to its width."""
 
     def __init__(
         self,
-        sizes: Sequence[int],  # of the layers, the lowest first
+        sizes: Sequence[int],  # widths of the layers, lowest first
     ) -> None:
         super().__init__()
         if not sizes:
-            raise ValueError("sizes is empty, expected the width of at least one layer")
+            raise ValueError("sizes is empty, expected at least one layer")
         self.size = sizes[-1]
         self.scores = nn.Parameter(torch.zeros(len(sizes)))  # s
         self.scale = nn.Parameter(torch.ones(()))  # γ
@@ -24,8 +24,8 @@ class ScalarMix(nn.Module):
         )
 
     @property
-    def shares(self) -> Tensor:  # (layers,)
-        """How much each layer counts; they add up to one."""
+    def layer_weights(self) -> Tensor:  # (layers,)
+        """Weight of each layer; the sum is one."""
         return self.scores.softmax(dim=0)
 
     def forward(
@@ -33,10 +33,10 @@ class ScalarMix(nn.Module):
         layers: Sequence[Tensor],  # each (..., its size)
     ) -> Tensor:  # (..., size)
         if len(layers) != len(self.maps):
-            raise ValueError(f"found {len(layers)} layers, expected {len(self.maps)}")
-        weights = self.scale * self.shares
+            raise ValueError(f"expected {len(self.maps)} layers, got {len(layers)}")
+        weights = self.scale * self.layer_weights
         first, *others = (
-            weight * convert(layer) for weight, convert, layer in zip(weights, self.maps, layers, strict=True)
+            weight * project(layer) for weight, project, layer in zip(weights, self.maps, layers, strict=True)
         )
         mixed: Tensor = sum(others, start=first)
         return mixed

@@ -1,4 +1,4 @@
-"""Weights exchange with torch.nn: their recurrent modules to our layers, and back."""
+"""Convert recurrent modules of torch.nn to layers of this library, and back."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,62 +17,64 @@ from seqloom.layers.stack import Stack
 
 
 def from_torch(module: nn.LSTM | nn.GRU | nn.RNN) -> Layer:
-    """Our layer with the weights of an ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``.
+    """Return a layer with the weights of an ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``.
 
-    Their two biases are added up where the equations add them. Our layers are batch first, whatever the module is.
+    The two biases of torch.nn become one where the equations add them. The layer is batch first, whatever the module.
     """
     if type(module) not in (nn.LSTM, nn.GRU, nn.RNN):
         raise TypeError(f"module is {type(module).__name__}, expected nn.LSTM, nn.GRU or nn.RNN")
     if module.proj_size:
-        raise ValueError(f"module has proj_size {module.proj_size}, expected 0: a projected output has no counterpart")
+        raise ValueError(f"module has proj_size {module.proj_size}, expected 0: projected outputs are not supported")
     directions = 2 if module.bidirectional else 1
-    ways = [
-        Recurrent(counterpart(module, weights), reverse=bool(index % directions))
+    recurrent_layers = [
+        Recurrent(convert_cell(module, weights), reverse=bool(index % directions))
         for index, weights in enumerate(module.all_weights)  # layer by layer, the forward direction first
     ]
-    layers: list[Layer] = list(ways)
+    layers: list[Layer] = list(recurrent_layers)
     if module.bidirectional:
-        layers = [Bidirectional(ahead, back) for ahead, back in zip(ways[::2], ways[1::2], strict=True)]
+        layers = [Bidirectional(*pair) for pair in zip(recurrent_layers[::2], recurrent_layers[1::2], strict=True)]
     layer = layers[0] if len(layers) == 1 else Stack(layers, dropout=module.dropout)
     return layer.train(module.training)
 
 
 def to_torch(layer: Layer) -> nn.LSTM | nn.GRU | nn.RNN:
-    """The module of ``torch.nn`` (batch first) with the weights of our layer.
+    """Return the module of ``torch.nn`` (batch first) with the weights of a layer.
 
-    It takes a Recurrent layer, a Bidirectional one or a plain Stack of either, of LSTM cells, of GRU cells with
-    reset="after" or of Elman cells with tanh or relu. Of their two biases the second is zero where one would do.
+    The layer is a Recurrent or Bidirectional layer or a plain Stack of either, with LSTM cells, GRU cells with
+    reset="after", or Elman cells with tanh or relu. The module's second bias is zero where one suffices.
     """
     layers = list(layer.layers) if isinstance(layer, Stack) else [layer]
-    cells = [cells_of(part, where=f"layer {index}") for index, part in enumerate(layers)]
-    kinds = [[kind_of(cell, where=f"layer {index}") for cell in pair] for index, pair in enumerate(cells)]
-    for index, pair in enumerate(kinds):
-        if len(pair) != len(kinds[0]):
-            raise ValueError(f"layer {index} has {len(pair)} directions, expected {len(kinds[0])} as layer 0")
-        for kind in pair:
-            if kind != kinds[0][0]:
-                raise ValueError(f"layer {index} has {kind}, expected {kinds[0][0]} as layer 0: torch.nn has one for all")
-    kind, like = kinds[0][0], next(layer.parameters())
-    module = kind.module(
+    cells = [layer_cells(part, where=f"layer {index}") for index, part in enumerate(layers)]
+    specs = [[module_spec(cell, where=f"layer {index}") for cell in pair] for index, pair in enumerate(cells)]
+    for index, pair in enumerate(specs):
+        if len(pair) != len(specs[0]):
+            raise ValueError(f"layer {index} has {len(pair)} directions, expected {len(specs[0])} like layer 0")
+        for spec in pair:
+            if spec != specs[0][0]:
+                raise ValueError(
+                    f"layer {index} is {spec}, expected {specs[0][0]} like layer 0: layers of torch.nn are all alike"
+                )
+    spec, like = specs[0][0], next(layer.parameters())
+    module = spec.module(
         layer.input_size,
-        kind.hidden_size,
+        spec.hidden_size,
         len(layers),
-        bias=kind.bias,
+        bias=spec.bias,
         batch_first=True,
-        dropout=rate_of(layer),
+        dropout=dropout_rate(layer),
         bidirectional=len(cells[0]) == 2,
         device=like.device,
         dtype=like.dtype,
-        **({"nonlinearity": kind.activation} if kind.activation else {}),
+        **({"nonlinearity": spec.activation} if spec.activation else {}),
     )
-    for cell, theirs in zip([cell for pair in cells for cell in pair], module.all_weights, strict=True):
-        for target, source in zip(theirs, convert_to_torch(cell), strict=True):
+    for cell, parameters in zip([cell for pair in cells for cell in pair], module.all_weights, strict=True):
+        for target, source in zip(parameters, convert_to_torch(cell), strict=True):
             copy_parameter(target, source)
     return module.train(layer.training)
 
 
-class Kind(NamedTuple):
-    """What torch.nn has only once for all layers and directions."""
+class ModuleSpec(NamedTuple):
+    """What all layers and directions of a torch.nn module have in common."""
 
     module: type[nn.LSTM] | type[nn.GRU] | type[nn.RNN]
     activation: str | None
@@ -84,51 +86,53 @@ class Kind(NamedTuple):
         return f"{self.module.__name__}({activation}hidden_size={self.hidden_size}, bias={self.bias})"
 
 
-def kind_of(cell: Cell, *, where: str) -> Kind:
-    """The counterpart of a cell, or an error that says why there is none."""
+def module_spec(cell: Cell, *, where: str) -> ModuleSpec:
+    """Return the equivalent of a cell, or raise an error that says why there is none."""
     if type(cell) is LSTM:
-        return Kind(nn.LSTM, None, cell.hidden_size, cell.input.bias is not None)
+        return ModuleSpec(nn.LSTM, None, cell.hidden_size, cell.input.bias is not None)
     if type(cell) is GRU:
         if cell.reset != "after":
-            raise ValueError(f"{where} is a GRU with reset={cell.reset!r}, expected 'after': nn.GRU has no other")
-        return Kind(nn.GRU, None, cell.hidden_size, cell.input.bias is not None)
+            raise ValueError(f"{where} is a GRU with reset={cell.reset!r}, expected 'after', as in nn.GRU")
+        return ModuleSpec(nn.GRU, None, cell.hidden_size, cell.input.bias is not None)
     if type(cell) is Elman:
         if cell.activation not in ("tanh", "relu"):
-            raise ValueError(
-                f"{where} has activation={cell.activation!r}, expected 'tanh' or 'relu': nn.RNN has no other"
-            )
-        return Kind(nn.RNN, cell.activation, cell.hidden_size, cell.input.bias is not None)
-    raise TypeError(f"{where} has a {type(cell).__name__} cell, which has no counterpart: expected LSTM, GRU or Elman")
+            raise ValueError(f"{where} has activation={cell.activation!r}, expected 'tanh' or 'relu', as in nn.RNN")
+        return ModuleSpec(nn.RNN, cell.activation, cell.hidden_size, cell.input.bias is not None)
+    raise TypeError(
+        f"{where} has a {type(cell).__name__} cell, which torch.nn does not have: expected LSTM, GRU or Elman"
+    )
 
 
-def cells_of(layer: nn.Module, *, where: str) -> list[Cell]:
-    """The cells of a layer, forward and backward, or an error that says why torch.nn has no such layer."""
+def layer_cells(layer: nn.Module, *, where: str) -> list[Cell]:
+    """Return a layer's cells, forward and backward, or raise an error that says why torch.nn has no such layer."""
     if isinstance(layer, Bidirectional):
-        return [layer.ahead.cell, layer.back.cell]
+        return [layer.forward_layer.cell, layer.backward_layer.cell]
     if not isinstance(layer, Recurrent):
         raise TypeError(
-            f"{where} is {type(layer).__name__}, which has no counterpart: expected Recurrent or Bidirectional"
+            f"{where} is {type(layer).__name__}, which torch.nn does not have: expected Recurrent or Bidirectional"
         )
     if layer.reverse:
-        raise ValueError(f"{where} has reverse=True, expected False: torch.nn runs backwards only in both directions")
+        raise ValueError(
+            f"{where} has reverse=True, expected False: torch.nn runs backward only in bidirectional modules"
+        )
     return [layer.cell]
 
 
-def rate_of(layer: Layer) -> float:
-    """The dropout between the layers of a stack, or an error that says what torch.nn does not have."""
+def dropout_rate(layer: Layer) -> float:
+    """Return the dropout between the layers of a stack, or raise an error if torch.nn has no such stack."""
     if not isinstance(layer, Stack):
         return 0.0
-    if layer.connect != "plain":
-        raise ValueError(f"connect is {layer.connect!r}, expected 'plain': torch.nn has no other")
+    if layer.connection != "plain":
+        raise ValueError(f"connection is {layer.connection!r}, expected 'plain', as in torch.nn")
     if not isinstance(layer.dropout, nn.Dropout):
-        raise TypeError(f"dropout is {type(layer.dropout).__name__}, expected nn.Dropout: torch.nn has no other")
+        raise TypeError(f"dropout is {type(layer.dropout).__name__}, expected nn.Dropout, as in torch.nn")
     return layer.dropout.p if len(layer.layers) > 1 else 0.0
 
 
-def counterpart(module: nn.LSTM | nn.GRU | nn.RNN, weights: Sequence[Tensor]) -> Cell:
-    """Our cell with the weights of one layer and direction of theirs."""
+def convert_cell(module: nn.LSTM | nn.GRU | nn.RNN, weights: Sequence[Tensor]) -> Cell:
+    """Return a cell with the weights of one layer and direction of a torch.nn module."""
     size, like = weights[0].shape[1], weights[0]
-    # On the meta device first: an initialisation that is overwritten would cost time and random numbers.
+    # On the meta device first, because initial values that are overwritten would cost time and random numbers.
     with torch.device("meta"):
         cell: Cell
         match module:
@@ -144,10 +148,10 @@ def counterpart(module: nn.LSTM | nn.GRU | nn.RNN, weights: Sequence[Tensor]) ->
     return cell
 
 
-# Both have the gates in the same order: i f z o of the LSTM, r z h̃ of the GRU.
+# Both libraries have the same order of gates: i f z o in the LSTM, r z h̃ in the GRU.
 
 
-@torch.enable_grad()  # so that a sum or a part of parameters says whether they are trained
+@torch.enable_grad()  # so that sums and parts of parameters keep requires_grad
 def convert_from_torch(
     module: nn.RNNBase,
     weight: Tensor,  # (gates * H, D)
@@ -155,35 +159,35 @@ def convert_from_torch(
     bias: Tensor | None = None,  # (gates * H,)
     recurrent_bias: Tensor | None = None,  # (gates * H,)
 ) -> dict[str, Tensor]:
-    """Our parameters by name from theirs."""
+    """Return a cell's parameters by name from those of torch.nn."""
     split = 2 * module.hidden_size if isinstance(module, nn.GRU) else len(recurrent)
-    ours = {"input.weight": weight, "recurrent.weight": recurrent[:split]}
+    parameters = {"input.weight": weight, "recurrent.weight": recurrent[:split]}
     if bias is not None and recurrent_bias is not None:
-        ours["input.bias"] = torch.cat([bias[:split] + recurrent_bias[:split], bias[split:]])
+        parameters["input.bias"] = torch.cat([bias[:split] + recurrent_bias[:split], bias[split:]])
     if isinstance(module, nn.GRU):
-        ours["candidate.weight"] = recurrent[split:]
+        parameters["candidate.weight"] = recurrent[split:]
         if recurrent_bias is not None:
-            ours["candidate.bias"] = recurrent_bias[split:]
-    return ours
+            parameters["candidate.bias"] = recurrent_bias[split:]
+    return parameters
 
 
 @torch.enable_grad()  # as above
 def convert_to_torch(cell: Cell) -> list[Tensor]:
-    """Their parameters in their order from ours: weights, recurrent weights and, if there are any, the two biases."""
-    ours: dict[str, Tensor] = dict(cell.named_parameters())
-    theirs = [ours["input.weight"], ours["recurrent.weight"]]
-    if "input.bias" in ours:
-        bias = ours["input.bias"]
-        theirs += [bias, torch.zeros_like(bias).requires_grad_(bias.requires_grad)]
+    """Return the parameters of torch.nn in their order: weights, recurrent weights and, if any, the two biases."""
+    parameters: dict[str, Tensor] = dict(cell.named_parameters())
+    converted = [parameters["input.weight"], parameters["recurrent.weight"]]
+    if "input.bias" in parameters:
+        bias = parameters["input.bias"]
+        converted += [bias, torch.zeros_like(bias).requires_grad_(bias.requires_grad)]
     if isinstance(cell, GRU):
-        theirs[1] = torch.cat([ours["recurrent.weight"], ours["candidate.weight"]])
-        if "candidate.bias" in ours:
-            theirs[3] = torch.cat([theirs[3][: 2 * cell.hidden_size], ours["candidate.bias"]])
-    return theirs
+        converted[1] = torch.cat([parameters["recurrent.weight"], parameters["candidate.weight"]])
+        if "candidate.bias" in parameters:
+            converted[3] = torch.cat([converted[3][: 2 * cell.hidden_size], parameters["candidate.bias"]])
+    return converted
 
 
 def copy_parameter(target: Tensor, source: Tensor) -> None:
-    """Copy the values, and whether they are trained."""
+    """Copy the values and ``requires_grad``."""
     with torch.no_grad():
         target.copy_(source)
     target.requires_grad_(source.requires_grad)

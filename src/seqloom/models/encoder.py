@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
 from seqloom.config import ConfigSection
-from seqloom.layers.build import find, names, recurrent
+from seqloom.layers.build import cell_classes, find_cell, recurrent
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.custom import CustomLayer
 from seqloom.layers.dropout import Dropout, VariationalDropout
@@ -79,7 +79,7 @@ class RecurrenceConfig(ConfigSection):
     @field_validator("cell")
     @classmethod
     def check_cell(cls, cell: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        known = [*names(), TRANSFORMER]
+        known = [*cell_classes(), TRANSFORMER]
         for name in (cell,) if isinstance(cell, str) else cell:
             if name not in known:
                 near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
@@ -136,7 +136,8 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
     if given is not None and recurrence.layers and not (isinstance(given, type) and issubclass(given, Cell)):
         return [CustomLayer(given(size), size)]
     makers: dict[str, Callable[..., Any]] = {
-        name: transformer if name == TRANSFORMER else given or find(name) for name in dict.fromkeys(recurrence.kinds)
+        name: transformer if name == TRANSFORMER else given or find_cell(name)
+        for name in dict.fromkeys(recurrence.kinds)
     }
     known = {name: _options(name, make) for name, make in makers.items()}
     for option in recurrence.options:
@@ -163,9 +164,9 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
                     size,
                     recurrence.hidden_size,
                     bidirectional=recurrence.bidirectional,
-                    connect=recurrence.connection,
+                    connection=recurrence.connection,
                     dropout=recurrence.dropout,
-                    variational=recurrence.variational_dropout,
+                    variational_dropout=recurrence.variational_dropout,
                     zoneout=recurrence.zoneout,
                     recurrent_dropout=recurrence.recurrent_dropout,
                     **options,

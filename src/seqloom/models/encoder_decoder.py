@@ -10,7 +10,7 @@ from seqloom.layers.attention.attention import Attention, AttentionMechanism
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.attention.hard import HardAttention, estimator
 from seqloom.layers.attention.local import LocalAttention
-from seqloom.layers.bridge import Bridged, levels
+from seqloom.layers.bridge import BridgedLayer, recurrent_levels
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer
@@ -47,7 +47,9 @@ class AttentionConfig(ConfigSection):
         if self.type == "hard":
             return HardAttention(query_size, key_size, score=self.score)
         if self.type == "local":
-            return LocalAttention(query_size, key_size, score=self.score, window=self.window, predicted=self.predictive)
+            return LocalAttention(
+                query_size, key_size, score=self.score, window=self.window, predictive=self.predictive
+            )
         return Attention(query_size, key_size, score=self.score)
 
 
@@ -76,9 +78,9 @@ def build_decoder_layer(
         size = layers[-1].output_size
         layers.append(LuongAttention(looks.build(size, memory_size), size))
     whole = layers[0] if len(layers) == 1 else Stack(layers, dropout=Dropout(recurrence.dropout))
-    if not levels(whole):
+    if not recurrent_levels(whole):
         return whole
-    return Bridged(whole, encoder, memory_size=memory_size, kind=bridge)
+    return BridgedLayer(whole, encoder, memory_size=memory_size, kind=bridge)
 
 
 def _looking_before(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.contracts.registry import make_mask, noise, randomize
 
-from seqloom.layers.attention.attention import Attention, causal, masked_softmax
+from seqloom.layers.attention.attention import Attention, causal_mask, masked_softmax
 from seqloom.layers.attention.scores import SCORES
 
 Array = npt.NDArray[np.float64]
@@ -35,7 +35,7 @@ def equation(attention: Attention, score: str, query: Array, key: Array) -> floa
     if score == "multiplicative":
         return float(query @ weights["key.weight"] @ key)
     mixed = np.tanh(weights["query.weight"] @ query + weights["key.weight"] @ key + weights["key.bias"])
-    return float(weights["together.weight"][0] @ mixed)
+    return float(weights["combine.weight"][0] @ mixed)
 
 
 @EVERY_SCORE
@@ -49,30 +49,30 @@ def test_attention_equals_its_equations(score: str, kind: str) -> None:
     mask = {
         "none": None,
         "padding": padding,
-        "causal": causal(T, S),
-        "both": causal(T, S, mask=padding),
+        "causal": causal_mask(T, S),
+        "both": causal_mask(T, S, mask=padding),
         "any": any_mask,
     }[kind]
     context, weights = attention(query, attention.prepare(keys), values, mask=mask)
-    seen = np.ones((B, T, S), dtype=bool) if mask is None else np.zeros((B, T, S), dtype=bool)
+    visible = np.ones((B, T, S), dtype=bool) if mask is None else np.zeros((B, T, S), dtype=bool)
     if mask is not None:
-        seen |= mask.numpy() if mask.dim() == 3 else mask.numpy()[:, None]
+        visible |= mask.numpy() if mask.dim() == 3 else mask.numpy()[:, None]
     for b in range(B):
         for t in range(T):
-            open_ = [s for s in range(S) if seen[b, t, s]]
-            scores = [equation(attention, score, query[b, t].numpy(), keys[b, s].numpy()) for s in open_]
+            positions = [s for s in range(S) if visible[b, t, s]]
+            scores = [equation(attention, score, query[b, t].numpy(), keys[b, s].numpy()) for s in positions]
             expected, total = np.zeros(S), np.zeros(V)
-            for s, actual in zip(open_, scores, strict=True):
-                expected[s] = np.exp(actual) / np.exp(scores).sum()
+            for s, value in zip(positions, scores, strict=True):
+                expected[s] = np.exp(value) / np.exp(scores).sum()
                 total += expected[s] * values[b, s].numpy()
             np.testing.assert_allclose(weights[b, t].detach().numpy(), expected, rtol=0, atol=1e-12)
             np.testing.assert_allclose(context[b, t].detach().numpy(), total, rtol=0, atol=1e-12)
 
 
 def test_the_causal_mask_by_hand() -> None:
-    assert causal(3, 3).int().tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
-    assert causal(2, 4).int().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
-    both = causal(2, 2, mask=make_mask([1, 2], 2))
+    assert causal_mask(3, 3).int().tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
+    assert causal_mask(2, 4).int().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
+    both = causal_mask(2, 2, mask=make_mask([1, 2], 2))
     assert both.int().tolist() == [[[1, 0], [1, 0]], [[1, 0], [1, 1]]]
 
 
@@ -81,25 +81,25 @@ def test_gradients(score: str) -> None:
     attention = build(score)
     mask = torch.tensor([[True, True, False], [False, False, False]])
     query, keys, values = noise(2, 2, Q), noise(2, 3, attention.key_size, seed=1), noise(2, 3, V, seed=2)
-    given = [tensor.requires_grad_() for tensor in (query, keys, values)]
+    tensors = [tensor.requires_grad_() for tensor in (query, keys, values)]
 
     def call(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
         context: torch.Tensor = attention(query, attention.prepare(keys), values, mask=mask).context
         return context
 
-    assert torch.autograd.gradcheck(call, (*given, *attention.parameters()))
-    slopes = torch.autograd.grad(call(*given).sum(), given)
+    assert torch.autograd.gradcheck(call, (*tensors, *attention.parameters()))
+    slopes = torch.autograd.grad(call(*tensors).sum(), tensors)
     for slope in slopes:
-        assert torch.equal(slope[1], torch.zeros_like(slope[1]))  # it sees nothing, and never NaN
+        assert torch.equal(slope[1], torch.zeros_like(slope[1]))  # fully masked: zero, not NaN
 
 
-def test_what_is_masked_does_not_count() -> None:
+def test_masked_positions_have_no_effect() -> None:
     attention = build("additive")
     query, keys, values = inputs(attention)
     mask = make_mask([3, 1, 4], S)
     expected = attention(query, attention.prepare(keys), values, mask=mask)
-    hidden = ~mask.unsqueeze(-1)
-    keys, values = keys.masked_fill(hidden, 1e6), values.masked_fill(hidden, -1e6)
+    masked = ~mask.unsqueeze(-1)
+    keys, values = keys.masked_fill(masked, 1e6), values.masked_fill(masked, -1e6)
     actual = attention(query, attention.prepare(keys), values, mask=mask)
     assert torch.equal(actual.context, expected.context)
     assert torch.equal(actual.weights, expected.weights)
@@ -117,9 +117,9 @@ def test_large_scores_and_no_positions() -> None:
 def test_errors_say_what_is_wanted() -> None:
     with pytest.raises(ValueError, match="score is 'cosine', expected one of dot, scaled, multiplicative, additive"):
         Attention(4, 4, score="cosine")
-    with pytest.raises(ValueError, match="query_size is 4 and key_size 5: a product needs equal ones"):
+    with pytest.raises(ValueError, match="query_size is 4 and key_size 5: a dot product needs equal sizes"):
         Attention(4, 5, score="scaled")
-    with pytest.raises(ValueError, match="size is 7, but the score 'dot' has none"):
+    with pytest.raises(ValueError, match="size is 7, but only the additive score has a size, not 'dot'"):
         Attention(4, 4, score="dot", size=7)
     with pytest.raises(ValueError, match="size must be at least 1, got 0"):
         Attention(4, 4, size=0)

@@ -1,4 +1,4 @@
-"""Layers that look at a source equal their equations in NumPy, step by step; noise is drawn as everywhere."""
+"""Decoder layers with attention against their equations in NumPy, step by step, and with noise."""
 
 from typing import Any, NamedTuple
 
@@ -23,23 +23,23 @@ def weights(module: nn.Module) -> dict[str, Array]:
     return {name: value.numpy() for name, value in module.state_dict().items()}
 
 
-def look(attention: AttentionMechanism, query: Array, values: Array) -> tuple[Array, Array]:
+def attend(attention: AttentionMechanism, query: Array, values: Array) -> tuple[Array, Array]:
     """Additive attention of one query over one source without padding."""
-    given = weights(attention.score)
+    parameters = weights(attention.score)
     scores = [
-        given["together.weight"][0]
-        @ np.tanh(given["query.weight"] @ query + given["key.weight"] @ value + given["key.bias"])
+        parameters["combine.weight"][0]
+        @ np.tanh(parameters["query.weight"] @ query + parameters["key.weight"] @ value + parameters["key.bias"])
         for value in values
     ]
-    share = np.exp(scores) / np.exp(scores).sum()
-    return share @ values, share
+    alpha = np.exp(scores) / np.exp(scores).sum()
+    return alpha @ values, alpha
 
 
 def example() -> tuple[Tensor, Memory]:
     return noise(2, 4, INPUT), Memory(noise(2, 6, SOURCE, seed=1), make_mask([6, 3], 6), ())
 
 
-def test_after_equals_its_equations() -> None:
+def test_luong_attention_equals_its_equations() -> None:
     layer = LuongAttention(Attention(INPUT, SOURCE), HIDDEN)
     randomize(layer)
     x, memory = example()
@@ -48,10 +48,10 @@ def test_after_equals_its_equations() -> None:
     for row, (time, length) in enumerate([(4, 6), (2, 3)]):
         covered = np.zeros(6)
         for t in range(time):
-            context, share = look(layer.attention, x[row, t].numpy(), memory.values[row, :length].numpy())
+            context, alpha = attend(layer.attention, x[row, t].numpy(), memory.values[row, :length].numpy())
             expected = np.tanh(matrix @ np.concatenate([context, x[row, t].numpy()]))
             np.testing.assert_allclose(y[row, t].detach().numpy(), expected, rtol=0, atol=1e-12)
-            covered[:length] += share
+            covered[:length] += alpha
         np.testing.assert_allclose(state.coverage[row].detach().numpy(), covered, rtol=0, atol=1e-12)
     assert state.step.tolist() == [4, 2]
 
@@ -60,7 +60,7 @@ def test_after_equals_its_equations() -> None:
     ("make", "equation"),
     [(LSTM, equations.lstm), (GRU, equations.gru), (LayerNormGRU, equations.layer_norm_gru)],
 )
-def test_before_equals_its_equations(make: type[Any], equation: equations.Step) -> None:
+def test_bahdanau_attention_equals_its_equations(make: type[Any], equation: equations.Step) -> None:
     layer = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
     randomize(layer)
     x, memory = example()
@@ -68,7 +68,7 @@ def test_before_equals_its_equations(make: type[Any], equation: equations.Step) 
     for row, (time, length) in enumerate([(4, 6), (2, 3)]):
         state = {name: np.zeros(HIDDEN) for name in make.State._fields}
         for t in range(time):
-            context, _ = look(layer.attention, state["hidden"], memory.values[row, :length].numpy())
+            context, _ = attend(layer.attention, state["hidden"], memory.values[row, :length].numpy())
             read = np.concatenate([x[row, t].numpy(), context])
             state, _ = equation(layer.cell, weights(layer.cell), read, state)
             expected = np.concatenate([state["hidden"], context])
@@ -78,7 +78,7 @@ def test_before_equals_its_equations(make: type[Any], equation: equations.Step) 
 
 
 @pytest.mark.parametrize("make", [LSTM, LayerNormGRU])
-def test_gradients_of_before(make: type[Any]) -> None:
+def test_gradients_of_bahdanau_attention(make: type[Any]) -> None:
     layer = BahdanauAttention(make(2 + 3, 3), Attention(3, 3))
     randomize(layer)
     x, values = noise(2, 3, 2).requires_grad_(), noise(2, 3, 3, seed=1).requires_grad_()
@@ -91,8 +91,8 @@ def test_gradients_of_before(make: type[Any]) -> None:
     assert torch.autograd.gradcheck(call, (x, values, *layer.parameters()))
 
 
-class Own(Cell):
-    """A cell that projects its input in its own way."""
+class CustomProjection(Cell):
+    """A cell that overrides ``project``."""
 
     class State(NamedTuple):
         hidden: Tensor
@@ -110,22 +110,22 @@ class Own(Cell):
         return self.State(torch.tanh(projected + 0.5 * state.hidden)), ()
 
 
-def test_a_cell_that_projects_in_its_own_way() -> None:
-    layer = BahdanauAttention(Own(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+def test_a_cell_that_overrides_project() -> None:
+    layer = BahdanauAttention(CustomProjection(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
     randomize(layer)
     x, memory = example()
     y, _ = layer(x, None, layer.start(2, memory))
-    given, hidden = weights(layer.cell), np.zeros(HIDDEN)
+    parameters, hidden = weights(layer.cell), np.zeros(HIDDEN)
     for t in range(4):
-        context, _ = look(layer.attention, hidden, memory.values[0].numpy())
+        context, _ = attend(layer.attention, hidden, memory.values[0].numpy())
         read = np.concatenate([x[0, t].numpy(), context])
-        hidden = np.tanh(np.tanh(given["input.weight"] @ read + given["input.bias"]) + 0.5 * hidden)
+        hidden = np.tanh(np.tanh(parameters["input.weight"] @ read + parameters["input.bias"]) + 0.5 * hidden)
         np.testing.assert_allclose(y[0, t].detach().numpy(), np.concatenate([hidden, context]), rtol=0, atol=1e-12)
 
 
-def test_noise_is_drawn_for_all_steps_and_by_each_wrapper() -> None:
-    inside = LSTM(INPUT + SOURCE, HIDDEN)
-    cell = Zoneout(RecurrentDropout(inside, 0.5), 0.5)
+def test_noise_is_sampled_for_all_steps_by_each_wrapper() -> None:
+    inner = LSTM(INPUT + SOURCE, HIDDEN)
+    cell = Zoneout(RecurrentDropout(inner, 0.5), 0.5)
     layer = BahdanauAttention(cell, Attention(HIDDEN, SOURCE))
     randomize(layer)
     x, memory = example()
@@ -135,20 +135,20 @@ def test_noise_is_drawn_for_all_steps_and_by_each_wrapper() -> None:
     torch.manual_seed(0)
     dropped = torch.empty(2, HIDDEN, dtype=torch.float64).bernoulli_(0.5) / 0.5  # one mask for all steps
     kept = torch.empty(4, 2, 2 * HIDDEN, dtype=torch.float64).bernoulli_(0.5)
-    state = inside.start(2)
+    state = inner.start(2)
     for t in range(4):
-        source = start.looking.source.parts
+        source = start.attention.source.parts
         context = layer.attention(state.hidden.unsqueeze(1), source.prepared, source.values, mask=source.mask).context[
             :, 0
         ]
-        projected = inside.project(torch.cat([x[:, t], context], dim=1))
-        following, _ = inside.step(projected, LSTM.State(dropped * state.hidden, state.memory))
-        pairs = zip(kept[t].chunk(2, dim=1), state, following, strict=True)
-        state = LSTM.State(*[torch.where(stays.bool(), old, new) for stays, old, new in pairs])
+        projected = inner.project(torch.cat([x[:, t], context], dim=1))
+        next_state, _ = inner.step(projected, LSTM.State(dropped * state.hidden, state.memory))
+        pairs = zip(kept[t].chunk(2, dim=1), state, next_state, strict=True)
+        state = LSTM.State(*[torch.where(keep.bool(), old, new) for keep, old, new in pairs])
         torch.testing.assert_close(y[:, t], torch.cat([state.hidden, context], dim=1), rtol=0, atol=1e-12)
 
 
-def test_fixed_puts_one_vector_beside_every_input() -> None:
+def test_fixed_context_appends_one_vector_to_every_input() -> None:
     x, memory = example()
     values = memory.values
     last, ends = (
@@ -175,7 +175,7 @@ def test_errors_say_what_is_wanted() -> None:
         BahdanauAttention(nn.Linear(4, 5), Attention(5, 4))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="kind is 'first', expected one of last, ends, mean"):
         FixedContext(3, 4, kind="first")
-    with pytest.raises(ValueError, match="both ends need two directions of equal width, found a width of 5"):
+    with pytest.raises(ValueError, match="kind 'ends' needs two directions of equal width, got a memory of width 5"):
         FixedContext(3, 5, kind="ends")
     layer = LuongAttention(Attention(3, 4), 5)
     with pytest.raises(ValueError, match=r"memory.mask has shape \(2, 5\) and dtype torch.bool, expected \(2, 6\)"):

@@ -1,4 +1,4 @@
-"""Which path a recurrent layer takes and why, and what may surround it."""
+"""The fused and the loop path of a recurrent layer, and their interplay with torch."""
 
 import copy
 import threading
@@ -18,7 +18,7 @@ from seqloom.cells.zoneout import Zoneout
 from seqloom.layers.recurrent.recurrent import Recurrent
 
 
-def made(*, dtype: torch.dtype = torch.float64, reverse: bool = False) -> Recurrent:
+def make_layer(*, dtype: torch.dtype = torch.float64, reverse: bool = False) -> Recurrent:
     layer = Recurrent(LSTM(INPUT, HIDDEN), reverse=reverse)
     randomize(layer, dtype=dtype)
     return layer
@@ -43,12 +43,12 @@ class Sorting(Cell):
 
 
 def test_path_is_fused() -> None:
-    assert made().path == "fused"
-    assert made(dtype=torch.float32).path == "fused"
+    assert make_layer().path == "fused"
+    assert make_layer(dtype=torch.float32).path == "fused"
 
 
 def test_path_follows_the_switch() -> None:
-    layer = made()
+    layer = make_layer()
     layer.fused = False
     assert layer.path == "loop: switched off by layer.fused = False"
     layer.fused = True
@@ -56,7 +56,7 @@ def test_path_follows_the_switch() -> None:
 
 
 def test_path_follows_the_parameters() -> None:
-    layer = made(dtype=torch.float32)
+    layer = make_layer(dtype=torch.float32)
     assert layer.path == "fused"
     with pytest.warns(UserWarning, match="LSTM runs step by step, which is slow: .*torch.bfloat16"):
         assert "torch.bfloat16" in layer.bfloat16().path
@@ -65,12 +65,12 @@ def test_path_follows_the_parameters() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_runs_step_by_step(dtype: torch.dtype) -> None:
-    layer = made(dtype=dtype)
+    layer = make_layer(dtype=dtype)
     x = noise(2, 4, INPUT, dtype=dtype)
     with pytest.warns(UserWarning, match=f"{dtype}, not all float32 or all float64"):
         actual, _ = layer(x)
     expected, _ = layer.double()(x.double())
-    # Numbers below 1, a dozen roundings of half a unit in the last place.
+    # Values below 1, a dozen roundings of half a unit in the last place.
     torch.testing.assert_close(actual.double(), expected, rtol=0, atol=12 * torch.finfo(dtype).eps)
 
 
@@ -88,7 +88,7 @@ def test_an_unfusable_cell_warns_once_with_the_reason_and_is_right() -> None:
         torch.testing.assert_close(actual[:, time], h, rtol=0, atol=1e-14)
 
 
-def test_each_layer_warns_for_itself() -> None:
+def test_each_layer_warns_separately() -> None:
     for _ in range(2):
         layer = Recurrent(Sorting(INPUT, HIDDEN))
         with pytest.warns(UserWarning, match="Sorting runs step by step"):
@@ -96,8 +96,8 @@ def test_each_layer_warns_for_itself() -> None:
         layer(noise(1, 2, INPUT, dtype=torch.float32))
 
 
-def test_inside_of_function_transformations() -> None:
-    layer = made()
+def test_inside_function_transformations() -> None:
+    layer = make_layer()
     x = noise(3, 4, INPUT)
     paths = []
 
@@ -107,7 +107,7 @@ def test_inside_of_function_transformations() -> None:
         return total
 
     actual = torch.func.grad(loss)(x)
-    assert paths == ["loop: inside of a torch.func transformation"]
+    assert paths == ["loop: inside a torch.func transformation"]
     leaf = x.clone().requires_grad_()
     layer(leaf)[0].square().sum().backward()
     torch.testing.assert_close(actual, leaf.grad, rtol=0, atol=1e-12)
@@ -117,11 +117,11 @@ def test_inside_of_function_transformations() -> None:
 
 
 def test_inside_of_autocast() -> None:
-    layer = made(dtype=torch.float32)
+    layer = make_layer(dtype=torch.float32)
     x = noise(2, 4, INPUT, dtype=torch.float32)
     expected, _ = layer(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert layer.path == "loop: inside of torch.autocast"
+        assert layer.path == "loop: inside torch.autocast"
         actual, _ = layer(x)
     # Products in bfloat16: eight bits.
     torch.testing.assert_close(actual.float(), expected, rtol=0, atol=12 * torch.finfo(torch.bfloat16).eps)
@@ -130,9 +130,9 @@ def test_inside_of_autocast() -> None:
 
 @pytest.mark.parametrize("cell", [LSTM, GRU, Zoneout, RecurrentDropout])
 @pytest.mark.parametrize("training", [True, False])
-def test_looking_at_the_path_draws_no_random_numbers(cell: type[Cell], training: bool) -> None:
-    inside = LSTM(INPUT, HIDDEN)
-    wrapped = cell(inside, 0.3) if cell in (Zoneout, RecurrentDropout) else cell(INPUT, HIDDEN)
+def test_reading_the_path_uses_no_random_numbers(cell: type[Cell], training: bool) -> None:
+    inner = LSTM(INPUT, HIDDEN)
+    wrapped = cell(inner, 0.3) if cell in (Zoneout, RecurrentDropout) else cell(INPUT, HIDDEN)
     layer = Recurrent(wrapped).train(training)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -142,7 +142,7 @@ def test_looking_at_the_path_draws_no_random_numbers(cell: type[Cell], training:
 
 
 @pytest.mark.parametrize("cell", [Zoneout, RecurrentDropout])
-def test_the_first_call_draws_the_same_noise_as_every_other(cell: type[Zoneout | RecurrentDropout]) -> None:
+def test_the_first_call_samples_the_same_noise_as_later_ones(cell: type[Zoneout | RecurrentDropout]) -> None:
     layer = Recurrent(cell(LSTM(INPUT, HIDDEN), 0.5)).train()
     x = noise(3, 6, INPUT, dtype=torch.float32)
     torch.manual_seed(5)
@@ -168,7 +168,7 @@ def test_results_are_the_same_with_and_without_gradients(name: str) -> None:
 
 
 class Model(nn.Module):
-    """What a recurrent layer stands between."""
+    """A recurrent layer between two linear ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,10 +184,10 @@ class Model(nn.Module):
 
 @pytest.fixture
 def compiler() -> Iterator[None]:
-    """torch.compile and what it leaves behind."""
+    """Reset torch.compile before and after the test."""
     torch._dynamo.reset()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of its own parts
+        warnings.simplefilter("ignore")  # warnings from inside torch
         yield
     torch._dynamo.reset()
 
@@ -211,7 +211,7 @@ def test_a_compiled_model_gives_the_same_numbers(backend: str) -> None:
 
 
 def test_a_copy_is_independent() -> None:
-    layer = made()
+    layer = make_layer()
     x = noise(2, 4, INPUT)
     expected, _ = layer(x)
     other = copy.deepcopy(layer)
@@ -223,8 +223,8 @@ def test_a_copy_is_independent() -> None:
     assert torch.equal(other(x)[0], torch.zeros_like(expected))
 
 
-def test_a_copy_may_change_its_type() -> None:
-    layer = made()
+def test_a_copy_may_change_its_dtype() -> None:
+    layer = make_layer()
     x = noise(2, 4, INPUT)
     layer(x)
     other = copy.deepcopy(layer).float()
@@ -232,8 +232,8 @@ def test_a_copy_may_change_its_type() -> None:
     torch.testing.assert_close(other(x.float())[0].double(), layer(x)[0], rtol=0, atol=1e-6)
 
 
-def test_parameters_go_to_another_layer_by_name() -> None:
-    layer, other = made(), Recurrent(LSTM(INPUT, HIDDEN)).double()
+def test_parameters_load_into_another_layer_by_name() -> None:
+    layer, other = make_layer(), Recurrent(LSTM(INPUT, HIDDEN)).double()
     x = noise(2, 4, INPUT)
     before, _ = other(x)
     other.load_state_dict(layer.state_dict())
@@ -242,21 +242,21 @@ def test_parameters_go_to_another_layer_by_name() -> None:
     assert all(name.startswith("cell.") for name in layer.state_dict())
 
 
-def test_a_step_of_an_optimiser_is_seen() -> None:
-    layer = made()
+def test_an_optimizer_step_takes_effect() -> None:
+    layer = make_layer()
     x = noise(2, 4, INPUT)
-    optimiser = torch.optim.SGD(layer.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
     before, _ = layer(x)
     before.square().sum().backward()
-    optimiser.step()
+    optimizer.step()
     after, _ = layer(x)
     layer.fused = False
     torch.testing.assert_close(after, layer(x)[0], rtol=0, atol=1e-13)
     assert not torch.allclose(before, after)
 
 
-def test_a_parameter_that_is_replaced_is_seen() -> None:
-    layer = made()
+def test_a_replaced_parameter_takes_effect() -> None:
+    layer = make_layer()
     x = noise(2, 4, INPUT)
     layer(x)
     linear = layer.cell.get_submodule("recurrent")
@@ -266,7 +266,7 @@ def test_a_parameter_that_is_replaced_is_seen() -> None:
     torch.testing.assert_close(actual, layer(x)[0], rtol=0, atol=1e-13)
 
 
-def test_a_cell_that_is_exchanged_is_seen() -> None:
+def test_a_replaced_cell_takes_effect() -> None:
     layer = Recurrent(Elman(INPUT, HIDDEN)).double()
     x = noise(2, 4, INPUT)
     for activation in ("tanh", "relu", "tanh"):
@@ -285,11 +285,11 @@ def change_the_rate(cell: Zoneout) -> None:
     cell.rate = 0.9
 
 
-def replace_a_part(cell: Zoneout) -> None:
+def replace_a_submodule(cell: Zoneout) -> None:
     cell.cell.input = projection(INPUT, HIDDEN, blocks=4).double()
 
 
-def replace_the_cell_inside(cell: Zoneout) -> None:
+def replace_the_wrapped_cell(cell: Zoneout) -> None:
     cell.cell = LSTM(INPUT, HIDDEN).double()
 
 
@@ -302,9 +302,9 @@ def hook_the_product(cell: Zoneout) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [change_the_rate, replace_a_part, replace_the_cell_inside, hook_the_projection, hook_the_product]
+    "change", [change_the_rate, replace_a_submodule, replace_the_wrapped_cell, hook_the_projection, hook_the_product]
 )
-def test_what_changes_after_the_first_call_is_seen(change: Callable[[Zoneout], None]) -> None:
+def test_changes_after_the_first_call_take_effect(change: Callable[[Zoneout], None]) -> None:
     cell = Zoneout(LSTM(INPUT, HIDDEN), 0.3)
     layer = Recurrent(cell).eval()
     randomize(layer)
@@ -318,7 +318,7 @@ def test_what_changes_after_the_first_call_is_seen(change: Callable[[Zoneout], N
 
 
 def test_hooks_of_the_projection_are_called() -> None:
-    layer = made()
+    layer = make_layer()
     hook_the_projection(Zoneout(layer.cell, 0.3))
     x = noise(2, 4, INPUT)
     actual, _ = layer(x)
@@ -326,13 +326,13 @@ def test_hooks_of_the_projection_are_called() -> None:
     torch.testing.assert_close(actual, layer(x)[0], rtol=0, atol=1e-13)
 
 
-def test_parts_that_do_not_train_draw_no_noise() -> None:
-    inside = RecurrentDropout(GRU(INPUT, HIDDEN), 0.4)
-    layer = Recurrent(Zoneout(inside, 0.3)).train()
+def test_submodules_in_eval_mode_add_no_noise() -> None:
+    inner = RecurrentDropout(GRU(INPUT, HIDDEN), 0.4)
+    layer = Recurrent(Zoneout(inner, 0.3)).train()
     randomize(layer)
     x = noise(2, 4, INPUT)
     for training in (True, False, True):
-        inside.train(training)
+        inner.train(training)
         torch.manual_seed(1)
         actual, _ = layer(x)
         layer.fused = False
@@ -342,7 +342,7 @@ def test_parts_that_do_not_train_draw_no_noise() -> None:
 
 
 def test_double_precision_is_double() -> None:
-    layer = made()
+    layer = make_layer()
     x = noise(2, 40, INPUT)
     actual, state = layer(x)
     layer.fused = False
@@ -351,7 +351,7 @@ def test_double_precision_is_double() -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-13)
 
 
-def test_making_a_kernel_leaves_the_parameters_that_other_threads_use() -> None:
+def test_compiling_a_kernel_leaves_the_parameters_that_other_threads_use() -> None:
     seen: list[object] = []
 
     class Watched(LSTM):
@@ -367,7 +367,7 @@ def test_making_a_kernel_leaves_the_parameters_that_other_threads_use() -> None:
 
 
 def test_a_layer_works_in_a_second_thread() -> None:
-    layer = made()
+    layer = make_layer()
     x = noise(2, 4, INPUT)
     actual: list[Tensor] = []
 
@@ -391,7 +391,7 @@ def test_a_layer_works_in_a_second_thread() -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_single_steps_see_what_an_optimizer_has_changed(*, fused: bool) -> None:
+def test_single_steps_use_weights_changed_by_an_optimizer(*, fused: bool) -> None:
     """Packed weights are kept from step to step: whatever changes them must be noticed."""
     layer = Recurrent(LSTM(3, 20)).double()
     plain = copy.deepcopy(layer)

@@ -1,4 +1,4 @@
-"""Attention as its definition: a query, keys, values, a score, a softmax, a weighted sum (Bahdanau et al. 2015)."""
+"""Attention: query, keys, values, score, softmax, weighted sum (Bahdanau et al. 2015)."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
@@ -10,21 +10,21 @@ from seqloom.layers.attention import scores
 
 
 class AttentionOutput(NamedTuple):
-    """What came of a look."""
+    """Context vectors and attention weights."""
 
     context: Tensor  # (B, T, V)
     weights: Tensor  # (B, T, S)
 
 
 class AttentionMechanism(nn.Module, ABC):
-    """Queries that look at keys and get values. Subclasses say by which weights.
+    """Maps queries, keys and values to a weighted sum of the values. Subclasses define the weights.
 
-    Whoever looks often prepares the keys once. What masked positions hold counts for nothing as long as it is finite;
-    the layers of ``attend`` put zeros there.
+    Prepare the keys once for all queries. Masked positions have no effect as long as they are finite; the layers of
+    ``decoder_attention`` set them to zero.
     """
 
-    remembers: ClassVar[bool] = False
-    """Whether it keeps something of each call: then all rows of a batch come in every call, in their own order."""
+    stateful: ClassVar[bool] = False
+    """Whether it stores something at each call; then every call gets all rows of the batch, in their order."""
 
     def __init__(
         self,
@@ -32,18 +32,18 @@ class AttentionMechanism(nn.Module, ABC):
         key_size: int,
         *,
         score: str = "additive",  # dot, scaled, multiplicative or additive
-        size: int | None = None,  # of the additive score; None: as wide as the query
+        size: int | None = None,  # width of the additive score; None: query_size
     ) -> None:
         super().__init__()
         self.query_size = query_size
         self.key_size = key_size
-        self.score = scores.make(score, query_size, key_size=key_size, size=size)
+        self.score = scores.build_score(score, query_size, key_size=key_size, size=size)
 
     def prepare(
         self,
         keys: Tensor,  # (B, S, K)
     ) -> Tensor:  # (B, S, A)
-        """What does not depend on the query."""
+        """Compute the part of the score that does not depend on the query."""
         return self.score.prepare(keys)
 
     @abstractmethod
@@ -52,10 +52,10 @@ class AttentionMechanism(nn.Module, ABC):
         query: Tensor,  # (B, T, Q)
         prepared: Tensor,  # (B, S, A)
         *,
-        mask: Tensor | None = None,  # (B, S) or (B, T, S), True where a query may look
-        steps: Tensor | None = None,  # (B, T), which step of its sequence a query is; None: 0, 1, 2, …
+        mask: Tensor | None = None,  # (B, S) or (B, T, S), True where a query may attend
+        steps: Tensor | None = None,  # (B, T), time step of each query; None: 0, 1, 2, …
     ) -> Tensor:  # (B, T, S)
-        """How much each position counts: zero where masked, so that a row without any position is all zero."""
+        """Return the attention weights: zero where masked, so that a row without any position is all zero."""
 
     def forward(
         self,
@@ -71,7 +71,7 @@ class AttentionMechanism(nn.Module, ABC):
 
 
 class Attention(AttentionMechanism):
-    """Σ_s α_s v_s with α = softmax_s(score(q, k_s)). The weights of a row add up to one."""
+    """Soft attention: Σ_s α_s v_s with α = softmax_s(score(q, k_s))."""
 
     def weights(
         self,
@@ -79,7 +79,7 @@ class Attention(AttentionMechanism):
         prepared: Tensor,
         *,
         mask: Tensor | None = None,
-        steps: Tensor | None = None,  # noqa: ARG002  for those that look somewhere else at each step
+        steps: Tensor | None = None,  # noqa: ARG002  used by local attention
     ) -> Tensor:
         return masked_softmax(self.score(query, prepared), mask)
 
@@ -88,22 +88,22 @@ def masked_softmax(
     scores: Tensor,  # (B, T, S)
     mask: Tensor | None,  # (B, S) or (B, T, S)
 ) -> Tensor:  # (B, T, S)
-    """A softmax over the positions that are not masked; zeros where there is none."""
+    """Softmax over the positions that are not masked; zeros if all are."""
     if mask is None:
         return scores.softmax(dim=-1)
-    unseen = ~(mask.unsqueeze(1) if mask.dim() == 2 else mask)
-    # The lowest number and not minus infinity: the softmax of a row that is masked everywhere must not be NaN.
-    return scores.masked_fill(unseen, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(unseen, 0)
+    masked = ~(mask.unsqueeze(1) if mask.dim() == 2 else mask)
+    # The lowest float instead of minus infinity: the softmax of a fully masked row must not be NaN.
+    return scores.masked_fill(masked, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(masked, 0)
 
 
-def causal(
+def causal_mask(
     queries: int,
-    keys: int,  # the queries stand at the last of them
+    keys: int,  # the queries are at the last positions
     *,
-    mask: Tensor | None = None,  # (B, S), the padding, to have both in one
+    mask: Tensor | None = None,  # (B, S), padding mask to combine with
 ) -> Tensor:  # (1 or B, T, S)
-    """The mask by which a query looks at its own position and those before it."""
+    """Mask that lets each query attend to its own and earlier positions."""
     device = None if mask is None else mask.device
-    ahead = torch.arange(keys, device=device) - (keys - queries)
-    seen = (ahead <= torch.arange(queries, device=device).unsqueeze(1)).unsqueeze(0)
-    return seen if mask is None else seen & mask.unsqueeze(1)
+    positions = torch.arange(keys, device=device) - (keys - queries)
+    visible = (positions <= torch.arange(queries, device=device).unsqueeze(1)).unsqueeze(0)
+    return visible if mask is None else visible & mask.unsqueeze(1)

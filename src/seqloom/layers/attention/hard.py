@@ -1,4 +1,4 @@
-"""Hard attention: one position at a time, sampled, with the estimator of its gradient (Xu et al. 2015)."""
+"""Hard attention: one sampled position per step, with a gradient estimator (Xu et al. 2015)."""
 
 from typing import Any, ClassVar
 
@@ -9,22 +9,22 @@ from seqloom.layers.attention.attention import AttentionMechanism, masked_softma
 
 
 class HardAttention(AttentionMechanism):
-    """The value of one position s ~ softmax_s(score(q, k_s)) when training, of the most probable one otherwise.
+    """The value of one position, s ~ softmax_s(score(q, k_s)) in training, of the most probable one in evaluation.
 
-    A sample has no gradient. ``estimator`` gives the term that stands in for it, from the losses that followed:
+    A sample has no gradient. ``estimator`` returns the surrogate loss for it, given the losses of all steps:
 
     ::
 
         Σ_t (L_t + … + L_T - (T - t + 1) b) log p(s_t) - entropy · H(p_t)
         b ← decay · b + (1 - decay) · mean of L
 
-    The expectation of its gradient is what is missing in the gradient of the expected loss (REINFORCE, Williams 1992):
-    a sample answers for the losses from its own step on, and the baseline b, a moving average over earlier batches,
-    takes away variance and nothing else. The entropy term keeps the choice open.
+    The expectation of its gradient is the missing part of the gradient of the expected loss (REINFORCE, Williams
+    1992). A sample is charged with the losses from its step on; the baseline b, a moving average over earlier batches,
+    reduces the variance. The entropy term encourages exploration.
     """
 
     baseline: Tensor
-    remembers: ClassVar[bool] = True
+    stateful: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class HardAttention(AttentionMechanism):
         self.entropy = entropy
         self.decay = decay
         self.register_buffer("baseline", torch.zeros(()))
-        self._drawn: list[tuple[Tensor, Tensor]] = []  # log-probability and entropy (B, T) of each call
+        self._samples: list[tuple[Tensor, Tensor]] = []  # log-probability and entropy (B, T) of each call
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """What does not depend on the query. Here a sequence begins: earlier samples are forgotten."""
-        self._drawn.clear()
+        """Compute the part of the score that does not depend on the query, and discard the samples so far."""
+        self._samples.clear()
         return super().prepare(keys)
 
     def weights(
@@ -53,59 +53,61 @@ class HardAttention(AttentionMechanism):
         prepared: Tensor,
         *,
         mask: Tensor | None = None,
-        steps: Tensor | None = None,  # noqa: ARG002  for those that look somewhere else at each step
+        steps: Tensor | None = None,  # noqa: ARG002  used by local attention
     ) -> Tensor:
-        """One where it looks, zero elsewhere."""
+        """Return one at the chosen position, zero elsewhere."""
         probabilities = masked_softmax(self.score(query, prepared), mask)
         if not probabilities.shape[2]:
             return probabilities
-        fitness = probabilities.detach()
+        race = probabilities.detach()
         if self.training:
-            # The first of exponential clocks with these rates: a sample, and never of what has no probability.
-            fitness = fitness / torch.empty_like(fitness).exponential_()
-        chosen = fitness.argmax(dim=-1, keepdim=True)
+            # Sample by exponential races, which never choose a position of probability zero.
+            race = race / torch.empty_like(race).exponential_()
+        chosen = race.argmax(dim=-1, keepdim=True)
         if self.training and torch.is_grad_enabled():
-            logarithms = torch.where(probabilities > 0, probabilities, 1).log()
-            spread = -(probabilities * logarithms).sum(dim=-1)
-            self._drawn.append((logarithms.gather(-1, chosen).squeeze(-1), spread))
-        return torch.zeros_like(fitness).scatter(-1, chosen, 1).masked_fill(fitness == 0, 0)
+            log_probabilities = torch.where(probabilities > 0, probabilities, 1).log()
+            entropy = -(probabilities * log_probabilities).sum(dim=-1)
+            self._samples.append((log_probabilities.gather(-1, chosen).squeeze(-1), entropy))
+        return torch.zeros_like(race).scatter(-1, chosen, 1).masked_fill(race == 0, 0)
 
     def estimator(
         self,
-        loss: Tensor,  # (B, T), of every step since the keys were prepared
-        mask: Tensor | None = None,  # (B, T), True where there is one
+        loss: Tensor,  # (B, T), loss of every step since the keys were prepared
+        mask: Tensor | None = None,  # (B, T), True where real
     ) -> Tensor:  # ()
-        """What to add to the sum of the losses; its value means nothing. The samples are forgotten."""
-        if not self._drawn:
-            raise RuntimeError("there are no samples: they are kept when training, until the estimator is asked for")
-        chosen, spread = (torch.cat(parts, dim=1) for parts in zip(*self._drawn, strict=True))
-        self._drawn.clear()
+        """Return the term to add to the sum of the losses, and discard the samples; only its gradient has a meaning."""
+        if not self._samples:
+            raise RuntimeError(
+                "there are no samples: run the layer in training mode with gradients enabled, then call estimator once"
+            )
+        chosen, entropy = (torch.cat(parts, dim=1) for parts in zip(*self._samples, strict=True))
+        self._samples.clear()
         if chosen.shape != loss.shape:
-            raise ValueError(f"loss has shape {tuple(loss.shape)}, expected {tuple(chosen.shape)}, one for each sample")
+            raise ValueError(f"loss has shape {tuple(loss.shape)}, expected {tuple(chosen.shape)}: one per sample")
         real = torch.ones_like(loss) if mask is None else mask.to(loss.dtype)
-        found = loss.detach() * real if mask is None else loss.detach().masked_fill(~mask, 0)
-        cost = _from_here(found) - _from_here(real) * self.baseline.to(loss.dtype)
+        losses = loss.detach() * real if mask is None else loss.detach().masked_fill(~mask, 0)
+        cost = _suffix_sums(losses) - _suffix_sums(real) * self.baseline.to(loss.dtype)
         if real.any():
-            self.baseline.lerp_((found.sum() / real.sum()).to(self.baseline.dtype), 1 - self.decay)
-        return (real * (cost * chosen - self.entropy * spread)).sum()
+            self.baseline.lerp_((losses.sum() / real.sum()).to(self.baseline.dtype), 1 - self.decay)
+        return (real * (cost * chosen - self.entropy * entropy)).sum()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Samples are not part of a module: they belong to a gradient that is being computed."""
-        return {**self.__dict__, "_drawn": []}
+        """Leave out the samples: they belong to the gradient that is being computed."""
+        return {**self.__dict__, "_samples": []}
 
 
 def estimator(
     module: nn.Module,
-    loss: Tensor,  # (B, T), of every step
+    loss: Tensor,  # (B, T), loss of every step
     mask: Tensor | None = None,  # (B, T)
 ) -> Tensor:  # ()
-    """The estimators of all hard attention in a module, to be added to the sum of the losses; zero without any."""
-    found = [part.estimator(loss, mask) for part in module.modules() if isinstance(part, HardAttention)]
-    return torch.stack(found).sum() if found else loss.new_zeros(())
+    """Sum the estimators of all hard attention in a module, to be added to the sum of the losses; zero if none."""
+    terms = [part.estimator(loss, mask) for part in module.modules() if isinstance(part, HardAttention)]
+    return torch.stack(terms).sum() if terms else loss.new_zeros(())
 
 
-def _from_here(
-    amounts: Tensor,  # (B, T)
+def _suffix_sums(
+    values: Tensor,  # (B, T)
 ) -> Tensor:  # (B, T)
-    """The sum of each element and all later ones."""
-    return amounts.flip(1).cumsum(dim=1).flip(1)
+    """Sum of each element and all later ones."""
+    return values.flip(1).cumsum(dim=1).flip(1)

@@ -11,9 +11,9 @@ class LocalAttention(AttentionMechanism):
 
     ::
 
-        monotonic: p = t, the step's own position, at most the last position of the source
-        predicted: p = S σ(v · tanh(W q)) in a source of S positions, and each weight times exp(-(s - p)² / 2σ²),
-                   σ = window / 2: a row adds up to at most one
+        monotonic:  p = t, the time step, at most the last position of the source
+        predictive: p = S σ(v · tanh(W q)) in a source of S positions, and each weight times exp(-(s - p)² / 2σ²),
+                    σ = window / 2: the weights sum to at most one
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class LocalAttention(AttentionMechanism):
         key_size: int,
         *,
         window: int,
-        predicted: bool = False,
+        predictive: bool = False,
         score: str = "additive",
         size: int | None = None,
     ) -> None:
@@ -34,7 +34,7 @@ class LocalAttention(AttentionMechanism):
             nn.Sequential(
                 nn.Linear(query_size, query_size, bias=False), nn.Tanh(), nn.Linear(query_size, 1, bias=False)
             )
-            if predicted
+            if predictive
             else None
         )
 
@@ -42,10 +42,10 @@ class LocalAttention(AttentionMechanism):
         self, query: Tensor, prepared: Tensor, *, mask: Tensor | None = None, steps: Tensor | None = None
     ) -> Tensor:
         batch, time, length = *query.shape[:2], prepared.shape[1]
-        seen = query.new_ones(1, 1, length, dtype=torch.bool) if mask is None else mask
-        if seen.dim() == 2:
-            seen = seen.unsqueeze(1)
-        lengths = seen.sum(dim=-1, keepdim=True)  # (B or 1, T or 1, 1)
+        visible = query.new_ones(1, 1, length, dtype=torch.bool) if mask is None else mask
+        if visible.dim() == 2:
+            visible = visible.unsqueeze(1)
+        lengths = visible.sum(dim=-1, keepdim=True)  # (B or 1, T or 1, 1)
         if self.predict is not None:
             centre = lengths * self.predict(query).sigmoid()
         else:
@@ -53,10 +53,10 @@ class LocalAttention(AttentionMechanism):
                 steps = torch.arange(time, device=query.device).expand(batch, -1)
             centre = torch.minimum(steps.unsqueeze(-1), lengths - 1)
         distance = torch.arange(length, device=query.device) - centre  # (B, T, S)
-        weights = masked_softmax(self.score(query, prepared), seen & (distance.detach().abs() <= self.window))
+        weights = masked_softmax(self.score(query, prepared), visible & (distance.detach().abs() <= self.window))
         if self.predict is None:
             return weights
         return weights * torch.exp(-2 * (distance / self.window).square())
 
     def extra_repr(self) -> str:
-        return f"window={self.window}, predicted={self.predict is not None}"
+        return f"window={self.window}, predictive={self.predict is not None}"

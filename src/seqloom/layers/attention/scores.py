@@ -1,4 +1,4 @@
-"""How well a query and a key fit, as one number: the scores of attention."""
+"""Attention scores: how well a query matches a key."""
 
 import math
 from abc import ABC, abstractmethod
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Score(nn.Module, ABC):
-    """Queries (B, T, Q) and keys (B, S, K) to (B, T, S). What does not depend on the query is computed once."""
+    """Maps queries (B, T, Q) and keys (B, S, K) to (B, T, S). What depends on the keys only is computed once."""
 
     def __init__(self, query_size: int, key_size: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Score(nn.Module, ABC):
         self,
         keys: Tensor,  # (B, S, K)
     ) -> Tensor:  # (B, S, A)
-        """Everything in the score that depends on the keys alone."""
+        """Compute the part of the score that depends on the keys only."""
 
     @abstractmethod
     def forward(
@@ -31,7 +31,7 @@ class Score(nn.Module, ABC):
         query: Tensor,  # (B, T, Q)
         prepared: Tensor,  # (B, S, A)
     ) -> Tensor:  # (B, T, S)
-        """The scores of all pairs."""
+        """Return the scores of all pairs."""
 
 
 class Dot(Score):
@@ -41,8 +41,8 @@ class Dot(Score):
         super().__init__(query_size, key_size)
         if query_size != key_size:
             raise ValueError(
-                f"query_size is {query_size} and key_size {key_size}: a product needs equal ones, 'multiplicative' and "
-                "'additive' do not"
+                f"query_size is {query_size} and key_size {key_size}: a dot product needs equal sizes, the scores "
+                "'multiplicative' and 'additive' do not"
             )
 
     def prepare(self, keys: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class Dot(Score):
 
 
 class Scaled(Dot):
-    """q · k / √K (Vaswani et al. 2017): of the same size whatever the width."""
+    """q · k / √K (Vaswani et al. 2017): its variance does not depend on the width."""
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         return super().forward(query / math.sqrt(self.key_size), prepared)
@@ -84,19 +84,19 @@ class Additive(Score):
             raise ValueError(f"size must be at least 1, got {size}")
         self.query = nn.Linear(query_size, size, bias=False)
         self.key = nn.Linear(key_size, size)
-        self.together = nn.Linear(size, 1, bias=False)
-        for linear in (self.query, self.key, self.together):
+        self.combine = nn.Linear(size, 1, bias=False)
+        for linear in (self.query, self.key, self.combine):
             nn.init.xavier_uniform_(linear.weight)
         nn.init.zeros_(self.key.bias)
 
-    # With tanh(a) = 2σ(2a) - 1: of torch's functions, the sigmoid takes a seventh of the time of the tanh.
+    # Uses tanh(a) = 2σ(2a) - 1, because torch's sigmoid takes a seventh of the time of its tanh.
     def prepare(self, keys: Tensor) -> Tensor:
         prepared: Tensor = 2 * self.key(keys)
         return prepared
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         mixed = torch.sigmoid((2 * self.query(query)).unsqueeze(2) + prepared.unsqueeze(1))  # (B, T, S, A)
-        weight = self.together.weight[0]
+        weight = self.combine.weight[0]
         scores: Tensor = mixed @ (2 * weight) - weight.sum()
         return scores
 
@@ -104,18 +104,18 @@ class Additive(Score):
 SCORES = ("dot", "scaled", "multiplicative", "additive")
 
 
-def make(
+def build_score(
     score: str,
     query_size: int,
     *,
     key_size: int,
-    size: int | None = None,  # of the additive score: the width at which query and key meet; None: the query's
+    size: int | None = None,  # inner width of the additive score; None: query_size
 ) -> Score:
-    """A score by its name."""
+    """Build a score from its name."""
     if score not in SCORES:
         raise ValueError(f"score is {score!r}, expected one of {', '.join(SCORES)}")
     if score == "additive":
         return Additive(query_size, key_size, size=query_size if size is None else size)
     if size is not None:
-        raise ValueError(f"size is {size}, but the score {score!r} has none: only 'additive' has")
+        raise ValueError(f"size is {size}, but only the additive score has a size, not {score!r}")
     return {"dot": Dot, "scaled": Scaled, "multiplicative": Multiplicative}[score](query_size, key_size)

@@ -1,4 +1,4 @@
-"""Two recurrent layers over one sequence, one from each end (Schuster & Paliwal 1997)."""
+"""Bidirectional recurrent layer (Schuster & Paliwal 1997)."""
 
 from typing import Any, NamedTuple
 
@@ -10,9 +10,9 @@ from seqloom.layers.recurrent.recurrent import Recurrent
 
 
 class Bidirectional(Layer):
-    """The outputs of a forward and a backward layer side by side: (B, T, forward's size + backward's size).
+    """Concatenates the outputs of a forward and a backward layer: (B, T, forward size + backward size).
 
-    It needs the sequence whole: handing its state on to a later piece does not make the pieces equal the whole.
+    It needs the whole sequence at once: chunks with the state passed on do not equal the whole.
     """
 
     class State(NamedTuple):
@@ -26,22 +26,21 @@ class Bidirectional(Layer):
     ) -> None:
         super().__init__(forward.input_size, forward.output_size + backward.output_size)
         if forward.reverse or not backward.reverse:
-            found = (forward.reverse, backward.reverse)
-            raise ValueError(f"reverse of the forward and the backward layer is {found}, expected (False, True)")
+            directions = (forward.reverse, backward.reverse)
+            raise ValueError(f"reverse of the forward and the backward layer is {directions}, expected (False, True)")
         if forward.input_size != backward.input_size:
             raise ValueError(
-                f"backward has input_size {backward.input_size}, expected {forward.input_size} as the forward layer"
+                f"backward has input_size {backward.input_size}, expected {forward.input_size} like the forward layer"
             )
-        # Not `forward`: that name is nn.Module's.
-        self.ahead = forward
-        self.back = backward
+        self.forward_layer = forward
+        self.backward_layer = backward
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: Any = None) -> tuple[Tensor, State]:
         if state is not None and not (isinstance(state, tuple) and len(state) == 2):
             raise TypeError(
                 f"state is {type(state).__name__}, expected Bidirectional.State with fields {self.State._fields}"
             )
-        ahead, back = (None, None) if state is None else state
-        left, ahead = self.ahead(x, mask, ahead)
-        right, back = self.back(x, mask, back)
-        return torch.cat([left, right], dim=-1), self.State(ahead, back)
+        forward_state, backward_state = (None, None) if state is None else state
+        forward_output, forward_state = self.forward_layer(x, mask, forward_state)
+        backward_output, backward_state = self.backward_layer(x, mask, backward_state)
+        return torch.cat([forward_output, backward_output], dim=-1), self.State(forward_state, backward_state)

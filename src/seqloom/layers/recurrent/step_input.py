@@ -1,4 +1,4 @@
-"""What a cell reads at each step, where a part of it is known for all steps and a part comes with the step."""
+"""Input of a cell's step where one part is known for all steps and the context is computed at each step."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from seqloom.layers.active_rows import ActiveRows
 
 
 class StepInput:
-    """``project`` of [x; context], with everything that x alone decides, noise included, done at once."""
+    """``project`` of [x; context]: the part that depends on x only, and the noise, is computed once for all steps."""
 
     def __init__(
         self,
@@ -24,12 +24,12 @@ class StepInput:
             cell = cell.cell
         self.cell = cell
         parts = list(cell.input) if type(cell.input) is nn.Sequential else [cell.input]
-        first, self.rest = parts[0], parts[1:]  # the product, which can be split, and what is done to it
+        first, self.rest = parts[0], parts[1:]  # the matrix product, which can be split, and what follows it
         self.weight: Tensor | None = None  # (P, V), the columns that read the context
         known = active.flatten(x)
         if type(cell).project is Cell.project and type(first) is nn.Linear:
-            own, self.weight = first.weight.split([x.shape[2], first.in_features - x.shape[2]], dim=1)
-            known = functional.linear(known, own, first.bias)
+            input_weight, self.weight = first.weight.split([x.shape[2], first.in_features - x.shape[2]], dim=1)
+            known = functional.linear(known, input_weight, first.bias)
         self.known = active.split(known)
         noise = x.transpose(0, 1)[..., :0].detach()
         for wrapper in reversed(wrappers):
@@ -42,7 +42,7 @@ class StepInput:
         time: int,
         context: Tensor,  # (n, V)
     ) -> Tensor:  # (n, P)
-        """The projected input of one step."""
+        """Return the projected input of one step."""
         known = self.known[time]
         if self.weight is None:
             projected = self.cell.project(torch.cat([known, context], dim=-1).unsqueeze(0)).squeeze(0)

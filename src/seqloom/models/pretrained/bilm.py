@@ -232,7 +232,7 @@ def _levels(layer: Layer, x: Tensor, mask: Tensor | None) -> list[Tensor]:
     if not isinstance(layer, Stack):
         return [layer(x, mask)[0]]
     found: list[Tensor] = []
-    for each, values in layer.levels(x, mask)[0]:
+    for each, values in layer.layer_outputs(x, mask)[0]:
         if isinstance(each, Norm) and found:
             found[-1] = values
         elif not isinstance(each, Positions):

@@ -13,7 +13,7 @@ from seqloom.layers.convolution import Convolution
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.layers.layer import Layer
-from seqloom.layers.time_reduction import Kind, TimeReduction
+from seqloom.layers.time_reduction import Method, TimeReduction
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, group_layers
 from seqloom.models.transcription.line_images import LineImageConfig, LineImageEncoder
 
@@ -21,7 +21,7 @@ from seqloom.models.transcription.line_images import LineImageConfig, LineImageE
 class TimeReductionConfig(ConfigSection):
     """How many frames become one: fewer frames are less work, and a transcript may not be longer than they allow."""
 
-    method: Kind = Field(
+    method: Method = Field(
         default="stride",
         description="stride: a convolution before the recurrence; pyramid: outputs of a layer side by side, below the "
         "next one.",
@@ -59,7 +59,7 @@ def layers_between_reductions(
             (layer,) = group_layers(_some(recurrence, kinds[number : number + 1]), size)
             found.append(layer)
             size = layer.output_size
-        found.append(TimeReduction(size, reduction.factor, kind=reduction.method))
+        found.append(TimeReduction(size, reduction.factor, method=reduction.method))
         size = found[-1].output_size
     rest = kinds[times:] if reduction.method == "pyramid" else kinds
     return [*found, *group_layers(_some(recurrence, rest), size)]

@@ -9,41 +9,41 @@ from seqloom.layers.attention.attention import Attention, AttentionMechanism
 from seqloom.layers.attention.decoder_attention import BahdanauAttention, FixedContext, LuongAttention
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.attention.local import LocalAttention
-from seqloom.layers.bridge import Bridged
+from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.build import recurrent
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.layers.stack import Stack
 
-SOURCE = 4  # the width of the memory
+SOURCE = 4  # width of the memory
 ENCODER = recurrent("lstm", INPUT, SOURCE // 2, bidirectional=True)
 
 
 def attentions(query_size: int) -> dict[str, AttentionMechanism]:
-    actual: dict[str, AttentionMechanism] = {
+    mechanisms: dict[str, AttentionMechanism] = {
         score: Attention(query_size, SOURCE, score=score) for score in ("multiplicative", "additive")
     }
     if query_size == SOURCE:
-        actual |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled")}
-    return actual | {
+        mechanisms |= {score: Attention(query_size, SOURCE, score=score) for score in ("dot", "scaled")}
+    return mechanisms | {
         "hard": HardAttention(query_size, SOURCE),
         "monotonic": LocalAttention(query_size, SOURCE, window=1),
-        "predicted": LocalAttention(query_size, SOURCE, window=1, predicted=True),
+        "predictive": LocalAttention(query_size, SOURCE, window=1, predictive=True),
     }
 
 
 @cache
 def layers() -> dict[str, Layer]:
     """Every layer that attends to a source: random weights, float64, eval mode; tests must not change them."""
-    actual: dict[str, Layer] = {}
+    cases: dict[str, Layer] = {}
     for name, attention in attentions(INPUT).items():
-        actual[f"after-{name}"] = LuongAttention(attention, HIDDEN)
+        cases[f"luong-{name}"] = LuongAttention(attention, HIDDEN)
     for name, attention in attentions(HIDDEN).items():
-        actual[f"before-{name}"] = BahdanauAttention(LSTM(INPUT + SOURCE, HIDDEN), attention)
+        cases[f"bahdanau-{name}"] = BahdanauAttention(LSTM(INPUT + SOURCE, HIDDEN), attention)
     for name, make in cells().items():
-        actual[f"before-{name}"] = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
+        cases[f"bahdanau-{name}"] = BahdanauAttention(make(INPUT + SOURCE, HIDDEN), Attention(HIDDEN, SOURCE))
     for kind in FixedContext.KINDS:
-        actual[f"fixed-{kind}"] = Stack([FixedContext(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
+        cases[f"fixed-{kind}"] = Stack([FixedContext(INPUT, SOURCE, kind=kind), Recurrent(GRU(INPUT + SOURCE, HIDDEN))])
     decoder = Stack(
         [
             BahdanauAttention(LSTM(INPUT + SOURCE, SOURCE), Attention(SOURCE, SOURCE, score="dot")),
@@ -51,17 +51,17 @@ def layers() -> dict[str, Layer]:
             LuongAttention(Attention(HIDDEN, SOURCE), HIDDEN),
         ]
     )
-    actual["bridged-stack"] = Bridged(decoder, ENCODER, memory_size=SOURCE)
-    actual["bridged-copy"] = Bridged(
+    cases["bridged-stack"] = BridgedLayer(decoder, ENCODER, memory_size=SOURCE)
+    cases["bridged-copy"] = BridgedLayer(
         recurrent("lstm", INPUT, SOURCE, layers=2), ENCODER, memory_size=SOURCE, kind="copy"
     )
-    for layer in actual.values():
+    for layer in cases.values():
         randomize(layer.eval())
-    return actual
+    return cases
 
 
 def memory(lengths: list[int], length: int, *, filling: float | None = None, grad: bool = False) -> Memory:
-    """A memory with rows of the given lengths, padded with zeros or with ``filling``."""
+    """A memory with rows of these lengths, padded with zeros or with ``filling``."""
     mask = make_mask(lengths, length)
     values = noise(len(lengths), 20, SOURCE, seed=11)[:, :length]
     values = values.masked_fill(~mask.unsqueeze(-1), 0.0 if filling is None else filling)

@@ -1,4 +1,4 @@
-"""The laws of seqloom.testing for every layer that attends to a source, and what holds for these layers beyond them."""
+"""The laws of seqloom.testing for every layer that attends to a source, and what holds for these layers only."""
 
 import io
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.attending import ENCODER, SOURCE, layers, memory
+from tests.contracts.attention_layers import ENCODER, SOURCE, layers, memory
 from tests.contracts.registry import INPUT, make_mask, noise
 
 from seqloom import state as states
@@ -15,7 +15,7 @@ from seqloom.testing.laws import Law, assert_close, check_law, tensors
 from seqloom.testing.layers import LayerCase, laws_for, padding_is_invisible, pieces_equal_the_whole, run
 
 EVERY_LAYER = pytest.mark.parametrize("name", layers())
-WITH_COVERAGE = [name for name in layers() if "before" in name or "after" in name or "stack" in name]
+WITH_COVERAGE = [name for name in layers() if "bahdanau" in name or "luong" in name or "stack" in name]
 NAMES = st.sampled_from(sorted(layers()))
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=4)  # target and source lengths
 FILLINGS = st.sampled_from([0.0, float("nan"), float("inf")])
@@ -52,7 +52,7 @@ def test_padding_is_invisible_however_long(
 
 @EVERY_LAYER
 def test_hypotheses_of_a_sentence_share_its_source(name: str) -> None:
-    """Rows are repeated, moved and dropped: the results are as if each hypothesis had its own source."""
+    """Rows are repeated, moved and dropped: the results equal those of separate sources."""
     layer, source = layers()[name], memory([3, 1, 4], 4)
     owners = [0, 1, 2]
     state = layer.start(3, source, coverage=True)
@@ -71,8 +71,8 @@ def test_hypotheses_of_a_sentence_share_its_source(name: str) -> None:
         x = noise(len(owners), 2, INPUT, seed=time)
         history = torch.cat([history, x], dim=1)
         y, state = layer(x, None, state)
-        own = states.select(source, torch.tensor(owners))
-        expected, end = layer(history, None, layer.start(len(owners), own, coverage=True))
+        sources = states.select(source, torch.tensor(owners))
+        expected, end = layer(history, None, layer.start(len(owners), sources, coverage=True))
         assert_close({"outputs": y, **tensors(state)}, {"outputs": expected[:, -2:], **tensors(end)}, tolerance=1e-13)
 
 
@@ -85,7 +85,7 @@ def test_coverage_is_the_sum_of_all_weights(name: str) -> None:
     assert actual is not None
     assert coverage(layer(noise(3, 5, INPUT), mask, layer.start(3, source))[1]) is None
     assert torch.equal(actual[~source.mask], torch.zeros_like(actual[~source.mask]))
-    if "predicted" not in name:
+    if "predictive" not in name:
         torch.testing.assert_close(actual.sum(dim=1), mask.sum(dim=1).double())
 
 
@@ -97,22 +97,25 @@ def test_layers_without_attention_have_no_coverage(name: str) -> None:
 
 
 @EVERY_LAYER
-def test_pickled_it_is_the_same_bit_for_bit(name: str) -> None:
-    given, x, mask = case(name), noise(3, 5, INPUT), make_mask([5, 0, 3], 5)
-    source = given.memory([3, 1, 4])
+def test_a_pickled_layer_is_the_same_bit_for_bit(name: str) -> None:
+    original, x, mask = case(name), noise(3, 5, INPUT), make_mask([5, 0, 3], 5)
+    source = original.memory([3, 1, 4])
     file = io.BytesIO()
-    torch.save(given.layer, file)
+    torch.save(original.layer, file)
     file.seek(0)
     unpickled = LayerCase(torch.load(file, weights_only=False), name, memory_size=SOURCE, encoder=ENCODER)
-    actual, expected = (run(each, x, mask, memory=source).everything() for each in (unpickled, given))
+    actual, expected = (run(item, x, mask, memory=source).everything() for item in (unpickled, original))
     assert_close(actual, expected, tolerance=0)
 
 
 @EVERY_LAYER
-def test_without_a_memory_or_with_another_one_it_says_so(name: str) -> None:
+def test_a_missing_or_mismatched_memory_is_refused(name: str) -> None:
     layer = layers()[name]
     if name != "bridged-copy":
-        with pytest.raises(TypeError, match=r"state is NoneType, expected (Before|After|Fixed)\.State: begin with start"):
+        with pytest.raises(
+            TypeError,
+            match=r"state is NoneType, expected (BahdanauAttention|LuongAttention|FixedContext)\.State: call start",
+        ):
             layer(noise(2, 3, INPUT))
         with pytest.raises(ValueError, match=rf"memory.values has shape \(3, 4, 4\), expected \(2, length, {SOURCE}\)"):
             layer.start(2, memory([1, 2, 3], 4))
@@ -120,7 +123,7 @@ def test_without_a_memory_or_with_another_one_it_says_so(name: str) -> None:
         layer.start(2)
 
 
-@pytest.mark.parametrize("name", ["after-additive", "before-additive", "fixed-last"])
+@pytest.mark.parametrize("name", ["luong-additive", "bahdanau-additive", "fixed-last"])
 def test_a_state_of_another_batch_size_is_refused(name: str) -> None:
     state = layers()[name].start(3, memory([1, 2, 3], 4))
     with pytest.raises(ValueError, match=r"state\.\w+ has shape \(3(, \d)?,?\), expected \(2"):

@@ -1,4 +1,4 @@
-"""What users do with the cell of a recurrent layer: change it, hook it, prune it, or write it wrongly."""
+"""User-modified and user-defined cells in a recurrent layer: changed, hooked, pruned, or wrong."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from seqloom.layers.recurrent.recurrent import Recurrent
 
 
 class Parts(Cell):
-    """A cell with an ordinary module, a container and a number that its step depends on."""
+    """A cell whose step depends on an activation module, a container and a number."""
 
     gates, State = (), Elman.State
 
@@ -21,16 +21,16 @@ class Parts(Cell):
         super().__init__(input_size, hidden_size)
         self.input = nn.Linear(input_size, hidden_size)
         self.recurrent = nn.Linear(hidden_size, hidden_size)
-        self.bend = nn.LeakyReLU(0.01)
+        self.activation = nn.LeakyReLU(0.01)
         self.options = {"scale": 1.0}
 
     def step(self, projected: Tensor, state: Any) -> tuple[Any, tuple[Tensor, ...]]:
-        total = self.bend(projected + self.recurrent(state.hidden))
+        total = self.activation(projected + self.recurrent(state.hidden))
         return self.State((total * self.options["scale"]).tanh()), ()
 
 
-def differ(layer: Recurrent, x: Tensor) -> float:
-    """How far the layer is from its plain loop."""
+def difference(layer: Recurrent, x: Tensor) -> float:
+    """Largest difference between the layer and its plain loop."""
     out = layer(x)[0]
     layer.fused = False
     plain = layer(x)[0]
@@ -38,25 +38,25 @@ def differ(layer: Recurrent, x: Tensor) -> float:
     return float((out - plain).detach().abs().max())
 
 
-def test_changes_of_parts_and_containers_are_seen() -> None:
+def test_changes_of_submodules_and_containers_take_effect() -> None:
     torch.manual_seed(0)
     layer, x = Recurrent(Parts(3, 5)), torch.randn(2, 4, 3)
-    assert differ(layer, x) < 1e-6
+    assert difference(layer, x) < 1e-6
     cell = layer.cell
     assert isinstance(cell, Parts)
-    cell.bend.negative_slope = 0.5
-    assert differ(layer, x) < 1e-6
+    cell.activation.negative_slope = 0.5
+    assert difference(layer, x) < 1e-6
     cell.options["scale"] = 3.0
-    assert differ(layer, x) < 1e-6
+    assert difference(layer, x) < 1e-6
     assert layer.path == "fused"
 
 
-def test_hooks_see_every_step() -> None:
+def test_hooks_are_called_at_every_step() -> None:
     layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 7, 3)
     layer(x)
     calls: list[int] = []
     handle = layer.cell.get_submodule("recurrent").register_forward_hook(lambda *_: calls.append(1))
-    assert layer.path.startswith("loop: a part of the cell has hooks")
+    assert layer.path.startswith("loop: a module of the cell has hooks")
     layer(x)
     assert len(calls) == 7
     handle.remove()
@@ -67,7 +67,7 @@ def test_pruned_weights_run_in_the_loop() -> None:
     layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 4, 3)
     layer(x)
     prune.l1_unstructured(layer.cell.get_submodule("recurrent"), "weight", 0.5)
-    assert differ(layer, x) == 0.0
+    assert difference(layer, x) == 0.0
     assert layer.path.startswith("loop: ")
 
 
@@ -90,7 +90,7 @@ def test_a_plain_tuple_is_a_state_on_both_paths() -> None:
 
 
 class Wrong(Elman):
-    """A cell whose step returns what it is told to."""
+    """A cell whose step returns a fixed value."""
 
     returned: Any = None
 
@@ -106,14 +106,14 @@ class Wrong(Elman):
         ((Elman.State(torch.zeros(3, 5)), (torch.zeros(3, 5),)), "Wrong.step returned 1 gates, expected 0"),
     ],
 )
-def test_what_a_step_should_return_is_said(returned: Any, message: str) -> None:
+def test_a_wrong_return_value_of_step_is_reported(returned: Any, message: str) -> None:
     cell = Wrong(3, 5)
     cell.returned = returned
     with pytest.raises((TypeError, ValueError), match=message):
         Recurrent(cell)(torch.randn(2, 4, 3))
 
 
-def test_arguments_of_the_wrong_kind_are_named() -> None:
+def test_arguments_of_the_wrong_type_are_named() -> None:
     layer, x = Recurrent(LSTM(3, 5)), torch.randn(2, 4, 3)
     with pytest.raises(TypeError, match=r"x is list, expected a tensor"):
         layer([[1.0]])
