@@ -42,7 +42,7 @@ def test_captured_weights_are_those_of_each_step(name: str) -> None:
     assert found.weights.shape == (3, 1, 0, 4)
 
 
-@pytest.mark.parametrize("name", ["before-additive", "after-multiplicative"])
+@pytest.mark.parametrize("name", ["bahdanau-additive", "luong-multiplicative"])
 def test_hypotheses_are_rows(name: str) -> None:
     layer = layers()[name]
     state = states.repeat(layer.start(2, memory([3, 4], 4)), 2)

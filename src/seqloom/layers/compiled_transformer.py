@@ -158,7 +158,7 @@ class CompiledTransformer:
             like = torch.empty(0, dtype=self.dtype)
             self.copied += [] if positions.table is None else [positions.table]
             self.places = Table(lambda steps: positions.places(steps.unsqueeze(0), like)[0].detach(), longest)
-            scaled |= {"position_table": "places", "positions": "places at"}
+            scaled |= {"position_table": "position_table", "positions": "next_position"}
         if not _moves(positions.project):
             program.add("embedding", **symbols, **scaled, out=out)
             return
@@ -280,7 +280,7 @@ def _packed(linear: Any) -> PackedMatrix:
     """The copy of the weights that the linear map has itself, if it is one that packs."""
     shared = None
     if isinstance(linear, Linear):
-        shared = linear._packing(linear.weight.new_empty(1, linear.in_features))  # noqa: SLF001
+        shared = linear.packed_weights(linear.weight.new_empty(1, linear.in_features))
     return shared or PackedMatrix(linear.weight.detach().t())
 
 

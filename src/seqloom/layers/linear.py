@@ -20,7 +20,7 @@ class Linear(nn.Linear):
 
     @untraced
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  the name is torch's
-        packed = self._packed_weights(input)
+        packed = self.packed_weights(input)
         if packed is None:
             return super().forward(input)
         rows = input.reshape(-1, self.in_features)
@@ -29,7 +29,7 @@ class Linear(nn.Linear):
             out += self.bias
         return out.view(*input.shape[:-1], self.out_features) if input.dim() != 2 else out
 
-    def _packed_weights(self, x: Tensor) -> PackedMatrix | None:
+    def packed_weights(self, x: Tensor) -> PackedMatrix | None:
         """Return the packed weights if they apply to this call."""
         weight = self.weight
         needs_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)

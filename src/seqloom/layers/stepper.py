@@ -152,7 +152,7 @@ class _Call:
             table = places.upto(max(state.position.tolist()))
             if table is None:
                 return None
-            self.given |= {"places": self._address(table), "places at": self._address(state.position)}
+            self.given |= {"position_table": self._address(table), "next_position": self._address(state.position)}
         return Positions.State(state.position + 1)
 
     def block(self, index: int, state: Any) -> TransformerBlock.State | None:

@@ -22,7 +22,7 @@ class TimeReduction(nn.Module):
 
     class State(NamedTuple):
         pending: Tensor  # (B, factor - 1, input_size), elements of an incomplete group, right-aligned after zeros
-        count: Tensor  # (B,), number of pending elements
+        length: Tensor  # (B,), number of pending elements
 
     def __init__(self, input_size: int, factor: int, *, method: Method = "stride") -> None:
         if factor < 1:
@@ -48,8 +48,8 @@ class TimeReduction(nn.Module):
         lengths = mask.sum(dim=1)
         factor = self.factor
         if state is not None:
-            pending, count = self._check(state, x)
-            x, lengths = _prepend(pending, x, count), lengths + count
+            pending, length = self._check(state, x)
+            x, lengths = _prepend(pending, x, length), lengths + length
         output_lengths = lengths // factor if more else self.output_length(lengths)
         time = x.shape[1] // factor if more else self.output_length(x.shape[1])
         padded = nn.functional.pad(x, (0, 0, 0, max(time * factor - x.shape[1], 0)))
@@ -75,21 +75,21 @@ class TimeReduction(nn.Module):
         return state
 
     def _next_state(self, x: Tensor, lengths: Tensor, *, more: bool) -> "TimeReduction.State":
-        count = lengths % self.factor if more else torch.zeros_like(lengths)
+        length = lengths % self.factor if more else torch.zeros_like(lengths)
         from_end = torch.arange(self.factor - 1, 0, -1, device=x.device)  # distance of each slot from the end
         steps = lengths.unsqueeze(1) - from_end  # (B, factor - 1)
-        pending = _take(x, steps).masked_fill((from_end > count.unsqueeze(1)).unsqueeze(-1), 0)
-        return self.State(pending, count)
+        pending = _take(x, steps).masked_fill((from_end > length.unsqueeze(1)).unsqueeze(-1), 0)
+        return self.State(pending, length)
 
     def extra_repr(self) -> str:
         return f"factor={self.factor}, method={self.method}"
 
 
-def _prepend(pending: Tensor, x: Tensor, count: Tensor) -> Tensor:
-    """Concatenate the last ``count`` pending elements and x, left-aligned in each row."""
+def _prepend(pending: Tensor, x: Tensor, length: Tensor) -> Tensor:
+    """Concatenate the last ``length`` pending elements and x, left-aligned in each row."""
     slots = pending.shape[1]
     joined = torch.cat([pending, x], dim=1)
-    steps = torch.arange(joined.shape[1], device=x.device) + (slots - count).unsqueeze(1)
+    steps = torch.arange(joined.shape[1], device=x.device) + (slots - length).unsqueeze(1)
     beyond = steps >= joined.shape[1]
     return _take(joined, steps).masked_fill(beyond.unsqueeze(-1), 0)
 

@@ -79,5 +79,5 @@ def test_the_key_of_a_module_follows_its_structure() -> None:
 def test_what_changes_the_meaning_of_calls() -> None:
     assert active_transform() is None
     with torch.autocast("cpu"):
-        assert active_transform() == "inside of torch.autocast"
+        assert active_transform() == "inside torch.autocast"
     assert torch.func.vmap(lambda x: x + (active_transform() is not None))(torch.zeros(2)).tolist() == [1, 1]

@@ -66,9 +66,9 @@ def global_forward_hooks() -> tuple[Mapping[int, object], ...]:
 def active_transform() -> str | None:
     """What changes the meaning of calls right now in a way that compiled code would not notice, if anything."""
     if torch.is_autocast_enabled("cpu"):
-        return "inside of torch.autocast"
+        return "inside torch.autocast"
     if torch._C._functorch.maybe_current_level() is not None:
-        return "inside of a torch.func transformation"
+        return "inside a torch.func transformation"
     return None
 
 
