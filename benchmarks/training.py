@@ -111,8 +111,8 @@ def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
     settings = TrainConfig(batch_size=rows, bptt_steps=steps, optimizer="sgd", learning_rate=1.0, epochs=1000)
     ours = our_updates(task, examples, settings)
     torch.manual_seed(1)
-    vocab_size = len(task.symbols.vocabulary)
-    peer = TorchModel(vocab_size, hidden, hidden, outputs=vocab_size, layers=2, bidirectional=False, dropout=0.5)
+    symbols = len(task.tokenizer.vocabulary)
+    peer = TorchModel(symbols, hidden, hidden, outputs=symbols, layers=2, bidirectional=False, dropout=0.5)
     batches = [(part.inputs.values, part.target) for (part,) in ours.batches.epoch(0)][:-1]
     theirs = torch_updates(peer, batches, torch.optim.SGD(peer.parameters(), lr=1.0), stateful=True)
     rates = partial(compare_rates, "PTB-medium training", threads, items=rows * steps, unit="tokens/s")

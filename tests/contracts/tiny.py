@@ -231,7 +231,7 @@ def _language(lines: str, **fields: Any) -> Callable[[Path], None]:
             folder / "language", config=found.text(), learned=task.learned.model_dump_json(), environment={}
         )
         run.save("best", Snapshot(task.build_model().state_dict(), {}, {}))
-        symbols = task.symbols.vocabulary.symbols[2:]
+        symbols = task.tokenizer.vocabulary.symbols[2:]
         rows = (f"{symbol} {number} {number % 3} 1\n" for number, symbol in enumerate(symbols) if symbol.strip())
         (folder / "vectors.txt").write_text("".join(rows))
 

@@ -77,7 +77,7 @@ def test_questions_are_answered(model: Model) -> None:
 
 def test_similar_words(model: Model, tmp_path: Path) -> None:
     units = torch.nn.functional.normalize(model.module.get_parameter("vectors"), dim=1).numpy()
-    find = model.task.fitted.known.find  # type: ignore[attr-defined]
+    find = model.task.fitted.vocabulary.find  # type: ignore[attr-defined]
     pairs = [("king", "queen"), ("king", "soup"), ("paris", "france"), ("walk", "duke")]
     cosines = [float(units[find(one)] @ units[find(other)]) for one, other in pairs]
     texts = [f"{one}\t{other}\t{value:.9f}\n" for (one, other), value in zip(pairs, cosines, strict=True)]
@@ -93,7 +93,7 @@ def test_similar_words(model: Model, tmp_path: Path) -> None:
 def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
     task = model.task.model_copy(update={"restrict": 30})
     some = Model(Config(task, model.config.train), model.module)
-    known = model.task.fitted.known  # type: ignore[attr-defined]
+    known = model.task.fitted.vocabulary  # type: ignore[attr-defined]
     (answer,) = some.predict(["the"])
     assert set(answer.words) <= {known[number] for number in range(30)}
     (rare,) = some.predict([known[len(known) - 1]])
@@ -119,7 +119,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
     for name in ("v.txt", "v.vec", "v.bin"):
         model.export(tmp_path / name)
         words, vectors = read_vectors(tmp_path / name)
-        assert words == list(model.task.fitted.known)  # type: ignore[attr-defined]
+        assert words == list(model.task.fitted.vocabulary)  # type: ignore[attr-defined]
         np.testing.assert_array_equal(vectors, model.module.get_parameter("vectors").numpy())
     with pytest.raises(ValueError, match=r"word vectors are exported as \.txt, \.vec or \.bin"):
         model.export(tmp_path / "v.arpa")

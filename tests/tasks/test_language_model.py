@@ -59,10 +59,10 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_probability_is_the_product_of_softmaxes(kind: str) -> None:
     fitted = task(**KINDS[kind])
     module = shaken(fitted)
-    end = fitted.symbols.vocabulary.index("</s>")
+    end = fitted.tokenizer.vocabulary.index("</s>")
     texts = ["the cat on the mat", "", "a cow"]
     for text, found in zip(texts, score(fitted, module, texts), strict=True):
-        symbols = [*fitted.symbols.encode(text), end]
+        symbols = [*fitted.tokenizer.encode(text), end]
         wanted = []
         for place, symbol in enumerate(symbols):  # each from scratch: read all that stands before
             with torch.no_grad():
@@ -104,8 +104,8 @@ def test_a_window_sees_order_minus_one_words(order: int) -> None:
 
 def test_an_ngram_model_is_its_estimate() -> None:
     fitted = task(kind="ngram", order=3)
-    encode = fitted.symbols.encode
-    end, size = fitted.symbols.vocabulary.index("</s>"), len(fitted.symbols.vocabulary)
+    encode = fitted.tokenizer.encode
+    end, size = fitted.tokenizer.vocabulary.index("</s>"), len(fitted.tokenizer.vocabulary)
     wanted = estimate([encode(text) for text in TEXT], order=3, start=0, end=end, vocabulary=size)
     asked = ["the cat sat on a cow", "dog dog"]
     found = score(fitted, shaken(fitted), asked)
@@ -123,7 +123,7 @@ def test_perplexity_of_lines_by_hand() -> None:
     texts = ["the cat", "cow on the mat", ""]
     values = [value for found in score(fitted, module, texts) for value in found.log_probabilities]
     scores = evaluate(config(fitted), module, list(fitted.read(texts)))
-    assert scores["symbols"] == len(values) == 2 + 4 + 0 + 3
+    assert scores["tokens"] == len(values) == 2 + 4 + 0 + 3
     assert scores["perplexity"] == pytest.approx(math.exp(-sum(values) / len(values)), rel=1e-6)
     assert scores["loss"] == pytest.approx(-sum(values) / len(values), rel=1e-6)
     characters = sum(len(text) + 1 for text in texts)
@@ -137,15 +137,15 @@ def test_a_track_is_the_text_as_one_long_line(kind: str) -> None:
     module = shaken(fitted)
     texts = [*TEXT, "the mat and the cat"] * 5
     scores = evaluate(config(fitted, steps=7, batch=1), module, list(fitted.read(texts)))
-    end = fitted.symbols.vocabulary.index("</s>")
-    stream = [end, *(symbol for text in texts for symbol in (*fitted.symbols.encode(text), end))]
+    end = fitted.tokenizer.vocabulary.index("</s>")
+    stream = [end, *(symbol for text in texts for symbol in (*fitted.tokenizer.encode(text), end))]
     with torch.no_grad():
         logits, _ = module(torch.tensor([stream[:-1]]), module.start(None, 1))
     found = logits[0].double().log_softmax(dim=-1)[range(len(stream) - 1), stream[1:]]
     assert scores["loss"] == pytest.approx(-float(found.mean()), rel=1e-5)
-    assert scores["symbols"] == len(stream) - 1
+    assert scores["tokens"] == len(stream) - 1
     alone = evaluate(config(fitted), module, list(fitted.read(texts)))  # each line without a past
-    assert alone["symbols"] == scores["symbols"]
+    assert alone["tokens"] == scores["tokens"]
     assert alone["bits_per_character"] / alone["loss"] == pytest.approx(scores["bits_per_character"] / scores["loss"])
 
 
@@ -161,7 +161,7 @@ def test_training_learns_the_text(kind: str, steps: int) -> None:
     for _ in train(GradientUpdate(module, loaded, fitted.loss, settings)):
         pass
     after = evaluate(config(fitted, steps=steps, batch=2), module, list(fitted.read(TEXT)))["perplexity"]
-    assert before == pytest.approx(len(fitted.symbols.vocabulary), rel=0.1)  # a fresh model guesses
+    assert before == pytest.approx(len(fitted.tokenizer.vocabulary), rel=0.1)  # a fresh model guesses
     assert after < before / 2
 
 
@@ -188,18 +188,18 @@ def spell(fitted: LanguageModel, symbols: Sequence[int]) -> str:
     """The text of symbols, decoded line by line."""
     lines: list[list[int]] = [[]]
     for symbol in symbols:
-        if symbol == fitted.symbols.vocabulary.index("</s>"):
+        if symbol == fitted.tokenizer.vocabulary.index("</s>"):
             lines.append([])
         else:
             lines[-1].append(symbol)
-    return "\n".join(fitted.symbols.decode(line) for line in lines)
+    return "\n".join(fitted.tokenizer.decode(line) for line in lines)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_most_probable_path(kind: str) -> None:
     fitted = task(**KINDS[kind])
     drawn = model(fitted)
-    path = [fitted.symbols.vocabulary.index("</s>"), *fitted.symbols.encode("the")]
+    path = [fitted.tokenizer.vocabulary.index("</s>"), *fitted.tokenizer.encode("the")]
     module: Any = drawn.module
     for _ in range(12):
         with torch.no_grad():
@@ -244,8 +244,8 @@ def test_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Sample, "draw", listen)
                 pieces = list(drawn.generate(prompt, length=25, sample=Sample(seed=seed)))
-            end = fitted.symbols.vocabulary.index("</s>")
-            read = [symbol for line in prompt.split("\n") for symbol in (end, *fitted.symbols.encode(line))][1:]
+            end = fitted.tokenizer.vocabulary.index("</s>")
+            read = [symbol for line in prompt.split("\n") for symbol in (end, *fitted.tokenizer.encode(line))][1:]
             assert spell(fitted, read) + "".join(pieces) == spell(fitted, [*read, *symbols])
             assert len(symbols) == 25
             assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])

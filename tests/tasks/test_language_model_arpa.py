@@ -73,7 +73,7 @@ def test_an_exported_model_is_the_same_when_it_is_read(run: tuple[Path, Model], 
     again = trained(folder, f"read-{foreign}", arpa=str(arpa), unit=unit(model))
     assert isinstance(again.task, LanguageModel)
     assert isinstance(model.task, LanguageModel)
-    assert sorted(again.task.symbols.vocabulary.symbols) == sorted(model.task.symbols.vocabulary.symbols)
+    assert sorted(again.task.tokenizer.vocabulary.symbols) == sorted(model.task.tokenizer.vocabulary.symbols)
     wanted = model.evaluate(folder / "dev.txt")
     assert wanted["unknown"] > 1
     assert again.evaluate(folder / "dev.txt") == pytest.approx(wanted, rel=1e-12)
@@ -90,7 +90,7 @@ def test_kenlm_gives_the_same_perplexity(run: tuple[Path, Model]) -> None:
         lines = [" ".join("<space>" if letter == " " else letter for letter in line) for line in lines]
     scores = [score for line in lines for score, _, _ in theirs.full_scores(line)]
     found = model.evaluate(folder / "dev.txt")
-    assert found["symbols"] == len(scores)
+    assert found["tokens"] == len(scores)
     assert found["loss"] == pytest.approx(-math.fsum(scores) / len(scores) * math.log(10), rel=1e-6)
 
 

@@ -136,7 +136,7 @@ def test_scores_are_those_of_one_process(jobs: dict[int, list[dict[str, Any]]], 
     for job in jobs[size]:
         assert job[name] == jobs[size][0][name]
         assert job[name] == pytest.approx(wanted, rel=1e-7)  # float32, in batches of other sizes
-        assert job[name]["symbols"] == wanted["symbols"]
+        assert job[name]["tokens"] == wanted["tokens"]
 
 
 def test_two_ranks_see_what_two_parts_are() -> None:

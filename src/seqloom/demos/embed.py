@@ -28,7 +28,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
     task: Any = run.model.task
     module: Any = run.model.module
     words = DRAWN.split()
-    vectors = module.vectors[[task.fitted.known.find(word) for word in words]].numpy()
+    vectors = module.vectors[[task.fitted.vocabulary.find(word) for word in words]].numpy()
     with suppress(ModuleNotFoundError):  # matplotlib
         draw_embedding_map(embedding_map(words, vectors), run.path / "embedding_map.png")
     return [{"question": text, "answer": str(answer)} for text, answer in zip(run.inputs, answers, strict=True)]

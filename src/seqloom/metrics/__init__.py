@@ -1,1 +1,1 @@
-"""Metrics as the fields that use them define them."""
+"""Evaluation metrics and their confidence intervals."""

@@ -1,4 +1,4 @@
-"""Metrics of labels: of single ones, and of spans written as tags (B-, I-, E-, S-)."""
+"""Accuracy and F1 of labels, and of spans encoded as tags (B-, I-, E-, S-)."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
@@ -10,79 +10,79 @@ Counts = NDArray[np.int64]
 
 
 def accuracy(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
-    """The share of equal labels; 0 where there is none at all."""
+    """The fraction of correct labels; 0 if there are none."""
     _check(truth, predicted)
-    right = sum(wanted == found for wanted, found in zip(truth, predicted, strict=True))
-    return right / len(truth) if truth else 0.0
+    correct = sum(left == right for left, right in zip(truth, predicted, strict=True))
+    return correct / len(truth) if truth else 0.0
 
 
 def macro_f1(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> float:
-    """The mean of the F1 of all labels that occur in either; a label that is never right has 0."""
+    """The mean F1 over all labels that occur in either sequence."""
     values = f1(*_counts(truth, predicted)[1])
     return float(values.mean()) if len(values) else 0.0
 
 
 def per_label(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and number of each label that occurs in either, the most frequent first."""
+    """Precision, recall, F1 and support of each label that occurs in either sequence, the most frequent first."""
     names, counts = _counts(truth, predicted)
-    found = report([str(name) for name in names], counts)
-    return dict(sorted(found.items(), key=lambda item: (-item[1]["support"], item[0])))
+    table = report([str(name) for name in names], counts)
+    return dict(sorted(table.items(), key=lambda item: (-item[1]["support"], item[0])))
 
 
 def confusion(truth: Sequence[Hashable], predicted: Sequence[Hashable], names: Sequence[Hashable]) -> list[list[int]]:
-    """How often names[row] was the truth and names[column] was predicted."""
+    """The confusion matrix: rows are true labels, columns predicted ones."""
     _check(truth, predicted)
-    numbers = {name: number for number, name in enumerate(names)}
+    indices = {name: index for index, name in enumerate(names)}
     try:
-        rows = [numbers[label] for label in truth]
-        columns = [numbers[label] for label in predicted]
+        rows = [indices[label] for label in truth]
+        columns = [indices[label] for label in predicted]
     except KeyError as error:
-        raise ValueError(f"label {error.args[0]!r} is not among the names {list(names)}") from None
+        raise ValueError(f"label {error.args[0]!r} is not in names ({list(names)})") from None
     table = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(table, (rows, columns), 1)
     return [[int(count) for count in row] for row in table]
 
 
-def f1(right: Counts, found: Counts, wanted: Counts) -> NDArray[np.float64]:
-    """The harmonic mean of precision (right / found) and recall (right / wanted), 0 where nothing is right."""
-    return np.asarray(2 * right / np.maximum(found + wanted, 1))
+def f1(correct: Counts, predicted: Counts, reference: Counts) -> NDArray[np.float64]:
+    """The harmonic mean of precision (correct / predicted) and recall (correct / reference)."""
+    return np.asarray(2 * correct / np.maximum(predicted + reference, 1))
 
 
 class Matches(NamedTuple):
-    """How many answers were right, found and wanted, for each label, type of span, or sentence."""
+    """The number of correct, predicted and reference items, for each label, span type, or sentence."""
 
-    right: Counts
-    found: Counts
-    wanted: Counts
+    correct: Counts
+    predicted: Counts
+    reference: Counts
 
     @property
     def f1(self) -> float:
-        """Over all together."""
-        return float(f1(self.right.sum(), self.found.sum(), self.wanted.sum()))
+        """Micro-averaged F1."""
+        return float(f1(self.correct.sum(), self.predicted.sum(), self.reference.sum()))
 
 
 class SpanComparison(NamedTuple):
-    """The spans of tagged sentences compared with the true ones; a span is right where type and both ends are."""
+    """Predicted and reference spans compared; a span is correct if its type and both ends are."""
 
-    names: list[str]  # of the types, those with the most spans wanted first
-    types: Matches  # in the order of the names
-    sentences: Matches
+    names: list[str]  # span types, the most frequent in the reference first
+    types: Matches  # per span type, in the order of the names
+    sentences: Matches  # per sentence
 
 
 def compare_spans(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanComparison:
-    """Spans as seqeval reads them by default: what continues nothing begins a span, so I-x after O or after B-y."""
+    """Compare spans as seqeval does by default: a tag that continues no span starts one, such as I-x after O or B-y."""
     _check(truth, predicted)
-    for number, (wanted, found) in enumerate(zip(truth, predicted, strict=True)):
-        if len(wanted) != len(found):
-            raise ValueError(f"sentence {number} has {len(wanted)} true tags and {len(found)} predicted ones")
+    for index, (left, right) in enumerate(zip(truth, predicted, strict=True)):
+        if len(left) != len(right):
+            raise ValueError(f"sentence {index}: expected {len(left)} predicted tags, found {len(right)}")
     types: dict[str, int] = {}
     sides = [_spans(truth, types), _spans(predicted, types)]
-    right = np.intersect1d(_rows(sides[0]), _rows(sides[1]), assume_unique=True)
-    places = np.repeat(np.arange(len(truth)), [len(sentence) + 1 for sentence in truth])
-    groups = [right.view(np.int64).reshape(-1, 3), sides[1], sides[0]]  # right, found, wanted
-    by_sentence = [np.bincount(places[group[:, 0]], minlength=len(truth)) for group in groups]
+    correct = np.intersect1d(_rows(sides[0]), _rows(sides[1]), assume_unique=True)
+    sentence_of = np.repeat(np.arange(len(truth)), [len(sentence) + 1 for sentence in truth])
+    groups = [correct.view(np.int64).reshape(-1, 3), sides[1], sides[0]]  # correct, predicted, reference
+    by_sentence = [np.bincount(sentence_of[group[:, 0]], minlength=len(truth)) for group in groups]
     by_type = [np.bincount(group[:, 2], minlength=len(types)) for group in groups]
-    occurring = [name for name, number in types.items() if by_type[1][number] or by_type[2][number]]
+    occurring = [name for name, index in types.items() if by_type[1][index] or by_type[2][index]]
     names = sorted(occurring, key=lambda name: (-by_type[2][types[name]], name))
     order = np.array([types[name] for name in names], dtype=np.int64)
     return SpanComparison(names, Matches(*(counts[order] for counts in by_type)), Matches(*by_sentence))
@@ -93,7 +93,7 @@ def span_f1(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) 
 
 
 def per_type(comparison: SpanComparison) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and the number of true spans of each type."""
+    """Precision, recall, F1 and support of each span type."""
     return report(comparison.names, comparison.types)
 
 
@@ -104,14 +104,14 @@ def _counts(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> tuple[l
 
 
 def report(names: Sequence[str], counts: Matches) -> dict[str, dict[str, float]]:
-    """Precision, recall, F1 and number of each name, in the order of the counts."""
-    right, found, wanted = counts
+    """Precision, recall, F1 and support of each name, in the order of the counts."""
+    correct, predicted, reference = counts
     columns = zip(
         names,
-        right / np.maximum(found, 1),
-        right / np.maximum(wanted, 1),
-        f1(right, found, wanted),
-        wanted,
+        correct / np.maximum(predicted, 1),
+        correct / np.maximum(reference, 1),
+        f1(correct, predicted, reference),
+        reference,
         strict=True,
     )
     return {
@@ -121,40 +121,40 @@ def report(names: Sequence[str], counts: Matches) -> dict[str, dict[str, float]]
 
 
 def _spans(sentences: Sequence[Sequence[str]], types: dict[str, int]) -> Counts:
-    """The spans of sentences put end to end with an O after each: rows of first place, last place, number of type."""
-    numbers: dict[str, int] = {}
-    flat = [numbers.setdefault(tag, len(numbers)) for sentence in sentences for tag in (*sentence, "O")]
-    if "" in numbers:
-        raise ValueError("a tag is empty, wanted O or B-type, I-type, E-type or S-type")
-    kinds = np.array([tag[0] for tag in numbers] or ["O"])
-    # seqeval's reading of tags: O, too, has a type, and so has a tag that is only B or I.
-    names = [tag[1:].split("-", maxsplit=1)[-1] or "_" for tag in numbers]
-    codes = np.array([types.setdefault(name, len(types)) for name in names] or [0])
+    """The spans of the concatenated sentences, with an O after each: rows of first position, last position, type id."""
+    ids: dict[str, int] = {}
+    flat = [ids.setdefault(tag, len(ids)) for sentence in sentences for tag in (*sentence, "O")]
+    if "" in ids:
+        raise ValueError("empty tag, expected O or B-type, I-type, E-type, S-type")
+    prefixes = np.array([tag[0] for tag in ids] or ["O"])
+    # As in seqeval, O has a type, too, and so has a tag that is only B or I.
+    names = [tag[1:].split("-", maxsplit=1)[-1] or "_" for tag in ids]
+    type_ids = np.array([types.setdefault(name, len(types)) for name in names] or [0])
     tags = np.array(flat, dtype=np.int64)
-    kind, code = kinds[tags], codes[tags]
-    before, code_before = np.roll(kind, 1), np.roll(code, 1)  # the last of all is an O, as if before the first
-    changes = code != code_before
+    prefix, type_id = prefixes[tags], type_ids[tags]
+    previous, previous_type = np.roll(prefix, 1), np.roll(type_id, 1)  # the very last tag is an O
+    changes = type_id != previous_type
     ends = (
-        np.isin(before, ["E", "S"])
-        | (np.isin(before, ["B", "I"]) & np.isin(kind, ["B", "S", "O"]))
-        | (~np.isin(before, ["O", "."]) & changes)
+        np.isin(previous, ["E", "S"])
+        | (np.isin(previous, ["B", "I"]) & np.isin(prefix, ["B", "S", "O"]))
+        | (~np.isin(previous, ["O", "."]) & changes)
     )
     starts = (
-        np.isin(kind, ["B", "S"])
-        | (np.isin(before, ["E", "S", "O"]) & np.isin(kind, ["E", "I"]))
-        | (~np.isin(kind, ["O", "."]) & changes)
+        np.isin(prefix, ["B", "S"])
+        | (np.isin(previous, ["E", "S", "O"]) & np.isin(prefix, ["E", "I"]))
+        | (~np.isin(prefix, ["O", "."]) & changes)
     )
-    places = np.arange(len(tags))
-    begun = np.maximum.accumulate(np.where(starts, places, 0))
-    last = places[ends] - 1
-    return np.stack([begun[last], last, code[last]], axis=1)
+    positions = np.arange(len(tags))
+    first = np.maximum.accumulate(np.where(starts, positions, 0))
+    last = positions[ends] - 1
+    return np.stack([first[last], last, type_id[last]], axis=1)
 
 
 def _rows(table: Counts) -> NDArray[np.void]:
-    """The rows of a table as single values that can be compared and sorted."""
+    """The rows of a table as scalars that can be compared and sorted."""
     return np.ascontiguousarray(table).view([("", table.dtype)] * table.shape[1]).ravel()
 
 
 def _check(truth: Sequence[object], predicted: Sequence[object]) -> None:
     if len(truth) != len(predicted):
-        raise ValueError(f"there are {len(truth)} true answers and {len(predicted)} predicted ones, wanted as many")
+        raise ValueError(f"expected {len(truth)} predictions, one per true label, found {len(predicted)}")

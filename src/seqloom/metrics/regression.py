@@ -1,4 +1,4 @@
-"""How far forecasts are from what came: errors of numbers, and the likelihood of binary frames."""
+"""Metrics of numeric predictions: forecast errors, correlations, and the likelihood of binary frames."""
 
 from collections.abc import Mapping
 
@@ -6,28 +6,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 SMALLEST_PROBABILITY = 1e-12
-"""What a certain answer that turns out wrong is taken for, so that one of them does not make the sum infinite."""
+"""Lower bound of a probability, so that one certain but wrong prediction does not make the sum infinite."""
 
 
 def mse(truth: ArrayLike, forecast: ArrayLike) -> float:
     """The mean squared error."""
-    wanted, found = _pair(truth, forecast)
-    return float(((found - wanted) ** 2).mean())
+    target, predicted = _pair(truth, forecast)
+    return float(((predicted - target) ** 2).mean())
 
 
 def mae(truth: ArrayLike, forecast: ArrayLike) -> float:
     """The mean absolute error."""
-    wanted, found = _pair(truth, forecast)
-    return float(np.abs(found - wanted).mean())
+    target, predicted = _pair(truth, forecast)
+    return float(np.abs(predicted - target).mean())
 
 
 def naive_error(series: ArrayLike, *, season: int = 1) -> NDArray[np.float64]:  # (T, K) → (K,)
-    """The mean absolute error, within a series, of saying what was seen one season (or one step) before."""
+    """The mean absolute error within a series of forecasting the value one season (or one step) before."""
     values = np.asarray(series, dtype=np.float64)
     if not 1 <= season < len(values):
-        raise ValueError(f"season is {season}, wanted from 1 to {len(values) - 1}, less than the length of the series")
-    found: NDArray[np.float64] = np.abs(values[season:] - values[:-season]).mean(axis=0)
-    return found
+        raise ValueError(f"season is {season}, expected 1 to {len(values) - 1} (less than the length of the series)")
+    errors: NDArray[np.float64] = np.abs(values[season:] - values[:-season]).mean(axis=0)
+    return errors
 
 
 def mase(
@@ -35,80 +35,97 @@ def mase(
     forecast: ArrayLike,
     naive: ArrayLike,  # (K,), see naive_error, from the training data
 ) -> float:
-    """The mean absolute scaled error (Hyndman & Koehler 2006): below one is better than the naive forecast.
+    """The mean absolute scaled error (Hyndman & Koehler 2006): below 1 is better than the naive forecast.
 
-    Columns that never change have no scale and are left out; NaN where no other is left.
+    Constant columns have no scale and are ignored; NaN if all columns are constant.
     """
-    wanted, found = _pair(truth, forecast)
+    target, predicted = _pair(truth, forecast)
     scale = np.asarray(naive, dtype=np.float64)
     moving = scale > 0
     if not moving.any():
         return float("nan")
-    return float((np.abs(found - wanted)[..., moving] / scale[moving]).mean())
+    return float((np.abs(predicted - target)[..., moving] / scale[moving]).mean())
 
 
 def rse(truth: ArrayLike, forecast: ArrayLike) -> float:
-    """The root relative squared error over all columns together (Lai et al. 2018): the mean of the truth scores one."""
-    wanted, found = _pair(truth, forecast)
-    spread = ((wanted - wanted.mean()) ** 2).sum()
-    return float(np.sqrt(((found - wanted) ** 2).sum() / spread)) if spread else float("nan")
+    """The root relative squared error over all columns (Lai et al. 2018); forecasting the mean of the truth gives 1."""
+    target, predicted = _pair(truth, forecast)
+    spread = ((target - target.mean()) ** 2).sum()
+    return float(np.sqrt(((predicted - target) ** 2).sum() / spread)) if spread else float("nan")
 
 
 def correlation(truth: ArrayLike, forecast: ArrayLike) -> float:  # (N, K)
-    """The mean over columns of Pearson's correlation (Lai et al. 2018); constant columns are left out."""
-    wanted, found = _pair(truth, forecast)
-    moving = (np.ptp(wanted, axis=0) > 0) & (np.ptp(found, axis=0) > 0)
+    """The mean over columns of Pearson's correlation (Lai et al. 2018); constant columns are ignored."""
+    target, predicted = _pair(truth, forecast)
+    moving = (np.ptp(target, axis=0) > 0) & (np.ptp(predicted, axis=0) > 0)
     if not moving.any():
         return float("nan")
-    wanted, found = wanted[:, moving], found[:, moving]
-    wanted, found = wanted - wanted.mean(axis=0), found - found.mean(axis=0)
-    scale = np.sqrt((wanted**2).sum(axis=0) * (found**2).sum(axis=0))
-    return float(((wanted * found).sum(axis=0) / scale).mean())
+    target, predicted = target[:, moving], predicted[:, moving]
+    target, predicted = target - target.mean(axis=0), predicted - predicted.mean(axis=0)
+    scale = np.sqrt((target**2).sum(axis=0) * (predicted**2).sum(axis=0))
+    return float(((target * predicted).sum(axis=0) / scale).mean())
+
+
+def ranks(values: ArrayLike) -> NDArray[np.float64]:  # (N,) → (N,)
+    """Ranks from 1; equal values share their mean rank."""
+    _, groups, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
+    mean_ranks: NDArray[np.float64] = (np.cumsum(counts) - (counts - 1) / 2)[groups]
+    return mean_ranks
+
+
+def spearman(first: ArrayLike, second: ArrayLike) -> float:
+    """Rank correlation (Spearman 1904); 0 if all values of one side are equal, or there are fewer than two."""
+    left, right = ranks(first), ranks(second)
+    if left.shape != right.shape:
+        raise ValueError(f"cannot correlate {len(left)} with {len(right)} values: expected equal numbers")
+    left, right = left - left.mean() if len(left) else left, right - right.mean() if len(right) else right
+    spread = float(np.sqrt((left**2).sum() * (right**2).sum()))
+    return float((left * right).sum()) / spread if spread else 0.0
 
 
 def frame_nll(truth: ArrayLike, probabilities: ArrayLike) -> float:  # (..., K), of zeros and ones
-    """The negative log-likelihood in nats of binary frames: the sum over their keys, the mean over frames."""
+    """The negative log-likelihood of binary frames in nats, summed over features and averaged over frames."""
     return float(log_losses(truth, probabilities).mean())
 
 
 def log_losses(truth: ArrayLike, probabilities: ArrayLike) -> NDArray[np.float64]:  # (..., K) → (...)
     """The negative log-likelihood of each frame."""
-    wanted, found = _pair(truth, probabilities)
-    found = found.clip(SMALLEST_PROBABILITY, 1 - SMALLEST_PROBABILITY)
-    losses: NDArray[np.float64] = -(wanted * np.log(found) + (1 - wanted) * np.log1p(-found)).sum(axis=-1)
+    target, predicted = _pair(truth, probabilities)
+    predicted = predicted.clip(SMALLEST_PROBABILITY, 1 - SMALLEST_PROBABILITY)
+    losses: NDArray[np.float64] = -(target * np.log(predicted) + (1 - target) * np.log1p(-predicted)).sum(axis=-1)
     return losses
 
 
 def frame_accuracy(truth: ArrayLike, probabilities: ArrayLike) -> float:  # (..., K), of zeros and ones
-    """Σ right / Σ (right + false + missed) keys over all frames: the accuracy of transcription (Bay et al. 2009)."""
-    wanted, found = _pair(truth, probabilities)
-    on = found > 0.5
-    right = (on & (wanted == 1)).sum()
-    counted = (on | (wanted == 1)).sum()
-    return float(right / counted) if counted else 1.0
+    """TP / (TP + FP + FN) over all frames, the accuracy of music transcription (Bay et al. 2009)."""
+    target, predicted = _pair(truth, probabilities)
+    on = predicted > 0.5
+    true_positives = (on & (target == 1)).sum()
+    counted = (on | (target == 1)).sum()
+    return float(true_positives / counted) if counted else 1.0
 
 
 def by_step(
     truth: NDArray[np.float64],  # (N, horizon, K)
     forecast: NDArray[np.float64],
-    known: Mapping[str, NDArray[np.float64]],  # (horizon,), what is there already
+    computed: Mapping[str, NDArray[np.float64]],  # (horizon,), further metrics to include
 ) -> dict[str, dict[str, float]]:
-    """The errors of each step ahead."""
+    """Metrics of each step of the horizon."""
     return {
         str(step + 1): {
             "mae": mae(truth[:, step], forecast[:, step]),
             "rse": rse(truth[:, step], forecast[:, step]),
             "correlation": correlation(truth[:, step], forecast[:, step]),
-            **{name: float(values[step]) for name, values in known.items()},
+            **{name: float(values[step]) for name, values in computed.items()},
         }
         for step in range(truth.shape[1])
     }
 
 
 def _pair(truth: ArrayLike, forecast: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    wanted, found = np.asarray(truth, dtype=np.float64), np.asarray(forecast, dtype=np.float64)
-    if wanted.shape != found.shape:
-        raise ValueError(f"the forecast has shape {found.shape}, wanted {wanted.shape} as the truth")
-    if not wanted.size:
-        raise ValueError("there is nothing to compare: the truth is empty")
-    return wanted, found
+    target, predicted = np.asarray(truth, dtype=np.float64), np.asarray(forecast, dtype=np.float64)
+    if target.shape != predicted.shape:
+        raise ValueError(f"the forecast has shape {predicted.shape}, expected {target.shape} (that of the truth)")
+    if not target.size:
+        raise ValueError("cannot compare forecasts: the truth is empty")
+    return target, predicted

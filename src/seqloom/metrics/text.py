@@ -1,4 +1,4 @@
-"""How good texts are beside those that were wanted: BLEU and chrF by sacrebleu, and errors by edit distance."""
+"""Metrics of generated texts: BLEU and chrF by sacrebleu, error rates by edit distance."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -9,88 +9,89 @@ from numpy.typing import NDArray
 
 from seqloom.metrics.confidence import MetricSums, bootstrap_ratio, quantiles, resample, wilson_interval
 
-Symbols = Sequence[Hashable]  # characters, words, phonemes
+Tokens = Sequence[Hashable]  # characters, words, phones
 
 
 class CorpusScore(NamedTuple):
     """A score of sacrebleu, from 0 to 100."""
 
     score: float
-    interval: tuple[float, float]  # of 95 %, over sentences drawn anew
-    signature: str  # all that the score depends on: version, tokenizer, case
-    sums: MetricSums  # that it is a function of
+    interval: tuple[float, float]  # 95 % confidence interval, bootstrapped over sentences
+    signature: str  # of sacrebleu: version, tokenizer, case
+    sums: MetricSums
 
 
 def bleu(
-    found: Sequence[str],
-    wanted: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
     *,
-    others: Sequence[Sequence[str | None]] = (),  # further references, each for all sentences; None: there is none
-    order: int = 4,  # n-grams of up to so many words
-    lower: bool = False,  # capital letters are made small on both sides
-    tokenize: Literal["13a", "intl", "char", "none"] = "13a",  # none: words stand between blanks already
+    others: Sequence[Sequence[str | None]] = (),  # further references, each for all sentences; None: no reference
+    order: int = 4,  # longest n-grams
+    lowercase: bool = False,
+    tokenize: Literal["13a", "intl", "char", "none"] = "13a",  # none: tokens are separated by spaces already
 ) -> CorpusScore:
-    """Papineni et al. 2002 as Post 2018 wants it: on raw texts."""
+    """BLEU (Papineni et al. 2002) on raw texts, as recommended by Post 2018."""
     from sacrebleu.metrics.bleu import BLEU
 
     class Counted(_Sums, BLEU):
         pass
 
-    metric = Counted(lowercase=lower, tokenize=tokenize, max_ngram_order=order, force=True)  # or it logs guesses
-    return _corpus(metric, found, [wanted, *others])
+    # force: no warning that the texts look tokenized
+    metric = Counted(lowercase=lowercase, tokenize=tokenize, max_ngram_order=order, force=True)
+    return _corpus(metric, hypotheses, [references, *others])
 
 
-def chrf(found: Sequence[str], wanted: Sequence[str], *, others: Sequence[Sequence[str]] = ()) -> CorpusScore:
-    """Popović 2015: F of character 6-grams, recall counting twice."""
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, others: Sequence[Sequence[str]] = ()) -> CorpusScore:
+    """chrF2 (Popović 2015): F-score of character n-grams up to 6, recall counting twice."""
     from sacrebleu.metrics.chrf import CHRF
 
     class Counted(_Sums, CHRF):
         pass
 
-    return _corpus(Counted(), found, [wanted, *others])
+    return _corpus(Counted(), hypotheses, [references, *others])
 
 
 class _Sums:
-    """Both scores are functions of sums over sentences, so that a sample of them needs no other look at the texts."""
+    """Access to the sums over sentences from which both scores are computed."""
 
     def statistics(
-        self: Any, found: Sequence[str], references: Sequence[Sequence[str | None]]
+        self: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str | None]]
     ) -> NDArray[np.int64]:  # (N, S)
-        return np.array(self._extract_corpus_statistics(found, references), dtype=np.int64)
+        return np.array(self._extract_corpus_statistics(hypotheses, references), dtype=np.int64)
 
     def compute(self: Any, sums: NDArray[Any]) -> float:  # (S,)
         return float(self._compute_score_from_stats(sums.astype(np.int64).tolist()).score)
 
 
-def _corpus(metric: Any, found: Sequence[str], references: Sequence[Sequence[str | None]]) -> CorpusScore:
-    for wanted in references:
-        _check(found, wanted)
-    if not found:
-        raise ValueError("there is nothing to compare: no text was found and none was wanted")
-    statistics = metric.statistics(found, references)
+def _corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str | None]]) -> CorpusScore:
+    for side in references:
+        _check(hypotheses, side)
+    if not hypotheses:
+        raise ValueError("cannot compute a score: there are no hypotheses")
+    statistics = metric.statistics(hypotheses, references)
     scores = [metric.compute(sums) for sums in resample(statistics)]
     sums = MetricSums(statistics.astype(np.float64), metric.compute)
     return CorpusScore(sums.whole, quantiles(scores), str(metric.get_signature()), sums)
 
 
-def edit_distance(found: Symbols, wanted: Symbols) -> int:
-    """The least number of symbols put in, left out and replaced (Levenshtein 1966)."""
+def edit_distance(hypothesis: Tokens, reference: Tokens) -> int:
+    """The smallest number of insertions, deletions and substitutions (Levenshtein 1966)."""
     from rapidfuzz.distance import Levenshtein
 
-    return int(Levenshtein.distance(found, wanted))
+    return int(Levenshtein.distance(hypothesis, reference))
 
 
 @dataclass(frozen=True)
 class EditErrors:
-    """Answers beside what was wanted, each source counted once: (N,) for N different sources."""
+    """Errors of hypotheses, one entry per distinct source: (N,)."""
 
-    errors: NDArray[np.int64]  # the distance to the nearest answer that is listed
-    symbols: NDArray[np.int64]  # of that answer
-    wrong: NDArray[np.bool_]  # no listed answer is this one
+    errors: NDArray[np.int64]  # edit distance to the nearest reference
+    symbols: NDArray[np.int64]  # tokens of that reference
+    wrong: NDArray[np.bool_]  # whether the hypothesis equals no reference
 
     @property
     def symbol_error_rate(self) -> float:
-        """Errors for each symbol that was wanted: of phonemes the PER, of words the WER of speech recognition."""
+        """Errors per reference token: for phones the PER, for words the WER of speech recognition."""
         return float(self.errors.sum() / max(int(self.symbols.sum()), 1))
 
     @property
@@ -99,7 +100,7 @@ class EditErrors:
 
     @property
     def sequence_error_rate(self) -> float:
-        """The share of sources without the right answer: of pronunciations the WER."""
+        """The fraction of sources whose hypothesis is wrong: for pronunciations the WER."""
         return float(self.wrong.mean()) if len(self.wrong) else 0.0
 
     @property
@@ -111,27 +112,27 @@ class EditErrors:
         return wilson_interval(int((~self.wrong).sum()), len(self.wrong))
 
 
-def edit_errors(sources: Sequence[Hashable], found: Sequence[Symbols], wanted: Sequence[Symbols]) -> EditErrors:
-    """Errors of the answers; where a source occurs several times, any of its listed answers counts.
+def edit_errors(sources: Sequence[Hashable], hypotheses: Sequence[Tokens], references: Sequence[Tokens]) -> EditErrors:
+    """Compare each hypothesis with the nearest reference of its source.
 
-    What was found for its first occurrence is compared, and with the nearest of the listed answers: the first of them
-    where several are as near.
+    A source that occurs several times has several references and counts once, with the hypothesis of its first
+    occurrence. Among equally near references the first one counts.
     """
-    _check(found, wanted)
-    _check(sources, wanted)
-    listed: dict[Hashable, list[Symbols]] = {}
-    answers: dict[Hashable, Symbols] = {}
-    for source, answer, truth in zip(sources, found, wanted, strict=True):
-        answers.setdefault(source, answer)
-        listed.setdefault(source, []).append(truth)
+    _check(hypotheses, references)
+    _check(sources, references)
+    by_source: dict[Hashable, list[Tokens]] = {}
+    first: dict[Hashable, Tokens] = {}
+    for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
+        first.setdefault(source, hypothesis)
+        by_source.setdefault(source, []).append(reference)
     nearest = [
-        min(((edit_distance(answers[source], truth), len(truth)) for truth in truths), key=lambda pair: pair[0])
-        for source, truths in listed.items()
+        min(((edit_distance(first[source], text), len(text)) for text in texts), key=lambda pair: pair[0])
+        for source, texts in by_source.items()
     ]
     errors, symbols = np.array(nearest, dtype=np.int64).reshape(-1, 2).T
     return EditErrors(errors, symbols, errors > 0)
 
 
-def _check(found: Sequence[object], wanted: Sequence[object]) -> None:
-    if len(found) != len(wanted):
-        raise ValueError(f"there are {len(found)} answers and {len(wanted)} that were wanted; as many are wanted")
+def _check(hypotheses: Sequence[object], references: Sequence[object]) -> None:
+    if len(hypotheses) != len(references):
+        raise ValueError(f"expected {len(references)} hypotheses, one per reference, found {len(hypotheses)}")

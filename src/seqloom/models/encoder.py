@@ -108,6 +108,14 @@ class RecurrenceConfig(ConfigSection):
         return (self.cell,) * self.layers if isinstance(self.cell, str) else self.cell
 
 
+class BidirectionalEncoder(RecurrenceConfig):
+    """Recurrent or Transformer layers that read in both directions by default."""
+
+    bidirectional: bool = Field(
+        default=True, description="Read in both directions; a Transformer attends to all positions."
+    )
+
+
 def build_stack(
     front: PrenetConfig,
     recurrence: RecurrenceConfig,

@@ -1,4 +1,4 @@
-"""Captions: one image, or one vector, to a sequence of words."""
+"""Captioning: one image, or one vector of image features, to a sentence."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from seqloom.models.generation import (
 )
 from seqloom.models.image_encoder import ImageEncoder, ImageEncoderConfig, VectorMemory
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +52,32 @@ class Captioned:
     text: str
     score: float
     symbols: list[str]
-    log_probabilities: list[float]  # of each symbol, and of the end where it ended
-    best: list[Candidate]  # all that the search gives, the best first
-    image: str  # its name
-    targets: list[
-        list[float]
-    ]  # of each true caption, log-probabilities of its symbols and the end, each after the true ones
-    forced: list[list[bool]]  # whether each of them was the most probable one; both are empty without true captions
+    log_probabilities: list[float]  # of each token, and of the end token if the hypothesis is finished
+    best: list[Candidate]  # the n-best list, best first
+    image: str  # name of the image
+    targets: list[list[float]]  # per reference: log-probabilities of its tokens and the end under teacher forcing
+    forced: list[list[bool]]  # whether each of them was the most probable one; both are empty without references
 
     def __str__(self) -> str:
         return self.text
 
 
 class Captions(NamedTuple):
-    """The captions of some images, padded: those of the first image, then those of the second, and so on."""
+    """The captions of a batch of images, padded, in the order of the images."""
 
     values: Tensor  # (N, T)
     mask: Tensor  # (N, T)
-    rows: Tensor  # (N,), which image each is about
+    rows: Tensor  # (N,), row of each caption's image in the batch
 
 
 class Learned(ConfigSection):
-    """The symbols of the training captions, and the scale of what is seen."""
+    """The vocabulary of the training captions, and the scale of the images."""
 
     text: Tokenizer
-    mean: tuple[float, ...]  # of each colour, or of each number of a vector
+    mean: tuple[float, ...]  # of each colour channel or vector component
     deviation: tuple[float, ...]
-    vector: int  # how many numbers a vector has; 0: images are read
-    longest: int  # symbols: longer are but one caption in a thousand
+    vector: int  # size of the vectors; 0: the inputs are images
+    longest: int  # tokens of a caption, 99.9th percentile
 
 
 Score = Literal["bleu", "bleu_1", "exact_match", "loss"]
@@ -109,21 +107,30 @@ class Caption(Task):
     option_fields: ClassVar[Mapping[str, str]] = {"search": "search", "format": "format", "encoding": "encoding"}
 
     name: Literal["caption"] = "caption"
-    format: Format = Field("auto", description="columns (TSV, CSV) or jsonl; auto: by the name and the first line.")
-    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
-    separator: str = Field("", description="Between columns; empty: a comma in .csv, otherwise a tab.")
-    image_column: int | str = Field(
-        "", description='Number from 0, or name in the header or JSON object; empty: 0, "image".'
+    format: Format = Field(
+        "auto", description="File format: columns (TSV, CSV) or jsonl; auto: by suffix and first line."
     )
-    caption_column: int | str = Field("", description='The same for the caption; empty: 1, "caption".')
-    captions: str = Field("", description="File with the captions of images that train and dev only name.")
+    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
+    separator: str = Field("", description="Column separator (empty: a comma in .csv files, otherwise a tab).")
+    image_column: int | str = Field(
+        "",
+        description="Column with the image file names: index from 0, or name in the header or JSON object "
+        '(empty: 0, in JSON "image").',
+    )
+    caption_column: int | str = Field(
+        "", description='Column with the captions: index or name (empty: 1, in JSON "caption").'
+    )
+    captions: str = Field(
+        "", description="Captions file, if train and dev only list images (empty: they contain the captions)."
+    )
     images: str = Field(
         "",
-        description="Folder or tar archive of the images, or .npz of vectors; empty: beside the file that names them.",
+        description="Folder or tar archive of the images, or .npz file of vectors (empty: the folder of the file that "
+        "lists them).",
     )
-    image_size: int = Field(64, ge=4, description="Images are brought to so many pixels in height and width.")
+    image_size: int = Field(64, ge=4, description="Height and width to which images are resized, in pixels.")
     resize: Frame = Field(
-        "crop", description="What is not square: crop takes its middle, pad all of it, with grey beside."
+        "crop", description="Images that are not square: crop keeps the centre, pad adds grey borders."
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the captions.")
     image_encoder: ImageEncoderConfig = Field(
@@ -132,26 +139,36 @@ class Caption(Task):
     image_pooling: Literal["none", "mean"] = Field(
         "none", description="none: the decoder attends to every image cell; mean: it sees only their mean."
     )
-    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tie_embeddings: bool = Field(default=True, description="The vectors of the symbols are also those of the output.")
-    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
+    embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
+    tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
     decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="Attention of the decoder to the cells of the image."
     )
-    bridge: Bridge = Field("linear", description="How the decoder begins: with the mean of the cells, or zero.")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
-    scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    bridge: Bridge = Field(
+        "linear", description="How the first state of the decoder is made from the mean of the image cells."
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
+    )
+    scheduled_sampling: ScheduledSampling = Field(
+        default_factory=ScheduledSampling,
+        description="Scheduled sampling: in training, feed some of the decoder's own tokens back.",
+    )
     search: TokenSearchConfig = Field(default_factory=Greedy, description="Search for the best caption.")
-    max_length: int = Field(0, ge=0, description="Symbols of an answer at most; 0: as many as training captions have.")
-    metric: Score = Field("bleu", description="Score of dev by which the best model is chosen.")
+    max_length: int = Field(
+        0, ge=0, description="Maximum length of a caption in tokens (0: that of the training captions)."
+    )
+    metric: Score = Field("bleu", description="Development score that chooses the best model.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def _check(self) -> Self:
         if self.image_encoder.side(self.image_size) < 2:
             raise ValueError(
-                f"sight.layers is {self.image_encoder.layers}, which leaves one cell of {self.image_size} pixels"
+                f"image_encoder.layers is {self.image_encoder.layers}, which reduces an image of {self.image_size} × "
+                f"{self.image_size} pixels to one cell: use fewer layers or a larger task.image_size"
             )
         return self
 
@@ -170,14 +187,14 @@ class Caption(Task):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of the cells that attention looks at: cell n is in row n // columns."""
-        if self._fitted().vector or self.image_pooling == "mean":
+        """Rows and columns of the image cells that the decoder attends to, stored row by row."""
+        if self.fitted.vector or self.image_pooling == "mean":
             return 1, 1
         side = self.image_encoder.side(self.image_size)
         return side, side
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
-        """Of Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of that and a caption or several."""
+        """Read a file, or Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of one and its captions."""
         return self._reader().read(source)
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
@@ -186,8 +203,8 @@ class Caption(Task):
     def _reader(self) -> Reader:
         names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
         measure: Callable[[str], int] = len if self.text.unit == "characters" else lambda text: len(text.split())
-        given = {name: getattr(self, name) for name in (*names, "size", "frame")}
-        return Reader(**given, measure=measure)
+        options = {name: getattr(self, name) for name in names}
+        return Reader(**options, size=self.image_size, frame=self.resize, measure=measure)
 
     def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []
@@ -196,11 +213,12 @@ class Caption(Task):
         shape: tuple[int, ...] = ()
         for example in examples:
             if not example.captions:
-                raise DataError(example.location, "there is no caption; training needs one for each image")
+                raise DataError(example.place, "no caption; training needs a caption for each image")
             captions += example.captions
             if count and example.image.shape != shape:
                 raise DataError(
-                    example.location, f"{_kind(example.image.shape)}; the examples before are {_kind(shape)}"
+                    example.place,
+                    f"expected {_describe(shape)} as in the first example, found {_describe(example.image.shape)}",
                 )
             shape = example.image.shape
             values = example.image.reshape(-1, shape[-1]).astype(np.float64)
@@ -208,7 +226,7 @@ class Caption(Task):
             squares = squares + (values**2).sum(axis=0) if count else (values**2).sum(axis=0)
             count += len(values)
         if not captions:
-            raise DataError(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "found no examples to train on")
         text = self.text.fit(captions, specials=(END,))
         mean = sums / count
         deviation = np.sqrt((squares / count - mean**2).clip(min=0))
@@ -221,39 +239,38 @@ class Caption(Task):
         )
         return self.model_copy(update={"learned": learned})
 
-    def _fitted(self) -> Learned:
-        if self.learned is None:
-            raise ValueError("the task has learnt nothing yet: call fit first")
-        return self.learned
+    @property
+    def fitted(self) -> Learned:
+        return require_fitted(self.learned)
 
     def collate(self, examples: Sequence[CaptionedImage]) -> Batch:
-        learned = self._fitted()
-        wanted = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
+        learned = self.fitted
+        shape = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
         for example in examples:
-            if example.image.shape != wanted:
-                raise DataError(example.location, f"{_kind(example.image.shape)}; the model reads {_kind(wanted)}")
-        seen = np.stack([example.image for example in examples]).reshape(len(examples), -1, *wanted[1:] or wanted)
+            if example.image.shape != shape:
+                raise DataError(example.place, f"expected {_describe(shape)}, found {_describe(example.image.shape)}")
+        images = np.stack([example.image for example in examples]).reshape(len(examples), -1, *shape[1:] or shape)
         mean, deviation = np.array([learned.mean, learned.deviation], dtype=np.float32)
-        values = torch.from_numpy((seen.astype(np.float32) - mean) / deviation)  # (B, size, size, 3) or (B, 1, D)
+        values = torch.from_numpy((images.astype(np.float32) - mean) / deviation)  # (B, size, size, 3) or (B, 1, D)
         inputs = Padded(values, torch.ones(values.shape[:2], dtype=torch.bool))
         if not all(example.captions for example in examples):
             return Batch(inputs, None, 0, examples=tuple(examples))
         end = learned.text.vocabulary.index(END)
-        told = [(row, caption) for row, example in enumerate(examples) for caption in example.captions]
-        said = pad([np.array([*learned.text.encode(caption), end]) for _, caption in told])
-        target = Captions(*said, torch.tensor([row for row, _ in told]))
-        return Batch(inputs, target, int(said.mask.sum()), examples=tuple(examples))
+        captions = [(row, caption) for row, example in enumerate(examples) for caption in example.captions]
+        tokens = pad([np.array([*learned.text.encode(caption), end]) for _, caption in captions])
+        target = Captions(*tokens, torch.tensor([row for row, _ in captions]))
+        return Batch(inputs, target, int(tokens.mask.sum()), examples=tuple(examples))
 
     def build_model(self) -> EncoderDecoder:
-        learned = self._fitted()
-        seen: VectorMemory | ImageEncoder
+        learned = self.fitted
+        encoder: VectorMemory | ImageEncoder
         if learned.vector:
-            seen = VectorMemory(learned.vector, self.decoder.hidden_size, dropout=self.image_encoder.dropout)
+            encoder = VectorMemory(learned.vector, self.decoder.hidden_size, dropout=self.image_encoder.dropout)
         else:
-            seen = ImageEncoder(self.image_encoder, self.image_size, together=self.image_pooling == "mean")
+            encoder = ImageEncoder(self.image_encoder, self.image_size, together=self.image_pooling == "mean")
         embed = Embedding(len(learned.text.vocabulary), self.embedding_size, dropout=self.input_dropout)
         return build_encoder_decoder(
-            seen,
+            encoder,
             embed,
             self.decoder,
             looks=self.attention,
@@ -264,69 +281,69 @@ class Caption(Task):
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
-        """Over all captions; each image is looked at once."""
+        """Summed over all captions; each image is encoded once."""
         if batch.target is None:
-            raise ValueError("some examples of the batch have no caption: there is no loss")
-        said, real, rows = batch.target
-        end = self._fitted().text.vocabulary.index(END)
+            raise ValueError("cannot compute the loss: some examples of the batch have no caption")
+        values, mask, rows = batch.target
+        end = self.fitted.text.vocabulary.index(END)
         state = begin(model.decoder, model.encoder(*batch.inputs), rows)
-        return Loss(
-            teacher_forcing_loss(model, state, Padded(said, real), end=end, smoothing=self.label_smoothing), batch.items
-        )
+        target = Padded(values, mask)
+        total = teacher_forcing_loss(model, state, target, end=end, smoothing=self.label_smoothing)
+        return Loss(total, batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
-        learned = self._fitted()
+        learned = self.fitted
         end = learned.text.vocabulary.index(END)
         memory: Memory = model.encoder(*batch.inputs)
         longest = self.max_length or learned.longest
-        found = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, suppress=SUPPRESSED)
-        targets: list[list[list[float]]] = [[] for _ in found]
-        right: list[list[list[bool]]] = [[] for _ in found]
+        nbest = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, never=NEVER)
+        targets: list[list[list[float]]] = [[] for _ in nbest]
+        correct: list[list[list[bool]]] = [[] for _ in nbest]
         if batch.target is not None:
-            said, real, rows = batch.target
-            told = teacher_forced_scores(model.decoder, memory, Padded(said, real), end=end, rows=rows)
-            for row, (values, hits) in zip(rows.tolist(), told, strict=True):
-                targets[row].append(values)
-                right[row].append(hits)
+            values, mask, rows = batch.target
+            forced = teacher_forced_scores(model.decoder, memory, Padded(values, mask), end=end, rows=rows)
+            for row, (log_probabilities, hits) in zip(rows.tolist(), forced, strict=True):
+                targets[row].append(log_probabilities)
+                correct[row].append(hits)
         answers = []
-        for row, hypotheses in enumerate(found):
+        for row, hypotheses in enumerate(nbest):
             best = nbest_candidates(hypotheses, learned.text)
             first = best[0]
             fields = (first.text, first.score, first.symbols, first.log_probabilities, best)
-            answers.append(Captioned(*fields, batch.examples[row].name, targets[row], right[row]))
+            answers.append(Captioned(*fields, batch.examples[row].name, targets[row], correct[row]))
         return Predictions(answers)
 
     def score(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> dict[str, Any]:
-        """One answer for each image, compared with all of its captions."""
-        wanted = self._wanted(examples)
-        found = [answer.text for answer in predictions]
-        bleu, single = _bleu(found, wanted), _bleu(found, wanted, order=1)
-        errors = self._errors(found, wanted)
-        values = [value for answer in predictions for each in answer.targets for value in each]
-        right = [hit for answer in predictions for each in answer.forced for hit in each[:-1]]
+        """Each hypothesis is compared with all captions of its image."""
+        references = self._references(examples)
+        hypotheses = [answer.text for answer in predictions]
+        bleu, single = _bleu(hypotheses, references), _bleu(hypotheses, references, order=1)
+        errors = self._errors(hypotheses, references)
+        values = [value for answer in predictions for target in answer.targets for value in target]
+        correct = [hit for answer in predictions for hits in answer.forced for hit in hits[:-1]]
         return {
             "bleu": bleu.score,
             "bleu_1": single.score,
             "loss": -math.fsum(values) / max(len(values), 1),
             "exact_match": errors.exact_match,
-            "forced_accuracy": sum(right) / max(len(right), 1),
-            "distinct": len(set(found)) / max(len(found), 1),
+            "forced_accuracy": sum(correct) / max(len(correct), 1),
+            "distinct": len(set(hypotheses)) / max(len(hypotheses), 1),
             "bleu_interval": list(bleu.interval),
             "bleu_1_interval": list(single.interval),
             "exact_match_interval": list(errors.exact_match_interval),
             "bleu_signature": bleu.signature,
             "images": len(examples),
-            "captions": sum(map(len, wanted)),
+            "captions": sum(map(len, references)),
         }
 
     def metric_sums(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> MetricSums:
-        found, wanted = [answer.text for answer in predictions], self._wanted(examples)
+        hypotheses, references = [answer.text for answer in predictions], self._references(examples)
         if self.metric == "loss":
-            values = [[value for each in answer.targets for value in each] for answer in predictions]
-            return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
+            values = [[value for target in answer.targets for value in target] for answer in predictions]
+            return ratio_of_sums([-math.fsum(row) for row in values], [len(row) for row in values])
         if self.metric == "exact_match":
-            return ratio_of_sums(~self._errors(found, wanted).wrong, [1] * len(examples))
-        return _bleu(found, wanted, order=1 if self.metric == "bleu_1" else 4).sums
+            return ratio_of_sums(~self._errors(hypotheses, references).wrong, [1] * len(examples))
+        return _bleu(hypotheses, references, order=1 if self.metric == "bleu_1" else 4).sums
 
     @property
     def custom_layer_field(self) -> str:
@@ -335,21 +352,21 @@ class Caption(Task):
     def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:
         return Ensemble(models)
 
-    def _wanted(self, examples: Sequence[CaptionedImage]) -> list[list[str]]:
-        wanted = []
+    def _references(self, examples: Sequence[CaptionedImage]) -> list[list[str]]:
+        references = []
         for example in examples:
             if not example.captions:
-                raise DataError(example.location, "there is no caption to compare with")
-            wanted.append(
-                [text.lower() for text in example.captions] if self.text.lowercase else list(example.captions)
-            )
-        return wanted
+                raise DataError(example.place, "no caption; evaluation needs a caption for each image")
+            references.append([text.lower() if self.text.lowercase else text for text in example.captions])
+        return references
 
-    def _errors(self, found: Sequence[str], wanted: Sequence[Sequence[str]]) -> metrics.EditErrors:
-        cut: Callable[[str], Any] = list if self.text.unit == "characters" else str.split
-        pairs = [(row, caption) for row, captions in enumerate(wanted) for caption in captions]
+    def _errors(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> metrics.EditErrors:
+        split: Callable[[str], Any] = list if self.text.unit == "characters" else str.split
+        pairs = [(row, caption) for row, captions in enumerate(references) for caption in captions]
         return metrics.edit_errors(
-            [row for row, _ in pairs], [cut(found[row]) for row, _ in pairs], [cut(caption) for _, caption in pairs]
+            [row for row, _ in pairs],
+            [split(hypotheses[row]) for row, _ in pairs],
+            [split(caption) for _, caption in pairs],
         )
 
     def explain(self, model: Any, example: CaptionedImage, *, beam: bool = False, heads: bool = False) -> Explanation:
@@ -357,20 +374,20 @@ class Caption(Task):
         height, width = self.grid
         cells = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
         source = Source(example.name, cells, [], [])
-        encoding = self._fitted().text
+        encoding = self.fitted.text
         explanation = explain_generation(self, model, example, source=source, encoding=encoding, beam=beam, heads=heads)
         if explanation.attention is None:
             return replace(explanation, image=example.image)
         return replace(explanation, image=example.image, grid=self.grid, title=explanation.prediction.text)
 
     def trace_gates(self, model: Any, example: CaptionedImage) -> list[LabelledTrace]:
-        return trace_generation(self, model, example, source_tokens=[], encoding=self._fitted().text)
+        return trace_generation(self, model, example, source_tokens=[], encoding=self.fitted.text)
 
 
-def _bleu(found: Sequence[str], wanted: Sequence[Sequence[str]], *, order: int = 4) -> metrics.CorpusScore:
-    first, *others = ([*each] for each in zip_longest(*wanted))
-    return metrics.bleu(found, first, others=others, order=order)
+def _bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, order: int = 4) -> metrics.CorpusScore:
+    first, *others = ([*column] for column in zip_longest(*references))
+    return metrics.bleu(hypotheses, first, others=others, order=order)
 
 
-def _kind(shape: tuple[int, ...]) -> str:
-    return f"vectors of {shape[0]} numbers" if len(shape) == 1 else f"images of {shape[0]} × {shape[1]} pixels"
+def _describe(shape: tuple[int, ...]) -> str:
+    return f"a vector of size {shape[0]}" if len(shape) == 1 else f"an image of {shape[0]} × {shape[1]} pixels"

@@ -1,4 +1,4 @@
-"""One label for a whole sequence: of a question its kind, of a name its language, of a movement what it is."""
+"""Classification: one label for a whole text or sequence of vectors."""
 
 import math
 from collections import Counter
@@ -34,20 +34,20 @@ from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, buil
 from seqloom.models.pooling import POOLINGS
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
 UNSEEN = -1
-"""Stands for a label that does not occur in the training data."""
+"""Id of all labels that do not occur in the training data."""
 
 
 class Learned(ConfigSection):
-    """What the training examples hold."""
+    """Labels, and the vocabulary or the scales of the training data."""
 
     labels: Labels
-    weights: tuple[float, ...]  # of the labels, in the loss
-    text: Tokenizer | None = None  # of texts
+    weights: tuple[float, ...]  # of each label in the loss
+    text: Tokenizer | None = None  # None: the inputs are vectors
     vectors: PretrainedInputs | None = None
-    means: tuple[float, ...] = ()  # of vectors, for each channel
+    means: tuple[float, ...] = ()  # of each channel of the vectors
     deviations: tuple[float, ...] = ()
 
 
@@ -71,63 +71,70 @@ class Classify(Task):
     name: Literal["classify"] = "classify"
     format: Format = Field(
         default="auto",
-        description="lines (label, blank, text; also fastText), columns (TSV, CSV), jsonl, folder (one .txt file for "
-        "each label, an example on each line), numbers (CSV), ts, npz; auto: by the name and the first lines.",
+        description="File format: lines (label, whitespace, text; also fastText), columns (TSV, CSV), jsonl, folder "
+        "(one .txt file per label, one example per line), numbers (CSV), ts, npz; auto: by suffix and first lines.",
     )
-    encoding: TextEncoding = Field(default="utf-8", description="Of texts, such as utf-8, latin-1, cp1252.")
+    encoding: TextEncoding = Field(
+        default="utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252."
+    )
     separator: str = Field(
-        default="", description="Between columns; empty: a comma in .csv and numbers, otherwise a tab."
+        default="", description="Column separator (empty: a comma in .csv files and numbers, otherwise a tab)."
     )
     label_column: int | str = Field(
         default="",
-        description="Column of the label: its number from 0 (below: from the end), or its name in the header or in the "
-        'JSON object; empty: 0 of columns, -1 of numbers, "label" of JSON.',
+        description="Column with the labels: index from 0 (negative: from the end), or name in the header or JSON "
+        'object (empty: 0 for columns, -1 for numbers, "label" for JSON).',
     )
     text_column: int | str = Field(
-        default="", description='The same for the text; empty: 1 of columns, "text" of JSON.'
+        default="", description='Column with the texts: index or name (empty: 1 for columns, "text" for JSON).'
     )
     label_separator: str = Field(
-        default="", description='What ends a label: with ":", DESC:manner is DESC. Empty: nothing.'
+        default="",
+        description='Cut labels at the first occurrence of this: ":" turns DESC:manner into DESC (empty: keep all).',
     )
-    channels: int = Field(default=1, ge=1, description="How many numbers of a row make one element (numbers).")
+    channels: int = Field(default=1, ge=1, description="numbers format: values per time step in a row.")
     missing: Missing = Field(
-        default="error", description="A value that is missing is an error, or held: as the one before."
+        default="error", description="Missing values: error stops, hold repeats the previous value."
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenization.")
-    embedding_size: int = Field(default=128, ge=1, description="Size of a symbol's vector.")
+    embedding_size: int = Field(default=128, ge=1, description="Size of the token embeddings.")
     pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig, description="Pretrained vectors, in addition to the learned embedding."
     )
-    word_dropout: float = Field(default=0.0, ge=0, lt=1, description="Share of symbols that are unknown in training.")
-    input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the vectors that are read.")
-    normalize: bool = Field(default=True, description="Each channel gets mean 0 and deviation 1, by the training data.")
-    noise: float = Field(default=0.0, ge=0, description="Deviation of the noise on channels in training.")
+    word_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="Fraction of tokens replaced by <unk> in training."
+    )
+    input_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the input vectors.")
+    normalize: bool = Field(
+        default=True, description="Scale each channel to mean 0 and standard deviation 1 over the training data."
+    )
+    noise: float = Field(
+        default=0.0, ge=0, description="Standard deviation of Gaussian noise added to the channels in training."
+    )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
     encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Encoder.")
     pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
         default="max",
-        description="How the vectors of all elements become one; ends: both last states of two directions.",
+        description="How the vectors of all time steps become one; ends: the final states of both directions.",
     )
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
-        default="none", description="Weights in the loss: balanced (as much for each label), or { label = weight, … }."
+        default="none",
+        description="Weights of the labels in the loss; balanced: inversely proportional to their frequency; a table: "
+        "{ label = weight, … }, 1 for labels that are not listed.",
     )
     label_smoothing: float = Field(
-        default=0.0, ge=0, lt=1, description="Label smoothing: probability spread over all labels."
+        default=0.0, ge=0, lt=1, description="Probability mass spread over all labels (0 disables label smoothing)."
     )
 
     learned: Learned | None = Field(default=None, exclude=True)
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        recurrence = self.encoder
-        if (
-            self.pooling == "ends"
-            and not recurrence.bidirectional
-            and not (recurrence.custom_layer or recurrence.given)
-        ):
-            raise ValueError('pooling is "ends": that needs encoder.bidirectional = true; "last" takes the end of one')
+    def _check(self) -> Self:
+        custom = self.encoder.custom_layer or self.encoder.given
+        if self.pooling == "ends" and not self.encoder.bidirectional and not custom:
+            raise ValueError('pooling "ends" needs encoder.bidirectional = true; use "last" for one direction')
         return self
 
     @property
@@ -135,7 +142,7 @@ class Classify(Task):
         return "accuracy"
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
-        """Of Python values: texts or arrays (T, D), or tuples (text or array, label)."""
+        """Read a file, or Python values: texts or arrays (T, D), or tuples of one of these and its label."""
         learned = self.learned
         options = {
             name: getattr(self, name) for name in ("format", "encoding", "separator", "label_column", "text_column")
@@ -156,7 +163,7 @@ class Classify(Task):
         checked = _checked(examples, counts)
         first = next(checked, None)
         if first is None:
-            raise DataError(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "found no examples to train on")
         rest = chain([first], checked)
         if isinstance(first.content, str):
             language = self.pretrained.language(self.text.unit)
@@ -165,7 +172,7 @@ class Classify(Task):
             parts["vectors"] = self.pretrained.take(text.vocabulary.symbols, language)
         else:
             if self.pretrained:
-                raise DataError(first.location, "found vectors; task.pretrained is for texts")
+                raise DataError(first.place, "found vectors; task.pretrained works with texts only")
             means, deviations = _moments(rest)
             if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
@@ -181,49 +188,46 @@ class Classify(Task):
         for name, weight in table.items():
             labels.index(name, location="class_weights")
             if not 0 <= weight < math.inf:
-                raise DataError("class_weights", f"the weight of {name!r} is {weight}; a number from 0 is wanted")
+                raise DataError("class_weights", f"the weight of {name!r} is {weight}, expected a finite number ≥ 0")
         return tuple(table.get(name, 1.0) for name in labels.names)
 
-    def _fitted(self) -> Learned:
-        if self.learned is None:
-            raise ValueError("the task has learnt nothing yet: call fit first")
-        return self.learned
+    @property
+    def fitted(self) -> Learned:
+        return require_fitted(self.learned)
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        learned = self._fitted()
+        learned = self.fitted
         inputs = pad([self._elements(example, learned) for example in examples])
         if learned.vectors is not None and learned.text is not None:
-            given = learned.vectors.collate([learned.text.written(str(example.content)) for example in examples])
-            inputs = Padded(cast(Any, CombinedInput(inputs.values, given, inputs.mask)), inputs.mask)
-        numbers = [
+            pretrained = learned.vectors.collate([learned.text.written(str(example.content)) for example in examples])
+            inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
+        labels = [
             learned.labels.numbers.get(example.label, UNSEEN) for example in examples if example.label is not None
         ]
-        complete = len(numbers) == len(examples)
-        return Batch(inputs, torch.tensor(numbers) if complete else None, len(numbers) - numbers.count(UNSEEN))
+        complete = len(labels) == len(examples)
+        return Batch(inputs, torch.tensor(labels) if complete else None, len(labels) - labels.count(UNSEEN))
 
     def _elements(self, example: Example, learned: Learned) -> NDArray[Any]:
         content = example.content
         if isinstance(content, str):
             if learned.text is None:
-                raise DataError(example.location, "found a text; the model reads vectors")
+                raise DataError(example.place, "found a text; the model was trained on vectors")
             return np.array(learned.text.encode(content), dtype=np.int64)
         if learned.text is not None:
-            raise DataError(example.location, "found vectors; the model reads texts")
+            raise DataError(example.place, "found vectors; the model was trained on texts")
         if content.shape[1] != len(learned.means):
-            raise DataError(
-                example.location, f"found {content.shape[1]} channels; the model reads {len(learned.means)}"
-            )
+            raise DataError(example.place, f"expected {len(learned.means)} channels, found {content.shape[1]}")
         scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
         return scaled.astype(np.float32)
 
     def build_model(self) -> Classifier:
-        learned = self._fitted()
+        learned = self.fitted
         embed: nn.Module
         if learned.text is not None:
             size = self.embedding_size
             embedding = Embedding(len(learned.text.vocabulary), size, dropout=self.input_dropout)
-            own = None if self.pretrained.replace_own else TokenEmbedding(embedding, unknown=self.word_dropout)
-            embed, size = self.pretrained.join(learned.vectors, own, size=size)
+            tokens = None if self.pretrained.replace_own else TokenEmbedding(embedding, unknown=self.word_dropout)
+            embed, size = self.pretrained.join(learned.vectors, tokens, size=size)
         else:
             size = len(learned.means)
             embed = nn.Sequential(GaussianNoise(self.noise), Dropout(self.input_dropout))
@@ -233,17 +237,17 @@ class Classify(Task):
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         if batch.target is None:
-            raise ValueError("some examples of the batch have no label: there is no loss")
+            raise ValueError("cannot compute the loss: some examples of the batch have no label")
         scores: Tensor = model(*batch.inputs).log_softmax(dim=1)
         seen = batch.target != UNSEEN
         target = batch.target.clamp(min=0)
         losses = -(1 - self.label_smoothing) * scores.gather(1, target.unsqueeze(1)).squeeze(1)
         losses = losses - self.label_smoothing * scores.mean(dim=1)
-        weights = scores.new_tensor(self._fitted().weights)[target] * seen
+        weights = scores.new_tensor(self.fitted.weights)[target] * seen
         return Loss((weights * losses).sum(), batch.items)
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        names = self._fitted().labels.names
+        names = self.fitted.labels.names
         rows = model(*batch.inputs).double().softmax(dim=1).tolist()
         answers = []
         for row in rows:
@@ -257,26 +261,26 @@ class Classify(Task):
         return "encoder"
 
     def score(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> dict[str, Any]:
-        """A label that does not occur in the training data counts as wrong, and has no part in the loss."""
-        truth, names = [], list(self._fitted().labels.names)
+        """Labels that do not occur in the training data count as errors, but not in the loss."""
+        truth, names = [], list(self.fitted.labels.names)
         for example in examples:
             if example.label is None:
-                raise DataError(example.location, "there is no label to compare with")
+                raise DataError(example.place, "no label; evaluation needs a label for each example")
             truth.append(example.label)
-        found = [answer.label for answer in predictions]
+        predicted = [answer.label for answer in predictions]
         losses = [
             -math.log(max(answer.probabilities[label], 1e-300))
             for label, answer in zip(truth, predictions, strict=True)
             if label in answer.probabilities
         ]
         names += sorted(set(truth) - set(names))
-        right = sum(label == answer for label, answer in zip(truth, found, strict=True))
-        table = np.array(confusion(truth, found, names))
+        correct = sum(left == right for left, right in zip(truth, predicted, strict=True))
+        table = np.array(confusion(truth, predicted, names))
         return {
-            "accuracy": accuracy(truth, found),
-            "macro_f1": macro_f1(truth, found),
+            "accuracy": accuracy(truth, predicted),
+            "macro_f1": macro_f1(truth, predicted),
             "loss": sum(losses) / max(len(losses), 1),
-            "accuracy_interval": list(wilson_interval(right, len(truth))),
+            "accuracy_interval": list(wilson_interval(correct, len(truth))),
             "examples": len(truth),
             "unseen": len(truth) - len(losses),
             "per_label": report(names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))),
@@ -289,20 +293,20 @@ class Classify(Task):
 
     @property
     def inputs_are_files(self) -> bool:
-        return self._fitted().text is None
+        return self.fitted.text is None
 
     def input_tokens(self, example: Example) -> list[str]:
         return [] if self.inputs_are_files else self._element_names(example, [])
 
     def _element_names(self, example: Example, notes: list[str]) -> list[str]:
-        """The tokens of a text, or the numbers of the elements of a sequence of vectors."""
-        encoding = self._fitted().text
+        """The tokens of a text, or the numbers of the time steps, counted from 1."""
+        encoding = self.fitted.text
         if encoding is not None and isinstance(example.content, str):
             return text_tokens(encoding, example.content, notes)
         return [str(number) for number in range(1, len(example.content) + 1)]
 
     def explain(self, model: nn.Module, example: Example, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
-        """The label probabilities, and how much each element counts: its pooling weight or the attention received."""
+        """The label probabilities, and the pooling weight of each element or the attention that it receives."""
         batch = self.collate([example])
         predictions, layers, pooling = self_attention(model, lambda: self.predict(model, batch))
         (prediction,) = predictions.answers
@@ -330,25 +334,26 @@ class Classify(Task):
 
 
 def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Example]:
-    """The same examples: each has a label, which is counted, and all are texts or none is."""
-    kind = None
+    """Yield the examples, count their labels, and check that all have a label and are of the same kind."""
+    texts = None
     for example in examples:
         if example.label is None:
-            raise DataError(example.location, "there is no label; training needs one for each example")
-        if isinstance(example.content, str) is not (kind := isinstance(example.content, str) if kind is None else kind):
-            raise DataError(example.location, "found texts and vectors; one or the other is wanted")
+            raise DataError(example.place, "no label; training needs a label for each example")
+        texts = isinstance(example.content, str) if texts is None else texts
+        if isinstance(example.content, str) is not texts:
+            raise DataError(example.place, "found both texts and vectors; expected one of them")
         counts[example.label] += 1
         yield example
 
 
 def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel."""
+    """Mean and standard deviation of each channel."""
     moments = RunningMoments()
     for example in examples:
         values = np.asarray(example.content)
         if moments.size and values.shape[1] != moments.size:
             raise DataError(
-                example.location, f"found {values.shape[1]} channels; the examples before have {moments.size}"
+                example.place, f"expected {moments.size} channels as in the first example, found {values.shape[1]}"
             )
         moments.add(values)
     return moments.means(), moments.deviations()

@@ -1,4 +1,4 @@
-"""Words as vectors, learnt from the words around them: neighbours, analogies, similarity (Mikolov et al. 2013)."""
+"""Word vectors learned from plain text (word2vec): neighbours, analogies, similarity (Mikolov et al. 2013)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,37 +22,37 @@ from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
 from seqloom.insight.embedding_map import embedding_map
 from seqloom.insight.explanation import Explanation
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
-from seqloom.metrics.rank_correlation import spearman
+from seqloom.metrics.regression import spearman
 from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
-FIRST = 2  # number of the first word in a batch: 0 is padding, 1 a word that is not known
+FIRST = 2  # id of the first word in a batch: 0 is padding, 1 an unknown word
 
 
 class QueryInputs(NamedTuple):
-    """Questions side by side."""
+    """A batch of questions."""
 
-    words: Tensor  # (B, T), numbers from FIRST on
-    signs: Tensor  # (B, T), 1 or -1
+    words: Tensor  # (B, T), ids from FIRST on
+    signs: Tensor  # (B, T), 1: add the word, -1: subtract it
     mask: Tensor  # (B, T), True where real
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What vectors say to a question."""
+    """The answer to a question about words."""
 
     kind: str
-    words: list[str] = field(default_factory=list)  # neighbours, the nearest first; or the odd one
-    scores: list[float] = field(default_factory=list)  # cosines: of the neighbours, of the pair, of each word asked for
+    words: list[str] = field(default_factory=list)  # neighbours, the nearest first; or the odd one out
+    scores: list[float] = field(default_factory=list)  # cosine similarity of each neighbour, the pair, or each word
     unknown: list[str] = field(default_factory=list)  # words of the question that have no vector
-    similar: list[str] = field(default_factory=list)  # known words that are spelt like them; empty: none
+    similar: list[str] = field(default_factory=list)  # for each of them, a known word with similar spelling, or ""
 
     def __str__(self) -> str:
         if self.unknown:
             pairs = zip(self.unknown, self.similar, strict=True)
             return "; ".join(f"unknown: {word}" + (f" (known: {near})" if near else "") for word, near in pairs)
         if self.kind == "unclear":
-            return "not clear: wanted a word, or two, or more, or a sum such as king - man + woman"
+            return "not understood: expected one or more words, or a sum such as king - man + woman"
         if self.kind == "similarity":
             return f"{self.scores[0]:.4f}"
         if self.kind == "odd":
@@ -61,23 +61,29 @@ class Answer:
 
 
 class PhrasesConfig(ConfigSection):
-    """Words that stand side by side more often than by chance become one, such as new_york (Mikolov et al. 2013)."""
+    """Join word pairs that occur more often than by chance into one token, such as new_york (Mikolov et al. 2013)."""
 
-    threshold: float = Field(0.0, ge=0, description="Of (n - discount) × words / (n1 × n2), such as 100; 0: none do.")
-    discount: int = Field(5, ge=0, description="Keeps pairs of rare words apart.")
+    threshold: float = Field(
+        0.0,
+        ge=0,
+        description="Join pairs with (count - discount) × words / (count1 × count2) above this, such as 100 (0: none).",
+    )
+    discount: int = Field(
+        5, ge=0, description="Subtracted from the count of a pair, so that rare pairs are not joined."
+    )
 
 
 class Learned(ConfigSection):
-    """The words of the text, from the most to the least frequent; a million of them take little memory."""
+    """The words of the text from the most to the least frequent, stored compactly."""
 
     words: str  # separated by line feeds
-    counts: tuple[tuple[int, int], ...]  # how often, and how many words one behind the other occur so often
-    pairs: tuple[tuple[int, int, int], ...]  # that became one: first, second, the one
+    counts: tuple[tuple[int, int], ...]  # run-length encoded: (occurrences, number of words with as many)
+    pairs: tuple[tuple[int, int, int], ...]  # phrases: ids of the first word, the second word, the phrase
     passages: int
-    length: int  # words of the text, about
+    length: int  # approximate number of words in the text
 
     @cached_property
-    def known(self) -> WordIndex:
+    def vocabulary(self) -> WordIndex:
         return WordIndex(self.words, pairs=self.pairs)
 
     @cached_property
@@ -99,25 +105,39 @@ class Embed(Task):
     option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
 
     name: Literal["embed"] = "embed"
-    dev: str = Field("", description="File of analogies or of similar words to choose the best model by; empty: none.")
-    dev_fraction: float = Field(0.0, ge=0, le=0, description="Nothing is held out.")
+    dev: str = Field(
+        "",
+        description="Development file of analogies or word similarities, used to choose the best model (empty: none).",
+    )
+    dev_fraction: float = Field(0.0, ge=0, le=0, description="Always 0: plain text cannot be held out for evaluation.")
     model: Literal["skipgram", "cbow", "one_hot"] = Field(
         "skipgram",
-        description="skipgram: from each word of the window; cbow: from their mean; one_hot: none is alike.",
+        description="skipgram: predict each word of the window; cbow: predict a word from the mean of its window; "
+        "one_hot: a baseline without learned vectors.",
     )
-    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
-    lowercase: bool = Field(default=False, description="Whether capital letters are made small.")
-    min_count: int = Field(5, ge=1, description="How often a word occurs at least; rarer ones are passed over.")
-    max_words: int = Field(0, ge=0, description="Keep so many of the most frequent words; 0: all.")
+    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
+    lowercase: bool = Field(default=False, description="Convert the text to lowercase.")
+    min_count: int = Field(5, ge=1, description="Skip words that occur less often than this.")
+    max_words: int = Field(0, ge=0, description="Keep only this many of the most frequent words (0: all).")
     phrases: PhrasesConfig = Field(
         default_factory=PhrasesConfig, description="Joining of frequent word pairs into phrases."
     )
-    vector_size: int = Field(100, ge=1, description="Of a vector.")
-    window: int = Field(5, ge=1, description="Words before and behind that are looked at, at most; drawn for each.")
-    negative: int = Field(5, ge=0, description="Words that are not meant, drawn for each; 0: hierarchical softmax.")
-    subsample: float = Field(1e-3, ge=0, description="Share of the text from which on a word is passed over; 0: never.")
-    neighbours: int = Field(10, ge=1, description="Words that answer a question.")
-    top_words: int = Field(0, ge=0, description="Ask and answer with so many of the most frequent words; 0: all.")
+    vector_size: int = Field(100, ge=1, description="Size of the word vectors.")
+    window: int = Field(
+        5, ge=1, description="Largest distance of a context word; the distance is drawn from 1 to this for each word."
+    )
+    negative: int = Field(
+        5, ge=0, description="Negative samples for each pair of words (0: hierarchical softmax instead)."
+    )
+    subsample: float = Field(
+        1e-3,
+        ge=0,
+        description="Relative frequency above which occurrences of a word are skipped at random (0: never skip).",
+    )
+    neighbours: int = Field(10, ge=1, description="Number of nearest words in an answer.")
+    top_words: int = Field(
+        0, ge=0, description="Evaluate and predict with this many of the most frequent words only (0: all)."
+    )
     learned: Learned | None = Field(None, exclude=True)
 
     @property
@@ -126,17 +146,16 @@ class Embed(Task):
 
     @property
     def fitted(self) -> Learned:
-        if self.learned is None:
-            raise ValueError("the task has not seen its training data: call fit first")
-        return self.learned
+        return require_fitted(self.learned)
 
     @property
-    def among(self) -> int:
-        """How many words may be asked for, and answer."""
-        return min(self.top_words or len(self.fitted.known), len(self.fitted.known))
+    def _word_limit(self) -> int:
+        """The number of words that questions and answers are restricted to."""
+        words = len(self.fitted.vocabulary)
+        return min(self.top_words or words, words)
 
     def with_top_words(self, count: int) -> Self:
-        return self.model_copy(update={"restrict": count})
+        return self.model_copy(update={"top_words": count})
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
         if kind_of(source, encoding=self.encoding) == "text":
@@ -148,39 +167,39 @@ class Embed(Task):
 
     def fit(self, examples: Iterable[Any]) -> Self:
         phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
-        found = count(
-            map(self._text, examples),
+        counted = count(
+            map(self._check_text, examples),
             minimum=self.min_count,
             size=self.max_words,
             threads=torch.get_num_threads(),
             phrases=phrases,
         )
-        if len(found.words) < 2:
-            several = "only one word" if found.words else "no word"
-            rarer = f" at least {self.min_count} times (task.min_count)" if found.length else ""
-            raise DataError(self.train, f"{several} occurs{rarer}; two are needed to learn anything")
-        values, starts = np.unique(-found.counts, return_index=True)
-        runs = np.diff([*starts.tolist(), len(found.counts)])
+        if len(counted.words) < 2:
+            number = "only one word" if counted.words else "no word"
+            threshold = f" at least {self.min_count} times (task.min_count)" if counted.length else ""
+            raise DataError(self.train, f"{number} occurs{threshold}; training needs at least two")
+        values, starts = np.unique(-counted.counts, return_index=True)
+        runs = np.diff([*starts.tolist(), len(counted.counts)])
         learned = Learned(
-            words="\n".join(found.words),
+            words="\n".join(counted.words),
             counts=tuple(zip((-values).tolist(), runs.tolist(), strict=True)),
-            pairs=tuple(found.pairs),
-            passages=found.passages,
-            length=found.length,
+            pairs=tuple(counted.pairs),
+            passages=counted.passages,
+            length=counted.length,
         )
         return self.model_copy(update={"learned": learned})
 
-    def _text(self, example: Any) -> Passage:
+    def _check_text(self, example: Any) -> Passage:
         if not isinstance(example, Passage):
-            raise DataError(example.location, "found a question with its answer; task.train wants a text")
+            raise DataError(example.place, "found a question with its answer; task.train needs plain text")
         return example
 
     def collate(self, examples: Sequence[Any]) -> Batch:
-        known = self.fitted.known
+        find = self.fitted.vocabulary.find
         rows = [
-            [known.find(word) + FIRST for word in example.words]
+            [find(word) + FIRST for word in example.words]
             if isinstance(example, Question)
-            else [known.find(word) + FIRST for word in example.data.decode().split()]
+            else [find(word) + FIRST for word in example.data.decode().split()]
             for example in examples
         ]
         words: Padded = pad([np.array(row, np.int64) for row in rows])
@@ -193,65 +212,65 @@ class Embed(Task):
         return Batch(QueryInputs(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
 
     def build_model(self) -> nn.Module:
-        found = self.fitted
+        learned = self.fitted
         if self.model == "one_hot":
-            return OneHot(len(found.known))
+            return OneHot(len(learned.vocabulary))
         return Word2Vec(
-            found.known,
-            found.frequencies,
+            learned.vocabulary,
+            learned.frequencies,
             size=self.vector_size,
             window=self.window,
             negative=self.negative,
             mean=self.model == "cbow",
             sample=self.subsample,
-            examples=found.passages,
-            length=found.length,
+            examples=learned.passages,
+            length=learned.length,
         )
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         raise NotImplementedError("word vectors are self-trained: see Word2Vec.update")
 
     def predict(self, model: Vectors, batch: Batch) -> Predictions:  # type: ignore[override]
-        """All questions by one product with the vectors."""
+        """Answer all questions with one matrix product."""
         words, signs, mask = batch.inputs
-        known = (mask & (words >= FIRST) & (words < self.among + FIRST)) | ~mask
-        clear = known.all(dim=1) & mask.any(dim=1)
-        numbers, weights = (words - FIRST).clamp(0, self.among - 1), signs * mask
-        one = torch.zeros_like(weights).float()
-        one[:, 0] = 1.0  # of a pair, the first is compared with the second
+        known = (mask & (words >= FIRST) & (words < self._word_limit + FIRST)) | ~mask
+        answerable = known.all(dim=1) & mask.any(dim=1)
+        ids, weights = (words - FIRST).clamp(0, self._word_limit - 1), (signs * mask).float()
         questions = batch.examples
         for row, question in enumerate(questions):
             if isinstance(question, Passage):
-                raise DataError(question.location, "found a text; questions are wanted: analogies, or pairs of words")
-            one[row] = one[row] if question.kind == "similarity" else weights[row].float()
-        own = model.between(numbers, one)
+                raise DataError(question.place, "found plain text, expected analogies or pairs of words")
+            if question.kind == "similarity":  # compare the first word with the second
+                weights[row] = 0.0
+                weights[row, 0] = 1.0
+        cosines = model.between(ids, weights)
         searched = [row for row, question in enumerate(questions) if question.kind in ("neighbours", "analogy")]
-        chosen = torch.tensor([row for row in searched if clear[row]], dtype=torch.int64)
-        best, nearest = model.nearest(numbers[chosen], one[chosen], among=self.among, count=self.neighbours)
-        places = {row: place for place, row in enumerate(chosen.tolist())}
+        rows = torch.tensor([row for row in searched if answerable[row]], dtype=torch.int64)
+        best, nearest = model.nearest(ids[rows], weights[rows], among=self._word_limit, count=self.neighbours)
+        position = {row: index for index, row in enumerate(rows.tolist())}
         answers = []
         for row, question in enumerate(questions):
-            if not clear[row] or question.kind == "unclear":
+            if not answerable[row] or question.kind == "unclear":
                 unknown = [
                     word for word, is_known in zip(question.words, known[row].tolist(), strict=False) if not is_known
                 ]
-                similar = [] if question.truth or question.human is not None else unknown
-                spelt = [self.fitted.known.nearest(word) for word in similar] or [""] * len(unknown)
-                answers.append(Answer(question.kind, unknown=unknown, similar=spelt))
-            elif row in places:
-                place = places[row]
-                names = [self.fitted.known[number] for number in nearest[place].tolist()]
-                kept = [(name, value) for name, value in zip(names, best[place].tolist(), strict=True) if value > -2]
+                misspelt = [] if question.truth or question.human is not None else unknown
+                similar = [self.fitted.vocabulary.nearest(word) for word in misspelt] or [""] * len(unknown)
+                answers.append(Answer(question.kind, unknown=unknown, similar=similar))
+            elif row in position:
+                index = position[row]
+                names = [self.fitted.vocabulary[number] for number in nearest[index].tolist()]
+                kept = [(name, value) for name, value in zip(names, best[index].tolist(), strict=True) if value > -2]
                 answers.append(Answer(question.kind, [name for name, _ in kept], [value for _, value in kept]))
             else:
-                values = own[row, : len(question)].tolist()
+                values = cosines[row, : len(question)].tolist()
                 odd = question.words[int(np.argmin(values))]
                 scores, names = ([values[1]], []) if question.kind == "similarity" else (values, [odd])
                 answers.append(Answer(question.kind, names, scores))
         return Predictions(answers)
 
     def export(self, model: Any, path: Path) -> None:
-        """The vectors in the text or binary format of word2vec."""
+        """Write the vectors in the text or binary format of word2vec."""
         if self.model == "one_hot":
             raise TypeError(f'{path}: there are no vectors to export, since task.model is "one_hot"')
         if not path.name.endswith((".txt", ".vec", ".bin")):
@@ -259,51 +278,51 @@ class Embed(Task):
         model.write(path)
 
     def score(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> dict[str, Any]:
-        known = self.fitted.known
+        vocabulary = self.fitted.vocabulary
         groups: dict[str, list[bool]] = defaultdict(list)
-        people: list[float] = []
-        said: list[float] = []
+        human: list[float] = []
+        predicted: list[float] = []
         for answer, question in zip(predictions, examples, strict=True):
             if question.human is not None and not answer.unknown:
-                people.append(question.human)
-                said.append(answer.scores[0])
+                human.append(question.human)
+                predicted.append(answer.scores[0])
             elif question.truth:
-                wanted = known.find(question.truth)
-                if not answer.unknown and 0 <= wanted < self.among:
-                    groups[question.group].append(answer.words[:1] == [known[wanted]])
-        right, total = sum(map(sum, groups.values())), sum(map(len, groups.values()))
-        asked = sum(bool(question.truth) for question in examples)
+                reference = vocabulary.find(question.truth)
+                if not answer.unknown and 0 <= reference < self._word_limit:
+                    groups[question.group].append(answer.words[:1] == [vocabulary[reference]])
+        correct, total = sum(map(sum, groups.values())), sum(map(len, groups.values()))
+        questions = sum(bool(question.truth) for question in examples)
         pairs = sum(question.human is not None for question in examples)
-        accuracy, correlation = right / max(total, 1), spearman(people, said)
-        found: dict[str, Any] = {"score": accuracy if _mostly_analogies(examples) else correlation}
-        if asked:
-            found |= {"accuracy": accuracy, "accuracy_interval": list(wilson_interval(right, total))}
-            found |= {"questions": asked, "answerable": total}
+        accuracy, correlation = correct / max(total, 1), spearman(human, predicted)
+        scores: dict[str, Any] = {"score": accuracy if _mostly_analogies(examples) else correlation}
+        if questions:
+            scores |= {"accuracy": accuracy, "accuracy_interval": list(wilson_interval(correct, total))}
+            scores |= {"questions": questions, "answerable": total}
         if pairs:
-            found |= {"spearman": correlation, "pairs": pairs, "known pairs": len(people)}
-        for name, rights in groups.items():
-            found[name or "without a group"] = sum(rights) / len(rights)
-        return found
+            scores |= {"spearman": correlation, "pairs": pairs, "known pairs": len(human)}
+        for name, hits in groups.items():
+            scores[name or "without a group"] = sum(hits) / len(hits)
+        return scores
 
     def metric_sums(self, predictions: Sequence[Answer], examples: Sequence[Question]) -> MetricSums | None:
-        """Right answers among the analogies that can be answered; a correlation is no function of sums."""
+        """Correct answers to answerable analogies; a rank correlation cannot be computed from sums."""
         if not _mostly_analogies(examples):
             return None
-        known = self.fitted.known
+        vocabulary = self.fitted.vocabulary
         rows = []
         for answer, question in zip(predictions, examples, strict=True):
-            wanted = known.find(question.truth) if question.truth and not answer.unknown else -1
-            counted = 0 <= wanted < self.among
-            rows.append((counted and answer.words[:1] == [known[wanted]], counted))
+            reference = vocabulary.find(question.truth) if question.truth and not answer.unknown else -1
+            counted = 0 <= reference < self._word_limit
+            rows.append((counted and answer.words[:1] == [vocabulary[reference]], counted))
         return ratio_of_sums(*zip(*rows, strict=True))
 
     def explain_together(self, model: Any, examples: Sequence[Question]) -> Explanation:
-        """A map of all words of the questions: the plane of their first two principal components."""
-        known = self.fitted.known
+        """A map of all words of the questions, by their first two principal components."""
+        vocabulary = self.fitted.vocabulary
         words = list(dict.fromkeys(word for question in examples for word in question.words))
-        indices = [known.find(word) for word in words]
+        indices = [vocabulary.find(word) for word in words]
         if unknown := [word for word, index in zip(words, indices, strict=True) if index < 0]:
-            near = known.nearest(unknown[0])
+            near = vocabulary.nearest(unknown[0])
             raise ValueError(f"the word {unknown[0]!r} has no vector" + (f"; did you mean {near!r}?" if near else ""))
         if self.model == "one_hot":
             raise ValueError('task.model is "one_hot": there are no learned vectors to draw')
@@ -318,6 +337,6 @@ class Embed(Task):
 
 
 def _mostly_analogies(examples: Sequence[Question]) -> bool:
-    """Whether a score is that of analogies, and not of pairs of similar words."""
-    asked = sum(bool(question.truth) for question in examples)
-    return asked >= sum(question.human is not None for question in examples)
+    """Whether there are at least as many analogies as pairs with human similarity ratings."""
+    analogies = sum(bool(question.truth) for question in examples)
+    return analogies >= sum(question.human is not None for question in examples)

@@ -1,4 +1,4 @@
-"""What comes next: numbers over time, or binary frames such as the keys of a piano."""
+"""Forecasting: the next values of time series, or the next frames of binary sequences such as piano rolls."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,27 +31,27 @@ from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
-from seqloom.tasks.task import Loss, Predictions, Task
+from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
 MAX_DRAWN = 200  # time steps in a plot
-RAREST = 1e-3  # how seldom a key may be on to begin with
+RAREST = 1e-3  # bound of the initial probability that a binary feature is 1
 
-ERRORS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
+LOSS_FUNCTIONS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
 
 
 class Learned(ConfigSection):
-    """The scales of the training rows."""
+    """Columns and scales of the training data."""
 
-    columns: tuple[str, ...]  # that are read
-    means: tuple[float, ...]  # of the columns
-    deviations: tuple[float, ...]  # of the columns; one where a column never changes
-    moves: tuple[float, ...]  # root mean square of the changes from row to row, in deviations
-    reach: tuple[tuple[float, ...], ...]  # (horizon, targets), the same of the changes up to there
-    naive: tuple[float, ...]  # of the targets, the mean absolute error of the (seasonal) naive forecast
+    columns: tuple[str, ...]  # input columns
+    means: tuple[float, ...]  # of each column
+    deviations: tuple[float, ...]  # of each column; 1 for constant columns
+    moves: tuple[float, ...]  # root mean square change from row to row, in deviations
+    reach: tuple[tuple[float, ...], ...]  # (horizon, targets), root mean square change after 1, 2, … steps
+    naive: tuple[float, ...]  # of each target, mean absolute error of the (seasonal) naive forecast
 
 
 class Future(NamedTuple):
-    """What a model should say."""
+    """The target of a forecast."""
 
     values: Tensor  # (B, T or 1, horizon, targets), scaled
     mask: Tensor  # (B, T or 1)
@@ -59,12 +59,12 @@ class Future(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forecasted:
-    """What comes after the last row that was read, in the units of the data (binary: probabilities)."""
+    """The values after the last input row, in the units of the data (binary: probabilities)."""
 
     columns: list[str]
     values: list[list[float]]  # (horizon, targets)
-    steps: list[list[list[float]]]  # (T, horizon, targets), what was forecast at each row; empty but for every_step
-    truth: list[list[list[float]]]  # as the steps, what came; empty where that is not known
+    steps: list[list[list[float]]]  # (T, horizon, targets), the forecast at each row; only for every_step
+    truth: list[list[list[float]]]  # (T, horizon, targets), the observed values; empty if unknown
 
     def __str__(self) -> str:
         return "\n".join(",".join(f"{value:.7g}" for value in row) for row in self.values)
@@ -79,49 +79,66 @@ class Forecast(Task):
 
     name: Literal["forecast"] = "forecast"
     train: str = Field(
-        description="CSV file (one row for each step), or .npz or .ts file (many series). Rows behind the name, as "
-        "shares or numbers, are the part to forecast: x.csv[0:0.6], x.csv[8640:11520], x.csv[-100:]. What is read to "
-        "forecast them may lie before. $NAME is replaced by the environment variable."
+        description="CSV file (one row per time step), or .npz or .ts file (many series). A range after the name "
+        "selects the rows to forecast, as fractions or row numbers: x.csv[0:0.6], x.csv[8640:11520], x.csv[-100:]; the "
+        "history may lie before them. $NAME is replaced by the environment variable NAME."
     )
-    data_type: Literal["numbers", "binary"] = Field("numbers", description="Or frames of zeros and ones, such as keys.")
+    data_type: Literal["numbers", "binary"] = Field(
+        "numbers", description="numbers: real values; binary: frames of zeros and ones, such as piano rolls."
+    )
     output: Literal["last", "every_step"] = Field(
-        "last", description="last: forecast once, after `history` steps. every_step: after every step."
+        "last", description="last: forecast once, after history steps; every_step: forecast after every step."
     )
-    history: int = Field(64, ge=0, description="Steps that are read; 0: whole series (every_step only).")
-    horizon: int = Field(1, ge=1, description="Steps that are forecast.")
-    columns: tuple[str, ...] = Field((), description="Columns to read; without a header 1, 2, …; empty: all.")
-    target: tuple[str, ...] = Field((), description="Columns to forecast; empty: all that are read.")
-    date: str = Field("", description="Column that is no value; empty: the first, where it is not a number.")
-    separator: str = Field(",", min_length=1, max_length=1, description="Between the columns of a CSV file.")
+    history: int = Field(
+        64,
+        ge=0,
+        description="Time steps that the model reads before a forecast (0: the whole series, every_step only).",
+    )
+    horizon: int = Field(1, ge=1, description="Time steps to forecast.")
+    columns: tuple[str, ...] = Field(
+        (), description='Input columns by name, without a header "1", "2", … (empty: all).'
+    )
+    target: tuple[str, ...] = Field((), description="Columns to forecast (empty: all input columns).")
+    date: str = Field(
+        "", description="Column with dates, which is not read (empty: the first column if it is not numeric)."
+    )
+    separator: str = Field(",", min_length=1, max_length=1, description="Column separator of a CSV file.")
     fill_missing: bool = Field(
-        default=False, description="Missing values are as the ones before; otherwise they are errors."
+        default=False, description="Replace missing values by the previous value; false: missing values are errors."
     )
-    season: int = Field(0, ge=0, description="Steps after which the series repeats itself, for the baseline; 0: none.")
-    inputs: Literal["values", "changes", "both"] = Field("both", description="What of numbers is read.")
+    season: int = Field(
+        0, ge=0, description="Length of a season in time steps, for the seasonal baseline (0: no season)."
+    )
+    inputs: Literal["values", "changes", "both"] = Field(
+        "both", description="What the model reads: values, changes from step to step, or both (data_type numbers)."
+    )
     relative: bool = Field(
-        default=True, description="Forecast the change from the last value: training starts as good as that baseline."
+        default=True,
+        description="Forecast the change from the last value, so that training starts from that baseline.",
     )
     channel_independent: bool = Field(
-        default=False, description="Each column is forecast from itself alone, all by one model; otherwise from all."
+        default=False, description="Forecast each column from its own past only, with one model for all columns."
     )
-    loss_function: Literal["mse", "mae", "huber"] = Field("mse", description="What training makes small, of numbers.")
+    loss_function: Literal["mse", "mae", "huber"] = Field(
+        "mse", description="Loss function (data_type numbers; binary data use cross-entropy)."
+    )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
     encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Encoder.")
     ahead: bool = Field(default=False, exclude=True, repr=False)
-    """Only the end of each series is read: what follows is not known."""
+    """Read only the end of each series, to forecast the unknown future."""
 
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def _check(self) -> Self:
         if not self.history and self.output == "last":
-            raise ValueError('history is 0 and output is "last": say how many steps are read before the forecast')
+            raise ValueError('history is 0, which needs output = "every_step": set task.history or task.output')
         if self.encoder.bidirectional:
-            raise ValueError("encoder.bidirectional is true: a forecast reads forwards")
-        if unread := [name for name in self.target if self.columns and name not in self.columns]:
-            raise ValueError(f"target names {unread[0]!r}, which is not among the columns that are read")
+            raise ValueError("encoder.bidirectional is true, but a forecast must not see later values: set it to false")
+        if missing := [name for name in self.target if self.columns and name not in self.columns]:
+            raise ValueError(f"target {missing[0]!r} is not one of task.columns ({', '.join(self.columns)})")
         return self
 
     @property
@@ -130,7 +147,7 @@ class Forecast(Task):
 
     @property
     def gap(self) -> int:
-        """Examples between two parts of a series that forecast rows of both."""
+        """Examples whose horizon overlaps both the training and the held-out part of a series."""
         if self.output == "last":
             return self.horizon - 1
         return math.ceil((self.horizon - 1) / self.history) if self.history else 0
@@ -139,7 +156,7 @@ class Forecast(Task):
         for series in self._series(source):
             if self.data_type == "binary" and not np.isin(series.values, (0, 1)).all():
                 row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
-                raise DataError(series.at(row), 'kind = "binary" wants zeros and ones, found another number')
+                raise DataError(series.at(row), 'found a value other than 0 and 1; task.data_type is "binary"')
             if self.ahead:
                 yield ending(series, self.history)
             elif self.output == "every_step":
@@ -148,7 +165,7 @@ class Forecast(Task):
                 yield from windows(series, self.history, horizon=self.horizon)
 
     def read_inputs(self, source: Source) -> Iterator[Window]:
-        """The end of each series: what is wanted is what comes next."""
+        """The end of each series, to forecast what follows."""
         return self.model_copy(update={"ahead": True}).read(source)
 
     def _series(self, source: Source) -> Iterator[Series]:
@@ -166,12 +183,12 @@ class Forecast(Task):
         spans: dict[int, tuple[Series, int, int]] = {}
         for window in examples:
             if not window.known:
-                raise DataError(window.location, "what comes next is not known; training needs it")
-            series, begin, end = spans.get(id(window.series), (window.series, window.begin, 0))
-            spans[id(series)] = series, min(begin, window.begin), max(end, window.end + self.horizon)
-        parts = [series.values[begin:end] for series, begin, end in spans.values()]
+                raise DataError(window.place, "the values to forecast are missing; training needs them")
+            series, start, end = spans.get(id(window.series), (window.series, window.begin, 0))
+            spans[id(series)] = series, min(start, window.begin), max(end, window.end + self.horizon)
+        parts = [series.values[start:end] for series, start, end in spans.values()]
         if not parts:
-            raise DataError(self.train, "there is nothing to learn from")
+            raise DataError(self.train, "found no examples to train on")
         columns = next(iter(spans.values()))[0].names
         targets = self._targets(columns)
         joined = np.concatenate(parts)
@@ -191,18 +208,16 @@ class Forecast(Task):
         return self.model_copy(update={"learned": learned})
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
-        if unread := [name for name in self.target if name not in columns]:
-            raise DataError(self.train, f"there is no column {unread[0]!r} to forecast; found {', '.join(columns)}")
+        if missing := [name for name in self.target if name not in columns]:
+            raise DataError(self.train, f"no column {missing[0]!r} (task.target); found {', '.join(columns)}")
         return [columns.index(name) for name in self.target or columns]
 
     @property
-    def _fitted(self) -> Learned:
-        if self.learned is None:
-            raise ValueError("the task is not fitted: its scales are not known")
-        return self.learned
+    def fitted(self) -> Learned:
+        return require_fitted(self.learned)
 
     def collate(self, examples: Sequence[Window]) -> Batch:
-        learned = self._fitted
+        learned = self.fitted
         every_step = self.output == "every_step"
         inputs = pad([self._features(window) for window in examples], dtype=np.float32)
         mask = inputs.mask if every_step else torch.ones(len(examples), 1, dtype=torch.bool)
@@ -213,32 +228,32 @@ class Forecast(Task):
             target = Future(pad(future, dtype=np.float32).values, mask)
         return Batch(inputs, target, int(mask.sum()))
 
-    def _scale(self, values: Numbers) -> Numbers:  # (..., D); zeros and ones stay what they are
+    def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
         if self.data_type == "binary":
             return values
-        scaled: Numbers = (values - np.array(self._fitted.means)) / np.array(self._fitted.deviations)
+        scaled: Numbers = (values - np.array(self.fitted.means)) / np.array(self.fitted.deviations)
         return scaled
 
     def _restore(self, scaled: Tensor) -> Numbers:  # (..., targets), in the units of the data
         values: Numbers = scaled.double().cpu().numpy()
         if self.data_type == "binary":
             return values
-        targets = self._targets(self._fitted.columns)
-        values *= np.array(self._fitted.deviations)[targets]
-        values += np.array(self._fitted.means)[targets]
+        targets = self._targets(self.fitted.columns)
+        values *= np.array(self.fitted.deviations)[targets]
+        values += np.array(self.fitted.means)[targets]
         return values
 
     def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
-        """The scaled columns, and their changes from row to row."""
+        """The scaled values and their changes from row to row."""
         if self.data_type == "binary" or self.inputs == "values":
             return self._scale(window.read)[:, None]
         before = max(window.begin - 1, 0)
         levels = self._scale(window.series.values[before : window.end])
-        moves = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self._fitted.moves)
+        moves = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self.fitted.moves)
         return np.stack([levels, moves], axis=1)[window.begin - before :]
 
     def build_model(self) -> nn.Module:
-        learned = self._fitted
+        learned = self.fitted
         relative = self.data_type == "numbers" and self.relative
         features = 2 if self.data_type == "numbers" and self.inputs == "both" else 1
         size = features * (1 if self.channel_independent else len(learned.columns))
@@ -257,28 +272,29 @@ class Forecast(Task):
             first=1 if self.data_type == "numbers" and self.inputs == "changes" else 0,
         )
         if self.data_type == "binary" and not self.channel_independent:
-            # To begin with how often each key is on reaches the same likelihood in fewer updates.
+            # Starting from the frequency of each feature reaches the same likelihood in fewer updates.
             odds = torch.tensor(learned.means)[targets].clamp(RAREST, 1 - RAREST).logit()
             model.head.bias.data = odds.repeat(self.horizon)
         return model
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         if batch.target is None:
-            raise ValueError("what comes next is not known; the loss needs it")
+            raise ValueError("cannot compute the loss: the values to forecast are missing")
         forecast, state = model(batch.inputs, batch.state)
-        found, wanted = forecast[batch.target.mask], batch.target.values[batch.target.mask]  # (N, horizon, targets)
+        # Both are (N, horizon, targets).
+        predicted, truth = forecast[batch.target.mask], batch.target.values[batch.target.mask]
         if self.data_type == "binary":
-            each = nn.functional.binary_cross_entropy_with_logits(found, wanted, reduction="none").sum(dim=-1)
+            losses = nn.functional.binary_cross_entropy_with_logits(predicted, truth, reduction="none").sum(dim=-1)
         else:
-            # One is the error of saying that nothing changes, on the training data: the rate need not know the scale.
-            unit = math.sqrt(np.square(self._fitted.reach).mean()) or 1.0
-            each = ERRORS[self.loss_function](found / unit, wanted / unit, reduction="none")
-        return Loss(each.flatten(1).mean(dim=1).sum(), len(found), state)
+            # In units of the naive forecast's error, so that the learning rate does not depend on the data's scale.
+            unit = math.sqrt(np.square(self.fitted.reach).mean()) or 1.0
+            losses = LOSS_FUNCTIONS[self.loss_function](predicted / unit, truth / unit, reduction="none")
+        return Loss(losses.flatten(1).mean(dim=1).sum(), len(predicted), state)
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         forecast, state = model(batch.inputs, batch.state)
         values = self._restore(forecast.double().sigmoid() if self.data_type == "binary" else forecast)
-        columns = self._fitted.columns
+        columns = self.fitted.columns
         names = [columns[target] for target in self._targets(columns)]
         if self.output == "last":
             return Predictions([Forecasted(names, row[0].tolist(), [], []) for row in values], state)
@@ -286,19 +302,19 @@ class Forecast(Task):
         answers = []
         for row, length in enumerate(batch.inputs.lengths.tolist()):
             steps = values[row, :length].tolist()
-            wanted = [] if truth is None else truth[row, :length].tolist()
-            answers.append(Forecasted(names, steps[-1] if steps else [], steps, wanted))
+            observed = [] if truth is None else truth[row, :length].tolist()
+            answers.append(Forecasted(names, steps[-1] if steps else [], steps, observed))
         return Predictions(answers, state)
 
     def _pairs(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> list[tuple[Numbers, Numbers]]:
-        """What came and what was said, of each example (N, horizon, targets)."""
+        """The observed and the forecast values of each example, (N, horizon, targets)."""
         unknown = next((window for window in examples if not window.known), None)
         if unknown is not None:
-            raise DataError(unknown.location, "what comes next is not known; a score needs it")
-        targets = self._targets(self._fitted.columns)
+            raise DataError(unknown.place, "the values to forecast are missing; evaluation needs them")
+        targets = self._targets(self.fitted.columns)
         shape = -1, self.horizon, len(targets)
         if self.output == "every_step":
-            # Sequences may have been joined and cut: all answers together are one example after the other again.
+            # Sequences may have been concatenated and cut; concatenating all answers restores the order of examples.
             ends = np.cumsum([len(window) for window in examples])[:-1]
             sides = [answer.truth for answer in predictions], [answer.steps for answer in predictions]
             joined = (np.concatenate([np.reshape(part, shape) for part in side]) for side in sides)
@@ -312,32 +328,32 @@ class Forecast(Task):
         pairs = self._pairs(predictions, examples)
         if self.data_type == "binary":
             return mean_of_sums([regression.log_losses(*pair) for pair in pairs])
-        scale = np.array(self._fitted.deviations)[self._targets(self._fitted.columns)]
-        return mean_of_sums([((found - truth) / scale) ** 2 for truth, found in pairs])
+        scale = np.array(self.fitted.deviations)[self._targets(self.fitted.columns)]
+        return mean_of_sums([((forecast - truth) / scale) ** 2 for truth, forecast in pairs])
 
     @property
     def custom_layer_field(self) -> str:
         return "encoder"
 
     def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
-        truth, found = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
+        truth, forecast = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
         if self.data_type == "binary":
             return {
-                "nll": regression.frame_nll(truth, found),
-                "accuracy": regression.frame_accuracy(truth, found),
+                "nll": regression.frame_nll(truth, forecast),
+                "accuracy": regression.frame_accuracy(truth, forecast),
                 "frames": len(truth) * self.horizon,
             }
-        scores = self._compare(truth, found, examples)
+        scores = self._errors(truth, forecast, examples)
         return {name: value for name, value in scores.items() if not (isinstance(value, float) and math.isnan(value))}
 
-    def _compare(self, truth: Numbers, found: Numbers, examples: Sequence[Window]) -> dict[str, Any]:
-        """Errors in the units of the data, and scaled where columns are put together; (N, horizon, targets)."""
-        learned = self._fitted
+    def _errors(self, truth: Numbers, forecast: Numbers, examples: Sequence[Window]) -> dict[str, Any]:
+        """Errors in the units of the data, and in deviations where columns are averaged."""
+        learned = self.fitted
         targets = self._targets(learned.columns)
         scale = np.array(learned.deviations)[targets]
         every_step = self.output == "every_step"
 
-        def missed(season: int) -> Numbers:  # by the baseline, in the order of the examples
+        def baseline_error(season: int) -> Numbers:  # in the order of the examples
             steps = [
                 window.season(self.horizon, season, each=every_step) - window.after(self.horizon, each=every_step)
                 for window in examples
@@ -348,28 +364,29 @@ class Forecast(Task):
             squared: Numbers = ((error / scale) ** 2).mean(axis=(0, 2))
             return squared
 
-        last = missed(1)
-        own, still = scaled(found - truth), scaled(last)
+        last = baseline_error(1)
+        model_mse, last_mse = scaled(forecast - truth), scaled(last)
+        flat = truth.reshape(-1, len(targets)), forecast.reshape(-1, len(targets))
         scores = {
-            "mse_scaled": float(own.mean()),
-            "mse": regression.mse(truth, found),
-            "mae": regression.mae(truth, found),
-            "mase": regression.mase(truth, found, learned.naive),
-            "rse": regression.rse(truth, found),
-            "correlation": regression.correlation(truth.reshape(-1, len(targets)), found.reshape(-1, len(targets))),
-            "skill": float(1 - own.mean() / still.mean()) if still.mean() else float("nan"),
-            "skill_worst": float((1 - own / still).min()) if still.all() else float("nan"),  # of the steps ahead
+            "mse_scaled": float(model_mse.mean()),
+            "mse": regression.mse(truth, forecast),
+            "mae": regression.mae(truth, forecast),
+            "mase": regression.mase(truth, forecast, learned.naive),
+            "rse": regression.rse(truth, forecast),
+            "correlation": regression.correlation(*flat),
+            "skill": float(1 - model_mse.mean() / last_mse.mean()) if last_mse.mean() else float("nan"),
+            "skill_worst": float((1 - model_mse / last_mse).min()) if last_mse.all() else float("nan"),
             "last_mse": float((last**2).mean()),
-            "last_mse_scaled": float(still.mean()),
+            "last_mse_scaled": float(last_mse.mean()),
         }
         if self.season:
-            seasonal = missed(self.season)
+            seasonal = baseline_error(self.season)
             scores |= {
                 "seasonal_mse": float((seasonal**2).mean()),
                 "seasonal_mse_scaled": float(scaled(seasonal).mean()),
             }
-        steps = {"mse_scaled": own, "last_mse_scaled": still}
-        return scores | {"windows": len(truth), "per_step": regression.by_step(truth, found, steps)}
+        steps = {"mse_scaled": model_mse, "last_mse_scaled": last_mse}
+        return scores | {"windows": len(truth), "per_step": regression.by_step(truth, forecast, steps)}
 
     @property
     def inputs_are_files(self) -> bool:
@@ -378,7 +395,7 @@ class Forecast(Task):
     def draw_predictions(
         self, examples: Sequence[Window], folder: Path, *, predict: Callable[[Sequence[Any]], list[Any]]
     ) -> None:
-        """forecast.png: forecasts of the end of the development data, beside the last value as a baseline."""
+        """forecast.png: forecasts at the end of the development data, with the last value as a baseline."""
         if self.data_type != "numbers" or not examples:
             return
         last = self.output == "last"

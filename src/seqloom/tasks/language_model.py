@@ -1,4 +1,4 @@
-"""Language models: the probability of what comes next, of a whole text, and texts drawn from it."""
+"""Language modelling: the probability of the next token and of whole texts, and text generation."""
 
 import math
 from collections import Counter
@@ -37,11 +37,11 @@ from seqloom.models.ngram.ngram_decoder import NGramDecoder
 from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMVocabulary
 from seqloom.models.transcription.search_guide import LoadedLanguageModel
 from seqloom.run import Run
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
 COMPARED_AT_ONCE = 64  # texts in a batch when words are compared
 CONTEXT = 128
-"""How far back a transformer sees if nothing is said: a text that is carried on from piece to piece has no end."""
+"""Default context of a Transformer in tokens: under truncated BPTT a text has no beginning that would limit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +50,37 @@ class Line:
 
     location: Location
     text: str
-    symbols: int  # about how many, for buckets
+    tokens: int  # approximate number, for bucketing
 
     def __len__(self) -> int:
-        return self.symbols
+        return self.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The probability of a text by the chain rule."""
+    """The probability of a text."""
 
-    log_probability: float  # natural logarithm, of all symbols together
-    perplexity: float  # per symbol
-    log_probabilities: list[float]  # of each symbol given those before; the last one is the end of the line
+    log_probability: float  # of the whole text, natural logarithm
+    perplexity: float  # per token
+    log_probabilities: list[float]  # of each token given the previous ones; the last is the end of the line
 
     def __str__(self) -> str:
         return f"{self.log_probability:.4f}\t{self.perplexity:.4g}"
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredBothWays(Scored):
-    """The probability of a text, read from both ends: of its logarithm the mean of the two."""
+class BidirectionallyScored(Scored):
+    """The probability of a text in both directions; the log-probability is the mean of the two."""
 
-    backward: list[float]  # of the line's beginning and of each symbol, given what comes behind it
+    backward: list[float]  # of the start of the line and of each token, given the following ones
 
 
 @dataclass(frozen=True, slots=True)
-class Represented:
-    """The words of a text in their context."""
+class WordVectors:
+    """Contextual vectors of the words of a text."""
 
     words: list[str]
-    vectors: list[list[list[float]]]  # of each word, by each layer; the lowest is out of context
+    vectors: list[list[list[float]]]  # (words, layers, size); the lowest layer knows no context
 
     def __str__(self) -> str:
         rows = zip(self.words, self.vectors, strict=True)
@@ -88,7 +88,7 @@ class Represented:
 
 
 class Learned(BiLMVocabulary):
-    """The symbols of the training text."""
+    """The vocabulary of the training text."""
 
 
 class LanguageModel(Task):
@@ -115,29 +115,36 @@ class LanguageModel(Task):
     name: Literal["language_model"] = "language_model"
     model: Literal["recurrent", "window", "ngram"] = Field(
         "recurrent",
-        description="recurrent; window: a feed-forward network over the last words; ngram: counts of words.",
+        description="recurrent: recurrent or Transformer layers; window: a feed-forward network over the last tokens; "
+        "ngram: Kneser-Ney n-gram counts.",
     )
     direction: Literal["forward", "both"] = Field(
         "forward",
-        description="both: each symbol also from those behind it; its layers serve other tasks (task.pretrained).",
+        description="forward: predict the next token; both: also the previous one, which gives contextual word "
+        "vectors for other tasks (task.pretrained).",
     )
-    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
+    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     arpa: str = Field(
-        "",
-        description="ngram: an ARPA file whose model is taken as it is; there is nothing to count, nor need of train.",
+        "", description="n-gram models only: ARPA file to import instead of training on task.train (empty: train)."
     )
-    order: int = Field(5, ge=1, description="window, ngram: words that a probability is about, the next one included.")
+    order: int = Field(
+        5, ge=1, description="window and ngram models: n-gram length, that is the predicted token and its context."
+    )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenization.")
-    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tie_embeddings: bool = Field(default=True, description="The vectors of the input are also those of the output.")
-    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
+    embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
+    tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
     sampled_softmax: int = Field(
-        0, ge=0, description="Symbols that the softmax of the training is over, besides those of the batch; 0: all."
+        0,
+        ge=0,
+        description="Tokens sampled for the softmax in training, in addition to those of the batch (0: full softmax).",
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
+    )
     characters: CharacterConfig = Field(
         default_factory=partial(CharacterConfig, layers=0),
-        description="Character-level word vectors (direction both).",
+        description='Character-level word vectors, for direction = "both" only.',
     )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the decoder."
@@ -147,23 +154,23 @@ class LanguageModel(Task):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_text(cls, values: Any) -> Any:
+    def _import_arpa(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("arpa") and not values.get("train"):
-            return {**values, "train": values["arpa"], "dev_share": 0.0}
+            return {**values, "train": values["arpa"], "dev_fraction": 0.0}
         return values
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def _check(self) -> Self:
         if self.arpa and self.model != "ngram":
-            raise ValueError(f'arpa is a model of kind "ngram", and kind is "{self.model}"')
+            raise ValueError(f'arpa needs model = "ngram", but model is "{self.model}"')
         if self.arpa and self.text.unit == "subwords":
-            raise ValueError('an ARPA file does not tell how words are cut: text.unit must be "words" or "characters"')
+            raise ValueError('arpa needs text.unit = "words" or "characters": an ARPA file has no subword tokenizer')
         if self.direction == "both" and self.model != "recurrent":
-            raise ValueError(f'direction is "both", and kind is "{self.model}": that looks back only')
+            raise ValueError(f'direction = "both" needs model = "recurrent", but model is "{self.model}"')
         if self.characters.layers and (self.direction != "both" or self.text.unit != "words"):
-            found = f'direction is "{self.direction}" and text.unit "{self.text.unit}"'
             raise ValueError(
-                f"characters.layers is {self.characters.layers}: that is for words in both ways, and {found}"
+                f'characters.layers is {self.characters.layers}, which needs direction = "both" and text.unit = '
+                f'"words", but they are "{self.direction}" and "{self.text.unit}"'
             )
         return self
 
@@ -171,21 +178,19 @@ class LanguageModel(Task):
     def no_bptt_reason(self) -> str:
         if self.direction == "forward":
             return ""
-        return 'task.direction is "both", and what is read from the end cannot be carried on: whole lines are needed'
+        return 'task.direction is "both": the backward direction needs whole lines'
 
     @property
     def main_metric(self) -> str:
         return "perplexity"
 
     @property
-    def known(self) -> Learned:
-        if self.learned is None:
-            raise ValueError("the task has not seen its training data: call fit first")
-        return self.learned
+    def fitted(self) -> Learned:
+        return require_fitted(self.learned)
 
     @property
-    def symbols(self) -> Tokenizer:
-        return self.known.text
+    def tokenizer(self) -> Tokenizer:
+        return self.fitted.text
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Line]:
         words = self.text.unit == "words"
@@ -194,58 +199,58 @@ class LanguageModel(Task):
 
     def fit(self, examples: Iterable[Line]) -> Self:
         if self.arpa:
-            return self.model_copy(update={"learned": Learned(text=self._foreign(resolve(self.arpa)))})
-        letters: Counter[str] | None = Counter() if self.characters.layers else None
-        encoding = self.text.fit(_texts(examples, letters), specials=(END,))
-        if len(encoding.vocabulary) <= 3:
-            raise DataError(self.train, "there is no text to learn from")
-        characters = None if letters is None else ranked(letters, size=1 << 15, minimum=1, specials=(END,))
-        return self.model_copy(update={"learned": Learned(text=encoding, characters=characters)})
+            return self.model_copy(update={"learned": Learned(text=self._arpa_tokenizer(resolve(self.arpa)))})
+        counts: Counter[str] | None = Counter() if self.characters.layers else None
+        tokenizer = self.text.fit(_texts(examples, counts), specials=(END,))
+        if len(tokenizer.vocabulary) <= 3:
+            raise DataError(self.train, "found no text to train on")
+        characters = None if counts is None else ranked(counts, size=1 << 15, minimum=1, specials=(END,))
+        return self.model_copy(update={"learned": Learned(text=tokenizer, characters=characters)})
 
-    def _foreign(self, path: Path) -> Tokenizer:
-        """The words of an ARPA file as symbols."""
-        found = list(Layout.of(read_words(path)).names[3:])
+    def _arpa_tokenizer(self, path: Path) -> Tokenizer:
+        """A tokenizer with the vocabulary of an ARPA file."""
+        words = list(Layout.of(read_words(path)).names[3:])
         if self.text.unit == "characters":
-            found = characters(found)
-            if long := [name for name in found if len(name) > 1]:
-                raise DataError(str(path), f"found {long[0]!r}; task.text.unit says that its words are characters")
-        if PAD in found:
-            raise DataError(str(path), f"the word {PAD} has a meaning of its own here; give it another name")
-        vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *found))
+            words = characters(words)
+            if long := [word for word in words if len(word) > 1]:
+                raise DataError(str(path), f"found {long[0]!r}, expected single characters (task.text.unit)")
+        if PAD in words:
+            raise DataError(str(path), f"contains the word {PAD}, which is reserved: rename it")
+        vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *words))
         return Tokenizer(unit=self.text.unit, lowercase=self.text.lowercase, vocabulary=vocabulary, specials=(END,))
 
     def collate(self, examples: Sequence[Line]) -> Batch:
-        end = [self.symbols.vocabulary.index(END)]
-        texts = [end + self.symbols.encode(example.text) + end for example in examples]
+        end = [self.tokenizer.vocabulary.index(END)]
+        texts = [end + self.tokenizer.encode(example.text) + end for example in examples]
         inputs = pad([np.array(text[:-1]) for text in texts])
         target = pad([np.array(text[1:]) for text in texts]).values
         if self.direction == "forward":
             return Batch(inputs, target, int(inputs.mask.sum()))
-        words = [word for example in examples for word in (END, *self.symbols.written(example.text))]
-        spelled = torch.from_numpy(self.known.spelled(words))
-        characters = spelled.new_zeros(*inputs.mask.shape, spelled.shape[1])
-        characters[inputs.mask] = spelled
-        read = CharacterInput(inputs.values, characters, inputs.mask)
-        return Batch(read, target, int(inputs.mask.sum()), examples=tuple(examples))
+        words = [word for example in examples for word in (END, *self.tokenizer.written(example.text))]
+        rows = torch.from_numpy(self.fitted.spelled(words))  # (words, characters)
+        spelled = rows.new_zeros(*inputs.mask.shape, rows.shape[1])
+        spelled[inputs.mask] = rows
+        both = CharacterInput(inputs.values, spelled, inputs.mask)
+        return Batch(both, target, int(inputs.mask.sum()), examples=tuple(examples))
 
     def build_model(self) -> nn.Module:
-        vocabulary = self.symbols.vocabulary
+        vocabulary = self.tokenizer.vocabulary
         if self.direction == "both":
-            return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).model(self.known)
+            return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).model(self.fitted)
         if self.model == "ngram":
             end = vocabulary.index(END)
             return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=end, arpa=self.arpa)
         if self.decoder.bidirectional:
-            raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
-        front, recurrence = self.prenet, self.decoder
+            raise ValueError('task.decoder.bidirectional is true; for both directions set task.direction = "both"')
+        prenet, recurrence = self.prenet, self.decoder
         if TRANSFORMER in recurrence.kinds:
             recurrence = recurrence.model_copy(update={"options": {"context": CONTEXT, **recurrence.options}})
         if self.model == "window":
-            front = PrenetConfig(
+            prenet = PrenetConfig(
                 layers=recurrence.layers, size=recurrence.hidden_size, window=max(self.order - 1, 1), activation="tanh"
             )
             recurrence = recurrence.model_copy(update={"layers": 0})
-        layer = build_stack(front, recurrence, self.embedding_size, causal=True)
+        layer = build_stack(prenet, recurrence, self.embedding_size, causal=True)
         embed = Embedding(len(vocabulary), self.embedding_size, dropout=self.input_dropout)
         return Decoder(
             embed,
@@ -256,7 +261,7 @@ class LanguageModel(Task):
         )
 
     def _encode(self, example: Line) -> list[int]:
-        return self.symbols.encode(example.text)
+        return self.tokenizer.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         state = None
@@ -280,76 +285,77 @@ class LanguageModel(Task):
             return Predictions([_scored(row) for row in rows])
         if isinstance(model, BiLM):
             lengths = inputs.mask.sum(dim=1).tolist()
-            ahead, back = (found.split(lengths) for found in model.log_probabilities(batch.inputs))
-            return Predictions([_scored_both(*map(Tensor.tolist, rows)) for rows in zip(ahead, back, strict=True)])
+            forward, backward = (values.split(lengths) for values in model.log_probabilities(batch.inputs))
+            pairs = zip(forward, backward, strict=True)
+            return Predictions([_scored_in_both_directions(*map(Tensor.tolist, pair)) for pair in pairs])
         features, target, state = _features(model, batch)
-        found = model.log_probabilities(features, target)
-        return Predictions([_scored(row.tolist()) for row in found.split(inputs.lengths.tolist())], state)
+        values = model.log_probabilities(features, target)
+        return Predictions([_scored(row.tolist()) for row in values.split(inputs.lengths.tolist())], state)
 
     @property
     def custom_layer_field(self) -> str:
         return "decoder" if self.model == "recurrent" else ""
 
     def generate(self, model: nn.Module, prompt: str, *, length: int, sample: Sample) -> Iterator[str]:
-        return generate_text(model, self.symbols, prompt, length=length, sample=sample)
+        return generate_text(model, self.tokenizer, prompt, length=length, sample=sample)
 
     def export(self, model: Any, path: Path) -> None:
-        """An n-gram model as an ARPA file."""
+        """Write an n-gram model as an ARPA file."""
         if self.model != "ngram":
-            raise TypeError(f'{path}: only n-gram language models can be exported, and task.model is "{self.model}"')
+            raise TypeError(f'{path}: only n-gram language models can be exported, but task.model is "{self.model}"')
         if not path.name.endswith((".arpa", ".arpa.gz")):
             raise ValueError(f"{path}: an n-gram model is exported as .arpa or .arpa.gz")
         model.write(path)
 
-    def embed(self, model: Any, batch: Batch) -> list[Represented]:
+    def embed(self, model: Any, batch: Batch) -> list[WordVectors]:
         if self.direction != "both":
             raise TypeError(
                 f'only a language model with task.direction = "both" gives contextual word vectors, '
-                f'and its direction is "{self.direction}"'
+                f'but its direction is "{self.direction}"'
             )
         levels = model.reader.levels(batch.inputs)
-        found = []
+        answers = []
         for row, example in enumerate(batch.examples):
-            words = self.symbols.written(example.text)
+            words = self.tokenizer.written(example.text)
             layers = [level[row, 1 : len(words) + 1].tolist() for level in levels]
-            found.append(Represented(words, [list(each) for each in zip(*layers, strict=True)]))
-        return found
+            answers.append(WordVectors(words, [list(vectors) for vectors in zip(*layers, strict=True)]))
+        return answers
 
     def score(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> dict[str, Any]:
-        both = [answer for answer in predictions if isinstance(answer, ScoredBothWays)]
+        both = [answer for answer in predictions if isinstance(answer, BidirectionallyScored)]
         total = -math.fsum(answer.log_probability for answer in predictions)
-        ways = {
+        directions = {
             "perplexity_forward": _perplexity([value for answer in both for value in answer.log_probabilities]),
             "perplexity_backward": _perplexity([value for answer in both for value in answer.backward]),
         }
-        symbols = sum(len(answer.log_probabilities) for answer in predictions)
+        tokens = sum(len(answer.log_probabilities) for answer in predictions)
         characters = sum(len(example.text) + 1 for example in examples)
-        unknown = self.symbols.vocabulary.index(UNKNOWN)
+        unknown = self.tokenizer.vocabulary.index(UNKNOWN)
         return {
-            "perplexity": _exponential(total, symbols),
-            "loss": total / max(symbols, 1),
-            **(ways if both else {}),
+            "perplexity": _exponential(total, tokens),
+            "loss": total / max(tokens, 1),
+            **(directions if both else {}),
             "bits_per_character": total / math.log(2) / max(characters, 1),
-            "symbols": symbols,
-            "unknown": sum(self.symbols.encode(example.text).count(unknown) for example in examples),
+            "tokens": tokens,
+            "unknown": sum(self.tokenizer.encode(example.text).count(unknown) for example in examples),
         }
 
     def metric_sums(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> MetricSums:
-        """The surprise and the number of the symbols of each line, also where lines were joined."""
+        """Negative log-probability and number of tokens of each line, also if lines were concatenated."""
         values = [np.array(answer.log_probabilities) for answer in predictions]
         for row, answer in enumerate(predictions):
-            if isinstance(answer, ScoredBothWays):
+            if isinstance(answer, BidirectionallyScored):
                 values[row] = (values[row] + answer.backward) / 2
-        lengths = np.array([len(self.symbols.encode(example.text)) + 1 for example in examples])
-        surprise = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
-        return MetricSums(np.stack([surprise, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
+        lengths = np.array([len(self.tokenizer.encode(example.text)) + 1 for example in examples])
+        losses = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
+        return MetricSums(np.stack([losses, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
 
     def input_tokens(self, example: Line) -> list[str]:
-        return [START, *text_tokens(self.symbols, example.text, [])]
+        return [START, *text_tokens(self.tokenizer, example.text, [])]
 
     def trace_gates(self, model: nn.Module, example: Line) -> list[LabelledTrace]:
         batch, tokens = self.collate([example]), self.input_tokens(example)
-        backwards = [*tokens[:1], *tokens[:0:-1]]  # what the layers of the backward direction read
+        backwards = [*tokens[:1], *tokens[:0:-1]]  # the order in which the backward layers read
 
         def labels(name: str) -> list[str]:
             return backwards if name.startswith("reader.back") else tokens
@@ -362,7 +368,7 @@ class LanguageModel(Task):
         predictions, layers, _ = self_attention(model, lambda: self.predict(model, batch))
         (prediction,) = predictions.answers
         notes: list[str] = []
-        tokens = text_tokens(self.symbols, example.text, notes)
+        tokens = text_tokens(self.tokenizer, example.text, notes)
         surprisal = [-value / math.log(2) for value in prediction.log_probabilities]
         rows, columns = [*tokens, END], [START, *tokens]
         perplexity = f"perplexity {prediction.perplexity:.4g}"
@@ -379,12 +385,12 @@ class LanguageModel(Task):
         )
 
     def explain_together(self, model: nn.Module, examples: Sequence[Line]) -> Explanation | None:
-        """Of a model in both directions: how similar the vectors of a word are that occurs more than once."""
+        """For direction "both": how similar the vectors of a word are in different contexts."""
         if self.direction != "both":
             return None
-        waiting, texts = iter(examples), []
-        while some := list(islice(waiting, COMPARED_AT_ONCE)):
-            texts += self.embed(model, self.collate(some))
+        remaining, texts = iter(examples), []
+        while batch := list(islice(remaining, COMPARED_AT_ONCE)):
+            texts += self.embed(model, self.collate(batch))
         pairs = compare_contexts(texts)
         if not pairs and len(examples) == 1:
             return None
@@ -401,7 +407,7 @@ class LanguageModel(Task):
 
 
 def load_language_model(path: Path) -> LoadedLanguageModel:
-    """The language model of a run, for the search of another task."""
+    """Load the language model of a run for the search of another task."""
     run = Run.open(path)
     document = parse(run.config, str(run.path / "config.toml"))
     if (name := document.get("task.name")) != "language_model":
@@ -410,15 +416,15 @@ def load_language_model(path: Path) -> LoadedLanguageModel:
     task = cast(LanguageModel, built["task"]).with_learned(run)
     module = task.build_model()
     module.load_state_dict(run.load_best().model)
-    return LoadedLanguageModel(task.symbols, module.eval())
+    return LoadedLanguageModel(task.tokenizer, module.eval())
 
 
-def _exponential(total: float, symbols: float) -> float:
-    return math.exp(min(total / max(symbols, 1), 700.0))
+def _exponential(total: float, tokens: float) -> float:
+    return math.exp(min(total / max(tokens, 1), 700.0))
 
 
 def _features(model: Decoder, batch: Batch) -> tuple[Tensor, Tensor, Any]:
-    """What the softmax reads (N, D) and should answer (N,), of the real elements only, and the state."""
+    """Inputs (N, D) and targets (N,) of the softmax without padding, and the state."""
     values, mask = batch.inputs
     whole = bool(mask.all())
     features, state = model.features(values, batch.state, mask=None if whole else mask)
@@ -427,11 +433,11 @@ def _features(model: Decoder, batch: Batch) -> tuple[Tensor, Tensor, Any]:
     return features[mask], batch.target[mask], state
 
 
-def _texts(examples: Iterable[Line], letters: Counter[str] | None) -> Iterator[str]:
-    """The texts; on the way their characters are counted, blanks left out."""
+def _texts(examples: Iterable[Line], characters: Counter[str] | None) -> Iterator[str]:
+    """Yield the texts; count their characters on the way, except whitespace."""
     for example in examples:
-        if letters is not None:
-            letters.update("".join(example.text.split()))
+        if characters is not None:
+            characters.update("".join(example.text.split()))
         yield example.text
 
 
@@ -443,6 +449,6 @@ def _scored(log_probabilities: list[float]) -> Scored:
     return Scored(math.fsum(log_probabilities), _perplexity(log_probabilities), log_probabilities)
 
 
-def _scored_both(ahead: list[float], back: list[float]) -> ScoredBothWays:
-    total = math.fsum([*ahead, *back]) / 2
-    return ScoredBothWays(total, _perplexity([*ahead, *back]), ahead, back[::-1])
+def _scored_in_both_directions(forward: list[float], backward: list[float]) -> BidirectionallyScored:
+    total = math.fsum([*forward, *backward]) / 2
+    return BidirectionallyScored(total, _perplexity([*forward, *backward]), forward, backward[::-1])

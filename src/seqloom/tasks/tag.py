@@ -24,58 +24,60 @@ from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, 
 from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
 from seqloom.models.character_encoder import LONGEST, CharacterConfig, CharacterEncoder, CharacterInput, to_characters
 from seqloom.models.crf import CRF, allow_spans, fits
-from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, build_stack
 from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
-NO_LABEL = -1
+NO_LABEL = -1  # padding, and sequences without a loss
 
 
 class WordEmbeddingConfig(ConfigSection):
     """Word embedding."""
 
-    embedding_size: int = Field(100, ge=1, description="Size of a word's vector.")
+    embedding_size: int = Field(100, ge=1, description="Size of the word embeddings.")
     lowercase: bool = Field(
-        default=True, description="Capitals are small letters here; characters are read as they are."
+        default=True, description="Look up words in lowercase; the character encoder always sees the original case."
     )
-    min_count: int = Field(1, ge=1, description="Words that occur less often are unknown.")
+    min_count: int = Field(1, ge=1, description="Words that occur less often than this become <unk>.")
     unknown_dropout: float = Field(
-        0.25, ge=0, description="a: in training, a word that occurs n times is unknown with probability a / (a + n)."
+        0.25,
+        ge=0,
+        description="In training, replace a word that occurs n times by <unk> with probability a / (a + n), where a "
+        "is this value (0: never).",
     )
 
 
-class BidirectionalEncoder(RecurrenceConfig):
-    """Recurrent layers, as a rule from both ends: a label may depend on what follows."""
+class TaggingEncoder(BidirectionalEncoder):
+    """Encoder; bidirectional by default, because a label may depend on the words that follow."""
 
-    bidirectional: bool = Field(default=True, description="Read in both directions.")
-    dropout: float = Field(0.3, ge=0, lt=1, description="Between layers and on the output.")
+    dropout: float = Field(0.3, ge=0, lt=1, description="Dropout between layers and on the output.")
 
 
 class Learned(ConfigSection):
-    """Labels, words, scales of the training data."""
+    """Labels, vocabularies and scales of the training data."""
 
     labels: Labels
-    pairs: tuple[tuple[str, str], ...]  # of spans: labels that follow each other; "" before the first, behind the last
-    words: Vocabulary | None = None
-    counts: tuple[int, ...] = ()  # of the words
+    pairs: tuple[tuple[str, str], ...]  # span labels: all neighbours that occur; "" stands for the start and the end
+    words: Vocabulary | None = None  # None: the inputs are frames
+    counts: tuple[int, ...] = ()  # occurrences of each word of the vocabulary
     characters: Vocabulary | None = None
-    endings: Vocabulary | None = None
-    size: int  # of a word's vector, or of a frame
-    mean: tuple[float, ...] = ()  # of the frames
+    endings: Vocabulary | None = None  # word endings, for the HMM
+    size: int  # width of a word embedding or of a frame
+    mean: tuple[float, ...] = ()  # of each feature of a frame
     deviation: tuple[float, ...] = ()
     vectors: PretrainedInputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """The labels of a sequence."""
+    """The predicted labels of a sequence."""
 
-    words: list[str]  # empty where frames are labelled
+    words: list[str]  # empty for frames
     labels: list[str]
-    probabilities: list[float]  # of each label at its place
+    probabilities: list[float]  # of the predicted labels
 
     def __str__(self) -> str:
         columns = zip(self.words, self.labels, strict=True) if self.words else zip(self.labels, strict=True)
@@ -90,17 +92,26 @@ class Tag(Task):
 
     name: Literal["tag"] = "tag"
     format: tagged.Format = Field(
-        "auto", description="Of the files; auto: .conllu, .csv and .npz (vectors) by their names, others conll."
+        "auto", description="File format; auto: .conllu, .csv and .npz (frames) by their suffix, all other files conll."
     )
-    encoding: TextEncoding = Field("utf-8", description="Of texts, such as utf-8, latin-1, cp1252.")
+    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     label_column: Column | None = Field(
-        None, description="Of the label: number (-1: last) or name (upos); default last, upos."
+        None,
+        description="Column with the labels: index from 0 (-1: last) or name. Default: the last; upos in CoNLL-U.",
     )
-    word_column: Column | None = Field(None, description="Of the word: number from 0, or name; default first, form.")
+    word_column: Column | None = Field(
+        None,
+        description="Column with the words: index from 0 or name. Default: the first; form in CoNLL-U.",
+    )
     parallel: tuple[str, str] | None = Field(
-        None, description='Labels in a file of their own: ["seq.in", "seq.out"] is what differs in the two names.'
+        None,
+        description='For labels in a separate file: the parts in which the two file names differ, such as ["seq.in", '
+        '"seq.out"].',
     )
-    model: Literal["recurrent", "hmm"] = Field("recurrent", description="hmm: counts of words and pairs of labels.")
+    model: Literal["recurrent", "hmm"] = Field(
+        "recurrent",
+        description="recurrent: recurrent or Transformer layers; hmm: a hidden Markov model, a fast baseline.",
+    )
     words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Word embedding.")
     characters: CharacterConfig = Field(
         default_factory=CharacterConfig,
@@ -109,40 +120,45 @@ class Tag(Task):
     pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig, description="Pretrained vectors, in addition to the word embedding."
     )
-    input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on what the encoder reads of its own.")
+    input_dropout: float = Field(
+        0.3, ge=0, lt=1, description="Dropout on the input vectors (pretrained vectors have their own dropout)."
+    )
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="Encoder.")
-    output: Literal["linear", "crf"] = Field("linear", description="crf: labels are chosen together, as a chain.")
-    crf_constraints: Literal["never", "prediction", "always"] = Field(
-        "prediction", description="crf: when spans (B-x, I-x) have to be well formed; always: in training, too."
+    encoder: TaggingEncoder = Field(default_factory=TaggingEncoder, description="Encoder.")
+    output: Literal["linear", "crf"] = Field(
+        "linear", description="linear: choose each label on its own; crf: choose all labels of a sequence jointly."
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="linear: label smoothing.")
+    crf_constraints: Literal["never", "prediction", "always"] = Field(
+        "prediction",
+        description="CRF only: when to exclude malformed spans, such as I-x after O; always: in training, too.",
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Linear output only: probability mass spread over all labels (0 disables it)."
+    )
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def _check(self) -> Self:
         if self.model == "hmm" and self.pretrained:
-            raise ValueError('kind is "hmm", which counts words, and vectors are given: leave one of them out')
+            raise ValueError('model is "hmm", which cannot use pretrained vectors: remove task.pretrained')
         return self
 
     @property
     def no_bptt_reason(self) -> str:
-        return "task.pretrained.run reads whole sentences, from both ends" if self.pretrained.run else ""
+        return "the language model of task.pretrained.run reads whole sentences" if self.pretrained.run else ""
 
     @property
     def main_metric(self) -> str:
-        return "span_f1" if self.learned is not None and self._spans else "accuracy"
+        return "span_f1" if self.learned is not None and self._has_spans else "accuracy"
 
     @property
     def fitted(self) -> Learned:
-        if self.learned is None:
-            raise ValueError("the task has not seen its training data: call fit first")
-        return self.learned
+        return require_fitted(self.learned)
 
     @property
-    def _spans(self) -> bool:
+    def _has_spans(self) -> bool:
         return tagged.are_spans(self.fitted.labels.names)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
@@ -161,9 +177,9 @@ class Tag(Task):
         scale = Scale()
         for example in examples:
             if example.labels is None:
-                raise DataError(example.location, "there are no labels, and training needs them")
+                raise DataError(example.place, "no labels; training needs a label for each word or frame")
             if "" in example.labels:
-                raise DataError(example.location, "a label is empty")
+                raise DataError(example.place, "empty label")
             pairs.update(pairwise(("", *example.labels, "")))
             if isinstance(example, Sentence):
                 words.update(example.words)
@@ -171,29 +187,29 @@ class Tag(Task):
                 scale.add(example)
         labels = Labels.of(label for pair in pairs for label in pair if label)
         if not labels.names:
-            raise DataError(self.train, "there is nothing to learn from")
+            raise DataError(self.train, "found no examples to train on")
         if words and scale.count:
-            raise DataError(self.train, "found words and vectors; one of them is wanted")
+            raise DataError(self.train, "found both words and vectors; expected one of them")
         common: dict[str, Any] = {
             "labels": labels,
             "pairs": tuple(sorted(pairs)) if tagged.are_spans(labels.names) else (),
         }
         if not words and self.pretrained:
-            raise DataError(self.train, "found vectors; task.pretrained is for words")
+            raise DataError(self.train, "found vectors; task.pretrained works with words only")
         if not words:
             learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
         else:
             learned = self._fit_words(common, words)
         return self.model_copy(update={"learned": learned})
 
-    def _fit_words(self, common: dict[str, Any], spelled: Counter[str]) -> Learned:
+    def _fit_words(self, common: dict[str, Any], surface: Counter[str]) -> Learned:
         words: Counter[str] = Counter()
         characters: Counter[str] = Counter()
-        for word, times in spelled.items():
+        for word, times in surface.items():
             words[self._key(word)] += times
             characters.update(dict.fromkeys(word, times))
         vocabulary = ranked(words, size=0, minimum=self.words.min_count, specials=())
-        rare = (ending for word, times in spelled.items() if times <= RARE for ending in endings(word))
+        rare = (ending for word, times in surface.items() if times <= RARE for ending in endings(word))
         return Learned(
             **common,
             words=vocabulary,
@@ -201,10 +217,11 @@ class Tag(Task):
             characters=ranked(characters, size=1 << 15, minimum=1, specials=()),
             endings=count(rare, minimum=2) if self.model == "hmm" else None,
             size=self.words.embedding_size,
-            vectors=self.pretrained.take(spelled, self.pretrained.language("words")),
+            vectors=self.pretrained.take(surface, self.pretrained.language("words")),
         )
 
     def _key(self, word: str) -> str:
+        """The form in which a word is looked up in the vocabulary."""
         return word.lower() if self.words.lowercase and self.model == "recurrent" else word
 
     def collate(self, examples: Sequence[Example]) -> Batch:
@@ -214,7 +231,7 @@ class Tag(Task):
         if all(example.labels is not None for example in examples):
             numbers = learned.labels.numbers
             rows = [[numbers.get(label, NO_LABEL) for label in example.labels or ()] for example in examples]
-            # A sequence with a label that was not there in training has no loss; it is judged, but not learnt from.
+            # A sequence with a label unseen in training counts in the scores but has no loss.
             rows = [[NO_LABEL] * len(row) if NO_LABEL in row else row for row in rows]
             target = pad(rows, fill=NO_LABEL, dtype=np.int64).values
             items = int((target >= 0).sum())
@@ -224,32 +241,34 @@ class Tag(Task):
         learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
-            raise DataError(examples[0].location, "found vectors; this model reads words")
+            raise DataError(examples[0].place, "found vectors; the model was trained on words")
         assert learned.words is not None  # noqa: S101  fitted to words
         assert learned.characters is not None  # noqa: S101
         rows = [learned.words.encode(map(self._key, sentence.words)) for sentence in sentences]
         words, mask = pad(rows, dtype=np.int64)
         flat = [word for sentence in sentences for word in sentence.words]
         if learned.endings is not None:
-            found, known = torch.zeros_like(words), learned.endings.numbers
-            number = {word: next((n for one in endings(word) if (n := known.get(one))), 1) for word in set(flat)}
-            found[mask] = torch.tensor([number[word] for word in flat], dtype=torch.long)
-            return Clues(words, found, mask)
+            ids, known = torch.zeros_like(words), learned.endings.numbers
+            longest = {
+                word: next((known[ending] for ending in endings(word) if known.get(ending)), 1) for word in set(flat)
+            }
+            ids[mask] = torch.tensor([longest[word] for word in flat], dtype=torch.long)
+            return Clues(words, ids, mask)
         characters = torch.zeros(*words.shape, LONGEST if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
             characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.symbols))
-        own = CharacterInput(words, characters, mask)
+        inputs = CharacterInput(words, characters, mask)
         if learned.vectors is None:
-            return own
-        return CombinedInput(own, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
+            return inputs
+        return CombinedInput(inputs, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
 
     def _frames(self, examples: Sequence[Example]) -> Padded:
         learned = self.fitted
         rows = []
         for example in examples:
             if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
-                found = "words" if isinstance(example, Sentence) else f"vectors of {example.values.shape[1]}"
-                raise DataError(example.location, f"found {found} numbers; this model reads vectors of {learned.size}")
+                actual = "words" if isinstance(example, Sentence) else f"{example.values.shape[1]} features"
+                raise DataError(example.place, f"expected frames of {learned.size} features, found {actual}")
             rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
         return pad(rows, dtype=np.float32)
 
@@ -257,7 +276,7 @@ class Tag(Task):
         learned, labels = self.fitted, len(self.fitted.labels)
         if self.model == "hmm":
             if learned.words is None or learned.endings is None:
-                raise ValueError('task.model is "hmm": it counts words, and these are vectors')
+                raise ValueError('task.model is "hmm", which needs words, but the data are vectors')
             shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.symbols]
             return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
         embed, size = self._embed()
@@ -266,36 +285,37 @@ class Tag(Task):
         return Tagger(Encoder(embed, layer, dropout=dropout, variational=variational), labels, self._output())
 
     def _embed(self) -> tuple[nn.Module, int]:
-        """What makes vectors of the input, and their size."""
+        """The input layer and the width of its output."""
         learned = self.fitted
         if learned.words is None:
             return FrameVectors(learned.size, dropout=self.input_dropout), learned.size
-        spelled = self.characters.layers and learned.characters is not None
-        own = WordVectors(
+        with_characters = self.characters.layers and learned.characters is not None
+        embedding = WordVectors(
             torch.tensor(learned.counts),
             0 if self.pretrained.replace_own else learned.size,
-            characters=CharacterEncoder(len(learned.characters or ()), self.characters) if spelled else None,
+            characters=CharacterEncoder(len(learned.characters or ()), self.characters) if with_characters else None,
             unknown=self.words.unknown_dropout,
             dropout=self.input_dropout,
         )
-        return self.pretrained.join(learned.vectors, own if own.size else None, size=own.size)
+        return self.pretrained.join(learned.vectors, embedding if embedding.size else None, size=embedding.size)
 
     def _output(self) -> CRF | Independent:
         names = self.fitted.labels.names
         if self.output == "linear":
             return Independent(smoothing=self.label_smoothing)
-        if self.crf_constraints == "never" or not self._spans:
+        if self.crf_constraints == "never" or not self._has_spans:
             return CRF(len(names))
         allowed = allow_spans(names)
-        orderly = fits(allowed, names, self.fitted.pairs)
-        return CRF(len(names), allowed=allowed if orderly else None, strict=self.crf_constraints == "always")
+        well_formed = fits(allowed, names, self.fitted.pairs)
+        return CRF(len(names), allowed=allowed if well_formed else None, strict=self.crf_constraints == "always")
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         emissions, state = model(batch.inputs, batch.state)
         labelled = batch.inputs.mask & (batch.target >= 0)
-        return Loss(model.loss(emissions, labelled, batch.target), batch.items, self._passed(state))
+        return Loss(model.loss(emissions, labelled, batch.target), batch.items, self._carried(state))
 
-    def _passed(self, state: Any) -> Any:
+    def _carried(self, state: Any) -> Any:
+        """The state for a batch that continues this one; a bidirectional encoder has none."""
         return None if self.encoder.bidirectional else state
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
@@ -304,12 +324,14 @@ class Tag(Task):
         best = model.decode(emissions, mask)
         probabilities = model.marginals(emissions, mask).gather(2, best.unsqueeze(2)).squeeze(2)
         names = self.fitted.labels.names
-        rows = zip(mask.sum(dim=1).tolist(), best.tolist(), probabilities.tolist(), strict=True)
-        answers = [([names[label] for label in row[:length]], some[:length]) for length, row, some in rows]
+        lengths = mask.sum(dim=1).tolist()
         words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
-        words = words or [[]] * len(answers)
-        found = [Tagged(own, *answer) for own, answer in zip(words, answers, strict=True)]
-        return Predictions(found, self._passed(state))
+        rows = zip(words or [[]] * len(lengths), best.tolist(), probabilities.tolist(), lengths, strict=True)
+        answers = [
+            Tagged(sentence, [names[label] for label in labels[:length]], values[:length])
+            for sentence, labels, values, length in rows
+        ]
+        return Predictions(answers, self._carried(state))
 
     @property
     def custom_layer_field(self) -> str:
@@ -318,46 +340,49 @@ class Tag(Task):
     def score(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> dict[str, Any]:
         for example, answer in zip(examples, predictions, strict=True):
             if example.labels is None:
-                raise DataError(example.location, "there are no labels to compare with")
+                raise DataError(example.place, "no labels; evaluation needs a label for each word or frame")
             if len(answer.labels) != len(example.labels):
-                raise ValueError("the sequences were joined: tagging needs train.bptt_steps = 0")
-        wanted = [label for example in examples for label in example.labels or ()]
-        found = [label for answer in predictions for label in answer.labels]
-        right = sum(left == label for left, label in zip(wanted, found, strict=True))
-        numbers: dict[str, Any] = {"accuracy": accuracy(wanted, found)}
-        details: dict[str, Any] = {"accuracy_interval": list(wilson_interval(right, len(wanted)))}
-        if self._spans:
+                raise ValueError("the sequences were concatenated: tagging needs train.bptt_steps = 0")
+        reference = [label for example in examples for label in example.labels or ()]
+        predicted = [label for answer in predictions for label in answer.labels]
+        correct = sum(left == right for left, right in zip(reference, predicted, strict=True))
+        numbers: dict[str, Any] = {"accuracy": accuracy(reference, predicted)}
+        details: dict[str, Any] = {"accuracy_interval": list(wilson_interval(correct, len(reference)))}
+        if self._has_spans:
             spans = compare_spans(
                 [example.labels or () for example in examples], [answer.labels for answer in predictions]
             )
             numbers = {"span_f1": spans.sentences.f1, **numbers}
             details = {"span_f1_interval": list(bootstrap_f1(*spans.sentences)), **details, "per_type": per_type(spans)}
         else:
-            details["per_label"] = per_label(wanted, found)
-        numbers |= self._by_knowledge(wanted, found, examples)
-        unseen = sum(label not in self.fitted.labels for label in wanted)
-        return {**numbers, "elements": len(wanted), "unseen_labels": unseen, **details}
+            details["per_label"] = per_label(reference, predicted)
+        numbers |= self._known_and_unknown(reference, predicted, examples)
+        unseen = sum(label not in self.fitted.labels for label in reference)
+        return {**numbers, "elements": len(reference), "unseen_labels": unseen, **details}
 
     def metric_sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> MetricSums:
-        wanted, found = [each.labels or () for each in examples], [each.labels for each in predictions]
-        if self._spans:
-            counts = np.stack(compare_spans(wanted, found).sentences, axis=1)
+        reference = [example.labels or () for example in examples]
+        predicted = [answer.labels for answer in predictions]
+        if self._has_spans:
+            counts = np.stack(compare_spans(reference, predicted).sentences, axis=1)
             return MetricSums(counts.astype(np.float64), lambda sums: float(f1(*sums)))
-        right = [sum(map(str.__eq__, *pair)) for pair in zip(wanted, found, strict=True)]
-        return ratio_of_sums(right, [len(labels) for labels in wanted])
+        correct = [sum(map(str.__eq__, *pair)) for pair in zip(reference, predicted, strict=True)]
+        return ratio_of_sums(correct, [len(labels) for labels in reference])
 
-    def _by_knowledge(self, wanted: list[str], found: list[str], examples: Sequence[Example]) -> dict[str, float]:
-        """Accuracy of words that occur in the training data, and of the others."""
+    def _known_and_unknown(
+        self, reference: list[str], predicted: list[str], examples: Sequence[Example]
+    ) -> dict[str, float]:
+        """The accuracy on words of the training data and on all others."""
         learned = self.fitted
         if learned.words is None:
             return {}
         seen = {symbol for symbol, times in zip(learned.words.symbols, learned.counts, strict=True) if times}
         known = [self._key(word) in seen for example in examples for word in getattr(example, "words", ())]
-        sides = {}
-        for name, side in (("known_accuracy", True), ("unknown_accuracy", False)):
-            chosen = [index for index, one in enumerate(known) if one is side]
-            sides[name] = accuracy([wanted[index] for index in chosen], [found[index] for index in chosen])
-        return {**sides, "unknown_words": known.count(False)}
+        scores = {}
+        for name, group in (("known_accuracy", True), ("unknown_accuracy", False)):
+            indices = [index for index, is_known in enumerate(known) if is_known is group]
+            scores[name] = accuracy([reference[index] for index in indices], [predicted[index] for index in indices])
+        return {**scores, "unknown_words": known.count(False)}
 
     @property
     def inputs_are_files(self) -> bool:

@@ -1,4 +1,4 @@
-"""Translation: any sequence of symbols to any other; words of another language, sounds, commands, dates."""
+"""Translation: one sequence of tokens to another, such as sentences, pronunciations, commands or dates."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
 from seqloom.models.classifier import TokenEmbedding
-from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
@@ -43,9 +43,9 @@ from seqloom.models.generation import (
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
-MARGIN = 1.5  # times as long as 99.9 % of the training data need
+MARGIN = 1.5  # maximum length relative to what 99.9 % of the training targets need
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +55,31 @@ class Translated:
     text: str
     score: float
     symbols: list[str]
-    log_probabilities: list[float]  # of each symbol, and of the end where it ended
-    best: list[Candidate]  # all that the search gives, the best first
-    target: list[float]  # log-probabilities of the true symbols and the end, each after the true ones before it
-    forced: list[bool]  # whether each of them was the most probable one; both are empty where the target is not known
+    log_probabilities: list[float]  # of each token, and of the end token if the hypothesis is finished
+    best: list[Candidate]  # the n-best list, best first
+    target: list[float]  # log-probabilities of the reference tokens and the end under teacher forcing
+    forced: list[bool]  # whether each of them was the most probable one; both are empty without a reference
 
     def __str__(self) -> str:
         return self.text
 
 
 class Learned(ConfigSection):
-    """The symbols of the training texts."""
+    """Vocabularies of the training texts."""
 
     source: Tokenizer
-    target: Tokenizer | None  # None: those of the source
+    target: Tokenizer | None  # None: the source tokenizer (shared vocabulary)
     vectors: PretrainedInputs | None = None  # of the source
-    ratio: float  # symbols of a target for each of its source: more have but one in a thousand
-
-
-class BidirectionalEncoder(RecurrenceConfig):
-    """Recurrent layers, as a rule from both ends; of a transformer: it sees all of the source."""
-
-    bidirectional: bool = Field(default=True, description="Read in both directions.")
+    ratio: float  # target tokens per source token, 99.9th percentile
 
 
 class MaxLength(ConfigSection):
-    """How long an answer may be: factor × symbols of the source + offset."""
+    """Maximum length of an output: factor × source tokens + offset."""
 
-    factor: float = Field(0.0, ge=0, description="0: 1.5 times what the training data need.")
-    offset: int = Field(10, ge=1, description="Symbols besides, the end among them.")
+    factor: float = Field(
+        0.0, ge=0, description="Output tokens per source token (0: 1.5 times the ratio seen in training)."
+    )
+    offset: int = Field(10, ge=1, description="Additional tokens, including the end token.")
 
 
 Score = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "symbol_error_rate", "loss"]
@@ -112,7 +108,7 @@ class Translate(Task):
     }
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
-        "constrain": "allowed",
+        "constrain": "constrain",
         "format": "format",
         "encoding": "encoding",
     }
@@ -120,31 +116,34 @@ class Translate(Task):
     name: Literal["translate"] = "translate"
     format: Format = Field(
         "auto",
-        description="columns (TSV, CSV), lines (two files: train.{en,de}), jsonl, scan (IN: … OUT: …); auto: by the "
-        "name and the first line.",
+        description="File format: columns (TSV, CSV), lines (two parallel files: train.{en,de}), jsonl, scan (IN: … "
+        "OUT: …); auto: by suffix and first line.",
     )
-    encoding: TextEncoding = Field("utf-8", description="Of the files, such as utf-8, latin-1, cp1252.")
-    separator: str = Field("", description="Between columns; empty: a comma in .csv, otherwise a tab.")
+    encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
+    separator: str = Field("", description="Column separator (empty: a comma in .csv files, otherwise a tab).")
     source_column: int | str = Field(
-        "", description='Number from 0, or name in the header or JSON object; empty: 0, "source".'
+        "",
+        description="Column with the sources: index from 0, or name in the header or JSON object "
+        '(empty: 0, in JSON "source").',
     )
-    target_column: int | str = Field("", description='The same for the target; empty: 1, "target".')
+    target_column: int | str = Field(
+        "", description='Column with the targets: index or name (empty: 1, in JSON "target").'
+    )
     source: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the source.")
     target: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the target.")
     shared_vocab: bool = Field(
-        default=False, description="Both sides have the symbols of task.source, and one vector each."
+        default=False,
+        description="Use one vocabulary and one embedding for both sides, tokenized as task.source says.",
     )
     reverse_source: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
-    embedding_size: int = Field(128, ge=1, description="Size of a symbol's vector.")
-    tie_embeddings: bool = Field(
-        default=True, description="The vectors of the target's symbols are also those of the output."
-    )
+    embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
+    tie_embeddings: bool = Field(default=True, description="Use the target embedding matrix as the output matrix, too.")
     pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig,
         description="Pretrained vectors of the source, in addition to the learned embedding.",
     )
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="Share of the source that is unknown in training.")
-    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the symbols.")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="Fraction of source tokens replaced by <unk> in training.")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
@@ -153,39 +152,47 @@ class Translate(Task):
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="Attention of the decoder to the source."
     )
-    bridge: Bridge = Field("linear", description="How the decoder begins with what the encoder ended with.")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Label smoothing: probability spread over all symbols.")
-    scheduled_sampling: ScheduledSampling = Field(default_factory=ScheduledSampling, description="Scheduled sampling.")
+    bridge: Bridge = Field(
+        "linear", description="How the first state of the decoder is made from the last state of the encoder."
+    )
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
+    )
+    scheduled_sampling: ScheduledSampling = Field(
+        default_factory=ScheduledSampling,
+        description="Scheduled sampling: in training, feed some of the decoder's own tokens back.",
+    )
     search: TokenSearchConfig = Field(default_factory=Greedy, description="Search for the best translation.")
     max_length: MaxLength = Field(default_factory=MaxLength, description="Maximum output length.")
-    constrain: str = Field("", description="File of the only answers that there may be, one on each line; empty: any.")
+    constrain: str = Field("", description="File with the allowed outputs, one per line (empty: no constraint).")
     metric: Score = Field(
-        "auto", description="Score of dev by which the best model is chosen; auto: bleu, of characters exact_match."
+        "auto",
+        description="Development score that chooses the best model; auto: bleu, or exact_match for characters.",
     )
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def _check(self) -> Self:
         if self.shared_vocab and self.target not in (self.source, TextConfig()):
-            raise ValueError("shared is true, and task.target differs from task.source, whose symbols both would have")
+            raise ValueError("shared_vocab is true, but task.target differs from task.source: remove task.target")
         return self
 
     @property
     def main_metric(self) -> str:
         if self.metric != "auto":
             return self.metric
-        return "exact_match" if self._said.unit == "characters" else "bleu"
+        return "exact_match" if self._target_text.unit == "characters" else "bleu"
 
     @property
     def higher_is_better(self) -> bool:
         return self.main_metric not in ("symbol_error_rate", "loss")
 
     @property
-    def _said(self) -> TextConfig:
+    def _target_text(self) -> TextConfig:
         return self.source if self.shared_vocab else self.target
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
-        """Of Python values: sources, or tuples of a source and its target."""
+        """Read a file, or Python values: sources, or tuples of a source and its target."""
         return self._reader().read(source)
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
@@ -196,58 +203,64 @@ class Translate(Task):
         return Reader(
             **{name: getattr(self, name) for name in names},
             source_length=_measure(self.source),
-            target_length=_measure(self._said),
+            target_length=_measure(self._target_text),
         )
 
     def fit(self, examples: Iterable[Pair]) -> Self:
         sources, targets, ratios = [], [], []
         for example in examples:
             if example.target is None:
-                raise DataError(example.location, "there is no target; training needs one for each source")
+                raise DataError(example.place, "no target; training needs a target for each source")
             sources.append(example.source)
             targets.append(example.target)
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
-            raise DataError(self.train, "there are no examples to learn from")
+            raise DataError(self.train, "found no examples to train on")
         language = self.pretrained.language(self.source.unit)
         texts = [*sources, *targets] if self.shared_vocab else sources
         source = self.pretrained.fit(self.source, texts, language, specials=(END,))
         target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
-        taken = self.pretrained.take(source.vocabulary.symbols, language)
-        learned = Learned(source=source, target=target, vectors=taken, ratio=ratio)
+        vectors = self.pretrained.take(source.vocabulary.symbols, language)
+        learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio)
         return self.model_copy(update={"learned": learned})
 
-    def _fitted(self) -> tuple[Tokenizer, Tokenizer]:
-        """The symbols of both sides."""
-        if self.learned is None:
-            raise ValueError("the task has learnt nothing yet: call fit first")
-        return self.learned.source, self.learned.target or self.learned.source
+    @property
+    def fitted(self) -> Learned:
+        return require_fitted(self.learned)
+
+    @property
+    def _target_tokenizer(self) -> Tokenizer:
+        return self.fitted.target or self.fitted.source
+
+    @property
+    def _end(self) -> int:
+        """The id of the end token, the same in both vocabularies."""
+        return self._target_tokenizer.vocabulary.index(END)
 
     def collate(self, examples: Sequence[Pair]) -> Batch:
-        read, said = self._fitted()
-        end = said.vocabulary.index(END)
-        sources = [read.encode(example.source) for example in examples]
+        learned, end = self.fitted, self._end
+        sources = [learned.source.encode(example.source) for example in examples]
         inputs = pad([np.array([*(text[::-1] if self.reverse_source else text), end]) for text in sources])
-        if self.learned is not None and self.learned.vectors is not None:
-            rows = [read.written(example.source) for example in examples]
-            given = self.learned.vectors.collate(rows, end=True, reverse=self.reverse_source)
-            inputs = Padded(cast(Any, CombinedInput(inputs.values, given, inputs.mask)), inputs.mask)
+        if learned.vectors is not None:
+            rows = [learned.source.written(example.source) for example in examples]
+            pretrained = learned.vectors.collate(rows, end=True, reverse=self.reverse_source)
+            inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):
             return Batch(inputs, None, 0)
-        target = pad([np.array([*said.encode(example.target or ""), end]) for example in examples])
+        target = pad([np.array([*self._target_tokenizer.encode(example.target or ""), end]) for example in examples])
         return Batch(inputs, target, int(target.mask.sum()))
 
     def build_model(self) -> EncoderDecoder:
-        read, said = self._fitted()
-        embed = Embedding(len(read.vocabulary), self.embedding_size, dropout=self.input_dropout)
-        own = None if self.pretrained.replace_own else TokenEmbedding(embed, unknown=self.word_dropout)
-        taken = None if self.learned is None else self.learned.vectors
-        joined, size = self.pretrained.join(taken, own, size=self.embedding_size)
+        learned = self.fitted
+        embed = Embedding(len(learned.source.vocabulary), self.embedding_size, dropout=self.input_dropout)
+        tokens = None if self.pretrained.replace_own else TokenEmbedding(embed, unknown=self.word_dropout)
+        inputs, size = self.pretrained.join(learned.vectors, tokens, size=self.embedding_size)
         reading = build_stack(self.prenet, self.encoder, size)
-        encoder = Encoder(joined, reading, dropout=self.encoder.dropout)
+        encoder = Encoder(inputs, reading, dropout=self.encoder.dropout)
         if not self.shared_vocab:
-            embed = Embedding(len(said.vocabulary), self.embedding_size, dropout=self.input_dropout)
+            vocabulary = self._target_tokenizer.vocabulary
+            embed = Embedding(len(vocabulary), self.embedding_size, dropout=self.input_dropout)
         return build_encoder_decoder(
             encoder,
             embed,
@@ -261,70 +274,70 @@ class Translate(Task):
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         if batch.target is None:
-            raise ValueError("some examples of the batch have no target: there is no loss")
-        end = self._fitted()[1].vocabulary.index(END)
+            raise ValueError("cannot compute the loss: some examples of the batch have no target")
         total = teacher_forcing_loss(
-            model, model.start(*batch.inputs), batch.target, end=end, smoothing=self.label_smoothing
+            model, model.start(*batch.inputs), batch.target, end=self._end, smoothing=self.label_smoothing
         )
         return Loss(total, batch.items)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
         memory: Memory = model.encoder(*batch.inputs)
-        said = self._fitted()[1]
-        end = said.vocabulary.index(END)
-        lengths: Tensor | int = self._limits(batch.inputs.lengths)
+        end = self._end
+        lengths: Tensor | int = self._max_lengths(batch.inputs.lengths)
         tree = None
         if self.constrain:
-            tree, lengths = self._tree
-        found = generate(model.decoder, memory, self.search, end=end, lengths=lengths, suppress=SUPPRESSED, tree=tree)
-        told: list[tuple[list[float], list[bool]]] = [([], [])] * len(found)
+            tree, lengths = self._constraints
+        nbest = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER, tree=tree)
+        forced: list[tuple[list[float], list[bool]]] = [([], [])] * len(nbest)
         if batch.target is not None:
-            told = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
+            forced = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
         answers = []
-        for hypotheses, (target, right) in zip(found, told, strict=True):
-            best = nbest_candidates(hypotheses, said)
+        for hypotheses, (target, correct) in zip(nbest, forced, strict=True):
+            best = nbest_candidates(hypotheses, self._target_tokenizer)
             first = best[0]
             answers.append(
-                Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, right)
+                Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, correct)
             )
         return Predictions(answers)
 
     @cached_property
-    def _tree(self) -> tuple[PrefixTree, int]:
-        """The answers that are allowed, and the length of the longest with its end."""
-        said, path = self._fitted()[1], resolve(self.constrain)
-        found = [said.encode(text) for _, text in lines(path, encoding=self.encoding)]
-        known = [symbols for symbols in found if UNKNOWN not in symbols]
+    def _constraints(self) -> tuple[PrefixTree, int]:
+        """The allowed outputs as a tree, and the length of the longest including the end token."""
+        path = resolve(self.constrain)
+        outputs = [self._target_tokenizer.encode(text) for _, text in lines(path, encoding=self.encoding)]
+        known = [tokens for tokens in outputs if UNKNOWN not in tokens]
         if not known:
-            raise DataError(str(path), "holds no answer whose symbols occur in the training data")
-        return PrefixTree(known, end=said.vocabulary.index(END)), max(map(len, known)) + 1
+            raise DataError(str(path), "contains no output whose tokens all occur in the training data")
+        return PrefixTree(known, end=self._end), max(map(len, known)) + 1
 
-    def _limits(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
-        """How long the answers may be; the end of a source does not count."""
-        factor = self.max_length.factor or MARGIN * (self.learned.ratio if self.learned else 1.0)
+    def _max_lengths(self, lengths: Tensor) -> Tensor:  # (B,) → (B,)
+        """The maximum length of each output; the end token of the source does not count."""
+        factor = self.max_length.factor or MARGIN * self.fitted.ratio
         return ((lengths - 1) * factor).ceil().long() + self.max_length.offset
 
     def score(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> dict[str, Any]:
-        """A source that occurs several times is scored once, and any of its targets counts; not so by BLEU and chrF."""
-        said, wanted = self._fitted()[1], self._wanted(examples)
-        found = [answer.text for answer in predictions]
-        errors = self._errors(found, examples)
+        """Error rates score a repeated source once, against its nearest target; BLEU and chrF score every pair."""
+        references = self._references(examples)
+        hypotheses = [answer.text for answer in predictions]
+        errors = self._errors(hypotheses, examples)
         scores: dict[str, Any] = {}
         details: dict[str, Any] = {}
-        if self._said.unit != "characters" or self.metric in ("bleu", "bleu_lower", "chrf"):
+        if self._target_text.unit != "characters" or self.metric in ("bleu", "bleu_lower", "chrf"):
             for name, corpus in (
-                ("bleu", metrics.bleu(found, wanted)),
-                ("bleu_lower", metrics.bleu(found, wanted, lower=True)),
-                ("chrf", metrics.chrf(found, wanted)),
+                ("bleu", metrics.bleu(hypotheses, references)),
+                ("bleu_lower", metrics.bleu(hypotheses, references, lowercase=True)),
+                ("chrf", metrics.chrf(hypotheses, references)),
             ):
                 scores[name] = corpus.score
                 details |= {f"{name}_interval": list(corpus.interval), f"{name}_signature": corpus.signature}
         free = metrics.edit_errors(
-            range(len(wanted)), [answer.symbols for answer in predictions], [said.tokens(text) for text in wanted]
+            range(len(references)),
+            [answer.symbols for answer in predictions],
+            [self._target_tokenizer.tokens(text) for text in references],
         )
         values = [value for answer in predictions for value in answer.target]
-        right = [found for answer in predictions for found in answer.forced[:-1]]
-        forced_accuracy = sum(right) / max(len(right), 1)
+        correct = [hit for answer in predictions for hit in answer.forced[:-1]]
+        forced_accuracy = sum(correct) / max(len(correct), 1)
         return scores | {
             "exact_match": errors.exact_match,
             "symbol_error_rate": errors.symbol_error_rate,
@@ -335,27 +348,24 @@ class Translate(Task):
             "exact_match_interval": list(errors.exact_match_interval),
             "symbol_error_rate_interval": list(errors.symbol_error_interval),
             **details,
-            "examples": len(wanted),
+            "examples": len(references),
             "sources": len(errors.errors),
         }
 
     def metric_sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> MetricSums:
-        """Of exact matches and errors, the examples are the different sources."""
-        found, wanted = [answer.text for answer in predictions], self._wanted(examples)
+        """For exact matches and errors there is one row per distinct source."""
+        hypotheses, references = [answer.text for answer in predictions], self._references(examples)
         if self.main_metric == "chrf":
-            return metrics.chrf(found, wanted).sums
+            return metrics.chrf(hypotheses, references).sums
         if self.main_metric.startswith("bleu"):
-            return metrics.bleu(found, wanted, lower=self.main_metric == "bleu_lower").sums
+            return metrics.bleu(hypotheses, references, lowercase=self.main_metric == "bleu_lower").sums
         if self.main_metric == "loss":
             values = [answer.target for answer in predictions]
-            return ratio_of_sums([-math.fsum(each) for each in values], [len(each) for each in values])
-        errors = self._errors(found, examples)
-        matches = self.main_metric == "exact_match"
-        return (
-            ratio_of_sums(~errors.wrong, np.ones(len(errors.wrong)))
-            if matches
-            else ratio_of_sums(errors.errors, errors.symbols)
-        )
+            return ratio_of_sums([-math.fsum(row) for row in values], [len(row) for row in values])
+        errors = self._errors(hypotheses, examples)
+        if self.main_metric == "exact_match":
+            return ratio_of_sums(~errors.wrong, np.ones(len(errors.wrong)))
+        return ratio_of_sums(errors.errors, errors.symbols)
 
     @property
     def custom_layer_field(self) -> str:
@@ -369,36 +379,36 @@ class Translate(Task):
     def ensemble(self, models: Sequence[nn.Module]) -> Ensemble:
         return Ensemble(models)
 
-    def _wanted(self, examples: Sequence[Pair]) -> list[str]:
-        wanted = []
+    def _references(self, examples: Sequence[Pair]) -> list[str]:
+        references = []
         for example in examples:
             if example.target is None:
-                raise DataError(example.location, "there is no target to compare with")
-            wanted.append(example.target.lower() if self._said.lowercase else example.target)
-        return wanted
+                raise DataError(example.place, "no target; evaluation needs a target for each source")
+            references.append(example.target.lower() if self._target_text.lowercase else example.target)
+        return references
 
-    def _errors(self, found: Sequence[str], examples: Sequence[Pair]) -> metrics.EditErrors:
-        cut: Callable[[str], Any] = list if self._said.unit == "characters" else str.split
+    def _errors(self, hypotheses: Sequence[str], examples: Sequence[Pair]) -> metrics.EditErrors:
+        split: Callable[[str], Any] = list if self._target_text.unit == "characters" else str.split
         sources = [example.source for example in examples]
-        return metrics.edit_errors(sources, [*map(cut, found)], [*map(cut, self._wanted(examples))])
+        return metrics.edit_errors(sources, [*map(split, hypotheses)], [*map(split, self._references(examples))])
 
     def input_tokens(self, example: Pair) -> list[str]:
-        tokens = text_tokens(self._fitted()[0], example.source, [])
+        tokens = text_tokens(self.fitted.source, example.source, [])
         return [*(tokens[::-1] if self.reverse_source else tokens), END]
 
     def explain(self, model: Any, example: Pair, *, beam: bool = False, heads: bool = False) -> Explanation:
         """The n-best list, and the attention over the source tokens, in the order of the text."""
         notes: list[str] = []
-        encoding, target_encoding = self._fitted()
-        tokens = text_tokens(encoding, example.source, notes)
+        tokens = text_tokens(self.fitted.source, example.source, notes)
         order = [*range(len(tokens))[::-1], len(tokens)] if self.reverse_source else []
         source = Source(example.source, [*tokens, END], order, notes)
-        return explain_generation(self, model, example, source=source, encoding=target_encoding, beam=beam, heads=heads)
+        encoding = self._target_tokenizer
+        return explain_generation(self, model, example, source=source, encoding=encoding, beam=beam, heads=heads)
 
     def trace_gates(self, model: Any, example: Pair) -> list[LabelledTrace]:
-        tokens, target_encoding = self.input_tokens(example), self._fitted()[1]
-        return trace_generation(self, model, example, source_tokens=tokens, encoding=target_encoding)
+        tokens = self.input_tokens(example)
+        return trace_generation(self, model, example, source_tokens=tokens, encoding=self._target_tokenizer)
 
 
 def _measure(text: TextConfig) -> Callable[[str], int]:
-    return len if text.unit == "characters" else lambda given: len(given.split())
+    return len if text.unit == "characters" else lambda line: len(line.split())

@@ -105,7 +105,7 @@ def test_vectors_of_an_embed_run_are_static(tmp_path: Path) -> None:
         tmp_path / "embed", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={}
     )
     run.save("best", _snapshot(module))
-    word, other = list(fitted.learned.known)[:2]
+    word, other = list(fitted.learned.vocabulary)[:2]
     task = Classify.model_validate(
         {"train": "t", "vectors": {"run": str(run.path), "extra": 1, "alone": True, "tune": True}}
     )
@@ -174,7 +174,7 @@ def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
     assert found.learned.text == fitted.learned.text
     _, inputs = embed(found, "a Cd éff")
     context: ContextualInput = inputs.given[0]
-    assert context.text.words[0, 1:].tolist() == inputs.own[0].tolist() == fitted.symbols.encode("a Cd éff")
+    assert context.text.words[0, 1:].tolist() == inputs.own[0].tolist() == fitted.tokenizer.encode("a Cd éff")
 
 
 def _snapshot(module: torch.nn.Module) -> Snapshot:
