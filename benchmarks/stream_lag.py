@@ -49,7 +49,7 @@ def error_rates(
         decoded = [hypotheses[0].words if hypotheses else [] for hypotheses in nbest]
         texts = ([[setup.words[word] for word in words] for words in each] for each in (decoded, utterances.words))
         counts = error_rate(*texts)
-        rates.append(float(counts.errors.sum() / counts.symbols.sum()))
+        rates.append(float(counts.errors.sum() / counts.tokens.sum()))
     return rates
 
 

@@ -15,7 +15,7 @@ from seqloom.data.readers.text_files import Location
 from seqloom.models.character_encoder import CharacterConfig
 from seqloom.models.encoder import RecurrenceConfig
 from seqloom.tasks.language_model import LanguageModel
-from seqloom.tasks.tag import BidirectionalEncoder, Tag, WordEmbeddingConfig
+from seqloom.tasks.tag import Tag, TaggingEncoder, WordEmbeddingConfig
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
 from seqloom.training.engine import train
@@ -128,7 +128,7 @@ def tagger(threads: int, *, repetitions: int) -> Iterator[Result]:
         words=WordEmbeddingConfig(embedding_size=100, unknown_dropout=0.0),
         characters=CharacterConfig(layers=0),
         input_dropout=0.0,
-        encoder=BidirectionalEncoder(hidden_size=hidden, dropout=0.0),
+        encoder=TaggingEncoder(hidden_size=hidden, dropout=0.0),
     )
     examples = [
         Sentence(Location("random", number), tuple(words), tuple(f"L{int(word[1:]) % 17}" for word in words))

@@ -38,7 +38,9 @@ def bleu_by_length(run: str, file: str) -> list[Bin]:
     for low, high in pairwise(EDGES):
         indices = [index for index, example in enumerate(examples) if low <= len(example.source.split()) < high]
         if indices:
-            score = bleu([answers[i].text for i in indices], [examples[i].target or "" for i in indices], lower=True)
+            score = bleu(
+                [answers[i].text for i in indices], [examples[i].target or "" for i in indices], lowercase=True
+            )
             name = f"{low}–{high - 1}" if high != EDGES[-1] else f"{low} and more"
             bins.append(Bin(name, len(indices), score.score, score.interval))
     return bins
@@ -78,7 +80,7 @@ def by_beam_size(run: str, file: str, *, sizes: Sequence[int]) -> list[tuple[str
         answers = [answer for batch in model.predict_batches(iter(examples)) for answer in batch]
         seconds = time.perf_counter() - started
         outputs, references = [answer.text for answer in answers], [example.target or "" for example in examples]
-        cased, lower = bleu(outputs, references), bleu(outputs, references, lower=True)
+        cased, lower = bleu(outputs, references), bleu(outputs, references, lowercase=True)
         log_probability = sum(answer.best[0].log_probability for answer in answers) / len(answers)
         rows.append(
             (

@@ -141,25 +141,25 @@ def test_metrics_are_rows_with_their_confidence_intervals() -> None:
 
 
 def test_transcription_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    errors = {"substitutions": 2, "insertions": 1, "deletions": 0, "symbols": 40}
+    errors = {"substitutions": 2, "insertions": 1, "deletions": 0, "tokens": 40}
     pairs = [("3", "8", 2), ("", "1", 1), (" ", "", 1)]
-    confusions = [{"wanted": wanted, "found": found, "times": times} for wanted, found, times in pairs]
+    confusions = [{"reference": left, "hypothesis": right, "count": count} for left, right, count in pairs]
     terminal.print_transcription_errors(
-        {"cer_errors": errors, "confusions": confusions, "worst": ["a.png: 1 wanted\nREF:  3\nHYP:  8"]}
+        {"cer_errors": errors, "confusions": confusions, "worst": ["a.png: 1 tokens\nREF:  3\nHYP:  8"]}
     )
     assert capsys.readouterr().out.splitlines() == [
         "",
         "CER: 2 substitutions, 1 insertions, 0 deletions in 40 tokens.",
         "",
         "Most frequent errors:",
-        "reference  transcript  count",
+        "reference  hypothesis  count",
         "3          8           2",
         "(nothing)  1           1",
         "(space)    (nothing)   1",
         "",
         "Worst transcripts (S substitution, I insertion, D deletion):",
         "",
-        "a.png: 1 wanted",
+        "a.png: 1 tokens",
         "REF:  3",
         "HYP:  8",
     ]

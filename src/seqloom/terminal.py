@@ -73,12 +73,15 @@ def print_transcription_errors(metrics: Mapping[str, Any], *, most: int = 5) -> 
     for name, value in counts.items():
         errors = [f"{value[kind]} {kind}" for kind in ("substitutions", "insertions", "deletions")]
         unit = name.removesuffix("_errors").upper()
-        print_lines(f"{unit}: {', '.join(errors)} in {value['symbols']} tokens.")
+        print_lines(f"{unit}: {', '.join(errors)} in {value['tokens']} tokens.")
     if metrics.get("confusions"):
         print_lines("", "Most frequent errors:")
         names = {"": "(nothing)", " ": "(space)"}
         rows = [
-            (*(names.get(confusion[side], confusion[side]) for side in ("wanted", "found")), str(confusion["times"]))
+            (
+                *(names.get(confusion[side], confusion[side]) for side in ("reference", "hypothesis")),
+                str(confusion["count"]),
+            )
             for confusion in metrics["confusions"][:most]
         ]
         table(("reference", "transcript", "count"), rows)

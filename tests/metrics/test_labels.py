@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import classification_report, f1_score
-from sklearn import metrics as reference
+from sklearn import metrics as sklearn
 
 from seqloom.metrics.labels import accuracy, compare_spans, confusion, macro_f1, per_label, per_type, span_f1
 
@@ -20,7 +20,7 @@ def sides(pairs: list[list[tuple[str, str]]]) -> tuple[list[list[str]], list[lis
 
 
 @given(pairs=PAIRS)
-def test_span_f1_is_that_of_seqeval(pairs: list[list[tuple[str, str]]]) -> None:
+def test_span_f1_equals_seqeval(pairs: list[list[tuple[str, str]]]) -> None:
     truth, predicted = sides(pairs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seqeval warns where there is nothing to divide by
@@ -28,29 +28,29 @@ def test_span_f1_is_that_of_seqeval(pairs: list[list[tuple[str, str]]]) -> None:
 
 
 @given(pairs=PAIRS)
-def test_figures_of_each_type_are_those_of_seqeval(pairs: list[list[tuple[str, str]]]) -> None:
+def test_scores_per_type_equal_seqeval(pairs: list[list[tuple[str, str]]]) -> None:
     truth, predicted = sides(pairs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             report: dict[str, Any] = classification_report(truth, predicted, output_dict=True)
-        except ValueError:  # its mean of no types at all
+        except ValueError:  # seqeval cannot average over no types
             report = {}
-    wanted = {name: row for name, row in report.items() if not name.endswith(" avg")}
-    found = per_type(compare_spans(truth, predicted))
-    assert found.keys() == wanted.keys()
-    for name, row in found.items():
+    expected = {name: row for name, row in report.items() if not name.endswith(" avg")}
+    actual = per_type(compare_spans(truth, predicted))
+    assert actual.keys() == expected.keys()
+    for name, row in actual.items():
         for column, value in row.items():
-            assert value == pytest.approx(wanted[name]["f1-score" if column == "f1" else column], abs=1e-12)
+            assert value == pytest.approx(expected[name]["f1-score" if column == "f1" else column], abs=1e-12)
 
 
 @given(pairs=PAIRS)
-def test_counts_of_sentences_are_those_of_each_alone(pairs: list[list[tuple[str, str]]]) -> None:
+def test_counts_per_sentence_equal_those_of_single_sentences(pairs: list[list[tuple[str, str]]]) -> None:
     truth, predicted = sides(pairs)
     together = compare_spans(truth, predicted).sentences
-    for number, (wanted, found) in enumerate(zip(truth, predicted, strict=True)):
-        alone = compare_spans([wanted], [found]).sentences
-        assert [counts[number] for counts in together] == [counts[0] for counts in alone]
+    for index, (left, right) in enumerate(zip(truth, predicted, strict=True)):
+        alone = compare_spans([left], [right]).sentences
+        assert [counts[index] for counts in together] == [counts[0] for counts in alone]
 
 
 def test_spans_by_hand() -> None:
@@ -63,26 +63,26 @@ def test_spans_by_hand() -> None:
 
 
 @given(pairs=LABELS)
-def test_labels_as_scikit_learn(pairs: list[tuple[str, str]]) -> None:
+def test_labels_equal_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     truth, predicted = [left for left, _ in pairs], [right for _, right in pairs]
-    assert accuracy(truth, predicted) == pytest.approx(reference.accuracy_score(truth, predicted))
-    wanted = reference.f1_score(truth, predicted, average="macro", zero_division=0)
-    assert macro_f1(truth, predicted) == pytest.approx(wanted, abs=1e-12)
-    report = reference.classification_report(truth, predicted, output_dict=True, zero_division=0)
+    assert accuracy(truth, predicted) == pytest.approx(sklearn.accuracy_score(truth, predicted))
+    expected = sklearn.f1_score(truth, predicted, average="macro", zero_division=0)
+    assert macro_f1(truth, predicted) == pytest.approx(expected, abs=1e-12)
+    report = sklearn.classification_report(truth, predicted, output_dict=True, zero_division=0)
     for name, row in per_label(truth, predicted).items():
         assert row == pytest.approx({"f1" if key == "f1-score" else key: report[name][key] for key in report[name]})
-    table = reference.confusion_matrix(truth, predicted, labels=list("abcde"))
+    table = sklearn.confusion_matrix(truth, predicted, labels=list("abcde"))
     assert confusion(truth, predicted, list("abcde")) == table.tolist()
 
 
-def test_nothing_and_what_does_not_fit() -> None:
+def test_empty_and_invalid_inputs() -> None:
     assert accuracy([], []) == macro_f1([], []) == 0
     assert confusion([], [], ["a", "b"]) == [[0, 0], [0, 0]]
-    with pytest.raises(ValueError, match="2 true answers and 1 predicted"):
+    with pytest.raises(ValueError, match="expected 2 predictions, one per true label, found 1"):
         accuracy(["a", "b"], ["a"])
-    with pytest.raises(ValueError, match="'c' is not among"):
+    with pytest.raises(ValueError, match="'c' is not in names"):
         confusion(["c"], ["a"], ["a", "b"])
-    with pytest.raises(ValueError, match="sentence 1 has 2 true tags and 1 predicted"):
+    with pytest.raises(ValueError, match="sentence 1: expected 2 predicted tags, found 1"):
         compare_spans([["O"], ["O", "O"]], [["O"], ["O"]])
-    with pytest.raises(ValueError, match="a tag is empty"):
+    with pytest.raises(ValueError, match="empty tag"):
         compare_spans([[""]], [["O"]])

@@ -265,7 +265,7 @@ def test_no_text_and_no_fit_are_named() -> None:
     with pytest.raises(DataError, match=r"train\.txt: there is no text to learn from"):
         task(["", ""])
     with pytest.raises(ValueError, match="call fit first"):
-        _ = LanguageModel(train="x").symbols
+        _ = LanguageModel(train="x").tokenizer
 
 
 def test_a_language_model_must_not_look_ahead() -> None:

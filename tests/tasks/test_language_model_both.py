@@ -15,7 +15,7 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.evaluation import evaluate
 from seqloom.model import Model
 from seqloom.run_config import Config
-from seqloom.tasks.language_model import LanguageModel, ScoredBothWays
+from seqloom.tasks.language_model import BidirectionallyScored, LanguageModel
 from seqloom.training.config import TrainConfig
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
@@ -38,7 +38,7 @@ def test_both_directions_are_scored(fields: dict[str, Any]) -> None:
     asked = model(**fields)
     answers = asked.predict(["the cat sat on", ""])
     for answer, symbols in zip(answers, (5, 1), strict=True):
-        assert isinstance(answer, ScoredBothWays)
+        assert isinstance(answer, BidirectionallyScored)
         assert len(answer.log_probabilities) == len(answer.backward) == symbols
         total = (sum(answer.log_probabilities) + sum(answer.backward)) / 2
         assert answer.log_probability == pytest.approx(total)
@@ -73,7 +73,7 @@ def test_text_is_drawn_by_the_half_that_reads_ahead() -> None:
         asked = model(**fields)
         drawn = "".join(asked.generate("the cat", length=5, sample=Sample(temperature=0)))
         assert drawn == "".join(asked.generate("the cat", length=5, sample=Sample(temperature=0)))
-        symbols = cast(LanguageModel, asked.task).symbols
+        symbols = cast(LanguageModel, asked.task).tokenizer
         known = [2, *symbols.encode("the cat")]
         with torch.no_grad():
             logits, _ = asked.module(torch.tensor([known]))

@@ -151,7 +151,7 @@ def test_scores_counted_by_hand() -> None:
     # "a b" has two targets, of which the first is said: four sources, of which two are right.
     assert (scores["exact_match"], scores["sources"], scores["examples"]) == (0.5, 4, 5)
     # One symbol too many for "b a c", and two missing for the empty source, of 3 + 1 + 2 + 2.
-    assert scores["symbol_error_rate"] == pytest.approx(3 / 8)
+    assert scores["token_error_rate"] == pytest.approx(3 / 8)
     assert scores["loss"] == 1
     assert scores["forced_accuracy"] == pytest.approx(8 / 9)
     # Line by line: 0 + 1 + 0 + 2 + 2 errors of 9 symbols.
@@ -176,7 +176,7 @@ def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
     [
         ({}, "bleu", True),
         ({"target": {"unit": "characters"}}, "exact_match", True),
-        ({"best_by": "symbol_error_rate"}, "symbol_error_rate", False),
+        ({"best_by": "token_error_rate"}, "token_error_rate", False),
         ({"best_by": "loss"}, "loss", False),
     ],
 )
@@ -189,7 +189,7 @@ def test_answers_may_be_as_long_as_the_training_data_need() -> None:
     fitted, _, _ = fit()
     assert fitted.learned is not None
     assert fitted.learned.ratio == pytest.approx(2, rel=0.01)  # "c" becomes "z z"; the empty source counts as one
-    assert fitted._limits(torch.tensor([1, 3])).tolist() == [10, 16]
+    assert fitted._max_lengths(torch.tensor([1, 3])).tolist() == [10, 16]
 
 
 def test_scheduled_sampling_mixes_in_training_only() -> None:

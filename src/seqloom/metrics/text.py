@@ -86,17 +86,17 @@ class EditErrors:
     """Errors of hypotheses, one entry per distinct source: (N,)."""
 
     errors: NDArray[np.int64]  # edit distance to the nearest reference
-    symbols: NDArray[np.int64]  # tokens of that reference
+    tokens: NDArray[np.int64]  # tokens of that reference
     wrong: NDArray[np.bool_]  # whether the hypothesis equals no reference
 
     @property
-    def symbol_error_rate(self) -> float:
+    def token_error_rate(self) -> float:
         """Errors per reference token: for phones the PER, for words the WER of speech recognition."""
-        return float(self.errors.sum() / max(int(self.symbols.sum()), 1))
+        return float(self.errors.sum() / max(int(self.tokens.sum()), 1))
 
     @property
-    def symbol_error_interval(self) -> tuple[float, float]:
-        return bootstrap_ratio(self.errors, self.symbols)
+    def token_error_interval(self) -> tuple[float, float]:
+        return bootstrap_ratio(self.errors, self.tokens)
 
     @property
     def sequence_error_rate(self) -> float:
@@ -129,8 +129,8 @@ def edit_errors(sources: Sequence[Hashable], hypotheses: Sequence[Tokens], refer
         min(((edit_distance(first[source], text), len(text)) for text in texts), key=lambda pair: pair[0])
         for source, texts in by_source.items()
     ]
-    errors, symbols = np.array(nearest, dtype=np.int64).reshape(-1, 2).T
-    return EditErrors(errors, symbols, errors > 0)
+    errors, tokens = np.array(nearest, dtype=np.int64).reshape(-1, 2).T
+    return EditErrors(errors, tokens, errors > 0)
 
 
 def _check(hypotheses: Sequence[object], references: Sequence[object]) -> None:

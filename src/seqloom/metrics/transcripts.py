@@ -55,7 +55,7 @@ class ErrorRate:
     substitutions: NDArray[np.int64]
     insertions: NDArray[np.int64]
     deletions: NDArray[np.int64]
-    symbols: NDArray[np.int64]  # reference tokens
+    tokens: NDArray[np.int64]  # reference tokens
     confused: dict[tuple[str | None, str | None], int]  # counts of (reference, hypothesis) pairs that differ
 
     @property
@@ -64,12 +64,12 @@ class ErrorRate:
 
     @property
     def value(self) -> float:
-        return float(self.errors.sum() / max(int(self.symbols.sum()), 1))
+        return float(self.errors.sum() / max(int(self.tokens.sum()), 1))
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval, bootstrapped over transcripts."""
-        return bootstrap_ratio(self.errors, self.symbols)
+        return bootstrap_ratio(self.errors, self.tokens)
 
     @property
     def exact_match(self) -> float:
@@ -81,7 +81,7 @@ class ErrorRate:
         return wilson_interval(int((self.errors == 0).sum()), len(self.errors))
 
     def counts(self) -> dict[str, int]:
-        names = ("substitutions", "insertions", "deletions", "symbols")
+        names = ("substitutions", "insertions", "deletions", "tokens")
         return {name: int(getattr(self, name).sum()) for name in names}
 
     def confusions(self, most: int = 20) -> list[dict[str, Any]]:
@@ -104,8 +104,8 @@ def error_rate(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequenc
         confused.update((pair.reference, pair.hypothesis) for pair in errors)
         marks = Counter(pair.mark for pair in errors)
         rows.append((marks["S"], marks["I"], marks["D"], len(reference)))
-    substitutions, insertions, deletions, symbols = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    return ErrorRate(substitutions, insertions, deletions, symbols, dict(confused))
+    substitutions, insertions, deletions, tokens = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    return ErrorRate(substitutions, insertions, deletions, tokens, dict(confused))
 
 
 def format_alignment(hypothesis: Sequence[str], reference: Sequence[str], *, name: str = "") -> str:
@@ -189,4 +189,4 @@ class Transcripts:
         if metric == "exact_match":
             return ratio_of_sums(error_rate(*self.pairs(error_rates[0])).errors == 0, [1] * len(self.names))
         rate = error_rate(*self.pairs(metric))
-        return ratio_of_sums(rate.errors, rate.symbols)
+        return ratio_of_sums(rate.errors, rate.tokens)

@@ -213,11 +213,11 @@ class Caption(Task):
         shape: tuple[int, ...] = ()
         for example in examples:
             if not example.captions:
-                raise DataError(example.place, "no caption; training needs a caption for each image")
+                raise DataError(example.location, "no caption; training needs a caption for each image")
             captions += example.captions
             if count and example.image.shape != shape:
                 raise DataError(
-                    example.place,
+                    example.location,
                     f"expected {_describe(shape)} as in the first example, found {_describe(example.image.shape)}",
                 )
             shape = example.image.shape
@@ -248,7 +248,9 @@ class Caption(Task):
         shape = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
         for example in examples:
             if example.image.shape != shape:
-                raise DataError(example.place, f"expected {_describe(shape)}, found {_describe(example.image.shape)}")
+                raise DataError(
+                    example.location, f"expected {_describe(shape)}, found {_describe(example.image.shape)}"
+                )
         images = np.stack([example.image for example in examples]).reshape(len(examples), -1, *shape[1:] or shape)
         mean, deviation = np.array([learned.mean, learned.deviation], dtype=np.float32)
         values = torch.from_numpy((images.astype(np.float32) - mean) / deviation)  # (B, size, size, 3) or (B, 1, D)
@@ -296,7 +298,7 @@ class Caption(Task):
         end = learned.text.vocabulary.index(END)
         memory: Memory = model.encoder(*batch.inputs)
         longest = self.max_length or learned.longest
-        nbest = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, never=NEVER)
+        nbest = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, suppress=SUPPRESSED)
         targets: list[list[list[float]]] = [[] for _ in nbest]
         correct: list[list[list[bool]]] = [[] for _ in nbest]
         if batch.target is not None:
@@ -356,7 +358,7 @@ class Caption(Task):
         references = []
         for example in examples:
             if not example.captions:
-                raise DataError(example.place, "no caption; evaluation needs a caption for each image")
+                raise DataError(example.location, "no caption; evaluation needs a caption for each image")
             references.append([text.lower() if self.text.lowercase else text for text in example.captions])
         return references
 

@@ -172,7 +172,7 @@ class Classify(Task):
             parts["vectors"] = self.pretrained.take(text.vocabulary.symbols, language)
         else:
             if self.pretrained:
-                raise DataError(first.place, "found vectors; task.pretrained works with texts only")
+                raise DataError(first.location, "found vectors; task.pretrained works with texts only")
             means, deviations = _moments(rest)
             if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
@@ -211,12 +211,12 @@ class Classify(Task):
         content = example.content
         if isinstance(content, str):
             if learned.text is None:
-                raise DataError(example.place, "found a text; the model was trained on vectors")
+                raise DataError(example.location, "found a text; the model was trained on vectors")
             return np.array(learned.text.encode(content), dtype=np.int64)
         if learned.text is not None:
-            raise DataError(example.place, "found vectors; the model was trained on texts")
+            raise DataError(example.location, "found vectors; the model was trained on texts")
         if content.shape[1] != len(learned.means):
-            raise DataError(example.place, f"expected {len(learned.means)} channels, found {content.shape[1]}")
+            raise DataError(example.location, f"expected {len(learned.means)} channels, found {content.shape[1]}")
         scaled: NDArray[Any] = (content - np.array(learned.means)) / np.array(learned.deviations)
         return scaled.astype(np.float32)
 
@@ -265,7 +265,7 @@ class Classify(Task):
         truth, names = [], list(self.fitted.labels.names)
         for example in examples:
             if example.label is None:
-                raise DataError(example.place, "no label; evaluation needs a label for each example")
+                raise DataError(example.location, "no label; evaluation needs a label for each example")
             truth.append(example.label)
         predicted = [answer.label for answer in predictions]
         losses = [
@@ -338,10 +338,10 @@ def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Exam
     texts = None
     for example in examples:
         if example.label is None:
-            raise DataError(example.place, "no label; training needs a label for each example")
+            raise DataError(example.location, "no label; training needs a label for each example")
         texts = isinstance(example.content, str) if texts is None else texts
         if isinstance(example.content, str) is not texts:
-            raise DataError(example.place, "found both texts and vectors; expected one of them")
+            raise DataError(example.location, "found both texts and vectors; expected one of them")
         counts[example.label] += 1
         yield example
 
@@ -353,7 +353,7 @@ def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[floa
         values = np.asarray(example.content)
         if moments.size and values.shape[1] != moments.size:
             raise DataError(
-                example.place, f"expected {moments.size} channels as in the first example, found {values.shape[1]}"
+                example.location, f"expected {moments.size} channels as in the first example, found {values.shape[1]}"
             )
         moments.add(values)
     return moments.means(), moments.deviations()

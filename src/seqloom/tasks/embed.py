@@ -191,7 +191,7 @@ class Embed(Task):
 
     def _check_text(self, example: Any) -> Passage:
         if not isinstance(example, Passage):
-            raise DataError(example.place, "found a question with its answer; task.train needs plain text")
+            raise DataError(example.location, "found a question with its answer; task.train needs plain text")
         return example
 
     def collate(self, examples: Sequence[Any]) -> Batch:
@@ -239,7 +239,7 @@ class Embed(Task):
         questions = batch.examples
         for row, question in enumerate(questions):
             if isinstance(question, Passage):
-                raise DataError(question.place, "found plain text, expected analogies or pairs of words")
+                raise DataError(question.location, "found plain text, expected analogies or pairs of words")
             if question.kind == "similarity":  # compare the first word with the second
                 weights[row] = 0.0
                 weights[row, 0] = 1.0

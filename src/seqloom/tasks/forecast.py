@@ -183,7 +183,7 @@ class Forecast(Task):
         spans: dict[int, tuple[Series, int, int]] = {}
         for window in examples:
             if not window.known:
-                raise DataError(window.place, "the values to forecast are missing; training needs them")
+                raise DataError(window.location, "the values to forecast are missing; training needs them")
             series, start, end = spans.get(id(window.series), (window.series, window.begin, 0))
             spans[id(series)] = series, min(start, window.begin), max(end, window.end + self.horizon)
         parts = [series.values[start:end] for series, start, end in spans.values()]
@@ -310,7 +310,7 @@ class Forecast(Task):
         """The observed and the forecast values of each example, (N, horizon, targets)."""
         unknown = next((window for window in examples if not window.known), None)
         if unknown is not None:
-            raise DataError(unknown.place, "the values to forecast are missing; evaluation needs them")
+            raise DataError(unknown.location, "the values to forecast are missing; evaluation needs them")
         targets = self._targets(self.fitted.columns)
         shape = -1, self.horizon, len(targets)
         if self.output == "every_step":

@@ -177,9 +177,9 @@ class Tag(Task):
         scale = Scale()
         for example in examples:
             if example.labels is None:
-                raise DataError(example.place, "no labels; training needs a label for each word or frame")
+                raise DataError(example.location, "no labels; training needs a label for each word or frame")
             if "" in example.labels:
-                raise DataError(example.place, "empty label")
+                raise DataError(example.location, "empty label")
             pairs.update(pairwise(("", *example.labels, "")))
             if isinstance(example, Sentence):
                 words.update(example.words)
@@ -241,7 +241,7 @@ class Tag(Task):
         learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
-            raise DataError(examples[0].place, "found vectors; the model was trained on words")
+            raise DataError(examples[0].location, "found vectors; the model was trained on words")
         assert learned.words is not None  # noqa: S101  fitted to words
         assert learned.characters is not None  # noqa: S101
         rows = [learned.words.encode(map(self._key, sentence.words)) for sentence in sentences]
@@ -268,7 +268,7 @@ class Tag(Task):
         for example in examples:
             if isinstance(example, Sentence) or example.values.shape[1] != learned.size:
                 actual = "words" if isinstance(example, Sentence) else f"{example.values.shape[1]} features"
-                raise DataError(example.place, f"expected frames of {learned.size} features, found {actual}")
+                raise DataError(example.location, f"expected frames of {learned.size} features, found {actual}")
             rows.append((example.values - np.array(learned.mean)) / np.array(learned.deviation))
         return pad(rows, dtype=np.float32)
 
@@ -340,7 +340,7 @@ class Tag(Task):
     def score(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> dict[str, Any]:
         for example, answer in zip(examples, predictions, strict=True):
             if example.labels is None:
-                raise DataError(example.place, "no labels; evaluation needs a label for each word or frame")
+                raise DataError(example.location, "no labels; evaluation needs a label for each word or frame")
             if len(answer.labels) != len(example.labels):
                 raise ValueError("the sequences were concatenated: tagging needs train.bptt_steps = 0")
         reference = [label for example in examples for label in example.labels or ()]

@@ -74,7 +74,7 @@ def require_fitted(learned: Learned | None) -> Learned:
 class Task(ConfigSection, ABC):
     """What to learn from which files. A task has no training loop, no device, no optimizer, and writes no files.
 
-    An example has a length (``len``, for bucketing) and a ``place`` (file and line, for error messages).
+    An example has a length (``len``, for bucketing) and a ``location`` (file and line, for error messages).
     """
 
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}

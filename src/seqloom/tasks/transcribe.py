@@ -214,7 +214,7 @@ class Transcribe(Task):
         collector, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
         for example in examples:
             if example.text is None:
-                raise DataError(example.place, "no text; training needs a text for each recording")
+                raise DataError(example.location, "no text; training needs a text for each recording")
             collector.add(example)
             self._check_words(example)
             texts.append(self._spelt(example))
@@ -238,7 +238,7 @@ class Transcribe(Task):
         """DataError if a word has no pronunciation in the lexicon."""
         for word in (example.text or "").split() if self.spelling == "lexicon" else ():
             if word not in self._spellings:
-                raise DataError(example.place, f"the word {word[:60]!r} is not in {self.lexicon}")
+                raise DataError(example.location, f"the word {word[:60]!r} is not in {self.lexicon}")
 
     def _spelt(self, example: Recording) -> str:
         """The text as the model spells it; a word that is not in the lexicon counts as one wrong token."""
@@ -386,10 +386,10 @@ class Transcribe(Task):
     def _compare(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
-                raise DataError(example.place, "no text; evaluation needs a text for each recording")
+                raise DataError(example.location, "no text; evaluation needs a text for each recording")
         texts = [example.text or "" for example in examples]
         return metrics.Transcripts(
-            names=[example.name or str(example.place) for example in examples],
+            names=[example.name or str(example.location) for example in examples],
             hypotheses=[answer.text for answer in predictions],
             references=[text.lower() if self.text.lowercase else text for text in texts],
             hypothesis_tokens=[answer.symbols for answer in predictions],

@@ -82,7 +82,7 @@ class MaxLength(ConfigSection):
     offset: int = Field(10, ge=1, description="Additional tokens, including the end token.")
 
 
-Score = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "symbol_error_rate", "loss"]
+Score = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "token_error_rate", "loss"]
 
 
 class Translate(Task):
@@ -185,7 +185,7 @@ class Translate(Task):
 
     @property
     def higher_is_better(self) -> bool:
-        return self.main_metric not in ("symbol_error_rate", "loss")
+        return self.main_metric not in ("token_error_rate", "loss")
 
     @property
     def _target_text(self) -> TextConfig:
@@ -210,7 +210,7 @@ class Translate(Task):
         sources, targets, ratios = [], [], []
         for example in examples:
             if example.target is None:
-                raise DataError(example.place, "no target; training needs a target for each source")
+                raise DataError(example.location, "no target; training needs a target for each source")
             sources.append(example.source)
             targets.append(example.target)
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
@@ -287,7 +287,7 @@ class Translate(Task):
         tree = None
         if self.constrain:
             tree, lengths = self._constraints
-        nbest = generate(model.decoder, memory, self.search, end=end, lengths=lengths, never=NEVER, tree=tree)
+        nbest = generate(model.decoder, memory, self.search, end=end, lengths=lengths, suppress=SUPPRESSED, tree=tree)
         forced: list[tuple[list[float], list[bool]]] = [([], [])] * len(nbest)
         if batch.target is not None:
             forced = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
@@ -340,13 +340,13 @@ class Translate(Task):
         forced_accuracy = sum(correct) / max(len(correct), 1)
         return scores | {
             "exact_match": errors.exact_match,
-            "symbol_error_rate": errors.symbol_error_rate,
+            "token_error_rate": errors.token_error_rate,
             "loss": -math.fsum(values) / max(len(values), 1),
             "forced_accuracy": forced_accuracy,
-            "free_accuracy": 1 - free.symbol_error_rate,
-            "gap": forced_accuracy - (1 - free.symbol_error_rate),
+            "free_accuracy": 1 - free.token_error_rate,
+            "gap": forced_accuracy - (1 - free.token_error_rate),
             "exact_match_interval": list(errors.exact_match_interval),
-            "symbol_error_rate_interval": list(errors.symbol_error_interval),
+            "token_error_rate_interval": list(errors.token_error_interval),
             **details,
             "examples": len(references),
             "sources": len(errors.errors),
@@ -365,7 +365,7 @@ class Translate(Task):
         errors = self._errors(hypotheses, examples)
         if self.main_metric == "exact_match":
             return ratio_of_sums(~errors.wrong, np.ones(len(errors.wrong)))
-        return ratio_of_sums(errors.errors, errors.symbols)
+        return ratio_of_sums(errors.errors, errors.tokens)
 
     @property
     def custom_layer_field(self) -> str:
@@ -383,7 +383,7 @@ class Translate(Task):
         references = []
         for example in examples:
             if example.target is None:
-                raise DataError(example.place, "no target; evaluation needs a target for each source")
+                raise DataError(example.location, "no target; evaluation needs a target for each source")
             references.append(example.target.lower() if self._target_text.lowercase else example.target)
         return references
 
