@@ -77,14 +77,12 @@ def print_transcription_errors(metrics: Mapping[str, Any], *, most: int = 5) -> 
     if metrics.get("confusions"):
         print_lines("", "Most frequent errors:")
         names = {"": "(nothing)", " ": "(space)"}
+        columns = ("reference", "hypothesis", "count")
         rows = [
-            (
-                *(names.get(confusion[side], confusion[side]) for side in ("reference", "hypothesis")),
-                str(confusion["count"]),
-            )
+            tuple(names.get(confusion[column], str(confusion[column])) for column in columns)
             for confusion in metrics["confusions"][:most]
         ]
-        table(("reference", "transcript", "count"), rows)
+        table(columns, rows)
     if metrics.get("worst"):
         print_lines("", "Worst transcripts (S substitution, I insertion, D deletion):")
         for text in metrics["worst"][:most]:
