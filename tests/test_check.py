@@ -25,7 +25,7 @@ SMALL = {
     "caption": {
         "task.decoder.hidden_size": 4,
         "task.embedding_size": 4,
-        "task.size": 8,
+        "task.image_size": 8,
         "task.image_encoder.layers": 1,
     },
 }
@@ -65,7 +65,7 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     assert f"train: the content stands in an earlier example: 1 example ({file}:13 as line 5)" in found.warnings
     dev_file = tmp_path / "dev.txt"
     assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 as {file}:5)" in found.warnings
-    unseen = f"dev: 1 label not in train, so that no model can predict it: 'Z' (1 times, first {dev_file}:5)"
+    unseen = f"dev: 1 label not in train, which cannot be predicted: 'Z' (1 times, first {dev_file}:5)"
     assert unseen in found.warnings
     assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in found.warnings
 
@@ -76,7 +76,7 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
 def test_vectors_from_elsewhere_change_no_count(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path)
     found = check_data(settings)
-    plain = check_data(settings._replace(task=settings.task.model_copy(update={"vectors": PretrainedConfig()})))
+    plain = check_data(settings._replace(task=settings.task.model_copy(update={"pretrained": PretrainedConfig()})))
     assert found.problems == []
     assert {side: split.unknown for side, split in found.splits.items()} == {
         side: split.unknown for side, split in plain.splits.items()
@@ -130,17 +130,17 @@ def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
     # A model sees the end of a line as a symbol, too: a q / q q b / are 7.
     assert (found.splits["train"].unknown, found.splits["dev"].unknown) == (0, 3 / 7)
     assert any("raise task.text.min_count" in remark for remark in found.warnings)
-    taught = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__minimum=2))
+    taught = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__min_count=2))
     assert taught.splits["train"].unknown == 1 / 7
     assert not any("raise task.text.min_count" in remark for remark in taught.warnings)
 
 
 def test_a_held_out_share(tmp_path: Path) -> None:
     lines = "".join(f"word{number}\n" for number in range(20))
-    found = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.25))
+    found = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_fraction=0.25))
     assert {name: split.examples for name, split in found.splits.items()} == {"train": 15, "dev": 5}
     assert found.splits["dev"].source == f"{tmp_path / 'train.txt'}, 25% of it"
-    none = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_share=0.0))
+    none = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_fraction=0.0))
     assert list(none.splits) == ["train"]
     assert any(remark.startswith("there are no development data") for remark in none.warnings)
 
@@ -155,12 +155,12 @@ def test_a_column_that_never_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "changes", "wanted"),
     [
-        ("tag", {"train__steps": 3}, "train.bptt_steps = 0"),
+        ("tag", {"train__bptt_steps": 3}, "train.bptt_steps = 0"),
         ("tag", {"task__encoder__layers": 0}, "there is nothing to train"),
         ("tag", {"task__encoder__options__colour": 1}, "has no option 'colour'"),
         ("tag", {"train__device": "abacus"}, "abacus"),
         ("language_model", {"task__decoder__bidirectional": True}, "must not see what it predicts"),
-        ("language_model", {"train__pool": 2, "train__schedule": "cosine"}, "set train.updates"),
+        ("language_model", {"train__shuffle_buffer": 2, "train__schedule": "cosine"}, "set train.updates"),
     ],
 )
 def test_what_would_fail(task: str, changes: dict[str, Any], wanted: str, tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ def test_what_would_fail(task: str, changes: dict[str, Any], wanted: str, tmp_pa
 @pytest.mark.parametrize("kind", ["hmm", "ngram"])
 def test_models_of_counts(kind: str, tmp_path: Path) -> None:
     found = check_data(
-        configure(tmp_path, "tag" if kind == "hmm" else "language_model", 5 * f"{TRAIN}\n", DEV, task__kind=kind)
+        configure(tmp_path, "tag" if kind == "hmm" else "language_model", 5 * f"{TRAIN}\n", DEV, task__model=kind)
     )
     assert (found.problems, found.bytes["model"]) == ([], 0)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"train__batch": 3}, {"train__batch_tokens": 7}, {"train__steps": 3, "train__batch": 2}]
+    "changes", [{"train__batch_size": 3}, {"train__batch_tokens": 7}, {"train__bptt_steps": 3, "train__batch_size": 2}]
 )
 def test_as_many_updates_as_training_makes(changes: dict[str, Any], tmp_path: Path) -> None:
     text = "".join(f"{'w ' * (1 + number % 4)}\n" for number in range(10))
@@ -220,7 +220,7 @@ def test_nothing_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_the_command(tmp_path: Path) -> None:
     settings = [
         f'[task]\nname = "tag"\ntrain = "{tmp_path}/train.txt"\ndev = "{tmp_path}/dev.txt"\n',
-        "[task.encoder]\nhidden = 8\n",
+        "[task.encoder]\nhidden_size = 8\n",
     ]
     (tmp_path / "config.toml").write_text("".join(settings))
     (tmp_path / "train.txt").write_text(TRAIN)
@@ -266,7 +266,7 @@ def test_pairs_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     print_report(check_data(configure(tmp_path, "translate", "a b\tx\nb\ty z\n", "a\tx\n")))
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "source: longest 2 1" in rows
-    assert "target: unknown symbols 0.00% 0.00%" in rows
+    assert "target: unknown tokens 0.00% 0.00%" in rows
     assert rows[-1] == "No problems found."
 
 

@@ -23,9 +23,9 @@ def test_scores_do_not_depend_on_the_order(tmp_path: Path) -> None:
 
 
 def test_predictions_of_joined_sequences_keep_their_order(tmp_path: Path, monkeypatch: Any) -> None:
-    chosen = build(CASES["language_model"], tmp_path, updates=1, steps=4, batch=2)
+    chosen = build(CASES["language_model"], tmp_path, updates=1, bptt_steps=4, batch_size=2)
     model = load(workflow.train(chosen, output=tmp_path / "run").path)
     examples = list(model.task.read(tmp_path / "dev-t.txt"))
     whole = predict_all(model.config, model.module, examples)
-    monkeypatch.setattr("seqloom.evaluation.Batches", partial(BatchLoader, pool=3))  # in place of a million
+    monkeypatch.setattr("seqloom.evaluation.BatchLoader", partial(BatchLoader, pool=3))  # in place of a million
     assert predict_all(model.config, model.module, examples) == whole

@@ -27,7 +27,7 @@ from seqloom.training.self_trained import CountingModel
 from seqloom.workflow import train
 
 CLOSE = 1e-6  # float32, sums of some dozen terms
-HEADS = {"cell": "transformer", "hidden": 8, "layers": 1, "options": {"heads": 2}}
+HEADS = {"cell": "transformer", "hidden_size": 8, "layers": 1, "options": {"heads": 2}}
 
 
 def fresh(case: Case, folder: Path) -> Model:
@@ -83,9 +83,9 @@ def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T,
     "fields",
     [
         {},
-        {"attention": {"place": "before", "score": "additive"}},
+        {"attention": {"style": "bahdanau", "score": "additive"}},
         {"encoder": HEADS, "decoder": HEADS},
-        {"reverse": True},
+        {"reverse_source": True},
     ],
     ids=["after", "before", "transformer", "reversed"],
 )
@@ -96,7 +96,7 @@ def test_attention_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: P
     assert found.attention.columns == ["a", "cd", "b", "b", "é", END]
     assert found.attention.rows[: len(found.prediction.symbols)] == found.prediction.symbols
     wanted = stepped(model, "a cd b b é", found.prediction.symbols)[: len(found.attention.rows)]
-    if fields.get("reverse"):
+    if fields.get("reverse_source"):
         wanted = wanted[:, [4, 3, 2, 1, 0, 5]]
     np.testing.assert_allclose(found.attention.weights, wanted, atol=CLOSE)
     assert found.notes == []
@@ -125,7 +125,7 @@ def test_cells_are_rows_and_columns_of_the_image(tmp_path: Path) -> None:
     assert found.image.shape == (10, 10, 3)
     wanted = stepped(model, case.questions[0], found.prediction.symbols)[: len(found.nbest_tokens[0])]
     np.testing.assert_allclose(found.image_attention.reshape(-1, 9), wanted, atol=CLOSE)
-    vector = explain(fresh(_caption(pool="vector"), tmp_path), case.questions[0])
+    vector = explain(fresh(_caption(image_pooling="vector"), tmp_path), case.questions[0])
     assert vector.attention is None
     assert vector.notes == ["attention is not shown: the source is a single vector"]
 
@@ -155,7 +155,7 @@ def spelt(found: Explanation, number: int) -> list[str]:
 
 
 def test_the_beam_leads_to_the_answers(tmp_path: Path) -> None:
-    search = {"name": "beam", "size": 4, "best": 3, "penalty": "gnmt"}
+    search = {"name": "beam", "size": 4, "nbest": 3, "length_penalty": "gnmt"}
     model = fresh(_translate(search=search), tmp_path)
     found = explain(model, "a cd b", beam=True)
     ends = sorted((branch for branch in found.beam if branch.fate == "best"), key=lambda branch: -branch.score)
@@ -234,8 +234,8 @@ def test_surprisal_is_measured_in_bits(name: str, tmp_path: Path) -> None:
 
 
 def test_subwords_are_readable(tmp_path: Path) -> None:
-    bytes_ = {"unit": "subwords", "size": 280}
-    unigram = {"unit": "subwords", "size": 16, "algorithm": "unigram"}
+    bytes_ = {"unit": "subwords", "vocab_size": 280}
+    unigram = {"unit": "subwords", "vocab_size": 16, "algorithm": "unigram"}
     model = fresh(_translate(source=bytes_, target=unigram), tmp_path)
     found = explain(model, "a cd é")
     assert found.attention is not None
@@ -244,7 +244,9 @@ def test_subwords_are_readable(tmp_path: Path) -> None:
 
 
 def test_gate_traces_are_labelled_with_the_tokens_read(tmp_path: Path) -> None:
-    model = fresh(_translate(reverse=True, encoder={"cell": "gru", "hidden": 6, "bidirectional": False}), tmp_path)
+    model = fresh(
+        _translate(reverse_source=True, encoder={"cell": "gru", "hidden_size": 6, "bidirectional": False}), tmp_path
+    )
     said = explain(model, "a cd b").nbest_tokens[0]
     found = {trace.name.partition(".")[0]: labels for trace, labels in traces(model, "a cd b")}
     assert found == {"encoder": ["b", "cd", "a", END], "decoder": ["<s>", *said][: len(said)]}
@@ -254,7 +256,7 @@ def test_gate_traces_are_labelled_with_the_tokens_read(tmp_path: Path) -> None:
 
 
 def test_an_ensemble_is_explained_without_attention(tmp_path: Path) -> None:
-    model = fresh(_translate(encoder={"cell": "gru", "hidden": 6, "bidirectional": False}), tmp_path)
+    model = fresh(_translate(encoder={"cell": "gru", "hidden_size": 6, "bidirectional": False}), tmp_path)
     ensemble = Model(model.config, Ensemble([model.module, model.module]))
     found = explain(ensemble, "a cd b", beam=True)
     assert found.attention is None
@@ -289,7 +291,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_the_command_for_people(runs: dict[str, Path]) -> None:
-    result = call(runs["translate"], "a cd b", "--search", "beam size=3 best=2", "--beam", "--all", "--gates")
+    result = call(runs["translate"], "a cd b", "--search", "beam size=3 nbest=2", "--beam", "--heads", "--gates")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a cd b → ")
@@ -391,7 +393,7 @@ def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
 
 def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.txt").write_text("the king has a crown\nthe queen has a crown\na man has a hat\n" * 9)
-    values = {"task.name": "embed", "task.train": str(tmp_path / "t.txt"), "task.size": 6, "train.threads": 1}
+    values = {"task.name": "embed", "task.train": str(tmp_path / "t.txt"), "task.vector_size": 6, "train.threads": 1}
     settings = Config.build(Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]))
     model = load(train(settings, output=tmp_path / "run").path)
     explain_all(model, ["king", "queen man", "hat"], tmp_path / "new")

@@ -118,7 +118,7 @@ def test_a_model_can_be_made_of_what_is_at_hand(run: Run) -> None:
 def translators(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("translators")
     seeds = (1, 2)
-    configs = [build(CASES["translate, transformer"], folder, seed=seed, rate=0.003) for seed in seeds]
+    configs = [build(CASES["translate, transformer"], folder, seed=seed, learning_rate=0.003) for seed in seeds]
     return [workflow.train(config, output=folder / str(seed)).path for config, seed in zip(configs, seeds, strict=True)]
 
 
@@ -132,7 +132,7 @@ def test_only_word_vectors_are_restricted_to_frequent_words(run: Run) -> None:
 
 def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None:
     questions = ["a cd é", "b"]
-    greedy, beam = (load(translators[0], search=search) for search in ("greedy", "beam size=4 best=3"))
+    greedy, beam = (load(translators[0], search=search) for search in ("greedy", "beam size=4 nbest=3"))
     for first, several in zip(greedy.predict(questions), beam.predict(questions), strict=True):
         assert len(first.best) == 1
         assert len(several.best) == 3
@@ -145,7 +145,7 @@ def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None
     ):
         load(translators[0], search="best_path")
     (typed,), (text,) = (
-        load(translators[0], search=search).predict(["b"]) for search in (Beam(size=4, nbest=3), "beam size=4 best=3")
+        load(translators[0], search=search).predict(["b"]) for search in (Beam(size=4, nbest=3), "beam size=4 nbest=3")
     )
     assert typed == text
 
@@ -173,7 +173,7 @@ def test_answers_can_be_only_those_of_a_file(translators: list[Path], tmp_path: 
     words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
     allowed = [words[0], f"{words[1]} {words[0]} {words[1]}", f"{words[1]} {words[1]}"]
     (tmp_path / "answers.txt").write_text("\n".join([*allowed, "xyz"]) + "\n")
-    for search in ("greedy", "beam size=3 best=3", "sample"):
+    for search in ("greedy", "beam size=3 nbest=3", "sample"):
         model = load(translators[0], search=search, constrain=str(tmp_path / "answers.txt"))
         for answer in model.predict(["a cd é", "", "b x"]):
             assert {candidate.text for candidate in answer.best} <= set(allowed)
@@ -187,7 +187,7 @@ def test_an_impossible_search_says_so(translators: list[Path], tmp_path: Path) -
     words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
     (tmp_path / "answers.txt").write_text(f"{words[0]}\n")
     with pytest.raises(ValueError, match="no answer that its settings allow"):
-        load(translators[0], search="beam size=2 minimum=30", constrain=str(tmp_path / "answers.txt")).predict(["a"])
+        load(translators[0], search="beam size=2 min_length=30", constrain=str(tmp_path / "answers.txt")).predict(["a"])
     with pytest.raises(ValueError, match=r"--search has '5', expected a name and key=value pairs"):
         load(translators[0], search="beam 5")
 
@@ -209,7 +209,7 @@ def test_a_model_without_a_decoder_is_no_part_of_an_ensemble(run: Run) -> None:
 
 def test_runs_that_read_in_other_directions_do_not_answer_together(translators: list[Path], tmp_path: Path) -> None:
     case = CASES["translate, transformer"]
-    other = build(case._replace(fields={**case.fields, "reverse": True}), tmp_path)
+    other = build(case._replace(fields={**case.fields, "reverse_source": True}), tmp_path)
     path = workflow.train(other, output=tmp_path / "other").path
     with pytest.raises(ValueError, match="cannot form an ensemble: they read their sources in different directions"):
         load(translators[0], ensemble=[path])

@@ -57,7 +57,7 @@ def saved(case: Case, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     cases = {
-        "stream": _transcribe_sound(encoder=ONE_WAY, scale="streaming"),
+        "stream": _transcribe_sound(encoder=ONE_WAY, normalize="streaming"),
         "both ways": _transcribe_sound(),
         "strokes": _transcribe(encoder=ONE_WAY),
     }
@@ -130,7 +130,7 @@ def test_nothing_heard_is_an_empty_line(runs: dict[str, Path]) -> None:
     [
         ("both ways", "-", b"", "encoder.bidirectional is true: such a model cannot stream"),
         ("strokes", "-", b"", "reads frames of 3 numbers; --stream needs a model that reads audio"),
-        ("stream", "a.wav", b"", "--stream reads standard input (-), and the file is a.wav"),
+        ("stream", "a.wav", b"", "--stream reads from standard input: give - instead of a.wav"),
         ("stream", "-", b"abc", "standard input: ends in the middle of a sample"),
     ],
 )
@@ -161,7 +161,7 @@ def test_words_guide_a_transcript(runs: dict[str, Path]) -> None:
     assert (bound.exit_code, bound.stderr) == (0, "")
     assert set(bound.stdout.split()) <= set(WORDS)
     assert not set(free.stdout.split()) <= set(WORDS)
-    language = f"{run.parent / 'words.arpa'} weight=2 bonus=1 unknown=-3"
+    language = f"{run.parent / 'words.arpa'} weight=2 word_score=1 unk_score=-3"
     fluent = call("predict", run, test, "--lexicon", words, "--lm", language, "--json")
     assert fluent.exit_code == 0, fluent.stderr
     for line in fluent.stdout.splitlines():

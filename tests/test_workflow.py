@@ -33,7 +33,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and signa
 def settings(folder: Path, name: str = "language_model", **train: Any) -> Any:
     common = {"updates": 12, "evaluate_every": 5, "log_every": 2}
     if name == "language_model":
-        common |= {"steps": 4, "average": 2}
+        common |= {"bptt_steps": 4, "average_checkpoints": 2}
     return build(CASES[name], folder, **common | train)
 
 
@@ -85,12 +85,12 @@ def test_a_run_holds_what_happened(name: str, tmp_path: Path) -> None:
 
 def test_a_share_is_held_out_where_there_is_no_development_file(tmp_path: Path) -> None:
     chosen = settings(tmp_path, "classify")
-    shared = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_share": 0.3}))
+    shared = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.3}))
     found = workflow.data(shared)
     train, dev = [[example.location.line for example in read()] for read in (found.train, found.dev)]
     assert sorted(train + dev) == list(range(1, 19))
     assert dev
-    alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_share": 0.0}))
+    alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.0}))
     run = workflow.train(alone, output=tmp_path / "run")
     assert not run.saved("best")
     assert load(run.path).predict(["it goes up"])
@@ -134,7 +134,7 @@ def test_time_ends_a_training(tmp_path: Path) -> None:
 @posix
 @pytest.mark.parametrize("workers", [0, 2])
 def test_killed_and_gone_on_with_it_is_the_same_run(workers: int, tmp_path: Path) -> None:
-    chosen = settings(tmp_path, save_minutes=1e-9, workers=workers)
+    chosen = settings(tmp_path, save_every_minutes=1e-9, workers=workers)
     whole = workflow.train(chosen, output=tmp_path / "whole")
     path = tmp_path / "killed"
     context = multiprocessing.get_context("fork")
@@ -236,7 +236,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 
 def diverging(folder: Path) -> Any:
-    return settings(folder, "classify", rate=1e30, clip=0.0, updates=50)
+    return settings(folder, "classify", learning_rate=1e30, clip_norm=0.0, updates=50)
 
 
 def test_a_training_that_diverges_leaves_the_batch_and_finite_weights(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_another_seed_is_another_run(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_be_built_leaves_no_run(tmp_path: Path) -> None:
     case = CASES["translate, transformer"]
-    decoder = {"cell": "transformer", "hidden": 7, "options": {"heads": 2}}
+    decoder = {"cell": "transformer", "hidden_size": 7, "options": {"heads": 2}}
     config = build(case._replace(fields={**case.fields, "decoder": decoder}), tmp_path)
     with pytest.raises(ValueError, match="heads is 2: so many do not share a width of 7"):
         workflow.train(config, output=tmp_path / "run")
@@ -333,14 +333,14 @@ def test_a_run_goes_on_with_the_same_data_only(tmp_path: Path) -> None:
 
 def test_an_empty_share_of_development_examples_is_an_error(tmp_path: Path) -> None:
     config = settings(tmp_path, "classify")
-    few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_share": 0.0001}))
+    few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 0.0001}))
     with pytest.raises(ValueError, match="no development examples"):
         workflow.train(few, output=tmp_path / "run")
 
 
 def test_a_layer_is_refused_where_there_is_no_place_for_it(tmp_path: Path) -> None:
     config = settings(tmp_path)
-    window = config._replace(task=config.task.model_copy(update={"kind": "window"}))
+    window = config._replace(task=config.task.model_copy(update={"model": "window"}))
     with pytest.raises(ValueError, match="which has none"):
         workflow.train(window, output=tmp_path / "run", layer=lambda size: torch.nn.Linear(size, 4))
     assert not (tmp_path / "run").exists()

@@ -202,7 +202,7 @@ class _Check:
 
 
 def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
-    """The given examples in their order, batched as in training."""
+    """Examples in this order, batched as in training."""
     settings = config.train
     return BatchLoader(
         lambda: iter(examples),

@@ -12,8 +12,8 @@ from seqloom.run_config import Config
 from seqloom.training.distributed import SINGLE, ProcessGroup
 from seqloom.training.self_trained import CountingModel
 
-STEPS = 100
-"""Steps in a piece where sequences are joined and nothing is trained."""
+MIN_BPTT_STEPS = 100
+"""Minimum length of a chunk where sequences are joined (truncated BPTT) and only predicted."""
 
 
 def evaluate(
@@ -35,12 +35,13 @@ def predict_all(
     module: nn.Module,
     examples: Sequence[Any],
     *,
-    group: ProcessGroup = SINGLE,  # its first process gets the predictions
+    group: ProcessGroup = SINGLE,  # the main process gets the predictions
     before_batch: Callable[[], None] = lambda: None,
 ) -> list[Any]:
-    """The predictions for examples, in their order; where sequences are joined, for one piece after the other."""
+    """The predictions for examples, in order; where sequences are joined (truncated BPTT), for chunks in order."""
     task, settings = config.task, config.train
-    steps = max(settings.bptt_steps, STEPS) if settings.bptt_steps and not isinstance(module, CountingModel) else 0
+    joined = bool(settings.bptt_steps) and not isinstance(module, CountingModel)
+    steps = max(settings.bptt_steps, MIN_BPTT_STEPS) if joined else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
     batches = BatchLoader(
         lambda: (examples[row] for row in order),
@@ -49,13 +50,13 @@ def predict_all(
         tokens=0 if steps else settings.batch_tokens,
         steps=steps,
         shuffle=False,
-        pool=len(examples),  # they are in memory, and all of them lie on the same tracks
+        pool=len(examples),  # all examples form the same tracks
         parts=group.size,
         own=range(group.rank, group.rank + 1),
     )
-    own: list[list[Any]] = []
+    own_batches: list[list[Any]] = []
     state = None
-    # Where the module is, which need not be where it was trained.
+    # The device of the module may differ from train.device.
     device = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), "cpu")
     module.eval()
     with torch.no_grad():
@@ -66,8 +67,8 @@ def predict_all(
                 predictions = task.predict(module, part._replace(state=state if part.continues else None).to(device))
                 state = predictions.state
                 answers += predictions.answers
-            own.append(answers)
-    merged = group.gather_rows(own)
-    if steps:  # a batch has a piece of each track
+            own_batches.append(answers)
+    merged = group.gather_rows(own_batches)
+    if steps:  # a batch has one chunk of each track
         return [answer for track in range(settings.batch_size) for answer in merged[track :: settings.batch_size]]
     return [answer for _, answer in sorted(zip(order, merged, strict=False), key=lambda pair: pair[0])]

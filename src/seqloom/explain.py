@@ -42,18 +42,15 @@ def explain_all(
 
 
 def read_inputs(model: Model, inputs: Sequence[str]) -> Iterator[Any]:
-    """The examples of command-line inputs: texts, ``-`` for the lines of standard input, or files.
-
-    Of a file, the first example is read.
-    """
-    for given in inputs:
-        if given == "-":
+    """Examples from command-line arguments: texts, ``-`` for the lines of standard input, or the first of each file."""
+    for text_or_file in inputs:
+        if text_or_file == "-":
             yield from model.read("-")
         elif model.task.inputs_are_files:
-            yield from islice(model.read(given), 1)
+            yield from islice(model.read(text_or_file), 1)
         else:
-            _check_not_empty(given)
-            yield from model.task.read_inputs([given])
+            _check_not_empty(text_or_file)
+            yield from model.task.read_inputs([text_or_file])
 
 
 def explain(
@@ -79,7 +76,7 @@ def traces(model: Model, source: Any) -> list[LabelledTrace]:
 
 
 def _example(model: Model, source: Any) -> Any:
-    if hasattr(source, "location"):  # it is one already
+    if hasattr(source, "location"):  # already an example
         return source
     _check_not_empty(source)
     return next(iter(model.task.read_inputs([source])))

@@ -45,7 +45,7 @@ class Model:
         source = resolve(source) if isinstance(source, str) else source
         defaults = STANDARD_INPUT if source == Path("-") else {}
         options = {name: value for name, value in defaults.items() if name in self.task.option_fields}
-        options |= _given(format=file_format, encoding=encoding)
+        options |= _non_empty(format=file_format, encoding=encoding)
         return self.task.with_options(**cast(PredictionOptions, options)).read_inputs(source)
 
     def predict(self, source: Path | str | Sequence[Any], *, batch_size: int = 64) -> list[Any]:
@@ -53,7 +53,7 @@ class Model:
         return list(chain.from_iterable(self.predict_batches(self.read(source), batch_size=batch_size)))
 
     def predict_batches(self, examples: Iterable[Any], *, batch_size: int = 64) -> Iterator[list[Any]]:
-        """The predictions for examples, batch by batch; the next batch is read when it is asked for."""
+        """The predictions for examples, batch by batch and read lazily."""
         for batch in self._batches(examples, batch_size):
             with torch.no_grad():
                 answers = self.task.predict(self.module, batch).answers
@@ -72,14 +72,14 @@ class Model:
 
     def _batches(self, examples: Iterable[Any], batch_size: int) -> Iterator[Batch]:
         remaining = iter(examples)
-        while some := list(islice(remaining, batch_size)):
-            yield self.task.collate(some)
+        while batch := list(islice(remaining, batch_size)):
+            yield self.task.collate(batch)
 
     def evaluate(
         self,
         source: Path | str | Sequence[Any],
         *,
-        top_words: int = 0,  # evaluate word vectors on so many of the most frequent words; 0: on all
+        top_words: int = 0,  # evaluate word vectors on this many of the most frequent words; 0: on all
     ) -> dict[str, Any]:
         """The scores on labelled data."""
         config = self.config
@@ -112,10 +112,10 @@ def load(
     layer: LayerFactory | None = None,  # the custom layer that the run was trained with
     checkpoint: Name = "best",
     ensemble: Sequence[str | Path] = (),  # more runs of the same task and vocabulary, whose predictions are averaged
-    search: str | Search | FrameSearch = "",  # such as "beam size=5 best=3"
-    constrain: str = "",  # file of the only outputs allowed
-    lexicon: str = "",  # file of the only words allowed in a transcript
-    lm: str | LanguageModelConfig = "",  # language model of a transcript, such as "words.arpa weight=0.8 bonus=1"
+    search: str | Search | FrameSearch = "",  # such as "beam size=5 nbest=3"
+    constrain: str = "",  # file with the allowed outputs
+    lexicon: str = "",  # file with the words allowed in a transcript
+    lm: str | LanguageModelConfig = "",  # language model for transcripts, such as "words.arpa weight=0.8 word_score=1"
     folder: str = "",  # folder or archive of the recordings that a list names
 ) -> Model:
     """The model of a run, by its best or its last checkpoint; options replace what the configuration says."""
@@ -125,7 +125,7 @@ def load(
         search = parse_search(search)
     if lm and isinstance(lm, str):
         lm = parse_language_model(lm)
-    options = _given(search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
+    options = _non_empty(search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
     config = config._replace(task=config.task.with_options(**cast(PredictionOptions, options)))
     module = config.task.build_model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
@@ -139,6 +139,6 @@ def load(
     return Model(config, config.task.ensemble([module, *(other.module for other in others)]))
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _non_empty(**options: Any) -> dict[str, Any]:
     """The options that are not empty."""
     return {name: value for name, value in options.items() if value}

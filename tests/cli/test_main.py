@@ -193,7 +193,7 @@ def test_a_finished_training_can_be_resumed(folder: Path, tagger: Path) -> None:
     assert (result.exit_code, result.output) == (0, "")
     mixed = call("train", folder / "tag.toml", "--resume", tagger)
     assert mixed.exit_code == 1
-    assert "--resume uses the configuration of its run" in mixed.stderr
+    assert "--resume uses the configuration of the run" in mixed.stderr
 
 
 def test_evaluation(folder: Path, tagger: Path) -> None:
@@ -243,7 +243,7 @@ def test_what_cannot_be_exported(folder: Path, tagger: Path) -> None:
 def test_variants_are_compared(folder: Path) -> None:
     (folder / "small.toml").write_text(
         (folder / "tag.toml").read_text()
-        + "encoder.hidden = 8\nwords.size = 8\ncharacters.layers = 0\n[train]\nepochs = 1\n"
+        + "encoder.hidden_size = 8\nwords.embedding_size = 8\ncharacters.layers = 0\n[train]\nepochs = 1\n"
     )
     result = call(
         "compare",
@@ -263,7 +263,7 @@ def test_variants_are_compared(folder: Path) -> None:
     )
     assert again.exit_code == 0, again.output
     assert again.stdout.startswith("variant ")
-    assert f"Kept in {folder / 'both' / 'compare.md'}" in again.stdout
+    assert f"Table written to {folder / 'both' / 'compare.md'}" in again.stdout
     assert "training" not in again.stderr  # all is done
     wrong = call("compare", folder / "small.toml", "task.model=hmm", "gru")
     assert (wrong.exit_code, wrong.stdout) == (1, "")
@@ -284,7 +284,7 @@ def test_only_word_vectors_are_restricted_to_frequent_words(tagger: Path, folder
     [
         ('[task]\nname = "tag"\ntrain = "x"\nhiden = 3\n', 4, "hiden"),
         ('[task]\nname = "tga"\ntrain = "x"\n', 2, 'did you mean "tag"?'),
-        ('[task]\nname = "tag"\ntrain = "x"\n[train]\n\nrate = "fast"\n', 6, "fast"),
+        ('[task]\nname = "tag"\ntrain = "x"\n[train]\n\nlearning_rate = "fast"\n', 6, "fast"),
         ('[task]\nname = "tag\n', 2, ""),
     ],
 )

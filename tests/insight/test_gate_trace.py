@@ -52,7 +52,7 @@ def test_every_recurrent_layer_of_a_model_is_traced_in_order() -> None:
     result, traces = trace_gates(model, x, mask)
     assert torch.equal(result, model(x, mask))
     assert [each.name for each in traces] == [
-        f"encoder.layers.{index}.{way}" for index in (0, 1) for way in ("ahead", "back")
+        f"encoder.layers.{index}.{way}" for index in (0, 1) for way in ("forward_layer", "backward_layer")
     ]
     assert list(traces[0].gates) == ["reset", "update", "candidate"]
 

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from seqloom.insight import draw_learning_curves
 
 ROWS: list[dict[str, Any]] = [
-    {"update": 10, "epoch": 1.0, "loss": 3.0, "rate": 0.1, "norm": 1.0, "clipped": 0.0},
+    {"update": 10, "epoch": 1.0, "loss": 3.0, "learning_rate": 0.1, "gradient_norm": 1.0, "clipped": 0.0},
     {"update": 10, "epoch": 1.0, "dev": {"accuracy": 0.5, "loss": 2.5, "per_label": {"x": 1}}},
-    {"update": 20, "epoch": 2.0, "loss": 2.0, "rate": 0.1, "norm": 1.0, "clipped": 0.0},
+    {"update": 20, "epoch": 2.0, "loss": 2.0, "learning_rate": 0.1, "gradient_norm": 1.0, "clipped": 0.0},
     {"update": 20, "epoch": 2.0, "dev": {"accuracy": 0.8, "loss": 2.2}},
-    {"update": 30, "epoch": 3.0, "loss": float("nan"), "rate": 0.1, "norm": 1.0, "clipped": 0.0},
+    {"update": 30, "epoch": 3.0, "loss": float("nan"), "learning_rate": 0.1, "gradient_norm": 1.0, "clipped": 0.0},
     {"update": 30, "epoch": 3.0, "dev": {"accuracy": 0.7, "loss": 2.1}},
 ]
 

@@ -49,8 +49,8 @@ def test_the_beam_gives_the_best(tmp_path: Path) -> None:
 
 
 def test_scores_are_split(tmp_path: Path) -> None:
-    search = {"name": "prefix_beam", "size": 50, "best": 3}
-    case = _transcribe(search=search, lexicon="{folder}/words.txt", language={"bonus": 0.5})
+    search = {"name": "prefix_beam", "size": 50, "nbest": 3}
+    case = _transcribe(search=search, lexicon="{folder}/words.txt", lm={"word_score": 0.5})
     model = fresh(case, tmp_path)
     source = [[0.0, 1.0, 0.0]] * 12
     found = explain(model, source)
@@ -74,7 +74,7 @@ def test_the_reference_has_its_probability(tmp_path: Path) -> None:
 
 
 def test_input_frames_are_kept_beside_the_data(tmp_path: Path) -> None:
-    case = _transcribe_sound(reduction={"factor": 2})
+    case = _transcribe_sound(time_reduction={"factor": 2})
     found = explain(fresh(case, tmp_path), case.questions[0])
     assert found.frames is not None
     assert found.image is not None

@@ -7,7 +7,7 @@ import torch
 
 from seqloom.lab.memory import Memory, Outcome, draw, reach, tabulate, verdict
 
-SMALL = Memory(lengths=(3, 6), hidden=8, batch=16, attempts=2, updates=5)
+SMALL = Memory(lengths=(3, 6), hidden_size=8, batch_size=16, attempts=2, updates=5)
 
 
 def outcome(network: str, length: int, accuracy: float, gradient: float) -> Outcome:
@@ -34,14 +34,14 @@ def test_sequences_hold_one_symbol_first_and_distractors_after_it() -> None:
 def test_gradient_is_the_slope_of_the_loss(network: str) -> None:
     layer, answer = SMALL._build(network, SMALL.seed)
     layer, answer = layer.double(), answer.double()
-    x, symbol = SMALL._draw(3, SMALL.batch, torch.Generator().manual_seed(SMALL.seed))
+    x, symbol = SMALL._draw(3, SMALL.batch_size, torch.Generator().manual_seed(SMALL.seed))
     x, width = x.double(), 1e-5
 
     def losses(shifted: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             return torch.nn.functional.cross_entropy(answer(layer(shifted)[0][:, -1]), symbol, reduction="none")
 
-    slopes = torch.zeros(SMALL.batch, 8, dtype=torch.double)
+    slopes = torch.zeros(SMALL.batch_size, 8, dtype=torch.double)
     for feature in range(8):
         shift = torch.zeros_like(x)
         shift[:, 0, feature] = width

@@ -62,7 +62,7 @@ def learn(group: ProcessGroup) -> dict[str, Any]:
 def judge(group: ProcessGroup, count: int) -> dict[str, Any]:
     """The scores of a language model on so many lines of unequal length."""
     lines = [" ".join("abcde"[(place * place + number) % 5] for place in range(number % 7)) for number in range(count)]
-    task = LanguageModel.model_validate({"train": "x", "embedding": 4, "decoder": {"hidden": 5}})
+    task = LanguageModel.model_validate({"train": "x", "embedding_size": 4, "decoder": {"hidden_size": 5}})
     task = task.fit(task.read(["a b c d e"]))
     torch.manual_seed(0)
     return evaluate(Config(task, TrainConfig(batch_size=8)), task.build_model(), list(task.read(lines)), group=group)

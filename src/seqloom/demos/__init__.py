@@ -9,5 +9,5 @@ if typing.TYPE_CHECKING:
 
 def find(task: str) -> "Demo":
     """The demo of a task."""
-    found: Demo = importlib.import_module(f"{__name__}.{task}").DEMO
-    return found
+    demo: Demo = importlib.import_module(f"{__name__}.{task}").DEMO
+    return demo

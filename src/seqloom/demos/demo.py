@@ -42,7 +42,7 @@ def evaluate_count_model(run: DemoRun, **changes: Any) -> float:
     trained = run.model.config
     task = trained.task.model_copy(update={**changes, "learned": None})
     task = task.fit(task.read(run.files.train))
-    config = Config(task, trained.train.model_copy(update={"steps": 0}))
+    config = Config(task, trained.train.model_copy(update={"bptt_steps": 0}))
     module: Any = task.build_model()
     module.count(task.read(run.files.train))
     return float(evaluate(config, module, list(task.read(run.files.test)))[task.main_metric])

@@ -18,7 +18,7 @@ LONGEST = 90  # characters of an answer that are printed
 
 def _baselines(run: DemoRun) -> dict[str, float]:
     trained = run.model.config
-    task = trained.task.model_copy(update={"kind": "one_hot"})
+    task = trained.task.model_copy(update={"model": "one_hot"})
     test = list(task.read(run.files.test))
     return {"one-hot vectors": float(evaluate(Config(task, trained.train), task.build_model(), test)["accuracy"])}
 

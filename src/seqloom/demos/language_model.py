@@ -13,9 +13,9 @@ SCRAMBLED = "object expression a The is new value of the."
 
 def _baselines(run: DemoRun) -> dict[str, float]:
     return {
-        "character frequencies": evaluate_count_model(run, kind="ngram", order=1),
-        "3-gram model": evaluate_count_model(run, kind="ngram", order=3),
-        "5-gram model": evaluate_count_model(run, kind="ngram", order=5),
+        "character frequencies": evaluate_count_model(run, model="ngram", order=1),
+        "3-gram model": evaluate_count_model(run, model="ngram", order=3),
+        "5-gram model": evaluate_count_model(run, model="ngram", order=5),
     }
 
 

@@ -20,16 +20,16 @@ def run_memory(output: Path, *, seed: int, quick: bool, quiet: bool) -> dict[str
     experiment = short if quick else memory.Memory(seed=seed)
     started = time.perf_counter()
     outcomes = []
-    with terminal.progress(len(experiment.cases())) as begin:
+    with terminal.progress(len(experiment.cases())) as start:
         for network, length in experiment.cases():
-            begin(f"{network}, {length} steps")
+            start(f"{network}, {length} steps")
             outcomes.append(experiment.measure(network, length))
-    picture: Path | None = output / "memory.png"
+    plot: Path | None = output / "memory.png"
     try:
         memory.draw(outcomes, output / "memory.png", chance=experiment.chance)
     except ModuleNotFoundError as error:
-        sys.stderr.write(f"no picture: {error.name} is not installed: pip install 'seqloom[plots]'\n")
-        picture = None
+        sys.stderr.write(f"No plot: {error.name} is not installed; run pip install 'seqloom[plots]'\n")
+        plot = None
     if not quiet:
         terminal.print_lines(
             "Each network sees a symbol, then a number of distractor steps, and must then name the symbol.",
@@ -37,11 +37,11 @@ def run_memory(output: Path, *, seed: int, quick: bool, quiet: bool) -> dict[str
             f"Accuracy (chance: {experiment.chance:.0%}), and ∇, the gradient that reaches the symbol before training:",
         )
         terminal.table(*memory.tabulate(outcomes))
-        terminal.print_lines(memory.verdict(outcomes), *([f"Picture: {picture}"] if picture else []))
+        terminal.print_lines(memory.verdict(outcomes), *([f"Plot: {plot}"] if plot else []))
     return {
         "task": "memory",
         "outcomes": [asdict(outcome) for outcome in outcomes],
         "verdict": memory.verdict(outcomes),
-        "picture": str(picture) if picture else None,
+        "plot": str(plot) if plot else None,
         "seconds": time.perf_counter() - started,
     }

@@ -65,13 +65,13 @@ def _run_task(task: str, output: Path, *, seed: int, quick: bool, quiet: bool) -
         duration = "a few seconds" if quick else "up to a minute"
         terminal.print_lines(demo.description, f"The data are in {folder / 'data'}. Training takes {duration}.")
     config = Config.build(_document(task, files, {"train.seed": seed, **(demo.quick if quick else {})}))
-    with terminal.TrainingProgress(quiet=quiet) as watch:
-        trained = workflow.train(config, output=folder / "run", listeners=[watch])
+    with terminal.TrainingProgress(quiet=quiet) as progress:
+        trained = workflow.train(config, output=folder / "run", listeners=[progress])
     model = load(trained.path)
     finished = DemoRun(model, files, model.evaluate(files.test), trained.path)
     baselines = demo.baselines(finished)
     seconds = time.perf_counter() - started
-    answers = demo.answers(replace(finished, inputs=_ask(demo.inputs, quiet=quiet)))
+    answers = demo.answers(replace(finished, inputs=_read_inputs(demo.inputs, quiet=quiet)))
     paths = sorted(str(path.relative_to(trained.path)) for path in trained.path.rglob("[!.]*") if path.is_file())
     result = {
         "task": task,
@@ -88,7 +88,7 @@ def _run_task(task: str, output: Path, *, seed: int, quick: bool, quiet: bool) -
     return result
 
 
-def _ask(inputs: Sequence[str], *, quiet: bool) -> list[str]:
+def _read_inputs(inputs: Sequence[str], *, quiet: bool) -> list[str]:
     """The inputs, each replaced by what a person at a terminal types instead."""
     if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return list(inputs)

@@ -24,7 +24,7 @@ def _baselines(run: DemoRun) -> dict[str, float]:
         "most frequent label of each word": (
             sum(most_frequent.get(word, majority) == label for word, label in test) / len(test)
         ),
-        "hidden Markov model": evaluate_count_model(run, kind="hmm"),
+        "hidden Markov model": evaluate_count_model(run, model="hmm"),
     }
 
 

@@ -46,9 +46,9 @@ def attention_modules(module: nn.Module, name: str = "") -> list[tuple[str, nn.M
     if _weight_arguments(module) is not None:
         return [(name, module)]
     return [
-        found
+        named
         for child, part in module.named_children()
-        for found in attention_modules(part, f"{name}.{child}" if name else child)
+        for named in attention_modules(part, f"{name}.{child}" if name else child)
     ]
 
 

@@ -78,7 +78,7 @@ def beam_nodes(record: SearchRecord, encoding: Tokenizer) -> list[BeamNode]:
 
 
 def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -> tuple[Branch, int]:
-    """The root of the tree of hypotheses, and how many of the worst leaves were left out of it."""
+    """The root of the tree of hypotheses, and how many of the worst leaves were removed."""
     best_pruned: dict[int, BeamNode] = {}  # of each parent the pruned child with the best score
     branches: dict[int, Branch] = {}
     for node in nodes:
@@ -102,10 +102,10 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
         if branch is not root:
             branches[branch.node.parent].children.append(branch)
     leaves = sorted((branch.best, number) for number, branch in branches.items() if not branch.children)
-    left_out = leaves[: max(len(leaves) - max_branches, 0)]
-    for _, number in left_out:
+    removed = leaves[: max(len(leaves) - max_branches, 0)]
+    for _, number in removed:
         _remove(branches, branches[number])
-    return root, len(left_out)
+    return root, len(removed)
 
 
 def _remove(branches: dict[int, Branch], branch: Branch) -> None:
@@ -119,14 +119,14 @@ def _remove(branches: dict[int, Branch], branch: Branch) -> None:
 
 def beam_lines(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -> list[str]:
     """A line for each stretch between two forks; the best path continues straight down, others fork to the right."""
-    root, left_out = build_tree(nodes, max_branches=max_branches)
+    root, removed = build_tree(nodes, max_branches=max_branches)
     rows = list(_rows(root, ""))
     width = max((len(text) for text, branch in rows if branch.outcome), default=0)
     lines = [
         f"{text:{width}}  {branch.node.score:8.3f}  {branch.outcome}" if branch.outcome else text
         for text, branch in rows
     ]
-    return [*lines, *([f"({left_out} more branches)"] if left_out else [])]
+    return [*lines, *([f"({removed} more branches)"] if removed else [])]
 
 
 def _rows(branch: Branch, prefix: str) -> Iterator[tuple[str, Branch]]:
@@ -163,7 +163,7 @@ def draw_beam(
     """Draw the tree, time from left to right, a row for each branch: the n-best in blue, with the score and outcome."""
     from matplotlib.figure import Figure
 
-    root, left_out = build_tree(nodes, max_branches=max_branches)
+    root, removed = build_tree(nodes, max_branches=max_branches)
     edges = [1.0]  # right edge of each step, in characters
     rows = _layout(root, edges)
     longest = max(len(branch.outcome) for branch, _ in rows)
@@ -173,7 +173,7 @@ def draw_beam(
     top = 1 - (0.45 if title else 0.1) / size[1]
     axes = figure.add_axes((0.1 / size[0], 0.1 / size[1], 1 - 0.2 / size[0], top - 0.1 / size[1]))
     axes.set_xlim(0, width)
-    axes.set_ylim(height + (0.5 if left_out else -0.4), -0.75)
+    axes.set_ylim(height + (0.5 if removed else -0.4), -0.75)
     axes.axis("off")
     row_of = {id(branch): row for branch, row in rows}
     for branch, row in rows:
@@ -189,8 +189,8 @@ def draw_beam(
             weight = "bold" if branch.rank else "normal"
             ink = BLUE if branch.rank else "#7a8490"
             axes.text(x + 1, row, text, va="center", fontsize=8.5, color=ink, fontweight=weight)
-    if left_out:
-        axes.text(1, height - 0.2, f"and {left_out} more branches", fontsize=8.5, color=LIGHT_GREY)
+    if removed:
+        axes.text(1, height - 0.2, f"and {removed} more branches", fontsize=8.5, color=LIGHT_GREY)
     if title:
         figure.text(0.15 / size[0], 1 - 0.28 / size[1], escape_dollars(title), fontweight="bold", color=BLACK)
     save_figure(figure, path)

@@ -69,7 +69,7 @@ def trace_function(
 ) -> list[LabelledTrace]:
     """Trace the layers of a module that read the one sequence a function is about.
 
-    Left out are layers inside pretrained inputs, which belong to another model, and layers that read other sequences,
+    Excluded are layers inside pretrained inputs, which belong to another model, and layers that read other sequences,
     such as the characters of each word.
     """
     _, traces = trace_gates(Call(module, function))
@@ -86,8 +86,9 @@ def trace_function(
 
 def _recorder(calls: list[_LayerCall], name: str) -> Any:
     def record(layer: Recurrent, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = dict(zip(("x", "mask", "state"), args, strict=False)) | kwargs
-        calls.append(_LayerCall(name, layer, torch.get_rng_state(), given["x"], given.get("mask"), given.get("state")))
+        inputs = dict(zip(("x", "mask", "state"), args, strict=False)) | kwargs
+        mask, state = inputs.get("mask"), inputs.get("state")
+        calls.append(_LayerCall(name, layer, torch.get_rng_state(), inputs["x"], mask, state))
 
     return record
 

@@ -1,4 +1,4 @@
-"""Tokens with a number each, in reading order: bars below them as text, colours behind them as a plot."""
+"""A number for each token of a text: printed as bars below the tokens, drawn as their background colour."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -29,9 +29,9 @@ def explain_transcript(
     if beam and isinstance(search, BestPath):
         notes.append(f"the model decodes with {search.name}; the beam shown has size {DEFAULT_BEAM.size}")
         search = DEFAULT_BEAM
-    elif beam and search.best == 1:
-        search = search.model_copy(update={"best": DEFAULT_BEAM.nbest})
-        notes.append(f"the model's search returns one transcript; here it returns {search.best}")
+    elif beam and search.nbest == 1:
+        search = search.model_copy(update={"nbest": DEFAULT_BEAM.nbest})
+        notes.append(f"the model's search returns one transcript; here it returns {search.nbest}")
     batch = task.collate([example])
     (prediction,) = task.model_copy(update={"search": search}).predict(model, batch).answers
     frames, inputs = frame_probabilities(

@@ -1,1 +1,1 @@
-"""Claims about sequence models, one file each: an experiment, its figure, its verdict."""
+"""Experiments about claims of the literature, one per file."""

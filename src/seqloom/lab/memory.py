@@ -1,7 +1,7 @@
 """How far back a recurrent network can remember (Hochreiter 1991; Bengio, Simard & Frasconi 1994).
 
-A symbol is shown at the first step, then come distractors, and at the end the network has to name the symbol. The
-gradient that has to teach it must travel the same way back.
+The network sees a symbol at the first step, then distractors, and has to name the symbol at the end. The gradient that
+trains it has to travel the same distance back.
 """
 
 import time
@@ -17,44 +17,44 @@ from seqloom.cells import LSTM, Cell, Elman, Peephole
 from seqloom.layers.recurrent.recurrent import Recurrent
 
 REMEMBERED = 0.9
-"""The accuracy from which on we say that a network remembers."""
+"""Minimum accuracy of a network that remembers the symbol."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one network did at one length."""
+    """The result of one network at one length."""
 
     network: str
     length: int  # distractors between the symbol and the answer
     accuracy: float  # of the best attempt, on new sequences after training
-    attempts: int  # from new random weights, until one remembered or all that were allowed
-    updates: int  # of the last attempt, until it was sure or all that were allowed
-    gradient: float  # norm of d loss / d first element, before training; mean over a batch
+    attempts: int  # trainings from new random weights
+    updates: int  # of the last attempt
+    gradient: float  # norm of d loss / d first input before training, mean over a batch
     seconds: float
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The experiment: at every length, new networks of every kind are trained with the same budget."""
+    """The experiment: at each length, each kind of network is trained with the same budget."""
 
     lengths: tuple[int, ...] = (10, 20, 40, 80, 160, 320)
     symbols: int = 4  # to remember; chance is 1 / symbols
-    distractors: int = 4  # kinds of them
-    hidden: int = 32
-    batch: int = 64
-    attempts: int = 3  # at most
-    updates: int = 300  # at most, in one attempt
-    rate: float = 3e-3
-    forget_bias: float = 3.0  # gates that begin open: σ(3) = 0.95
+    distractors: int = 4  # different ones
+    hidden_size: int = 32
+    batch_size: int = 64
+    attempts: int = 3  # maximum
+    updates: int = 300  # maximum of one attempt
+    learning_rate: float = 3e-3
+    forget_bias: float = 3.0  # forget gates that are open at the start: σ(3) = 0.95
     seed: int = 1
 
     @property
     def networks(self) -> dict[str, Callable[[], Cell]]:
         size = self.symbols + self.distractors
         return {
-            "LSTM": lambda: LSTM(size, self.hidden, forget_bias=self.forget_bias),
-            "peephole LSTM": lambda: Peephole(size, self.hidden, forget_bias=self.forget_bias),
-            "Elman network": lambda: Elman(size, self.hidden),
+            "LSTM": lambda: LSTM(size, self.hidden_size, forget_bias=self.forget_bias),
+            "peephole LSTM": lambda: Peephole(size, self.hidden_size, forget_bias=self.forget_bias),
+            "Elman network": lambda: Elman(size, self.hidden_size),
         }
 
     @property
@@ -62,14 +62,14 @@ class Memory:
         return 1 / self.symbols
 
     def cases(self) -> list[tuple[str, int]]:
-        """All pairs of a network and a length, the short lengths first."""
+        """All pairs of a network and a length, short lengths first."""
         return [(network, length) for length in self.lengths for network in self.networks]
 
     def measure(self, network: str, length: int) -> Outcome:
-        """Train one network at one length, again from other random weights if it does not learn to remember."""
+        """Train one network at one length; retry with new random weights if it does not remember."""
         started = time.perf_counter()
         threads = torch.get_num_threads()
-        # The tensors are small; and so the result does not depend on the number of cores.
+        # The tensors are small, and with one thread the result does not depend on the number of cores.
         torch.set_num_threads(1)
         try:
             gradient = self._gradient(network, length)
@@ -84,17 +84,17 @@ class Memory:
     def _build(self, network: str, seed: int) -> tuple[Recurrent, nn.Linear]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Recurrent(self.networks[network]()), nn.Linear(self.hidden, self.symbols)
+            return Recurrent(self.networks[network]()), nn.Linear(self.hidden_size, self.symbols)
 
     def _train(self, network: str, length: int, seed: int) -> tuple[float, int]:
-        """Train until ten batches in a row are without a mistake; the accuracy on new sequences, and the updates."""
+        """Train until ten consecutive batches have no error; the accuracy on new sequences, and the updates."""
         layer, answer = self._build(network, seed)
         generator = torch.Generator().manual_seed(seed)
         parameters = [*layer.parameters(), *answer.parameters()]
-        optimizer = torch.optim.Adam(parameters, lr=self.rate, betas=(0.9, 0.99))
+        optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, betas=(0.9, 0.99))
         flawless = updates = 0
         while flawless < 10 and updates < self.updates:
-            x, symbol = self._draw(length, self.batch, generator)
+            x, symbol = self._draw(length, self.batch_size, generator)
             logits = answer(layer(x)[0][:, -1])
             optimizer.zero_grad()
             functional.cross_entropy(logits, symbol).backward()
@@ -109,7 +109,7 @@ class Memory:
 
     def _gradient(self, network: str, length: int) -> float:
         layer, answer = self._build(network, self.seed)
-        x, symbol = self._draw(length, self.batch, torch.Generator().manual_seed(self.seed))
+        x, symbol = self._draw(length, self.batch_size, torch.Generator().manual_seed(self.seed))
         x.requires_grad_()
         loss = functional.cross_entropy(answer(layer(x)[0][:, -1]), symbol, reduction="sum")
         (slope,) = torch.autograd.grad(loss, x)
@@ -125,17 +125,21 @@ class Memory:
 
 
 def reach(outcomes: Sequence[Outcome], network: str) -> int:
-    """The largest length up to which the network remembers at every length tried; 0 if at none."""
+    """The largest length up to which the network remembers at every measured length; 0 if there is none."""
     furthest = 0
-    for outcome in sorted((each for each in outcomes if each.network == network), key=lambda each: each.length):
+    for outcome in _of_network(outcomes, network):
         if outcome.accuracy < REMEMBERED:
             break
         furthest = outcome.length
     return furthest
 
 
+def _of_network(outcomes: Sequence[Outcome], network: str) -> list[Outcome]:
+    return sorted((outcome for outcome in outcomes if outcome.network == network), key=lambda outcome: outcome.length)
+
+
 def verdict(outcomes: Sequence[Outcome]) -> str:
-    """What the outcomes say, in two sentences."""
+    """The conclusion, in two sentences."""
     longest = max(outcome.length for outcome in outcomes)
     reaches = {outcome.network: reach(outcomes, outcome.network) for outcome in outcomes}
     spans = [
@@ -154,14 +158,14 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
 
 
 def tabulate(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: for every length the accuracy and the gradient of every network."""
+    """Column headings and rows: accuracy and gradient of each network at each length."""
     networks = list(dict.fromkeys(outcome.network for outcome in outcomes))
-    found = {(outcome.network, outcome.length): outcome for outcome in outcomes}
+    by_case = {(outcome.network, outcome.length): outcome for outcome in outcomes}
     columns = ["steps", *networks, *(f"∇ {network}" for network in networks)]
     rows = []
     for length in sorted({outcome.length for outcome in outcomes}):
-        accuracies = [f"{found[network, length].accuracy:.0%}" for network in networks]
-        gradients = [f"{found[network, length].gradient:.0e}" for network in networks]
+        accuracies = [f"{by_case[network, length].accuracy:.0%}" for network in networks]
+        gradients = [f"{by_case[network, length].gradient:.0e}" for network in networks]
         rows.append([str(length), *accuracies, *gradients])
     return columns, rows
 
@@ -175,16 +179,16 @@ def draw(outcomes: Sequence[Outcome], path: Path, *, chance: float) -> None:
     lengths = sorted({outcome.length for outcome in outcomes})
     networks = list(dict.fromkeys(outcome.network for outcome in outcomes))
     for index, network in enumerate(networks):
-        mine = sorted((each for each in outcomes if each.network == network), key=lambda each: each.length)
-        at = [each.length for each in mine]
+        own = _of_network(outcomes, network)
+        steps = [outcome.length for outcome in own]
         for panel, values in (
-            (remembered, [each.accuracy for each in mine]),
-            (reached, [each.gradient for each in mine]),
+            (remembered, [outcome.accuracy for outcome in own]),
+            (reached, [outcome.gradient for outcome in own]),
         ):
-            # Curves may lie on each other: the later ones are thinner.
+            # Curves may coincide: later ones are thinner.
             later = len(networks) - 1 - index
-            look = {"marker": "os^Dv"[index % 5], "markersize": 6 + 3 * later, "linewidth": 1.8 + 1.6 * later}
-            panel.plot(at, values, label=network, **look)
+            style = {"marker": "os^Dv"[index % 5], "markersize": 6 + 3 * later, "linewidth": 1.8 + 1.6 * later}
+            panel.plot(steps, values, label=network, **style)
     remembered.axhline(chance, color="gray", linestyle=":")
     remembered.annotate("guessing", (lengths[0], chance), xytext=(0, 4), textcoords="offset points", color="gray")
     remembered.set(ylim=(0, 1.05), ylabel="accuracy after training", title="Is the first symbol remembered?")
