@@ -24,10 +24,10 @@ from seqloom.run_config import Config
 from seqloom.tasks.caption import Caption, Captioned
 
 SMALL = {
-    "size": 8,
-    "embedding": 4,
-    "sight": {"layers": 1, "width": 6},
-    "decoder": {"cell": "gru", "hidden": 6},
+    "image_size": 8,
+    "embedding_size": 4,
+    "image_encoder": {"layers": 1, "channels": 6},
+    "decoder": {"cell": "gru", "hidden_size": 6},
 }
 CLOSE = 1e-5  # float32, sums of some dozen terms
 
@@ -96,10 +96,10 @@ def test_what_the_model_sees_and_should_say() -> None:
     "fields",
     [
         {},
-        {"attention": {"place": "before", "score": "additive"}},
-        {"attention": {"place": "none"}, "image_pooling": "mean"},
-        {"attention": {"kind": "hard"}},
-        {"decoder": {"cell": "transformer", "hidden": 8, "options": {"heads": 2}}},
+        {"attention": {"style": "bahdanau", "score": "additive"}},
+        {"attention": {"style": "none"}, "image_pooling": "mean"},
+        {"attention": {"type": "hard"}},
+        {"decoder": {"cell": "transformer", "hidden_size": 8, "options": {"heads": 2}}},
     ],
 )
 @pytest.mark.parametrize("given", [GIVEN, VECTORS, [GIVEN[0], GIVEN[0]]])
@@ -123,7 +123,7 @@ def test_the_loss_is_that_of_the_chain_rule(fields: dict[str, Any], given: list[
 @pytest.mark.parametrize("kind", ["soft", "hard"])
 def test_all_captions_of_an_image_teach_as_if_each_had_its_own(kind: str) -> None:
     """The image is looked at once; its gradient is the sum of what all captions want."""
-    fitted, model, pictures = fit(attention={"kind": kind})
+    fitted, model, pictures = fit(attention={"type": kind})
     apart = [(picture.image, [caption]) for picture in pictures for caption in picture.captions]
     parameters = list(model.parameters())
     model.train(kind == "hard")  # whose choices are drawn in training, in the order of the rows
@@ -143,8 +143,8 @@ def test_all_captions_of_an_image_teach_as_if_each_had_its_own(kind: str) -> Non
     "fields",
     [
         {},
-        {"attention": {"place": "before"}},
-        {"decoder": {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}}},
+        {"attention": {"style": "bahdanau"}},
+        {"decoder": {"cell": "transformer", "hidden_size": 8, "layers": 2, "options": {"heads": 2}}},
     ],
 )
 def test_where_it_looked_is_a_weight_for_each_cell(fields: dict[str, Any]) -> None:
@@ -172,11 +172,11 @@ def test_the_cells_of_other_inputs() -> None:
     assert fitted.collate(pictures).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
     assert model.encoder.size == 6
     with pytest.raises(ValidationError, match=r"sight\.layers is 3, which leaves one cell of 8 pixels"):
-        task(sight={"layers": 3})
+        task(image_encoder={"layers": 3})
 
 
 def test_a_beam_gives_several_the_best_first() -> None:
-    fitted, model, pictures = fit(search={"name": "beam", "size": 4, "best": 3}, longest=9)
+    fitted, model, pictures = fit(search={"name": "beam", "size": 4, "nbest": 3}, max_length=9)
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pictures)).answers
     for answer in answers:
@@ -189,7 +189,7 @@ def test_a_beam_gives_several_the_best_first() -> None:
 
 @pytest.mark.parametrize("longest", [0, 1, 5])
 def test_no_answer_is_longer_than_allowed(longest: int) -> None:
-    fitted, model, pictures = fit(longest=longest)
+    fitted, model, pictures = fit(max_length=longest)
     with torch.no_grad():
         model.decoder.output.bias[2] = -100  # it would never end
         answers = fitted.predict(model, fitted.collate(pictures)).answers
@@ -224,13 +224,13 @@ def test_scores_counted_by_hand() -> None:
 def test_capitals_count_unless_they_are_made_small() -> None:
     given = [(image(1), ["A Dog"])]
     for lower, right in ((False, 0), (True, 1)):
-        fitted, _, pictures = fit(given, text={"lower": lower})
+        fitted, _, pictures = fit(given, text={"lowercase": lower})
         assert fitted.score([answer("a dog", [-1.0])], pictures)["exact_match"] == right
 
 
 @pytest.mark.parametrize(("chosen", "higher"), [("bleu", True), ("exact_match", True), ("loss", False)])
 def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
-    found = task(best_by=chosen)
+    found = task(metric=chosen)
     assert (found.main_metric, found.higher_is_better) == (chosen, higher)
 
 
@@ -287,7 +287,7 @@ def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     config = configure(tmp_path)
     run = workflow.train(config, output=tmp_path / "run")
-    model = load(run.path, search="beam size=2 best=2")
+    model = load(run.path, search="beam size=2 nbest=2")
     answers = model.predict(tmp_path / "images")
     assert [each.image for each in answers] == sorted(f"{number}.png" for number in range(12))
     assert all(len(each.best) == 2 for each in answers)

@@ -19,7 +19,7 @@ from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
 from seqloom.tasks.classify import Classified, Classify, Learned
 
-SMALL = {"encoder": {"hidden": 6, "bidirectional": True}, "embedding": 5}
+SMALL = {"encoder": {"hidden_size": 6, "bidirectional": True}, "embedding_size": 5}
 TEXTS = [("a b c", "x"), ("b a", "y"), ("c", "x"), ("c c a b", "z"), ("b b", "y"), ("a", "x")]
 RANDOM = np.random.default_rng(0)
 VECTORS = [(3 + 5 * RANDOM.standard_normal((length, 2)), label) for length, label in zip((4, 1, 6), "xyx", strict=True)]
@@ -70,7 +70,7 @@ def test_fit_learns_mean_and_deviation_of_each_channel() -> None:
     batch = found.collate(examples)
     real = batch.inputs.values[batch.inputs.mask].numpy()
     np.testing.assert_allclose(real, (together - together.mean(axis=0)) / together.std(axis=0), atol=1e-5)
-    plain, _ = fitted(VECTORS, scale=False)
+    plain, _ = fitted(VECTORS, normalize=False)
     np.testing.assert_allclose(plain.collate(examples).inputs.values[0, :4].numpy(), VECTORS[0][0], rtol=1e-6)
 
 
@@ -93,7 +93,7 @@ def test_what_is_learnt_goes_through_json(data: list[Any]) -> None:
     [("none", [1, 1, 1]), ("balanced", [6 / 9, 1, 2]), ({"z": 5.0, "x": 0.5}, [0.5, 1, 5])],
 )
 def test_class_weights_and_smoothing_in_the_loss(weights: Any, wanted: list[float]) -> None:
-    found, examples = fitted(TEXTS, class_weights=weights, smoothing=0.2)
+    found, examples = fitted(TEXTS, class_weights=weights, label_smoothing=0.2)
     model = found.build_model().double().eval()
     randomize(model)
     batch = found.collate(examples)

@@ -54,7 +54,7 @@ def test_analogies_hold(model: Model, folder: Path) -> None:
     assert found["score"] == found["accuracy"] > 0.9
     assert found["questions"] == found["answerable"] == 284
     assert {"family", "capitals", "past"} <= set(found)
-    baseline = build(folder / "train.txt", task__kind="one_hot")
+    baseline = build(folder / "train.txt", task__model="one_hot")
     workflow.train(baseline, output=folder / "one_hot")
     assert load(folder / "one_hot").evaluate(folder / "test.txt")["accuracy"] < 0.05
 
@@ -91,7 +91,7 @@ def test_similar_words(model: Model, tmp_path: Path) -> None:
 
 
 def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
-    task = model.task.model_copy(update={"restrict": 30})
+    task = model.task.model_copy(update={"top_words": 30})
     some = Model(Config(task, model.config.train), model.module)
     known = model.task.fitted.vocabulary  # type: ignore[attr-defined]
     (answer,) = some.predict(["the"])
@@ -158,7 +158,7 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
         ("", {}, "no word occurs; two are needed"),
         ("\n \n", {}, "no word occurs"),
         ("word word word\n", {}, "only one word occurs at least 1 times"),
-        ("one two three\n", {"task__minimum": 5}, r"no word occurs at least 5 times \(task.min_count\)"),
+        ("one two three\n", {"task__min_count": 5}, r"no word occurs at least 5 times \(task.min_count\)"),
         (": group\na b c d\n", {}, "train.txt:2: found a question with its answer; task.train wants a text"),
     ],
 )
@@ -178,7 +178,7 @@ def test_two_words_are_enough(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("a b\n" * 3)
     for kind in ("skipgram", "cbow"):
         for negative in (0, 5):
-            settings = build(tmp_path / "train.txt", task__kind=kind, task__negative=negative)
+            settings = build(tmp_path / "train.txt", task__model=kind, task__negative=negative)
             found = load(workflow.train(settings, output=tmp_path / f"{kind}{negative}").path)
             assert found.predict(["a"])[0].words == ["b"]
 

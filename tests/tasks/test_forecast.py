@@ -17,7 +17,7 @@ from seqloom.data.readers.series import Window
 from seqloom.data.readers.text_files import DataError
 from seqloom.tasks.forecast import Forecast, Forecasted, Learned
 
-SMALL = {"cell": "gru", "hidden": 6}
+SMALL = {"cell": "gru", "hidden_size": 6}
 
 
 def task(**fields: Any) -> Forecast:
@@ -144,7 +144,7 @@ def test_training_beats_the_last_value(tmp_path: Path) -> None:
 def test_the_loss_is_the_error_in_units_of_the_usual_change(tmp_path: Path, output: str, error: str) -> None:
     values = wave(12)
     examples = list(task(output=output).read(write(tmp_path, values)))
-    fitted = task(output=output, error=error, target=("2",)).fit(examples)
+    fitted = task(output=output, loss_function=error, target=("2",)).fit(examples)
     assert fitted.learned is not None
     scaled = ((values - values.mean(axis=0)) / values.std(axis=0))[:, 1]
     ends = range(4, 10) if output == "last" else range(1, 10)
@@ -233,10 +233,10 @@ def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
     "fields",
     [
         {},
-        {"separate": True},
-        {"separate": True, "inputs": "changes"},
+        {"channel_independent": True},
+        {"channel_independent": True, "inputs": "changes"},
         {"inputs": "values", "relative": False},
-        {"front": {"layers": 1, "window": 3}},
+        {"prenet": {"layers": 1, "window": 3}},
     ],
 )
 def test_rows_of_a_batch_and_padding_are_invisible(fields: dict[str, Any]) -> None:
@@ -261,7 +261,7 @@ def _gradients(fitted: Forecast, model: nn.Module, batch: Batch) -> list[Tensor]
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_pieces_with_the_state_handed_on_are_the_whole(separate: bool) -> None:
-    whole = task(output="every_step", history=0, separate=separate)
+    whole = task(output="every_step", history=0, channel_independent=separate)
     fitted = whole.fit(whole.read([wave(21)]))
     model = shaken(fitted.build_model())
     (wanted,) = answers(fitted, model, list(fitted.read([wave(21)])))
@@ -294,7 +294,7 @@ def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
 
 def test_separate_columns_are_forecast_from_themselves_alone() -> None:
     values = wave(30, 3)
-    fitted = task(separate=True, target=("3", "1")).fit(task().read([values]))
+    fitted = task(channel_independent=True, target=("3", "1")).fit(task().read([values]))
     model = shaken(fitted.build_model())
     before = answers(fitted, model, list(fitted.read([values])))
     values[:, 1] *= -7
@@ -335,7 +335,7 @@ def test_a_fitted_task_finds_its_columns_by_name() -> None:
 @pytest.mark.parametrize("output", ["last", "every_step"])
 def test_binary_frames_have_a_likelihood(output: str) -> None:
     frames = (np.random.default_rng(0).random((12, 5)) < 0.3).astype(float)
-    binary = task(kind="binary", output=output, horizon=1)
+    binary = task(data_type="binary", output=output, horizon=1)
     examples = list(binary.read([frames]))
     fitted = binary.fit(examples)
     model = shaken(fitted.build_model())
@@ -357,7 +357,7 @@ def test_binary_frames_have_a_likelihood(output: str) -> None:
 
 def test_binary_frames_begin_with_how_often_each_key_is_on() -> None:
     frames = (np.random.default_rng(0).random((200, 5)) < [0.5, 0.1, 0.2, 0.0, 1.0]).astype(float)
-    binary = task(kind="binary", horizon=1)
+    binary = task(data_type="binary", horizon=1)
     fitted = binary.fit(binary.read([frames]))
     model = fitted.build_model()
     model.get_parameter("head.weight").data.zero_()
@@ -368,7 +368,7 @@ def test_binary_frames_begin_with_how_often_each_key_is_on() -> None:
 def test_what_is_not_binary_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, [[0, 1], [1, 1], [0, 2]])
     with pytest.raises(DataError, match=r"x.csv:3: .*wants zeros and ones"):
-        list(task(kind="binary").read(path))
+        list(task(data_type="binary").read(path))
 
 
 def test_columns_that_never_change_do_no_harm() -> None:

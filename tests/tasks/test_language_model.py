@@ -23,7 +23,7 @@ from seqloom.training.engine import train
 from seqloom.training.gradient_update import GradientUpdate
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
-SMALL = {"embedding": 6, "decoder": {"hidden": 8}}
+SMALL = {"embedding_size": 6, "decoder": {"hidden_size": 8}}
 
 
 def task(lines: Sequence[str] = TEXT, **fields: Any) -> LanguageModel:
@@ -48,10 +48,10 @@ def score(fitted: LanguageModel, module: nn.Module, texts: Sequence[str]) -> lis
 
 KINDS: dict[str, dict[str, Any]] = {
     "recurrent": {},
-    "window": {"kind": "window", "order": 3},
-    "ngram": {"kind": "ngram", "order": 3},
+    "window": {"model": "window", "order": 3},
+    "ngram": {"model": "ngram", "order": 3},
     "characters": {"text": {"unit": "characters"}},
-    "subwords": {"text": {"unit": "subwords", "size": 270}},
+    "subwords": {"text": {"unit": "subwords", "vocab_size": 270}},
 }
 
 
@@ -75,7 +75,7 @@ def test_probability_is_the_product_of_softmaxes(kind: str) -> None:
 
 
 def test_all_texts_and_all_beginnings_of_others_have_probability_one() -> None:
-    fitted = task(["a b", "b"], kind="ngram", order=2)
+    fitted = task(["a b", "b"], model="ngram", order=2)
     module = shaken(fitted)
     module.count(fitted.read(["a b", "b"]))
     # Over the symbols <unk>, a, b: those that ended within two symbols, and those that did not.
@@ -88,7 +88,7 @@ def test_all_texts_and_all_beginnings_of_others_have_probability_one() -> None:
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_a_window_sees_order_minus_one_words(order: int) -> None:
-    fitted = task(kind="window", order=order)
+    fitted = task(model="window", order=order)
     module = shaken(fitted)
     text = ["the", "cat", "and", "the", "dog", "sat", "on", "the", "mat"]
     (whole,) = score(fitted, module, [" ".join(text)])
@@ -103,7 +103,7 @@ def test_a_window_sees_order_minus_one_words(order: int) -> None:
 
 
 def test_an_ngram_model_is_its_estimate() -> None:
-    fitted = task(kind="ngram", order=3)
+    fitted = task(model="ngram", order=3)
     encode = fitted.tokenizer.encode
     end, size = fitted.tokenizer.vocabulary.index("</s>"), len(fitted.tokenizer.vocabulary)
     wanted = estimate([encode(text) for text in TEXT], order=3, start=0, end=end, vocabulary=size)
@@ -114,7 +114,7 @@ def test_an_ngram_model_is_its_estimate() -> None:
 
 
 def config(fitted: LanguageModel, **settings: Any) -> Config:
-    return Config(fitted, TrainConfig.model_validate({"batch": 3, "threads": 1, **settings}))
+    return Config(fitted, TrainConfig.model_validate({"batch_size": 3, "threads": 1, **settings}))
 
 
 def test_perplexity_of_lines_by_hand() -> None:
@@ -133,10 +133,10 @@ def test_perplexity_of_lines_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", ["recurrent", "window"])
 def test_a_track_is_the_text_as_one_long_line(kind: str) -> None:
-    fitted = task(kind=kind, order=3)
+    fitted = task(model=kind, order=3)
     module = shaken(fitted)
     texts = [*TEXT, "the mat and the cat"] * 5
-    scores = evaluate(config(fitted, steps=7, batch=1), module, list(fitted.read(texts)))
+    scores = evaluate(config(fitted, bptt_steps=7, batch_size=1), module, list(fitted.read(texts)))
     end = fitted.tokenizer.vocabulary.index("</s>")
     stream = [end, *(symbol for text in texts for symbol in (*fitted.tokenizer.encode(text), end))]
     with torch.no_grad():
@@ -154,19 +154,21 @@ def test_a_track_is_the_text_as_one_long_line(kind: str) -> None:
 def test_training_learns_the_text(kind: str, steps: int) -> None:
     torch.manual_seed(1)
     fitted = task(**KINDS[kind])
-    settings = TrainConfig.model_validate({"epochs": 12, "batch": 2, "steps": steps, "rate": 0.1, "threads": 1})
+    settings = TrainConfig.model_validate(
+        {"epochs": 12, "batch_size": 2, "bptt_steps": steps, "learning_rate": 0.1, "threads": 1}
+    )
     module = fitted.build_model()
     before = evaluate(config(fitted), module, list(fitted.read(TEXT)))["perplexity"]
     loaded = BatchLoader(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
     for _ in train(GradientUpdate(module, loaded, fitted.loss, settings)):
         pass
-    after = evaluate(config(fitted, steps=steps, batch=2), module, list(fitted.read(TEXT)))["perplexity"]
+    after = evaluate(config(fitted, bptt_steps=steps, batch_size=2), module, list(fitted.read(TEXT)))["perplexity"]
     assert before == pytest.approx(len(fitted.tokenizer.vocabulary), rel=0.1)  # a fresh model guesses
     assert after < before / 2
 
 
 def test_label_smoothing_is_in_the_loss_alone() -> None:
-    plain, smooth = task(), task(smoothing=0.2)
+    plain, smooth = task(), task(label_smoothing=0.2)
     module = shaken(plain)
     batch = plain.collate(list(plain.read(TEXT)))
     with torch.no_grad():
@@ -228,7 +230,7 @@ MANY = ["naïve café ☕", "日本語 テキスト", "🎈🎉 grüße", "aé"]
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
 def test_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
-    fitted = task(MANY, text={"unit": unit, "size": 270 if unit == "subwords" else 0, "algorithm": algorithm})
+    fitted = task(MANY, text={"unit": unit, "vocab_size": 270 if unit == "subwords" else 0, "algorithm": algorithm})
     drawn = model(fitted)
     symbols: list[int] = []
     draw = Sample.draw
@@ -275,7 +277,7 @@ def test_a_language_model_must_not_look_ahead() -> None:
 
 @pytest.mark.parametrize("order", [2, 4])  # kenlm wants two at least
 def test_kenlm_reads_the_exported_model(order: int, tmp_path: Path) -> None:
-    fitted = task(kind="ngram", order=order)
+    fitted = task(model="ngram", order=order)
     model(fitted).export(tmp_path / "model.arpa")
     kenlm = pytest.importorskip("kenlm")
     peer = kenlm.Model(str(tmp_path / "model.arpa"))

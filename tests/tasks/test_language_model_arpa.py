@@ -33,7 +33,7 @@ def unit(model: Model) -> str:
 
 
 def trained(folder: Path, output: str, *, unit: str = "words", **fields: Any) -> Model:
-    values = {"name": "language_model", "kind": "ngram", "order": 3, "dev": str(folder / "dev.txt"), **fields}
+    values = {"name": "language_model", "model": "ngram", "order": 3, "dev": str(folder / "dev.txt"), **fields}
     values["text.unit"] = unit
     given = [f"task.{name}={json.dumps(value)}" for name, value in values.items()]
     settings = Config.build(config.Document.empty(given))
@@ -108,13 +108,13 @@ def test_a_run_of_an_arpa_file_needs_it_no_longer(run: tuple[Path, Model]) -> No
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "recurrent"}, 'arpa is a model of kind "ngram", and kind is "recurrent"'),
+        ({"model": "recurrent"}, 'arpa is a model of kind "ngram", and kind is "recurrent"'),
         ({"text": {"unit": "subwords"}}, 'text.unit must be "words" or "characters"'),
     ],
 )
 def test_what_cannot_be_taken_from_an_arpa_file(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        task(**{"kind": "ngram", "arpa": "x.arpa", **fields})
+        task(**{"model": "ngram", "arpa": "x.arpa", **fields})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_words_that_do_not_fit(word: str, unit: str, message: str, tmp_path: Pat
     path = tmp_path / "x.arpa"
     path.write_text(f"\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 {word}\n\n\\end\\\n")
     with pytest.raises(DataError, match=message):
-        task(kind="ngram", arpa=str(path), text={"unit": unit}).fit(())
+        task(model="ngram", arpa=str(path), text={"unit": unit}).fit(())
 
 
 def test_lines_in_another_encoding(tmp_path: Path) -> None:

@@ -19,11 +19,16 @@ from seqloom.tasks.language_model import BidirectionallyScored, LanguageModel
 from seqloom.training.config import TrainConfig
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
-SPELLED: dict[str, Any] = {"characters": {"layers": 1, "hidden": 3, "size": 4}}
+SPELLED: dict[str, Any] = {"characters": {"layers": 1, "hidden_size": 3, "embedding_size": 4}}
 
 
 def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
-    common = {"train": "train.txt", "direction": "both", "embedding": 8, "decoder": {"hidden": 8, "layers": 2}}
+    common = {
+        "train": "train.txt",
+        "direction": "both",
+        "embedding_size": 8,
+        "decoder": {"hidden_size": 8, "layers": 2},
+    }
     made = LanguageModel.model_validate(common | fields)
     fitted = made.fit(made.read(lines))
     torch.manual_seed(1)
@@ -110,7 +115,7 @@ def test_pieces_are_refused() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "ngram"}, 'kind is "ngram": that looks back only'),
+        ({"model": "ngram"}, 'kind is "ngram": that looks back only'),
         ({**SPELLED, "direction": "forward"}, "that is for words in both ways"),
         ({**SPELLED, "text": {"unit": "characters"}}, 'text.unit "characters"'),
     ],

@@ -21,9 +21,9 @@ from seqloom.models.hmm import HMM
 from seqloom.tasks.tag import Learned, Tag, Tagged
 
 SMALL = {
-    "words": {"size": 6},
-    "characters": {"size": 4, "hidden": 5},
-    "encoder": {"hidden": 7, "dropout": 0.0},
+    "words": {"embedding_size": 6},
+    "characters": {"embedding_size": 4, "hidden_size": 5},
+    "encoder": {"hidden_size": 7, "dropout": 0.0},
     "input_dropout": 0.0,
 }
 
@@ -54,7 +54,7 @@ def fitted(examples: Sequence[Sentence | Vectors] = SPANS, **fields: Any) -> Tag
 
 def test_what_is_learnt_survives_a_file() -> None:
     for kind in ("recurrent", "hmm"):
-        found = fitted(kind=kind)
+        found = fitted(model=kind)
         assert found.learned is not None
         again = Learned.model_validate_json(found.learned.model_dump_json())
         assert again == found.learned
@@ -95,7 +95,7 @@ def test_batch_mates_are_invisible(output: str) -> None:
 
 
 def test_linear_loss_is_cross_entropy_with_smoothing() -> None:
-    found = fitted(smoothing=0.2)
+    found = fitted(label_smoothing=0.2)
     model: Any = found.build_model().double().eval()
     batch = found.collate(SPANS)
     logs = model(batch.inputs)[0].detach().log_softmax(dim=2)
@@ -122,7 +122,7 @@ def test_unknown_words_are_learnt_by_their_endings(output: str, kind: str) -> No
         return [stem + str(generator.choice(["ly", "ed", "er"])) for stem in stems]
 
     train, dev = examples_by_ending(draw(240)), examples_by_ending(draw(60))
-    found = fitted(train, output=output, kind=kind, words={"size": 6, "unknown": 3.0})
+    found = fitted(train, output=output, model=kind, words={"embedding_size": 6, "unknown_dropout": 3.0})
     model: Any = found.build_model()
     if kind == "hmm":
         model.count(train)
@@ -203,8 +203,8 @@ def test_whatever_is_in_a_file_an_error_names_it(rows: list[str], name: str, kin
         path = Path(folder, name)
         path.write_text("\n".join(rows), newline="")
         try:
-            examples = list(task(kind=kind, train=str(path)).read(path))
-            found = task(kind=kind, train=str(path)).fit(examples)
+            examples = list(task(model=kind, train=str(path)).read(path))
+            found = task(model=kind, train=str(path)).fit(examples)
         except DataError as error:
             place = str(error)
         else:
@@ -234,7 +234,7 @@ def test_an_answer_as_text_and_as_data() -> None:
 def test_constraint_holds_where_the_training_data_keep_it() -> None:
     outputs = {
         (orderly, constrain): fitted(
-            SPANS if orderly else [*SPANS, sentence("x y", "O I-p")], output="crf", constrain=constrain
+            SPANS if orderly else [*SPANS, sentence("x y", "O I-p")], output="crf", crf_constraints=constrain
         ).build_model()
         for orderly in (True, False)
         for constrain in ("never", "prediction", "always")
@@ -247,7 +247,11 @@ def test_constraint_holds_where_the_training_data_keep_it() -> None:
 
 
 def test_rare_words_are_sometimes_unknown_in_training() -> None:
-    found = fitted([sentence("a a a b", "X X X X")] * 10, words={"size": 6, "unknown": 10.0}, characters={"layers": 0})
+    found = fitted(
+        [sentence("a a a b", "X X X X")] * 10,
+        words={"embedding_size": 6, "unknown_dropout": 10.0},
+        characters={"layers": 0},
+    )
     embed: Any = found.build_model().get_submodule("encoder.embed")
     batch = found.collate([sentence("a b", "X X")] * 2000)
     assert torch.equal(embed.eval()(batch.inputs), embed.learnt(batch.inputs.words))
@@ -259,7 +263,7 @@ def test_rare_words_are_sometimes_unknown_in_training() -> None:
 def test_frames(tmp_path: Path) -> None:
     path = tmp_path / "train.csv"
     path.write_text("1,10,u\n3,10,v\n\n5,10,u\n")
-    found = task(train=str(path), encoder={"hidden": 4})
+    found = task(train=str(path), encoder={"hidden_size": 4})
     examples = list(found.read(path))
     found = found.fit(examples)
     batch = found.collate(examples)
@@ -277,11 +281,11 @@ def test_frames(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="found words"):
         found.collate(list(found.read(["a b"])))
     with pytest.raises(ValueError, match=r'task\.kind is "hmm"'):
-        task(kind="hmm").fit(examples).build_model()
+        task(model="hmm").fit(examples).build_model()
 
 
 def test_one_direction_can_be_run_in_pieces() -> None:
-    found = fitted(encoder={"hidden": 4, "bidirectional": False}, front={"layers": 1, "window": 3, "size": 4})
+    found = fitted(encoder={"hidden_size": 4, "bidirectional": False}, prenet={"layers": 1, "window": 3, "size": 4})
     model: Any = found.build_model().double().eval()
     batch = found.collate([SPANS[0]])
     whole = found.loss(model, batch)
@@ -303,13 +307,13 @@ def test_files_are_read_by_their_names(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_text(text)
     assert [one.labels for one in task().read(tmp_path / "a.txt")] == [("X", "Y")]
-    assert [one.labels for one in task(column="deprel").read(tmp_path / "a.conllu")] == [("root",)]
+    assert [one.labels for one in task(label_column="deprel").read(tmp_path / "a.conllu")] == [("root",)]
     assert [one.labels for one in task(parallel=["in", "out"]).read(tmp_path / "seq.in")] == [("X", "Y")]
     assert [one.labels for one in task(format="lines").read(tmp_path / "a.txt")] == [None, None]
 
 
 def test_hidden_markov_model_is_saved_as_tables() -> None:
-    found = fitted(kind="hmm")
+    found = fitted(model="hmm")
     model: Any = found.build_model()
     assert isinstance(model, HMM)
     model.count(SPANS)

@@ -67,7 +67,7 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_loss_is_torchs() -> None:
     torch.manual_seed(1)
-    task = fitted(["ab c", "ca"], size=3, encoder={"hidden": 4})
+    task = fitted(["ab c", "ca"], size=3, encoder={"hidden_size": 4})
     model = task.build_model().eval()
     random = np.random.default_rng(1)
     texts = ["ab c", "c", "aa", "bb bb bb bb"]  # the last is longer than its frames allow
@@ -94,7 +94,7 @@ def test_the_loss_is_torchs() -> None:
 
 
 def test_what_is_played_too_fast_does_not_count() -> None:
-    task = fitted(["ab c"], size=3, encoder={"hidden": 4}, change={"speeds": (3.0,)})
+    task = fitted(["ab c"], size=3, encoder={"hidden_size": 4}, augment={"speed_perturb": (3.0,)})
     batch = task.collate(list(task.read([(np.ones((6, 3)), text) for text in ("ab c", "c")])))
     model = task.build_model()
     slow, fast = task.loss(model.eval(), batch), task.loss(model.train(), batch)  # of 6 frames 2 are left
@@ -103,7 +103,7 @@ def test_what_is_played_too_fast_does_not_count() -> None:
 
 
 def test_text_words_and_times_of_frames() -> None:
-    task = fitted(["ab c"], reduction={"factor": 2})
+    task = fitted(["ab c"], time_reduction={"factor": 2})
     (found,) = answer(task, ".|a|a|.|b| | |c|.")
     assert (found.text, str(found)) == ("ab c", "ab c")
     assert found.symbols == ["a", "b", " ", "c"]
@@ -117,7 +117,7 @@ def test_words_and_subwords_are_grouped() -> None:
     task = fitted(["on off on"], text={"unit": "words"})
     (found,) = answer(task, "on|.|on|off")
     assert (found.text, found.words, found.word_times) == ("on on off", ["on", "on", "off"], [(0, 1), (2, 3), (3, 4)])
-    task = fitted(["on off"], text={"unit": "subwords", "size": 270})
+    task = fitted(["on off"], text={"unit": "subwords", "vocab_size": 270})
     assert task.learned
     symbols = [task.learned.text.vocabulary.symbols[number] for number in task.learned.text.encode("on off")]
     (found,) = answer(task, "|".join(symbols).replace("f|f", "f|.|f"))
@@ -158,16 +158,19 @@ def test_sounds_are_timed_in_seconds() -> None:
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "best path": {},
-    "beam": {"search": {"name": "prefix_beam", "size": 4, "best": 2}, "reduction": {"factor": 3}},
-    "streaming scale": {"scale": "streaming", "front": {"layers": 1, "size": 4, "window": 3}},
-    "pyramid": {"reduction": {"kind": "pyramid", "factor": 2}, "sound": {"mels": 6, "rate": 1000, "deltas": 2}},
+    "beam": {"search": {"name": "prefix_beam", "size": 4, "nbest": 2}, "time_reduction": {"factor": 3}},
+    "streaming scale": {"normalize": "streaming", "prenet": {"layers": 1, "size": 4, "window": 3}},
+    "pyramid": {
+        "time_reduction": {"method": "pyramid", "factor": 2},
+        "audio": {"n_mels": 6, "sample_rate": 1000, "deltas": 2},
+    },
 }
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("piece", [7, 100, 1000])
 def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
-    fields: dict[str, Any] = {"sound": {"mels": 6, "rate": 1000}} | SETTINGS[name]
+    fields: dict[str, Any] = {"audio": {"n_mels": 6, "sample_rate": 1000}} | SETTINGS[name]
     task = Transcribe(train="-", encoder=BidirectionalEncoder(hidden_size=5, layers=2, bidirectional=False), **fields)
     random = np.random.default_rng(3)
     task = task.fit(task.read([(random.normal(size=700), "ab cab")]))
@@ -193,8 +196,8 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
     ("fields", "why"),
     [
         ({}, "encoder.bidirectional is true"),
-        ({"encoder": {"bidirectional": False}, "scale": "utterance"}, 'scale is "utterance"'),
-        ({"encoder": {"bidirectional": False}, "look": {"layers": 1}}, "look.layers is 1"),
+        ({"encoder": {"bidirectional": False}, "normalize": "utterance"}, 'scale is "utterance"'),
+        ({"encoder": {"bidirectional": False}, "image_encoder": {"layers": 1}}, "look.layers is 1"),
     ],
 )
 def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
@@ -242,7 +245,7 @@ def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
 
 
 def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = config(tmp_path, reduction={"factor": 1})
+    settings = config(tmp_path, time_reduction={"factor": 1})
     with terminal.TrainingProgress() as watch:
         run = workflow.train(settings, output=tmp_path / "run", listeners=[watch])
     assert capsys.readouterr().err.startswith("1 of 18 examples (5.56%) are impossible and left out")
@@ -260,19 +263,24 @@ def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("name", "factor", "change", "rates"),
     [
-        ("transcribe", 2, {"speeds": [0.8, 1.6]}, "the speed 1.6"),
-        ("transcribe", 2, {"tempos": [0.8, 1.6]}, "the tempo 1.6"),
-        ("transcribe, sound", 6, {"speeds": [1.7], "tempos": [1.0, 1.9]}, "the speed 1.7 and the tempo 1.9"),
+        ("transcribe", 2, {"speed_perturb": [0.8, 1.6]}, "the speed 1.6"),
+        ("transcribe", 2, {"tempo_perturb": [0.8, 1.6]}, "the tempo 1.6"),
+        (
+            "transcribe, sound",
+            6,
+            {"speed_perturb": [1.7], "tempo_perturb": [1.0, 1.9]},
+            "the speed 1.7 and the tempo 1.9",
+        ),
     ],
 )
 def test_examples_that_are_played_too_fast_are_predicted(
     name: str, factor: int, change: dict[str, list[float]], rates: str, tmp_path: Path
 ) -> None:
     """Against the model itself: how many frames it makes of each recording at the fastest."""
-    settings = config(tmp_path, name, reduction={"factor": factor}, change=change)
+    settings = config(tmp_path, name, time_reduction={"factor": factor}, augment=change)
     task: Any = settings.task.fit(settings.task.read(Path(settings.task.train)))
     fastest = AugmentConfig(**{kind: (max(each),) for kind, each in change.items()})  # type: ignore[arg-type]
-    hear = task.model_copy(update={"change": fastest}).build_model().train()
+    hear = task.model_copy(update={"augment": fastest}).build_model().train()
     wanted = []
     for example in task.read(Path(task.train)):
         batch = task.collate([example])
@@ -288,7 +296,7 @@ def test_examples_that_are_played_too_fast_are_predicted(
 
 
 def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:
-    settings = config(tmp_path, reduction={"factor": 100})
+    settings = config(tmp_path, time_reduction={"factor": 100})
     (tmp_path / "t.jsonl").write_text('{"strokes": [[0, 1, 2]], "text": "ab"}\n')
     problems = check.check_data(settings).problems
     assert (
@@ -297,14 +305,14 @@ def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
-    settings = config(tmp_path, encoder={"cell": "gru", "hidden": 16}, text={"unit": "characters"})
-    options = {"updates": 160, "epochs": 100, "evaluate_every": 160, "rate": 0.02}
+    settings = config(tmp_path, encoder={"cell": "gru", "hidden_size": 16}, text={"unit": "characters"})
+    options = {"updates": 160, "epochs": 100, "evaluate_every": 160, "learning_rate": 0.02}
     settings = settings._replace(train=settings.train.model_copy(update=options))
     workflow.train(settings, output=tmp_path / "run")
     model = load(tmp_path / "run")
     scores = model.evaluate(str(tmp_path / "t.jsonl"))
     assert scores["cer"] < 0.25
-    beam = load(tmp_path / "run", search="prefix_beam size=8 best=3").predict([[[1.0, 0.0, 0.0]] * 3])
+    beam = load(tmp_path / "run", search="prefix_beam size=8 nbest=3").predict([[[1.0, 0.0, 0.0]] * 3])
     assert len(beam[0].best) == 3
 
 
@@ -314,8 +322,8 @@ def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
         ({"spelling": "phones"}, 'spelling is "phones": its symbols stand between blanks'),
         ({"spelling": "lexicon", "text": {"unit": "words"}}, 'spelling is "lexicon", and there is none'),
         ({"lexicon": "w"}, 'search is "best_path", which has no room for a lexicon'),
-        ({"language": {"model": "w"}}, 'search is "best_path", which has no room for a language model'),
-        ({"best_by": "per"}, 'best_by is "per"; of these symbols there is cer, wer'),
+        ({"lm": {"model": "w"}}, 'search is "best_path", which has no room for a language model'),
+        ({"metric": "per"}, 'metric is "per"; of these symbols there is cer, wer'),
     ],
 )
 def test_fields_that_do_not_fit_together(fields: dict[str, Any], message: str) -> None:

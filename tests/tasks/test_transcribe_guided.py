@@ -20,7 +20,7 @@ from seqloom.training.config import TrainConfig
 
 KINDS = pytest.mark.parametrize(
     "kind",
-    [{"kind": "ngram", "order": 3}, {"decoder": {"hidden": 5}, "embedding": 4, "tied": False}],
+    [{"model": "ngram", "order": 3}, {"decoder": {"hidden_size": 5}, "embedding_size": 4, "tie_embeddings": False}],
     ids=["ngram", "neural"],
 )
 TEXTS = "a ab\nab cab\nabc b\nca cc a\ncab cab\nab a\nb\n"
@@ -73,7 +73,7 @@ def log_probability(model: Model, text: str) -> float:
 def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[str, Any], tmp_path: Path) -> None:
     run, language = transcriber(tmp_path), speaker(tmp_path, "characters", **kind)
     free = said(load(run, search="prefix_beam"))
-    model = load(run, lm=f"{language} weight=0.7 bonus=0.4")
+    model = load(run, lm=f"{language} weight=0.7 word_score=0.4")
     for answer in said(model):
         wanted = log_probability(load(language), answer.text)
         assert answer.language == pytest.approx(wanted, rel=1e-4)
@@ -84,7 +84,7 @@ def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[
 
 
 def test_a_file_of_n_grams_says_the_same(tmp_path: Path) -> None:
-    run, language = transcriber(tmp_path), speaker(tmp_path, "characters", kind="ngram", order=3)
+    run, language = transcriber(tmp_path), speaker(tmp_path, "characters", model="ngram", order=3)
     load(language).export(tmp_path / "m.arpa")
     there, here = said(load(run, lm=str(language))), said(load(run, lm=str(tmp_path / "m.arpa")))
     assert [answer.text for answer in there] == [answer.text for answer in here]
@@ -105,7 +105,7 @@ def test_only_words_of_the_lexicon_are_said(tmp_path: Path) -> None:
 @KINDS
 def test_a_lexicon_and_a_model_of_words(kind: dict[str, Any], tmp_path: Path) -> None:
     run, language = transcriber(tmp_path), speaker(tmp_path, "words", **kind)
-    model = load(run, lexicon=str(tmp_path / "words.txt"), lm=f"{language} weight=1.5 bonus=-0.5 unknown=-1")
+    model = load(run, lexicon=str(tmp_path / "words.txt"), lm=f"{language} weight=1.5 word_score=-0.5 unk_score=-1")
     for answer in said(model):
         assert answer.language == pytest.approx(log_probability(load(language), answer.text), rel=1e-4)
         total = answer.acoustic + 1.5 * answer.language - 0.5 * len(answer.words)
@@ -113,9 +113,9 @@ def test_a_lexicon_and_a_model_of_words(kind: dict[str, Any], tmp_path: Path) ->
 
 
 def test_both_may_stand_in_the_configuration_and_be_heard_in_pieces(tmp_path: Path) -> None:
-    language = speaker(tmp_path, "words", kind="ngram", order=2)
+    language = speaker(tmp_path, "words", model="ngram", order=2)
     fields = {"search": {"name": "prefix_beam", "size": 16}, "lexicon": str(tmp_path / "words.txt")}
-    model = load(transcriber(tmp_path, **fields, language={"model": str(language), "weight": 0.5}))
+    model = load(transcriber(tmp_path, **fields, lm={"model": str(language), "weight": 0.5}))
     whole, heard = said(model)[0], model.open_stream()
     values = questions()[0]
     texts = [str(heard.feed(values[start : start + 3])) for start in range(0, len(values), 3)]
@@ -127,7 +127,7 @@ def test_both_may_stand_in_the_configuration_and_be_heard_in_pieces(tmp_path: Pa
 
 
 def test_what_is_no_language_model_is_named(tmp_path: Path) -> None:
-    run, words = transcriber(tmp_path), speaker(tmp_path, "words", kind="ngram", order=2)
+    run, words = transcriber(tmp_path), speaker(tmp_path, "words", model="ngram", order=2)
     with pytest.raises(ValueError, match="is a language model of words; here characters are said"):
         said(load(run, lm=str(words)))
     with pytest.raises(TypeError, match="is a run of the task transcribe, expected a language_model"):

@@ -20,9 +20,9 @@ from seqloom.tasks.translate import Translate, Translated
 
 PAIRS = [("a b", "x y z"), ("b a c", "y"), ("c", "z z"), ("a b", "x"), ("", "y x")]
 SMALL = {
-    "embedding": 4,
-    "encoder": {"cell": "gru", "hidden": 5, "bidirectional": True},
-    "decoder": {"cell": "gru", "hidden": 6},
+    "embedding_size": 4,
+    "encoder": {"cell": "gru", "hidden_size": 5, "bidirectional": True},
+    "decoder": {"cell": "gru", "hidden_size": 6},
 }
 CLOSE = 1e-5  # float32, sums of some dozen terms
 
@@ -64,24 +64,24 @@ def test_what_the_model_reads_and_should_say() -> None:
     assert batch.inputs.values.tolist() == [[3, 4, 2, 0], [4, 3, 5, 2]]
     assert batch.target.values.tolist() == [[3, 4, 5, 2], [4, 2, 0, 0]]
     assert batch.items == 6
-    backwards = fitted.model_copy(update={"reverse": True}).collate(pairs[:2])
+    backwards = fitted.model_copy(update={"reverse_source": True}).collate(pairs[:2])
     assert backwards.inputs.values.tolist() == [[4, 3, 2, 0], [5, 3, 4, 2]]
 
 
 def test_one_vocabulary_for_both_sides() -> None:
-    fitted, model, _ = fit(shared=True)
+    fitted, model, _ = fit(shared_vocab=True)
     assert fitted.learned is not None
     assert fitted.learned.target is None
     assert len(fitted.learned.source.vocabulary) == 3 + 6
     assert model.encoder.embed.embedding is model.decoder.embed
     assert model.decoder.output.weight is model.decoder.embed.weight
     with pytest.raises(ValidationError, match=r"differs from task\.source"):
-        task(shared=True, target={"unit": "characters"})
+        task(shared_vocab=True, target={"unit": "characters"})
 
 
 @pytest.mark.parametrize("place", ["after", "before", "none"])
 def test_the_loss_is_that_of_the_chain_rule(place: str) -> None:
-    fitted, model, pairs = fit(attention={"place": place})
+    fitted, model, pairs = fit(attention={"style": place})
     batch = fitted.collate(pairs)
     found = fitted.loss(model, batch)
     rows = [batch.target.values[row, : int(batch.target.lengths[row])].tolist() for row in range(len(pairs))]
@@ -95,7 +95,7 @@ def test_the_loss_is_that_of_the_chain_rule(place: str) -> None:
 
 
 def test_greedy_answers_are_the_most_probable_symbols_one_by_one() -> None:
-    fitted, model, pairs = fit(longest={"factor": 1.0, "offset": 3})
+    fitted, model, pairs = fit(max_length={"factor": 1.0, "offset": 3})
     batch = fitted.collate(pairs)._replace(target=None)
     with torch.no_grad():
         answers = fitted.predict(model, batch).answers
@@ -118,7 +118,7 @@ def test_greedy_answers_are_the_most_probable_symbols_one_by_one() -> None:
 
 
 def test_a_beam_gives_several_the_best_first() -> None:
-    fitted, model, pairs = fit(search={"name": "beam", "size": 4, "best": 3})
+    fitted, model, pairs = fit(search={"name": "beam", "size": 4, "nbest": 3})
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pairs)).answers
     for answer in answers:
@@ -167,7 +167,7 @@ def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
         answers = fitted.predict(model, fitted.collate(pairs)).answers
     assert "bleu" not in fitted.score(answers, pairs)
     assert next(iter(fitted.score(answers, pairs))) == "exact_match"
-    asked = fitted.model_copy(update={"best_by": "chrf"})
+    asked = fitted.model_copy(update={"metric": "chrf"})
     assert {"bleu", "chrf"} <= set(asked.score(answers, pairs))
 
 
@@ -176,8 +176,8 @@ def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
     [
         ({}, "bleu", True),
         ({"target": {"unit": "characters"}}, "exact_match", True),
-        ({"best_by": "token_error_rate"}, "token_error_rate", False),
-        ({"best_by": "loss"}, "loss", False),
+        ({"metric": "token_error_rate"}, "token_error_rate", False),
+        ({"metric": "loss"}, "loss", False),
     ],
 )
 def test_what_chooses_the_best_model(fields: dict[str, Any], metric: str, higher: bool) -> None:
@@ -193,7 +193,7 @@ def test_answers_may_be_as_long_as_the_training_data_need() -> None:
 
 
 def test_scheduled_sampling_mixes_in_training_only() -> None:
-    fitted, model, pairs = fit(sampling={"schedule": "linear", "offset": 0.3, "slope": 0.1})
+    fitted, model, pairs = fit(scheduled_sampling={"schedule": "linear", "offset": 0.3, "slope": 0.1})
     plain, _, _ = fit()
     batch = fitted.collate(pairs)
     alone = float(plain.loss(model, batch).total.detach())
