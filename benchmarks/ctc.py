@@ -22,7 +22,7 @@ from benchmarks.peers import ctc_decoders
 from benchmarks.peers.ctc_decoders import Decoded, Decoder
 from benchmarks.simulated_speech import BLANK, FLAT, PEAKY, SEPARATOR, AcousticModel, SentenceGenerator, Utterances
 from seqloom.decoding.frames.frame_search import Guide
-from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.language_models import NGramLM
 from seqloom.decoding.frames.lexicon import Lexicon
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.layers.ctc import ctc_loss
@@ -106,8 +106,8 @@ def ngram() -> NGram:
 def guide(words: int, *, with_ngram: bool = False) -> Guide:
     """A lexicon with the n-gram, or with a uniform distribution over its words."""
     lexicon = Lexicon(((word, simulated_speech.spell(word)) for word in vocabulary(words)), separator=SEPARATOR)
-    language = NGramLanguage(ngram(), numbers=range(words), unknown=SMALL_LEXICON) if with_ngram else None
-    return Guide(lexicon, language, weight=LM_WEIGHT, bonus=0.0 if with_ngram else -math.log(words))
+    language = NGramLM(ngram(), vocabulary_ids=range(words), unknown=SMALL_LEXICON) if with_ngram else None
+    return Guide(lexicon, language, weight=LM_WEIGHT, word_score=0.0 if with_ngram else -math.log(words))
 
 
 def our_decoder(search: PrefixBeam, guide: Guide | None) -> Decoder:
@@ -119,7 +119,7 @@ def our_decoder(search: PrefixBeam, guide: Guide | None) -> Decoder:
 
         def run() -> list[Decoded]:
             nbest = search(log_probabilities, lengths, blank=BLANK, guide=guide)
-            return [Decoded(hypotheses[0].symbols, hypotheses[0].words) for hypotheses in nbest]
+            return [Decoded(hypotheses[0].tokens, hypotheses[0].words) for hypotheses in nbest]
 
         return run
 

@@ -10,7 +10,7 @@ from benchmarks import simulated_speech
 from benchmarks.simulated_speech import AcousticModel, SentenceGenerator
 from seqloom import terminal
 from seqloom.decoding.frames.frame_search import Guide
-from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.language_models import NGramLM
 from seqloom.decoding.frames.lexicon import Lexicon
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.metrics.transcripts import error_rate
@@ -32,7 +32,7 @@ def set_up(*, words: int, sentences: int) -> Setup:
     names, generator = simulated_speech.make_words(words), SentenceGenerator(words)
     lexicon = Lexicon([(name, simulated_speech.spell(name)) for name in names], separator=simulated_speech.SEPARATOR)
     ngram = estimate(generator.corpus(sentences), order=3, start=words, end=words + 1, vocabulary=words + 2)
-    with_ngram = Guide(lexicon, NGramLanguage(ngram, numbers=np.arange(words)), weight=0.8, bonus=1.0)
+    with_ngram = Guide(lexicon, NGramLM(ngram, vocabulary_ids=np.arange(words)), weight=0.8, word_score=1.0)
     return Setup(names, generator, {"lexicon": Guide(lexicon), "lexicon and 3-gram": with_ngram})
 
 

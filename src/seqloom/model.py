@@ -16,8 +16,8 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import evaluate
 from seqloom.models.encoder import LayerFactory
-from seqloom.models.streaming import StreamingSession
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
+from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Name, Run
 from seqloom.run_config import Config, load_config
 from seqloom.tasks.task import PredictionOptions

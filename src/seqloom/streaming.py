@@ -18,7 +18,9 @@ def transcribe_stream(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_j
     """
     session = model.open_stream(lag=lag)
     if not session.rate:
-        raise ValueError(f"the model reads frames of {session.width} numbers; --stream needs a model that reads audio")
+        raise ValueError(
+            f"the model reads frames of {session.frame_size} features; --stream needs a model that reads audio"
+        )
     printed, failure = "", None
     try:
         for samples in pcm(stream):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from tests.contracts.registry import make_mask, randomize
-from tests.decoding.reference import Toy
+from tests.decoding.tokens.reference import Toy
 from torch import Tensor
 
 from seqloom.decoding import tokens

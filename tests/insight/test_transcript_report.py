@@ -38,14 +38,14 @@ def test_the_beam_gives_the_best(tmp_path: Path) -> None:
     found = explain(model, source, beam=True)
     frames = logits(model, source).log_softmax(dim=-1)
     (wanted,) = PrefixBeam(size=64, nbest=5)(frames, torch.tensor([frames.shape[1]]))
-    assert [each.score for each in found.prediction.best] == pytest.approx([each.score for each in wanted])
+    assert [each.score for each in found.prediction.nbest] == pytest.approx([each.score for each in wanted])
     assert found.notes == ["the model decodes with best_path; the beam shown has size 64"]
-    assert len(explain(model, source).prediction.best) == 1
+    assert len(explain(model, source).prediction.nbest) == 1
     one = explain(fresh(_transcribe(search={"name": "prefix_beam"}), tmp_path), source, beam=True)
     assert one.notes == ["the model's search returns one transcript; here it returns 5"]
-    assert [each.text for each in one.prediction.best] == [each.text for each in found.prediction.best]
+    assert [each.text for each in one.prediction.nbest] == [each.text for each in found.prediction.nbest]
     two = explain(fresh(CASES["transcribe, beam"], tmp_path), source, beam=True)
-    assert (len(two.prediction.best), two.notes) == (2, [])
+    assert (len(two.prediction.nbest), two.notes) == (2, [])
 
 
 def test_scores_are_split(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_scores_are_split(tmp_path: Path) -> None:
     model = fresh(case, tmp_path)
     source = [[0.0, 1.0, 0.0]] * 12
     found = explain(model, source)
-    assert found.prediction.best
-    for each in found.prediction.best:
+    assert found.prediction.nbest
+    for each in found.prediction.nbest:
         assert each.score == pytest.approx(each.acoustic + 0.5 * len(each.text.split()))
         assert each.language == 0
 

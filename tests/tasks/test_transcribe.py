@@ -106,11 +106,11 @@ def test_text_words_and_times_of_frames() -> None:
     task = fitted(["ab c"], time_reduction={"factor": 2})
     (found,) = answer(task, ".|a|a|.|b| | |c|.")
     assert (found.text, str(found)) == ("ab c", "ab c")
-    assert found.symbols == ["a", "b", " ", "c"]
+    assert found.tokens == ["a", "b", " ", "c"]
     assert found.times == [(2, 6), (8, 10), (10, 14), (14, 16)]
     assert (found.words, found.word_times) == (["ab", "c"], [(2, 10), (14, 16)])
     assert found.score == found.acoustic < 0
-    assert (found.language, [each.text for each in found.best]) == (0, ["ab c"])
+    assert (found.language, [each.text for each in found.nbest]) == (0, ["ab c"])
 
 
 def test_words_and_subwords_are_grouped() -> None:
@@ -238,7 +238,7 @@ def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"text": {"unit": "words"}, "spelling": "lexicon", "lexicon": str(path)}
     task = fitted(["READ RED"], **fields, search={"name": "prefix_beam"})
     (found,) = answer(task, "R|IY|D|.|R|EH|D|D")
-    assert (found.text, found.symbols) == ("READ RED", ["R", "IY", "D", "R", "EH", "D"])
+    assert (found.text, found.tokens) == ("READ RED", ["R", "IY", "D", "R", "EH", "D"])
     assert (task.main_metric, found.word_times) == ("wer", [(0, 3), (4, 8)])
     scores = task.score([found], list(task.read([(np.zeros((40, 6)), "READ READ RED")])))
     assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
@@ -313,7 +313,7 @@ def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
     scores = model.evaluate(str(tmp_path / "t.jsonl"))
     assert scores["cer"] < 0.25
     beam = load(tmp_path / "run", search="prefix_beam size=8 nbest=3").predict([[[1.0, 0.0, 0.0]] * 3])
-    assert len(beam[0].best) == 3
+    assert len(beam[0].nbest) == 3
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def timing_lines(prediction: Any, frames: FrameProbabilities, *, width: int = 10
 
 def _has_words(prediction: Any) -> bool:
     """Whether words are worth showing beside the tokens."""
-    return len(prediction.words) > 1 and prediction.words != prediction.symbols
+    return len(prediction.words) > 1 and prediction.words != prediction.tokens
 
 
 def draw_ctc(

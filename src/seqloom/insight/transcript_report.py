@@ -39,7 +39,7 @@ def explain_transcript(
         batch.inputs.values,
         batch.inputs.mask,
         encoding,
-        transcript=prediction.symbols,
+        transcript=prediction.tokens,
         reduction=reduction,
         file_name=file_name,
     )

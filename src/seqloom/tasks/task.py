@@ -20,8 +20,8 @@ from seqloom.insight.explanation import Explanation
 from seqloom.insight.gate_trace import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.encoder import LayerFactory
-from seqloom.models.streaming import StreamingSession
 from seqloom.models.transcription.search_guide import LanguageModelConfig
+from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Run
 
 

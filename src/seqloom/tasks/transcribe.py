@@ -31,7 +31,6 @@ from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
-from seqloom.models.streaming import StreamingSession, refuse
 from seqloom.models.transcription.audio_features import (
     AudioFeatures,
     AudioStatistics,
@@ -42,8 +41,9 @@ from seqloom.models.transcription.audio_features import (
 )
 from seqloom.models.transcription.line_images import LineImageConfig
 from seqloom.models.transcription.search_guide import LanguageModelConfig, build_guide
+from seqloom.models.transcription.streaming import StreamingSession, require_streamable
 from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
-from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcript
+from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcription
 from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import Loss, PredictionOptions, Predictions, Task, TextEncoding, require_fitted
 
@@ -332,8 +332,8 @@ class Transcribe(Task):
         return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
 
     def _answer(self, nbest: list[Transcript], name: str = "", loss: float | None = None) -> Transcription:
-        return to_transcript(
-            nbest, self.fitted.text, self._guide.lexicon, unit=self._frame_duration, name=name, loss=loss
+        return to_transcription(
+            nbest, self.fitted.text, self._guide.lexicon, frame_duration=self._frame_duration, name=name, loss=loss
         )
 
     @cached_property
@@ -352,17 +352,19 @@ class Transcribe(Task):
     def open_stream(self, model: Any, *, lag: float = 0.0) -> StreamingSession[Transcription]:
         """Transcribe a recording while it is being made; a ``lag`` of the search itself takes precedence."""
         statistics, text = self.fitted.statistics, self.fitted.text
-        refuse(
+        require_streamable(
             (self.encoder.bidirectional, "encoder.bidirectional is true"),
             (self.normalize == "utterance", 'normalize is "utterance"'),
             (statistics.rate and self.audio.top_db, f"audio.top_db is {self.audio.top_db}"),
             (self.image_encoder.layers > 0, f"image_encoder.layers is {self.image_encoder.layers}"),
         )
         check_lag(lag)
-        frames, width = math.ceil(lag / self._frame_duration), 0 if statistics.rate else statistics.size
-        stream = self.search.stream(symbols=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=frames)
-        grow = IncrementalTranscript(text, self._guide.lexicon, unit=self._frame_duration)
-        return StreamingSession(model, stream, self._answer, grow=grow, width=width, rate=statistics.rate)
+        frames, frame_size = math.ceil(lag / self._frame_duration), 0 if statistics.rate else statistics.size
+        stream = self.search.stream(vocab_size=len(text.vocabulary), blank=BLANK, guide=self._guide, lag=frames)
+        convert_stable = IncrementalTranscript(text, self._guide.lexicon, frame_duration=self._frame_duration)
+        return StreamingSession(
+            model, stream, self._answer, convert_stable=convert_stable, frame_size=frame_size, rate=statistics.rate
+        )
 
     @property
     def custom_layer_field(self) -> str:
@@ -392,7 +394,7 @@ class Transcribe(Task):
             names=[example.name or str(example.location) for example in examples],
             hypotheses=[answer.text for answer in predictions],
             references=[text.lower() if self.text.lowercase else text for text in texts],
-            hypothesis_tokens=[answer.symbols for answer in predictions],
+            hypothesis_tokens=[answer.tokens for answer in predictions],
             reference_tokens=[self.fitted.text.tokens(self._spelt(example)) for example in examples],
             losses=[answer.loss for answer in predictions],
         )

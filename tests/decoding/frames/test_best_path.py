@@ -1,4 +1,4 @@
-"""Best path against its definition: the best symbol of each frame, repeats are one, blanks none."""
+"""Best path against its definition: the best token of each frame, repeats merged, blanks removed."""
 
 import math
 
@@ -15,19 +15,19 @@ from seqloom.kernels.ctc.naive import collapse
 
 
 @given(st.integers(0, 99), st.integers(0, 20), st.integers(1, 5))
-def test_the_best_path_is_collapsed(seed: int, time: int, symbols: int) -> None:
-    frames, blank = emit(seed, time, symbols), seed % symbols
+def test_the_best_path_is_collapsed(seed: int, time: int, vocab_size: int) -> None:
+    frames, blank = emit(seed, time, vocab_size), seed % vocab_size
     (found,) = BestPath()(frames[None], torch.tensor([time]), blank=blank)[0]
     path = frames.argmax(dim=1).tolist() if time else []
-    assert found.symbols == list(collapse(path, blank))
+    assert found.tokens == list(collapse(path, blank))
     assert found.acoustic == found.score == pytest.approx(math.fsum(frames[t, s].item() for t, s in enumerate(path)))
     marked = [blank] * time
-    for symbol, (first, last) in zip(found.symbols, found.frames, strict=True):
-        marked[first : last + 1] = [symbol] * (last + 1 - first)
+    for token, (first, last) in zip(found.tokens, found.frames, strict=True):
+        marked[first : last + 1] = [token] * (last + 1 - first)
     assert marked == path
 
 
-def test_a_guide_is_refused() -> None:
-    with pytest.raises(ValueError, match="best_path has no room for a lexicon"):
+def test_guides_are_rejected() -> None:
+    with pytest.raises(ValueError, match="best_path uses no lexicon or language model"):
         BestPath()(torch.zeros(1, 2, 3), torch.tensor([2]), guide=Guide(Lexicon([("a", [1])])))
-    assert BestPath()(torch.zeros(1, 2, 3), torch.tensor([2]), guide=Guide())[0][0].symbols == []
+    assert BestPath()(torch.zeros(1, 2, 3), torch.tensor([2]), guide=Guide())[0][0].tokens == []

@@ -1,4 +1,4 @@
-"""Decoders of every kind as language models of a search, against teacher forcing."""
+"""Every kind of decoder as the language model of a search, against teacher forcing."""
 
 import pytest
 import torch
@@ -6,22 +6,22 @@ from tests.contracts.test_search import DECODERS
 from tests.decoding.frames.test_prefix_beam import emit, search
 
 from seqloom.decoding.frames.frame_search import Guide
-from seqloom.decoding.frames.language_models import StepLanguage
+from seqloom.decoding.frames.language_models import NeuralLM
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru-2", "transformer", "mixed"])
 @pytest.mark.parametrize("size", [3, 40])
-def test_decoders_score_as_they_were_taught(name: str, size: int) -> None:
+def test_decoders_score_as_with_teacher_forcing(name: str, size: int) -> None:
     case = DECODERS[name]()
     state = case.start(torch.tensor([0]))
-    language = StepLanguage(case.step, state, start=1, end=2, numbers=[2, 0, 1, 3])
+    language = NeuralLM(case.step, state, start=1, end=2, vocabulary_ids=[2, 0, 1, 3])
     found = search(PrefixBeam(size=size, nbest=3), emit(1, 14, 4), guide=Guide(None, language, weight=0.5))
-    assert len({tuple(one.symbols) for one in found}) == 3
+    assert len({tuple(one.tokens) for one in found}) == 3
     for one in found:
-        text = [[2, 0, 1, 3][symbol] for symbol in one.symbols]
-        read, wanted = torch.tensor([[1, *text]]), torch.tensor([*text, 2])
+        text = [[2, 0, 1, 3][token] for token in one.tokens]
+        inputs, target = torch.tensor([[1, *text]]), torch.tensor([*text, 2])
         with torch.no_grad():
-            logits = case.decoder(read, case.start(torch.tensor([0])))[0][0].log_softmax(dim=-1)
-        truth = float(logits[torch.arange(len(wanted)), wanted].sum())
+            logits = case.decoder(inputs, case.start(torch.tensor([0])))[0][0].log_softmax(dim=-1)
+        truth = float(logits[torch.arange(len(target)), target].sum())
         assert one.language == pytest.approx(truth, abs=1e-4)  # single precision

@@ -11,11 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decoding.every_path import lexicon, worded
+from tests.decoding.frames.every_path import lexicon, word_log_probs
 
-from seqloom.decoding.frames import node_arrays
+from seqloom.decoding.frames import lm_stream
 from seqloom.decoding.frames.frame_search import Guide, Transcript
-from seqloom.decoding.frames.language_models import NGramLanguage, StepLanguage
+from seqloom.decoding.frames.language_models import NeuralLM, NGramLM
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.search import Step
 from seqloom.kernels.ctc.naive import Symbols, sequence_log_probs
@@ -26,10 +26,10 @@ FULL = PrefixBeam(size=2000, nbest=2000)
 EXACT = 1e-10  # sums in double precision
 
 
-def emit(seed: int, time: int, symbols: int, scale: float = 1.5, impossible: float = 0.0) -> torch.Tensor:
+def emit(seed: int, time: int, vocab_size: int, scale: float = 1.5, impossible: float = 0.0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    logits = scale * torch.randn(time, symbols, generator=generator, dtype=torch.float64)
-    logits[torch.rand(time, symbols, generator=generator) < impossible] = -math.inf
+    logits = scale * torch.randn(time, vocab_size, generator=generator, dtype=torch.float64)
+    logits[torch.rand(time, vocab_size, generator=generator) < impossible] = -math.inf
     return (logits - logits.logsumexp(dim=-1, keepdim=True)).nan_to_num(nan=-math.inf, neginf=-math.inf)
 
 
@@ -52,13 +52,13 @@ def model(order: int, vocabulary: int, seed: int = 0) -> NGram:  # of words 0 â€
     st.sampled_from([0, 0.3]),
 )
 def test_full_width_is_the_sum_over_all_paths(
-    seed: int, time: int, symbols: int, scale: float, impossible: float
+    seed: int, time: int, vocab_size: int, scale: float, impossible: float
 ) -> None:
-    frames = emit(seed, time, symbols, scale, impossible)
-    blank = seed % symbols
+    frames = emit(seed, time, vocab_size, scale, impossible)
+    blank = seed % vocab_size
     truth = sequence_log_probs(frames.numpy(), blank)
     found = search(FULL, frames, blank=blank)
-    assert {tuple(one.symbols): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT, rel=1e-12)
+    assert {tuple(one.tokens): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT, rel=1e-12)
     scores = [one.score for one in found]
     assert scores == sorted(scores, reverse=True) == [one.acoustic for one in found]
     assert all(one.language == 0 and not one.words and not one.spans for one in found)
@@ -79,7 +79,7 @@ LEXICA = pytest.mark.parametrize("name", SPELLINGS)
 def test_words_are_the_sum_over_all_spellings(name: str, seed: int) -> None:
     spelling, separator = SPELLINGS[name]
     frames = emit(seed, 5, 4 if separator else 3, impossible=0.1 * seed)
-    truth = worded(frames.numpy(), spelling, separator=separator)
+    truth = word_log_probs(frames.numpy(), spelling, separator=separator)
     found = search(FULL, frames, guide=Guide(lexicon(spelling, separator)))
     assert {tuple(one.words): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
     written: dict[Symbols, set[int]] = {way: {n for n, other in spelling if other == way} for _, way in spelling}
@@ -87,7 +87,7 @@ def test_words_are_the_sum_over_all_spellings(name: str, seed: int) -> None:
         assert len(one.spans) == len(one.words)
         starts = {start for start, _ in one.frames}
         for word, (start, end) in zip(one.words, one.spans, strict=True):
-            inside = tuple(s for s, (a, b) in zip(one.symbols, one.frames, strict=True) if start <= a and b <= end)
+            inside = tuple(s for s, (a, b) in zip(one.tokens, one.frames, strict=True) if start <= a and b <= end)
             assert word in written[inside]
             assert start in starts
 
@@ -98,15 +98,15 @@ def test_words_with_an_n_gram_model(name: str, order: int) -> None:
     spelling, separator = SPELLINGS[name]
     frames, words = emit(order, 5, 4 if separator else 3), lexicon(spelling, separator)
     ngram = model(order, 6)
-    numbers = np.array([2, 0, -1, 1])[: len(words)]
-    guide = Guide(words, NGramLanguage(ngram, numbers=numbers, unknown=3), weight=0.7, bonus=0.3, unknown=-0.6)
-    truth = worded(frames.numpy(), spelling, separator=separator)
+    ids = np.array([2, 0, -1, 1])[: len(words)]
+    guide = Guide(words, NGramLM(ngram, vocabulary_ids=ids, unknown=3), weight=0.7, word_score=0.3, unk_score=-0.6)
+    truth = word_log_probs(frames.numpy(), spelling, separator=separator)
     found = {tuple(one.words): one for one in search(FULL, frames, guide=guide)}
     assert found.keys() == truth.keys()
-    for said, acoustic in truth.items():
-        one, known = found[said], np.where(numbers < 0, 3, numbers)
-        language = float(ngram.score([[int(known[word]) for word in said]])[0].sum())
-        bonus = 0.3 * len(said) - 0.6 * sum(numbers[word] < 0 for word in said)
+    for sequence, acoustic in truth.items():
+        one, known = found[sequence], np.where(ids < 0, 3, ids)
+        language = float(ngram.score([[int(known[word]) for word in sequence]])[0].sum())
+        bonus = 0.3 * len(sequence) - 0.6 * sum(ids[word] < 0 for word in sequence)
         assert one.acoustic == pytest.approx(acoustic, abs=EXACT)
         assert one.language == pytest.approx(language, abs=1e-6)  # tables are in single precision
         assert one.score == pytest.approx(acoustic + 0.7 * one.language + bonus, abs=EXACT)
@@ -114,22 +114,24 @@ def test_words_with_an_n_gram_model(name: str, order: int) -> None:
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])
-def test_symbols_with_an_n_gram_model(order: int, weight: float) -> None:
+def test_tokens_with_an_n_gram_model(order: int, weight: float) -> None:
     frames, ngram = emit(order, 6, 4), model(order, 5)
-    numbers = [-1, 1, 0, 2]
-    guide = Guide(None, NGramLanguage(ngram, numbers=numbers), weight=weight, bonus=0.4)
+    ids = [-1, 1, 0, 2]
+    guide = Guide(None, NGramLM(ngram, vocabulary_ids=ids), weight=weight, word_score=0.4)
     truth = sequence_log_probs(frames.numpy())
-    found = {tuple(one.symbols): one for one in search(FULL, frames, guide=guide)}
+    found = {tuple(one.tokens): one for one in search(FULL, frames, guide=guide)}
     assert found.keys() == truth.keys()
-    for said, acoustic in truth.items():
-        language = float(ngram.score([[numbers[symbol] for symbol in said]])[0].sum())
-        assert found[said].acoustic == pytest.approx(acoustic, abs=EXACT)
-        assert found[said].language == pytest.approx(language, abs=1e-6)
-        assert found[said].score == pytest.approx(acoustic + weight * found[said].language + 0.4 * len(said), abs=EXACT)
+    for sequence, acoustic in truth.items():
+        language = float(ngram.score([[ids[token] for token in sequence]])[0].sum())
+        assert found[sequence].acoustic == pytest.approx(acoustic, abs=EXACT)
+        assert found[sequence].language == pytest.approx(language, abs=1e-6)
+        assert found[sequence].score == pytest.approx(
+            acoustic + weight * found[sequence].language + 0.4 * len(sequence), abs=EXACT
+        )
 
 
 class Bigrams(NamedTuple):
-    """The state of a made-up decoder: what it has read last, and how many symbols."""
+    """The state of a toy decoder: its last token, and how many it has read."""
 
     last: torch.Tensor
     read: torch.Tensor
@@ -140,13 +142,13 @@ def neural(vocabulary: int, end: int, seed: int = 0) -> tuple[Step, Callable[[Se
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(5, vocabulary, vocabulary, generator=generator, dtype=torch.float64).log_softmax(dim=-1)
 
-    def step(symbols: torch.Tensor, state: Bigrams) -> tuple[torch.Tensor, Bigrams]:
-        return table[(state.last + state.read) % 5, symbols], Bigrams(symbols, state.read + 1)
+    def step(tokens: torch.Tensor, state: Bigrams) -> tuple[torch.Tensor, Bigrams]:
+        return table[(state.last + state.read) % 5, tokens], Bigrams(tokens, state.read + 1)
 
     def score(text: Sequence[int]) -> float:
         last, total = 0, 0.0
-        for count, (symbol, following) in enumerate(pairwise([START, *text, end])):
-            total, last = total + float(table[(last + count) % 5, symbol, following]), symbol
+        for count, (token, following) in enumerate(pairwise([START, *text, end])):
+            total, last = total + float(table[(last + count) % 5, token, following]), token
         return total
 
     return step, score
@@ -156,50 +158,54 @@ START = 1
 EMPTY = Bigrams(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
 
 
-def test_symbols_with_a_decoder() -> None:
-    frames, numbers, end = emit(0, 6, 4), [-1, 3, 2, 0], 4
+def test_tokens_with_a_decoder() -> None:
+    frames, ids, end = emit(0, 6, 4), [-1, 3, 2, 0], 4
     step, score = neural(5, end)
-    language = StepLanguage(step, EMPTY, start=START, end=end, numbers=numbers)
-    found = search(FULL, frames, guide=Guide(None, language, weight=0.6, bonus=-0.1))
+    language = NeuralLM(step, EMPTY, start=START, end=end, vocabulary_ids=ids)
+    found = search(FULL, frames, guide=Guide(None, language, weight=0.6, word_score=-0.1))
     truth = sequence_log_probs(frames.numpy())
-    assert {tuple(one.symbols) for one in found} == truth.keys()
+    assert {tuple(one.tokens) for one in found} == truth.keys()
     for one in found:
-        assert one.acoustic == pytest.approx(truth[tuple(one.symbols)], abs=EXACT)
-        assert one.language == pytest.approx(score([numbers[symbol] for symbol in one.symbols]), abs=EXACT)
-        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language - 0.1 * len(one.symbols), abs=EXACT)
+        assert one.acoustic == pytest.approx(truth[tuple(one.tokens)], abs=EXACT)
+        assert one.language == pytest.approx(score([ids[token] for token in one.tokens]), abs=EXACT)
+        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language - 0.1 * len(one.tokens), abs=EXACT)
 
 
 @LEXICA
 def test_words_with_a_decoder(name: str) -> None:
     spelling, separator = SPELLINGS[name]
     frames, words = emit(0, 5, 4 if separator else 3), lexicon(spelling, separator)
-    numbers = np.array([2, 0, -1, 4])[: len(words)]
+    ids = np.array([2, 0, -1, 4])[: len(words)]
     step, score = neural(6, 5)
-    language = StepLanguage(step, EMPTY, start=START, end=5, numbers=numbers, unknown=3)
-    found = search(FULL, frames, guide=Guide(words, language, weight=0.6, unknown=0.2))
-    truth = worded(frames.numpy(), spelling, separator=separator)
+    language = NeuralLM(step, EMPTY, start=START, end=5, vocabulary_ids=ids, unknown=3)
+    found = search(FULL, frames, guide=Guide(words, language, weight=0.6, unk_score=0.2))
+    truth = word_log_probs(frames.numpy(), spelling, separator=separator)
     assert {tuple(one.words) for one in found} == truth.keys()
     for one in found:
-        text, strange = [int(numbers[word]) for word in one.words], sum(numbers[word] < 0 for word in one.words)
+        text, unknown = [int(ids[word]) for word in one.words], sum(ids[word] < 0 for word in one.words)
         assert one.acoustic == pytest.approx(truth[tuple(one.words)], abs=EXACT)
         assert one.language == pytest.approx(score([3 if number < 0 else number for number in text]), abs=EXACT)
-        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language + 0.2 * strange, abs=EXACT)
+        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language + 0.2 * unknown, abs=EXACT)
 
 
 @cache
 def guides() -> dict[str, Guide]:
-    """One of each kind, for frames of four symbols."""
+    """One guide of each kind, for frames of four tokens."""
     spelling, separator = SPELLINGS["separator"]
     words, (step, _), ngram = lexicon(spelling, separator), neural(6, 5), model(3, 6)
     four, decoder = [3, 0, 1, 2], {"start": START, "end": 5}
     return {
         "none": Guide(),
-        "symbols": Guide(None, NGramLanguage(ngram, numbers=four), weight=0.5, bonus=0.5),
-        "symbols-decoder": Guide(None, StepLanguage(step, EMPTY, numbers=four, **decoder), weight=0.5, bonus=0.5),
+        "tokens": Guide(None, NGramLM(ngram, vocabulary_ids=four), weight=0.5, word_score=0.5),
+        "tokens-decoder": Guide(
+            None, NeuralLM(step, EMPTY, vocabulary_ids=four, **decoder), weight=0.5, word_score=0.5
+        ),
         "words": Guide(words),
         "phones": Guide(lexicon([*SPELLINGS["variants"][0], (3, (3,))], None)),
-        "words-n-gram": Guide(words, NGramLanguage(ngram, numbers=four), weight=0.5, bonus=0.5),
-        "words-decoder": Guide(words, StepLanguage(step, EMPTY, numbers=four, **decoder), weight=0.5, bonus=0.5),
+        "words-n-gram": Guide(words, NGramLM(ngram, vocabulary_ids=four), weight=0.5, word_score=0.5),
+        "words-decoder": Guide(
+            words, NeuralLM(step, EMPTY, vocabulary_ids=four, **decoder), weight=0.5, word_score=0.5
+        ),
     }
 
 
@@ -208,41 +214,41 @@ GUIDES = pytest.mark.parametrize("name", guides())
 
 @GUIDES
 @pytest.mark.parametrize("best", [1, 3])
-def test_forgetting_changes_nothing(name: str, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compacting_the_tree_changes_nothing(name: str, best: int, monkeypatch: pytest.MonkeyPatch) -> None:
     beam, frames, guide = PrefixBeam(size=5, nbest=best), emit(7, 150, 4), guides()[name]
-    wanted = search(beam, frames, guide=guide)
-    monkeypatch.setattr(node_arrays, "MIN_NODES", 8)
-    assert search(beam, frames, guide=guide) == wanted
-    assert len(wanted) == best
+    expected = search(beam, frames, guide=guide)
+    monkeypatch.setattr(lm_stream, "MIN_NODES", 8)
+    assert search(beam, frames, guide=guide) == expected
+    assert len(expected) == best
 
 
 @GUIDES
-def test_no_width_is_better_than_all_paths(name: str) -> None:
+def test_no_beam_exceeds_the_sum_over_all_paths(name: str) -> None:
     frames, guide = emit(3, 6, 4), guides()[name]
-    truth = {(*one.words, -1, *([] if one.words else one.symbols)): one for one in search(FULL, frames, guide=guide)}
+    truth = {(*one.words, -1, *([] if one.words else one.tokens)): one for one in search(FULL, frames, guide=guide)}
     best = max(one.score for one in truth.values())
     for size in (1, 2, 3, 5, 8, 20, 300):
         found = search(PrefixBeam(size=size), frames, guide=guide)
         for one in found:
-            exact = truth[(*one.words, -1, *([] if one.words else one.symbols))]
+            exact = truth[(*one.words, -1, *([] if one.words else one.tokens))]
             assert one.acoustic <= exact.acoustic + EXACT
             assert one.score <= best + EXACT
             assert one.language == pytest.approx(exact.language, abs=EXACT)
     assert found[0].score == pytest.approx(best, abs=1e-6)
 
 
-def test_unlikely_symbols_are_impossible_where_they_are_not_tried() -> None:
+def test_tokens_below_the_threshold_are_skipped() -> None:
     frames = emit(1, 6, 4)
     low = (frames < math.log(0.2)) & (frames < frames.max(dim=1, keepdim=True).values)
     low[:, 0] = False
     found = search(PrefixBeam(size=2000, nbest=2000, token_threshold=0.2), frames)
     truth = sequence_log_probs(frames.masked_fill(low, -math.inf).numpy())
-    assert {tuple(one.symbols): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
+    assert {tuple(one.tokens): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
 
 
 @GUIDES
 @pytest.mark.parametrize("size", [2, 6, 40])
-def test_what_is_far_below_the_best_dies(name: str, size: int) -> None:
+def test_pruning_thresholds(name: str, size: int) -> None:
     frames, guide = emit(2, 12, 4), guides()[name]
     wide = search(PrefixBeam(size=size, nbest=50), frames, guide=guide)
     close = search(PrefixBeam(size=size, nbest=50, threshold=3.0), frames, guide=guide)
@@ -251,14 +257,14 @@ def test_what_is_far_below_the_best_dies(name: str, size: int) -> None:
     assert search(PrefixBeam(size=size, nbest=50, per_node=1000), frames, guide=guide) == wide
 
 
-def test_a_prefix_has_few_children() -> None:
+def test_per_node_limits_the_extensions() -> None:
     frames = torch.tensor([[0.1, 0.4, 0.3, 0.2]]).log()
     for few in (1, 2, 3):
         found = search(PrefixBeam(per_node=few, nbest=9), frames)
-        assert sorted(one.symbols for one in found) == [[], *([symbol] for symbol in range(1, few + 1))]
+        assert sorted(one.tokens for one in found) == [[], *([token] for token in range(1, few + 1))]
 
 
-def test_threads_find_the_same() -> None:
+def test_threads_do_not_change_the_result() -> None:
     frames = torch.stack([emit(seed, 40, 4) for seed in range(5)])
     lengths, guide, threads = torch.tensor([40, 0, 17, 40, 1]), guides()["words-n-gram"], torch.get_num_threads()
     try:
@@ -270,15 +276,18 @@ def test_threads_find_the_same() -> None:
         torch.set_num_threads(threads)
 
 
-def test_what_a_guide_must_be() -> None:
+def test_invalid_guides_are_rejected() -> None:
     frames, words = emit(0, 3, 4), lexicon([(0, (1, 5))], None)
     for guide, message in (
-        (Guide(words), "the lexicon spells with symbol 5, wanted symbols below 4"),
-        (Guide(lexicon([(0, (1, 0))], None)), "the lexicon spells with the blank, 0"),
-        (Guide(weight=-1.0), "the weight -1.0, wanted 0 or more"),
-        (Guide(bonus=math.inf), "the bonus is inf"),
-        (Guide(None, NGramLanguage(model(2, 5), numbers=[0])), r"numbers for \(1,\) words or symbols, wanted 4"),
-        (Guide(None, NGramLanguage(model(2, 5), numbers=[0, 1, 2, 9])), "number 9 is not below the 5"),
+        (Guide(words), "a spelling of the lexicon contains token 5, expected token ids below 4"),
+        (Guide(lexicon([(0, (1, 0))], None)), r"a spelling of the lexicon contains the blank \(0\)"),
+        (Guide(weight=-1.0), "weight of the language model is -1.0, expected at least 0"),
+        (Guide(word_score=math.inf), "word_score is inf"),
+        (
+            Guide(None, NGramLM(model(2, 5), vocabulary_ids=[0])),
+            r"has shape \(1,\), expected \(4,\)",
+        ),
+        (Guide(None, NGramLM(model(2, 5), vocabulary_ids=[0, 1, 2, 9])), "contains 9, expected ids below 5"),
     ):
         with pytest.raises(ValueError, match=message):
             search(PrefixBeam(), frames, guide=guide)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.decoding.reference import Limits, State, Toy, beam_search, coverage, everything
+from tests.decoding.tokens.reference import Limits, State, Toy, beam_search, coverage, everything
 from torch import Tensor
 
 from seqloom import state as states

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.decoding.reference import Limits, Toy, everything
+from tests.decoding.tokens.reference import Limits, Toy, everything
 from torch import Tensor
 
 from seqloom.decoding.tokens.beam import Beam

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from hypothesis import given
-from tests.decoding.reference import Limits, Toy
+from tests.decoding.tokens.reference import Limits, Toy
 from tests.decoding.tokens.test_beam import problems
 
 from seqloom.decoding.tokens.beam import Beam

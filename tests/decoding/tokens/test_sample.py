@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import stats
-from tests.decoding.reference import Limits, Toy, everything
+from tests.decoding.tokens.reference import Limits, Toy, everything
 from torch import Tensor
 
 from seqloom.decoding.tokens.beam import Beam

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 import torch
 from pydantic import Field
-from tests.decoding.reference import Toy
+from tests.decoding.tokens.reference import Toy
 
 from seqloom.config import ConfigError, ConfigSection, dump, parse, template
 from seqloom.decoding.tokens.beam import Beam

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from hypothesis import given, settings
-from tests.decoding.reference import Limits, Toy, beam_search
+from tests.decoding.tokens.reference import Limits, Toy, beam_search
 from tests.decoding.tokens.test_beam import beams, problems, run
 
 from seqloom.decoding.tokens.beam import Beam

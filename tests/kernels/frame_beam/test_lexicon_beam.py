@@ -5,11 +5,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.decoding.every_path import lexicon
+from tests.decoding.frames.every_path import lexicon
 from tests.decoding.frames.test_prefix_beam import SPELLINGS, emit, search
 
 from seqloom.decoding.frames.frame_search import Guide
-from seqloom.decoding.frames.language_models import NGramLanguage
+from seqloom.decoding.frames.language_models import NGramLM
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.kernels.ctc.naive import Symbols
 from seqloom.kernels.frame_beam import naive
@@ -39,7 +39,7 @@ def test_a_beam_of_words_keeps_what_a_plain_one_keeps(
     spelling, separator = EVERY[name]
     frames, words = emit(seed, 9, 4, scale), lexicon(spelling, separator)
     numbers, ngram = NUMBERS[: len(words)], NGRAM
-    guide = Guide(words, NGramLanguage(ngram, numbers=numbers), weight=weight, bonus=0.4)
+    guide = Guide(words, NGramLM(ngram, vocabulary_ids=numbers), weight=weight, word_score=0.4)
 
     def worth(said: Symbols) -> float:
         scored = ngram.score([[numbers[word] for word in said]])[0][: len(said)]

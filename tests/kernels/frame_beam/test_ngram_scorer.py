@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.decoding.frames.test_prefix_beam import model
 
-from seqloom.decoding.frames.language_models import NGramLanguage, scorer
+from seqloom.decoding.frames.language_models import NGramLM, build_scorer
 from seqloom.kernels.frame_beam import naive
 from seqloom.kernels.frame_beam.ngram_scorer import score
 from seqloom.models.ngram.ngram import NGram
@@ -44,7 +44,7 @@ def pruned(ngram: NGram) -> NGram:
 
 @pytest.mark.parametrize("ngram", [model(1, 6), model(2, 6), model(3, 9), model(5, 7), pruned(model(3, 6, seed=2))])
 def test_the_automaton_equals_the_model_and_the_naive_look_up(ngram: NGram) -> None:
-    words = scorer(NGramLanguage(ngram, numbers=[0]), count=1, weight=1.0, bonus=0.0, unknown=0.0)
+    words = build_scorer(NGramLM(ngram, vocabulary_ids=[0]), count=1, weight=1.0, word_score=0.0, unk_score=0.0)
     arrays = (
         *(words.ngram_words, words.first_children, words.backoff_states),
         *(words.log_probs, words.log_backoffs, words.table),

@@ -30,5 +30,5 @@ def test_a_beam_keeps_what_a_plain_one_keeps(
     wanted = naive.prefix_beam(frames.numpy(), size=size, per_node=per_node, threshold=threshold, bonus=bonus, lag=lag)
     limit = 0.0 if threshold == math.inf else threshold
     beam = PrefixBeam(size=size, nbest=size, per_node=per_node, threshold=limit, lag=lag)
-    found = {tuple(one.symbols): one.acoustic for one in search(beam, frames, guide=Guide(bonus=bonus))}
+    found = {tuple(one.tokens): one.acoustic for one in search(beam, frames, guide=Guide(word_score=bonus))}
     assert found == pytest.approx(wanted, abs=1e-9)  # logarithms of sums are wrong by 2e-11 in each frame

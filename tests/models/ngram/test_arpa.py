@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.readers.text_files import DataError
-from seqloom.models.ngram.arpa import Layout, characters, read_arpa, read_words, spell, write_arpa
+from seqloom.models.ngram.arpa import Layout, characters, read_arpa, read_words, to_arpa_words, write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 
@@ -187,7 +187,7 @@ def test_blank_characters_have_names(tmp_path: Path) -> None:
     write_arpa(model(2), symbols, tmp_path / "a.arpa")
     words = read_words(tmp_path / "a.arpa")
     assert words[-3:] == ("<space>", "<tab>", "<return>")
-    assert list(words) == spell(symbols)
+    assert list(words) == to_arpa_words(symbols)
     assert characters(words) == symbols
 
 

@@ -1,1 +1,1 @@
-"""Search over CTC frames: best path, prefix beam, lexicon."""
+"""Search over the frames of CTC models: best path, and prefix beam search with or without a lexicon."""

@@ -1,4 +1,4 @@
-"""What streams over frames share: the frames heard, where symbols stand in them, what is stable."""
+"""What beam searches over frames share: the frames so far, the alignment of tokens to them, the stable part."""
 
 import math
 from abc import abstractmethod
@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from seqloom.decoding.frames.frame_search import Frames, Stream, Transcript, check
+from seqloom.decoding.frames.frame_search import Frames, Stream, Transcript, check_frames
 from seqloom.kernels.ctc.viterbi import align_graph, build_graph
 
 Doubles = npt.NDArray[np.float64]
 Span = tuple[int, int]
 Spellings = list[list[list[int]]]
-"""Of each word; where there are no words, of each stretch of symbols, one."""
+"""The spellings of each word; without a lexicon, one spelling for each run of tokens."""
 
 
 class UnalignedTranscript(NamedTuple):
-    """A transcript without its places in the frames."""
+    """A transcript that has not been aligned to the frames."""
 
     words: list[int]
     spellings: Spellings
@@ -29,144 +29,146 @@ class UnalignedTranscript(NamedTuple):
 
 
 class CommonPrefix(NamedTuple):
-    """What all live hypotheses begin with."""
+    """The prefix that all live hypotheses share."""
 
-    new: UnalignedTranscript  # what was not told yet; scores are those of the best hypothesis
-    rest: Spellings  # of what the best goes on with
-    node: int  # where it ends
+    new: UnalignedTranscript  # the part not committed yet; its scores are those of the best hypothesis
+    rest: Spellings  # of the best hypothesis, after the prefix
+    node: int  # where the prefix ends
 
 
 class Alignment(NamedTuple):
-    """The most probable path through some words, or through stretches of symbols."""
+    """The most probable path through words, or through runs of tokens."""
 
-    symbols: list[int]
-    frames: list[Span]  # of each symbol
-    bounds: list[int]  # symbols up to the start of each word, and up to the end of the last
+    tokens: list[int]
+    frames: list[Span]  # of each token
+    bounds: list[int]  # number of tokens before each word, and up to the end of the last
 
 
 class AligningStream(Stream):
-    """A stream that keeps its frames, since symbols are placed in them at the end.
+    """A stream that keeps its frames, since tokens are aligned to them at the end.
 
-    They are needed to the end: where the most probable path of the whole has its first symbols depends on the last
-    frames, even where it is known by then which symbols they are.
+    All frames are needed: where the most probable path of the whole recording has its first tokens depends on the last
+    frames, even when these tokens are already certain.
     """
 
-    def __init__(self, *, symbols: int, blank: int, best: int, separator: int | None = None) -> None:
-        self.width, self.blank, self.count, self.separator = symbols, blank, best, separator
-        self.pieces: list[Frames] = []
-        self.length, self.done = 0, False
-        self.symbols, self.frames, self.words, self.spans = list[int](), list[Span](), list[int](), list[Span]()  # told
+    def __init__(self, *, vocab_size: int, blank: int, nbest: int, separator: int | None = None) -> None:
+        self.vocab_size, self.blank, self.nbest, self.separator = vocab_size, blank, nbest, separator
+        self.chunks: list[Frames] = []
+        self.length, self.finished = 0, False
+        # What has been committed:
+        self.tokens, self.frames, self.words, self.spans = list[int](), list[Span](), list[int](), list[Span]()
 
     @abstractmethod
-    def hear(self, frames: Doubles) -> None:
-        """Go on through some frames."""
+    def process(self, frames: Doubles) -> None:
+        """Extend the hypotheses by some frames."""
 
     @abstractmethod
     def ranked(self, count: int) -> list[UnalignedTranscript]:
-        """The best, as if the frames ended here."""
+        """The best hypotheses as if the recording ended here."""
 
     @abstractmethod
-    def shared(self) -> CommonPrefix:
-        """What all live hypotheses begin with, behind what was told."""
+    def common_prefix(self) -> CommonPrefix:
+        """The prefix that all live hypotheses share, after what has been committed."""
 
     @abstractmethod
-    def tell(self, node: int) -> None:
-        """What is shared up to this node is told now."""
+    def commit(self, node: int) -> None:
+        """Mark the common prefix up to this node as committed."""
 
     def feed(self, frames: Tensor | npt.NDArray[np.floating]) -> None:
-        if self.done:
-            raise ValueError("the stream is finished, nothing can be fed any more")
-        if frames.ndim != 2 or frames.shape[1] != self.width:
-            raise ValueError(f"frames have the shape {tuple(frames.shape)}, wanted (T, {self.width})")
-        self.take(check(frames, name="stream", first=self.length).copy())  # the caller may write others into them
+        if self.finished:
+            raise ValueError("the stream is finished: no more frames can be fed")
+        if frames.ndim != 2 or frames.shape[1] != self.vocab_size:
+            raise ValueError(f"frames have shape {tuple(frames.shape)}, expected (T, {self.vocab_size})")
+        checked = check_frames(frames, name="stream", first=self.length)
+        self.feed_checked(checked.copy())  # the caller may reuse the memory
 
-    def take(self, frames: Frames) -> None:
-        """Hear frames that are checked, and stay as they are."""
-        self.pieces.append(frames)
+    def feed_checked(self, frames: Frames) -> None:
+        """Process frames that have been checked and that nobody modifies."""
+        self.chunks.append(frames)
         self.length += len(frames)
-        self.hear(frames.astype(np.float64, copy=False))
+        self.process(frames.astype(np.float64, copy=False))
 
     def best(self) -> Transcript | None:
         return next(iter(self._transcripts(1)), None)
 
     def finish(self) -> list[Transcript]:
-        self.done = True
-        return self._transcripts(self.count)
+        self.finished = True
+        return self._transcripts(self.nbest)
 
     def stable(self) -> Transcript:
-        shared = self.shared()
-        if shared.new.spellings:
-            self._tell(shared)
-        return _transcript(shared.new, self.words, self.symbols, self.frames, self.spans)
+        prefix = self.common_prefix()
+        if prefix.new.spellings:
+            self._commit(prefix)
+        return _transcript(prefix.new, self.words, self.tokens, self.frames, self.spans)
 
-    def _tell(self, shared: CommonPrefix) -> None:
-        """Place what is new behind what was told; where that leaves too little room, it is told when there is more."""
-        new, rest, node = shared
-        known = [self.symbols[-1:]]  # a blank may be needed behind it
-        placed = self._place([known, *new.spellings, *rest], first=self.frames[-1][1] if self.frames else 0)
-        if placed is not None:
-            begin, *ends = placed.bounds[1 : 2 + len(new.spellings)]
-            self.symbols += placed.symbols[begin : ends[-1]]
-            self.frames += placed.frames[begin : ends[-1]]
+    def _commit(self, prefix: CommonPrefix) -> None:
+        """Align the new part after what is committed; if the frames are too few for that, commit it later."""
+        new, rest, node = prefix
+        last = [self.tokens[-1:]]  # a blank may be needed after it
+        alignment = self._align([last, *new.spellings, *rest], first=self.frames[-1][1] if self.frames else 0)
+        if alignment is not None:
+            start, *ends = alignment.bounds[1 : 2 + len(new.spellings)]
+            self.tokens += alignment.tokens[start : ends[-1]]
+            self.frames += alignment.frames[start : ends[-1]]
             self.words += new.words
-            self.spans += self._spans(new.words, placed._replace(bounds=[begin, *ends]))
-            self.tell(node)
+            self.spans += self._word_spans(new.words, alignment._replace(bounds=[start, *ends]))
+            self.commit(node)
 
-    def _frames(self, first: int) -> Frames:  # (T, V)
-        """All from the first on."""
+    def _frames_from(self, first: int) -> Frames:  # (T, V)
+        """All frames from ``first`` on."""
         count, start = 0, self.length
         while start > first:
             count += 1
-            start -= len(self.pieces[-count])
+            start -= len(self.chunks[-count])
         if count > 1:
-            self.pieces[-count:] = [np.concatenate(self.pieces[-count:])]
-        return self.pieces[-1][first - start :] if count else np.empty((0, self.width), np.float32)
+            self.chunks[-count:] = [np.concatenate(self.chunks[-count:])]
+        return self.chunks[-1][first - start :] if count else np.empty((0, self.vocab_size), np.float32)
 
     def _transcripts(self, count: int) -> list[Transcript]:
-        found = []
-        for one in self.ranked(count):
-            placed = self._place(one.spellings, loose=self.separator is not None)
-            assert placed is not None  # noqa: S101  the search has found a path
-            spans = self._spans(one.words, placed)
-            found.append(_transcript(one, one.words, placed.symbols, placed.frames, spans))
-        return found
+        transcripts = []
+        for hypothesis in self.ranked(count):
+            alignment = self._align(hypothesis.spellings, optional_end=self.separator is not None)
+            assert alignment is not None  # noqa: S101  the search has found a path
+            spans = self._word_spans(hypothesis.words, alignment)
+            transcripts.append(_transcript(hypothesis, hypothesis.words, alignment.tokens, alignment.frames, spans))
+        return transcripts
 
-    def _place(self, spellings: Spellings, *, first: int = 0, loose: bool = False) -> Alignment | None:
-        """The most probable path through the frames from the ``first`` on; None if they are too few."""
-        graph = build_graph(spellings, optional_end=loose)
-        spans = align_graph(self._frames(first), graph, blank=self.blank)
+    def _align(self, spellings: Spellings, *, first: int = 0, optional_end: bool = False) -> Alignment | None:
+        """The most probable path through the frames from ``first`` on; None if they are too few."""
+        graph = build_graph(spellings, optional_end=optional_end)
+        spans = align_graph(self._frames_from(first), graph, blank=self.blank)
         if spans is None:
             return None
-        passed = spans[:, 0] >= 0
-        counts = np.concatenate([[0], np.cumsum(passed)])
-        bounds = counts[np.cumsum([0, *(sum(map(len, ways)) for ways in spellings)])]
-        frames = [(start, end) for start, end in (spans[passed] + first).tolist()]
-        return Alignment(graph.symbols[passed].tolist(), frames, bounds.tolist())
+        visited = spans[:, 0] >= 0
+        counts = np.concatenate([[0], np.cumsum(visited)])
+        bounds = counts[np.cumsum([0, *(sum(map(len, variants)) for variants in spellings)])]
+        frames = [(start, end) for start, end in (spans[visited] + first).tolist()]
+        return Alignment(graph.symbols[visited].tolist(), frames, bounds.tolist())
 
-    def _spans(self, words: list[int], placed: Alignment) -> list[Span]:
-        """The first and the last frame of each word, without the separator behind it."""
-        symbols, frames, bounds = placed
+    def _word_spans(self, words: list[int], alignment: Alignment) -> list[Span]:
+        """The first and the last frame of each word, without the separator after it."""
+        tokens, frames, bounds = alignment
         spans = []
         for start, end in pairwise(bounds if words else []):
-            last = end - 1 - (symbols[end - 1] == self.separator)
+            last = end - 1 - (tokens[end - 1] == self.separator)
             spans.append((frames[start][0], frames[last][1]))
         return spans
 
 
 def _transcript(
-    found: UnalignedTranscript, words: list[int], symbols: list[int], frames: list[Span], spans: list[Span]
+    scores: UnalignedTranscript, words: list[int], tokens: list[int], frames: list[Span], spans: list[Span]
 ) -> Transcript:
     return Transcript(
-        list(symbols),
+        list(tokens),
         words=list(words),
-        score=found.score,
-        acoustic=found.acoustic,
-        language=found.language,
+        score=scores.score,
+        acoustic=scores.acoustic,
+        language=scores.language,
         frames=list(frames),
         spans=list(spans),
     )
 
 
-def weighted(weight: float, rewards: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """What is impossible stays so with the weight 0."""
-    return np.where(rewards > -math.inf, weight * np.maximum(rewards, -1e30), -math.inf)
+def weighted(weight: float, log_probs: Doubles) -> Doubles:
+    """``weight * log_probs``, in which -inf stays -inf even if the weight is 0."""
+    return np.where(log_probs > -math.inf, weight * np.maximum(log_probs, -1e30), -math.inf)

@@ -1,4 +1,4 @@
-"""Best path: the most probable symbol of each frame; repeats are one, blanks none (Graves et al. 2006)."""
+"""Best path: the most probable token of each frame; repeats are merged and blanks removed (Graves et al. 2006)."""
 
 from typing import Literal
 
@@ -12,15 +12,15 @@ from seqloom.decoding.frames.frame_search import (
     Guide,
     Stream,
     Transcript,
-    check,
     check_blank,
+    check_frames,
     check_lag,
     rows,
 )
 
 
 class BestPath(FrameSearch):
-    """The symbols of the most probable path; where equal, the lowest symbol wins. It has no room for a guide."""
+    """The tokens of the most probable path; ties go to the lowest token id. It uses no lexicon or language model."""
 
     name: Literal["best_path"] = "best_path"
 
@@ -32,37 +32,54 @@ class BestPath(FrameSearch):
         blank: int = 0,
         guide: Guide | None = None,
     ) -> list[list[Transcript]]:
-        """One transcript of each row; none where every path is impossible."""
-        _refuse(guide)
-        streams = [
-            _follow(_Path(blank, frames.shape[1]), frames) for frames in rows(log_probabilities, lengths, blank=blank)
-        ]
-        return [stream.finish() for stream in streams]
+        """One transcript per row; none where every path is impossible."""
+        _check_unguided(guide)
+        transcripts = []
+        for frames in rows(log_probabilities, lengths, blank=blank):
+            stream = _PathStream(blank, frames.shape[1])
+            stream.advance(frames)
+            transcripts.append(stream.finish())
+        return transcripts
 
-    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
-        check_lag(lag)  # of no use: each frame is decided at once
-        _refuse(guide)
-        check_blank(blank, symbols=symbols)
-        return _Path(blank, symbols)
+    def stream(self, *, vocab_size: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
+        check_lag(lag)  # has no effect: each frame is decided at once
+        _check_unguided(guide)
+        check_blank(blank, vocab_size=vocab_size)
+        return _PathStream(blank, vocab_size)
 
 
-class _Path(Stream):
-    def __init__(self, blank: int, width: int) -> None:
-        self.blank, self.width = blank, width
-        self.symbols: list[int] = []
+class _PathStream(Stream):
+    def __init__(self, blank: int, vocab_size: int) -> None:
+        self.blank, self.vocab_size = blank, vocab_size
+        self.tokens: list[int] = []
         self.frames: list[tuple[int, int]] = []
-        self.total, self.length, self.last, self.done = 0.0, 0, blank, False
+        self.total, self.length, self.last, self.finished = 0.0, 0, blank, False
 
     def feed(self, frames: Tensor | npt.NDArray[np.floating]) -> None:
-        if self.done:
-            raise ValueError("the stream is finished, nothing can be fed any more")
-        if frames.ndim != 2 or frames.shape[1] != self.width:
-            raise ValueError(f"frames have the shape {tuple(frames.shape)}, wanted (T, {self.width})")
-        _follow(self, check(frames, name="stream", first=self.length))
+        if self.finished:
+            raise ValueError("the stream is finished: no more frames can be fed")
+        if frames.ndim != 2 or frames.shape[1] != self.vocab_size:
+            raise ValueError(f"frames have shape {tuple(frames.shape)}, expected (T, {self.vocab_size})")
+        self.advance(check_frames(frames, name="stream", first=self.length))
+
+    def advance(self, frames: Frames) -> None:
+        """Append checked frames to the path."""
+        best = frames.argmax(axis=1)
+        for token in best.tolist():
+            if token != self.blank:
+                if token == self.last:
+                    self.frames[-1] = (self.frames[-1][0], self.length)
+                else:
+                    self.tokens.append(token)
+                    self.frames.append((self.length, self.length))
+            self.last, self.length = token, self.length + 1
+        values = np.take_along_axis(frames, best[:, None], axis=1)[:, 0]
+        for value in values.tolist():  # one by one, so that chunks do not change the rounding
+            self.total += value
 
     def stable(self) -> Transcript:
         return Transcript(
-            list(self.symbols),
+            list(self.tokens),
             words=[],
             score=self.total,
             acoustic=self.total,
@@ -75,27 +92,10 @@ class _Path(Stream):
         return self.stable() if self.total > -np.inf else None
 
     def finish(self) -> list[Transcript]:
-        self.done = True
+        self.finished = True
         return [self.stable()] if self.total > -np.inf else []
 
 
-def _follow(path: _Path, frames: Frames) -> _Path:
-    best = frames.argmax(axis=1)
-    for symbol in best.tolist():
-        if symbol != path.blank:
-            if symbol == path.last:
-                path.frames[-1] = (path.frames[-1][0], path.length)
-            else:
-                path.symbols.append(symbol)
-                path.frames.append((path.length, path.length))
-        path.last, path.length = symbol, path.length + 1
-    for value in np.take_along_axis(frames, best[:, None], axis=1)[
-        :, 0
-    ].tolist():  # one by one: pieces are as the whole
-        path.total += value
-    return path
-
-
-def _refuse(guide: Guide | None) -> None:
-    if guide is not None and (guide.lexicon is not None or guide.language is not None):
-        raise ValueError("best_path has no room for a lexicon or a language model: use the search prefix_beam")
+def _check_unguided(guide: Guide | None) -> None:
+    if guide is not None and (guide.lexicon is not None or guide.lm is not None):
+        raise ValueError("best_path uses no lexicon or language model: use the search prefix_beam")

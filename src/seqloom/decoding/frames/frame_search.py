@@ -10,57 +10,57 @@ import torch
 from torch import Tensor
 
 from seqloom.config import ConfigSection
-from seqloom.decoding.frames.language_models import Language
+from seqloom.decoding.frames.language_models import LM
 from seqloom.decoding.frames.lexicon import Lexicon
 
 Frames = npt.NDArray[np.floating[Any]]
-"""(T, V), log-probabilities of the symbols, the blank among them, in single or double precision."""
+"""(T, V), log-probabilities of all tokens including the blank, in single or double precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What a search found in the frames of one recording."""
+    """A hypothesis of a search over the frames of one recording."""
 
-    symbols: list[int]  # without blanks
-    words: list[int]  # numbers of the lexicon's words; empty without a lexicon
-    score: float  # what transcripts are ranked by: acoustic + weight × language + bonus × words + …
-    acoustic: float  # log p(symbols | frames), summed over the paths that the search kept
-    language: float  # log p by the language model, the end included, not weighted; 0 without one
-    frames: list[tuple[int, int]]  # first and last frame of each symbol, by its most probable path
+    tokens: list[int]  # without blanks
+    words: list[int]  # indices of the lexicon's words; empty without a lexicon
+    score: float  # what transcripts are ranked by: acoustic + weight × language + word_score × words + …
+    acoustic: float  # log p(tokens | frames), summed over the paths that the search kept
+    language: float  # log-probability by the language model, end included, without its weight; 0 without one
+    frames: list[tuple[int, int]]  # first and last frame of each token on its most probable path
     spans: list[tuple[int, int]]  # first and last frame of each word
 
 
 class Guide(NamedTuple):
-    """What a search knows beside the frames.
+    """The lexicon and the language model of a search.
 
-    Without a lexicon the language model scores symbols, with one it scores words.
+    With a lexicon, the language model scores words; without one, tokens.
     """
 
-    lexicon: Lexicon | None = None  # of the only words that are allowed
-    language: Language | None = None
-    weight: float = 1.0  # of the language model
-    bonus: float = 0.0  # for each word, or for each symbol where there is no lexicon
-    unknown: float = 0.0  # for each word that the language model does not know
+    lexicon: Lexicon | None = None  # the only words that are allowed
+    lm: LM | None = None
+    weight: float = 1.0  # of the language model's log-probabilities
+    word_score: float = 0.0  # added for each word, or for each token without a lexicon
+    unk_score: float = 0.0  # added for each word that the language model does not know
 
 
 class Stream(ABC):
-    """A recording that is heard piece by piece; at its end the transcripts are those of the whole with the same lag."""
+    """A search over frames that arrive in chunks; the result is that of a search over all frames with the same lag."""
 
     @abstractmethod
     def feed(self, frames: Tensor | npt.NDArray[np.floating]) -> None:  # (T, V)
-        """Hear some more log-probabilities."""
+        """Process the next log-probabilities."""
 
     @abstractmethod
     def stable(self) -> Transcript:
-        """What will not change any more, whatever comes: it only grows. Its scores are those of ``best``."""
+        """The part that no later frame can change: it only grows. Its scores are those of ``best``."""
 
     @abstractmethod
     def best(self) -> Transcript | None:
-        """The best so far, as if the recording ended here; None where nothing is possible."""
+        """The best transcript as if the recording ended here; None if none is possible."""
 
     @abstractmethod
     def finish(self) -> list[Transcript]:
-        """The best of the whole recording, as the search with this lag gives them; nothing can be fed afterwards."""
+        """The best transcripts of the whole recording; nothing can be fed afterwards."""
 
 
 class FrameSearch(ConfigSection, ABC):
@@ -75,56 +75,54 @@ class FrameSearch(ConfigSection, ABC):
         blank: int = 0,
         guide: Guide | None = None,
     ) -> list[list[Transcript]]:
-        """The transcripts of each row, the best first; none where no transcript is possible."""
+        """The transcripts of each row, the best first; an empty list where no transcript is possible."""
 
     @abstractmethod
-    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
-        """The same search, over frames of so many ``symbols`` (V) that come in pieces.
+    def stream(self, *, vocab_size: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
+        """The same search over frames (T, vocab_size) that arrive in chunks.
 
-        Where the search sets no limit of its own to the frames that may stay undecided, ``lag`` does; 0: there is none.
+        ``lag`` limits the frames that may stay undecided if the search has no limit of its own (0: no limit).
         """
 
 
 def rows(log_probabilities: Tensor, lengths: Tensor, *, blank: int) -> list[Frames]:
     """The real frames of each row, checked."""
     if log_probabilities.dim() != 3 or not log_probabilities.is_floating_point():
-        shape, kind = tuple(log_probabilities.shape), log_probabilities.dtype
-        raise ValueError(f"log_probabilities have the shape {shape} and type {kind}, wanted (B, T, V), floating point")
-    batch, time, symbols = log_probabilities.shape
-    given = lengths.detach().cpu().numpy()
-    if given.shape != (batch,) or given.dtype.kind not in "iu":
-        raise ValueError(f"lengths have the shape {given.shape} and type {given.dtype}, wanted {batch} whole numbers")
-    if batch and not 0 <= given.min() <= given.max() <= time:
-        raise ValueError(
-            f"lengths go from {given.min()} to {given.max()}, wanted 0 to {time}, the frames that there are"
-        )
-    check_blank(blank, symbols=symbols)
+        shape, dtype = tuple(log_probabilities.shape), log_probabilities.dtype
+        raise ValueError(f"log_probabilities has shape {shape} and type {dtype}, expected (B, T, V) in floating point")
+    batch, time, vocab_size = log_probabilities.shape
+    counts = lengths.detach().cpu().numpy()
+    if counts.shape != (batch,) or counts.dtype.kind not in "iu":
+        raise ValueError(f"lengths has shape {counts.shape} and type {counts.dtype}, expected {batch} integers")
+    if batch and not 0 <= counts.min() <= counts.max() <= time:
+        raise ValueError(f"lengths range from {counts.min()} to {counts.max()}, expected 0 to {time} (the frames)")
+    check_blank(blank, vocab_size=vocab_size)
     values = log_probabilities.detach().cpu()
     return [
-        check(row[:length], name=f"row {number}")
-        for number, (row, length) in enumerate(zip(values, given.tolist(), strict=True))
+        check_frames(row[:length], name=f"row {index}")
+        for index, (row, length) in enumerate(zip(values, counts.tolist(), strict=True))
     ]
 
 
-def check_blank(blank: int, *, symbols: int) -> None:
-    if not 0 <= blank < symbols:
-        raise ValueError(f"blank is {blank}, wanted one of the {symbols} symbols, 0 to {symbols - 1}")
+def check_blank(blank: int, *, vocab_size: int) -> None:
+    if not 0 <= blank < vocab_size:
+        raise ValueError(f"blank is {blank}, expected a token id from 0 to {vocab_size - 1}")
 
 
 def check_lag(lag: float) -> None:
     if not lag >= 0:
-        raise ValueError(f"lag is {lag}, wanted 0 or more; 0: nothing is decided before the end")
+        raise ValueError(f"lag is {lag}, expected at least 0 (0: decide nothing before the end)")
 
 
-def check(frames: Tensor | npt.NDArray[np.floating], *, name: str, first: int = 0) -> Frames:
-    """Frames (T, V), at least in single precision; an error names the frame that holds what is no log-probability."""
-    given = frames.detach().cpu() if isinstance(frames, Tensor) else torch.from_numpy(np.asarray(frames))
-    kind = torch.float32 if given.is_floating_point() and given.element_size() <= 4 else torch.float64
-    values: Frames = given.to(kind).contiguous().numpy()
+def check_frames(frames: Tensor | npt.NDArray[np.floating], *, name: str, first: int = 0) -> Frames:
+    """Frames (T, V) in single or double precision; an error names the frame with an invalid log-probability."""
+    tensor = frames.detach().cpu() if isinstance(frames, Tensor) else torch.from_numpy(np.asarray(frames))
+    dtype = torch.float32 if tensor.is_floating_point() and tensor.element_size() <= 4 else torch.float64
+    values: Frames = tensor.to(dtype).contiguous().numpy()
     if not (values < np.inf).all():
-        frame, symbol = np.argwhere(~(values < np.inf))[0].tolist()
+        frame, token = np.argwhere(~(values < np.inf))[0].tolist()
         raise ValueError(
-            f"{name}, frame {first + frame}: symbol {symbol} has the log-probability {values[frame, symbol]}, "
-            "wanted a number, or minus infinity"
+            f"{name}, frame {first + frame}: token {token} has log-probability {values[frame, token]}, "
+            "expected a number below infinity"
         )
     return values

@@ -1,4 +1,4 @@
-"""Language models as a search sees them: n-gram tables that kernels read, or a step of any decoder."""
+"""Language models of a search over frames: n-gram tables that kernels read, or the step function of a decoder."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from seqloom.kernels.frame_beam.ngram_scorer import Scorer
 
 Integers = npt.NDArray[np.int64]
-Stored = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float32]
 
 
-class BackOff(Protocol):
-    """An n-gram model with back-off; what its fields hold is said by ``models.ngram.NGram``, which is one."""
+class BackoffModel(Protocol):
+    """An n-gram model with back-off, such as ``models.ngram.ngram.NGram``, which documents the fields."""
 
     @property
     def vocabulary(self) -> int: ...
@@ -27,37 +27,39 @@ class BackOff(Protocol):
     @property
     def keys(self) -> tuple[Integers, ...]: ...
     @property
-    def log_probabilities(self) -> tuple[Stored, ...]: ...
+    def log_probabilities(self) -> tuple[Floats, ...]: ...
     @property
-    def log_backoffs(self) -> tuple[Stored, ...]: ...
+    def log_backoffs(self) -> tuple[Floats, ...]: ...
 
 
 class Automaton(NamedTuple):
-    """See ``kernels.frame_beam.ngram_scorer.Scorer``."""
+    """The fields are those of ``kernels.frame_beam.ngram_scorer.Scorer``."""
 
     ngram_words: npt.NDArray[np.int32]
     first_children: Integers
     backoff_states: npt.NDArray[np.int32]
-    log_probs: Stored
-    log_backoffs: Stored
+    log_probs: Floats
+    log_backoffs: Floats
 
 
-class NGramLanguage:
-    """An n-gram model of words, or of symbols.
+class NGramLM:
+    """An n-gram model of words, or of tokens.
 
-    ``numbers`` are those of the lexicon's words (without a lexicon: of the symbols) in the model's vocabulary, -1 where
-    it does not know one: that counts as ``unknown``, the model's own word for such; if it has none, impossible.
+    ``vocabulary_ids`` are the ids of the lexicon's words (without a lexicon: of the tokens) in the model's vocabulary,
+    -1 for unknown ones. These count as ``unknown``, the model's unknown word; without one they are impossible.
     """
 
-    def __init__(self, model: BackOff, *, numbers: Sequence[int] | Integers, unknown: int | None = None) -> None:
-        self.model, self.numbers, self.unknown = model, np.asarray(numbers, dtype=np.int64), unknown
-        self.automaton = automaton(model)
+    def __init__(
+        self, model: BackoffModel, *, vocabulary_ids: Sequence[int] | Integers, unknown: int | None = None
+    ) -> None:
+        self.model, self.vocabulary_ids, self.unknown = model, np.asarray(vocabulary_ids, dtype=np.int64), unknown
+        self.automaton = build_automaton(model)
 
 
-class StepLanguage:
-    """Any decoder, as a step from symbol to symbol; ``state`` is that of one row, before ``start`` is read.
+class NeuralLM:
+    """Any decoder, as a step function; ``state`` is that of one row before ``start`` is read.
 
-    ``numbers`` and ``unknown`` as for an n-gram model.
+    ``vocabulary_ids`` and ``unknown`` are as for an n-gram model.
     """
 
     def __init__(
@@ -67,78 +69,79 @@ class StepLanguage:
         *,
         start: int,
         end: int,
-        numbers: Sequence[int] | Integers,
+        vocabulary_ids: Sequence[int] | Integers,
         unknown: int | None = None,
     ) -> None:
         self.step, self.state, self.start, self.end = step, state, start, end
-        self.numbers, self.unknown = np.asarray(numbers, dtype=np.int64), unknown
+        self.vocabulary_ids, self.unknown = np.asarray(vocabulary_ids, dtype=np.int64), unknown
 
 
-Language = NGramLanguage | StepLanguage
+LM = NGramLM | NeuralLM
 
 
-def scorer(language: Language | None, *, count: int, weight: float, bonus: float, unknown: float) -> "Scorer":
-    """What a kernel reads of a language model and bonuses, for so many words, or symbols."""
+def build_scorer(lm: LM | None, *, count: int, weight: float, word_score: float, unk_score: float) -> "Scorer":
+    """The language model and scores as kernels read them, for ``count`` words, or tokens."""
     from seqloom.kernels.frame_beam.ngram_scorer import NGRAM, NONE, TABLE, Scorer
 
     if not weight >= 0:
-        raise ValueError(f"the language model has the weight {weight}, wanted 0 or more")
-    if not (-np.inf < bonus < np.inf and -np.inf < unknown < np.inf):
-        raise ValueError(f"the bonus is {bonus} and that of an unknown word {unknown}, wanted finite numbers")
-    nothing, none = np.zeros(0, np.int32), np.zeros(0, np.float32)
-    gains = np.full(count, float(bonus))
-    made = Scorer(
+        raise ValueError(f"the weight of the language model is {weight}, expected at least 0")
+    if not (-np.inf < word_score < np.inf and -np.inf < unk_score < np.inf):
+        raise ValueError(f"word_score is {word_score} and unk_score is {unk_score}, expected finite numbers")
+    no_integers, no_floats = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    bonuses = np.full(count, float(word_score))
+    scorer = Scorer(
         kind=NONE,
         weight=float(weight),
         start=0,
         end=-1,
         vocabulary_ids=np.zeros(count, np.int32),
-        bonuses=gains,
-        max_bonus=float(bonus),
-        ngram_words=nothing,
+        bonuses=bonuses,
+        max_bonus=float(word_score),
+        ngram_words=no_integers,
         first_children=np.zeros(0, np.int64),
-        backoff_states=nothing,
-        log_probs=none,
-        log_backoffs=none,
+        backoff_states=no_integers,
+        log_probs=no_floats,
+        log_backoffs=no_floats,
         table=np.zeros((0, 0)),
     )
-    if language is None:
-        return made
-    numbers = language.numbers
-    if numbers.shape != (count,):
-        raise ValueError(f"the language model has numbers for {numbers.shape} words or symbols, wanted {count}")
-    gains[numbers < 0] += unknown
-    made = made._replace(max_bonus=float(gains.max()))
-    known = np.where(numbers < 0, -1 if language.unknown is None else language.unknown, numbers).astype(np.int32)
-    if isinstance(language, StepLanguage):
-        return made._replace(kind=TABLE, end=language.end, vocabulary_ids=known)
-    if known.max() >= language.model.vocabulary:
-        raise ValueError(f"number {known.max()} is not below the {language.model.vocabulary} of the language model")
-    start = 0 if not language.model.keys else 1 + language.model.start
-    return made._replace(
+    if lm is None:
+        return scorer
+    ids = lm.vocabulary_ids
+    if ids.shape != (count,):
+        raise ValueError(f"vocabulary_ids of the language model has shape {ids.shape}, expected ({count},)")
+    bonuses[ids < 0] += unk_score
+    scorer = scorer._replace(max_bonus=float(bonuses.max()))
+    known = np.where(ids < 0, -1 if lm.unknown is None else lm.unknown, ids).astype(np.int32)
+    if isinstance(lm, NeuralLM):
+        return scorer._replace(kind=TABLE, end=lm.end, vocabulary_ids=known)
+    if known.max() >= lm.model.vocabulary:
+        raise ValueError(
+            f"vocabulary_ids of the language model contains {known.max()}, expected ids below {lm.model.vocabulary}"
+        )
+    return scorer._replace(
         kind=NGRAM,
-        start=start,
-        end=language.model.end,
+        start=1 + lm.model.start if lm.model.keys else 0,
+        end=lm.model.end,
         vocabulary_ids=known,
-        **language.automaton._asdict(),
+        **lm.automaton._asdict(),
     )
 
 
-def automaton(model: BackOff) -> Automaton:
-    """An n-gram model's contexts as states."""
+def build_automaton(model: BackoffModel) -> Automaton:
+    """The contexts of an n-gram model as states."""
     size = model.vocabulary
     words, suffixes = [np.zeros(1, np.int64), np.arange(size)], [np.zeros(1, np.int64), np.zeros(size, np.int64)]
-    first, begin = [np.ones(1, np.int64)], [0, 1]  # where the n-grams of each order begin
+    first, offsets = [np.ones(1, np.int64)], [0, 1]  # of the n-grams of each order
     known = {1: np.arange(size)}
     for order, keys in enumerate(model.keys, start=2):
         rows, last = np.divmod(keys, size)
-        shorter, shift = suffixes[order - 1][rows], begin[order - 1]
-        begin.append(shift + len(words[order - 1]))
-        first.append(begin[order] + np.searchsorted(rows, np.arange(len(words[order - 1]))))
+        shorter, offset = suffixes[order - 1][rows], offsets[order - 1]
+        offsets.append(offset + len(words[order - 1]))
+        first.append(offsets[order] + np.searchsorted(rows, np.arange(len(words[order - 1]))))
         words.append(last)
         known[order] = keys
-        suffixes.append(_suffixes(known, begin, suffixes, shorter=shorter, last=last, size=size))
-    total = begin[-1] + len(words[-1])
+        suffixes.append(_suffixes(known, offsets, suffixes, shorter=shorter, last=last, size=size))
+    total = offsets[-1] + len(words[-1])
     return Automaton(
         ngram_words=np.concatenate(words).astype(np.int32),
         first_children=np.concatenate([*first, [total]]),
@@ -150,28 +153,29 @@ def automaton(model: BackOff) -> Automaton:
 
 def _suffixes(
     known: dict[int, Integers],
-    begin: list[int],
+    offsets: list[int],
     suffixes: list[Integers],
     *,
-    shorter: Integers,  # states of the n-grams without their first and their last word
+    shorter: Integers,  # states of the n-grams without their first and last word
     last: Integers,
     size: int,
 ) -> Integers:
-    """The states of n-grams without their first word, or of the longest part of it that is known."""
-    every = np.concatenate(suffixes)
-    found, left = 1 + last, np.flatnonzero(shorter > 0)
+    """The states of n-grams without their first word, or of their longest known suffix."""
+    all_suffixes = np.concatenate(suffixes)
+    result, left = 1 + last, np.flatnonzero(shorter > 0)
     states = shorter.copy()
     while left.size:
-        order = np.searchsorted(begin, states[left], side="right") - 1  # of the contexts; 1 or more
-        hit = np.zeros(left.size, bool)
-        for each in np.unique(order).tolist():
-            mine = np.flatnonzero(order == each)
-            wanted = (states[left[mine]] - begin[each]) * size + last[left[mine]]
-            at = np.searchsorted(known[each + 1], wanted).clip(max=max(len(known[each + 1]) - 1, 0))
-            there = known[each + 1][at] == wanted if len(known[each + 1]) else np.zeros(len(mine), bool)
-            found[left[mine[there]]] = begin[each + 1] + at[there]
-            hit[mine[there]] = True
-        left = left[~hit]
-        states[left] = every[states[left]]
+        order = np.searchsorted(offsets, states[left], side="right") - 1  # of the contexts, at least 1
+        resolved = np.zeros(left.size, bool)
+        for context in np.unique(order).tolist():
+            group = np.flatnonzero(order == context)
+            keys = known[context + 1]
+            targets = (states[left[group]] - offsets[context]) * size + last[left[group]]
+            at = np.searchsorted(keys, targets).clip(max=max(len(keys) - 1, 0))
+            hits = keys[at] == targets if len(keys) else np.zeros(len(group), bool)
+            result[left[group[hits]]] = offsets[context + 1] + at[hits]
+            resolved[group[hits]] = True
+        left = left[~resolved]
+        states[left] = all_suffixes[states[left]]
         left = left[states[left] > 0]
-    return found
+    return result

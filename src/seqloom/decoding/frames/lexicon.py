@@ -1,4 +1,4 @@
-"""A lexicon: the words that may be found, and how each of them is spelt in symbols, as a prefix tree in flat arrays."""
+"""A lexicon: the words of a search and how each is spelled in tokens, as a prefix tree in flat arrays."""
 
 import hashlib
 import os
@@ -16,47 +16,47 @@ from seqloom.kernels.llvm.jit_cache import cache_folder
 
 Integers = npt.NDArray[np.int32]
 
-ARRAYS = ("symbols", "parents", "first", "words_at", "words_first", "letters", "letters_first", "separators")
-KEPT = 20
-"""Lexica in the cache; those that were not used for longest are removed."""
+ARRAYS = ("tokens", "parents", "first", "words_at", "words_first", "letters", "letters_first", "separators")
+MAX_CACHED = 20
+"""Lexica in the cache; the least recently used are removed."""
 
 
 class Lexicon:
-    """Words with their spellings; a word may have several, and several words one and the same.
+    """Words with their spellings; a word may have several spellings, and several words may share one.
 
-    With a ``separator``, a symbol that stands between words, a word is complete when the separator or the end comes;
-    without one (phones) directly.
+    With a ``separator``, a token between words, a word is complete at the separator or at the end of the recording;
+    without one (phones), as soon as its last token is read.
 
-    Nodes of the tree are numbered level by level, the root is 0: the children of a node stand side by side, by symbol.
-    A separator is spelt at the end of each word.
+    Nodes of the tree are numbered level by level from the root, 0; the children of a node are adjacent, in the order
+    of their tokens. The spelling of each word ends with the separator.
     """
 
-    symbols: Integers  # (N,) the one that leads to each node; -1 for the root
+    tokens: Integers  # (N,) the token on the edge to each node; -1 for the root
     parents: Integers  # (N,)
     first: Integers  # (N + 1,) first child of each node
-    words_at: Integers  # words that are complete at the nodes
-    words_first: Integers  # (N + 1,) the first of them, of each node
-    tree: tuple[Any, Any] | None = None  # what the last search has made of it, and what for
+    words_at: Integers  # words that are complete at the nodes, node by node
+    words_first: Integers  # (N + 1,) index of the first of them for each node
+    tree: tuple[Any, Any] | None = None  # cache of ``lexicon_stream.build_tree``: key and tree
 
     def __init__(self, spellings: Iterable[tuple[str, Sequence[int]]], *, separator: int | None = None) -> None:
-        given = list(spellings)
-        numbers: dict[str, int] = {}
-        words = np.fromiter((numbers.setdefault(word, len(numbers)) for word, _ in given), np.int64, len(given))
-        lengths = np.fromiter((len(spelling) for _, spelling in given), np.int64, len(given))
-        flat = np.fromiter(chain.from_iterable(spelling for _, spelling in given), np.int64, int(lengths.sum()))
-        if not given:
+        entries = list(spellings)
+        indices: dict[str, int] = {}
+        words = np.fromiter((indices.setdefault(word, len(indices)) for word, _ in entries), np.int64, len(entries))
+        lengths = np.fromiter((len(spelling) for _, spelling in entries), np.int64, len(entries))
+        flat = np.fromiter(chain.from_iterable(spelling for _, spelling in entries), np.int64, int(lengths.sum()))
+        if not entries:
             raise ValueError("a lexicon needs at least one word")
         if not lengths.all():
-            raise ValueError(f"the word {given[int(lengths.argmin())][0]!r} has an empty spelling")
-        wrong = np.flatnonzero((flat < 0) | (flat == (-1 if separator is None else separator)))
-        if wrong.size:
-            which = int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
+            raise ValueError(f"the word {entries[int(lengths.argmin())][0]!r} has an empty spelling")
+        invalid = np.flatnonzero((flat < 0) | (flat == (-1 if separator is None else separator)))
+        if invalid.size:
+            entry = int(np.searchsorted(np.cumsum(lengths), invalid[0], side="right"))
             raise ValueError(
-                f"the spelling of {given[which][0]!r} holds {flat[wrong[0]]}, wanted symbols from 0 on"
+                f"the spelling of {entries[entry][0]!r} contains {flat[invalid[0]]}, expected token ids of at least 0"
                 + ("" if separator is None else f" without the separator {separator}")
             )
         self.separator = separator
-        self.words = list(numbers)  # in the order of their first spelling
+        self.words = list(indices)  # in the order of their first spelling
         if separator is not None:
             flat = np.insert(flat, np.cumsum(lengths), separator)
             lengths = lengths + 1
@@ -65,21 +65,21 @@ class Lexicon:
     def _build(self, words: npt.NDArray[np.int64], flat: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
         offsets, rows, nodes = np.cumsum(lengths) - lengths, np.arange(len(lengths)), np.zeros(len(lengths), np.int64)
         width = int(flat.max()) + 1
-        symbols, parents, ends = [np.array([-1])], [np.array([-1])], np.zeros(len(lengths), np.int64)
+        tokens, parents, ends = [np.array([-1])], [np.array([-1])], np.zeros(len(lengths), np.int64)
         size, depth = 1, 0
         while rows.size:
-            edges, which = np.unique(nodes * width + flat[offsets[rows] + depth], return_inverse=True)
-            symbols.append(edges % width)
+            edges, inverse = np.unique(nodes * width + flat[offsets[rows] + depth], return_inverse=True)
+            tokens.append(edges % width)
             parents.append(edges // width)
-            nodes, depth = size + which, depth + 1
+            nodes, depth = size + inverse, depth + 1
             size += len(edges)
             done = lengths[rows] == depth
             ends[rows[done]] = nodes[done]
             rows, nodes = rows[~done], nodes[~done]
-        self.symbols = np.concatenate(symbols).astype(np.int32)
+        self.tokens = np.concatenate(tokens).astype(np.int32)
         self.parents = np.concatenate(parents).astype(np.int32)
         self.first = np.searchsorted(self.parents, np.arange(size + 1)).astype(np.int32)
-        at = np.unique(ends * len(self.words) + words)  # a spelling that is given twice counts once
+        at = np.unique(ends * len(self.words) + words)  # duplicate entries count once
         self.words_at = (at % len(self.words)).astype(np.int32)
         self.words_first = np.searchsorted(at // len(self.words), np.arange(size + 1)).astype(np.int32)
 
@@ -89,18 +89,20 @@ class Lexicon:
 
     @cached_property
     def leaves(self) -> tuple[Integers, npt.NDArray[np.int64]]:
-        """The nodes at which words are complete, word by word; and the first of each word (W + 1,)."""
-        nodes = np.repeat(np.arange(len(self.symbols), dtype=np.int32), np.diff(self.words_first))
+        """The nodes at which words are complete, word by word, and the index of the first one of each word (W + 1,)."""
+        nodes = np.repeat(np.arange(len(self.tokens), dtype=np.int32), np.diff(self.words_first))
         counts = np.bincount(self.words_at, minlength=len(self))
         return nodes[np.argsort(self.words_at, kind="stable")], np.concatenate([[0], np.cumsum(counts)])
 
-    def check(self, *, symbols: int, blank: int) -> None:
-        """ValueError unless it can be searched for in frames of so many symbols."""
-        largest = int(self.symbols.max())
-        if largest >= symbols:
-            raise ValueError(f"the lexicon spells with symbol {largest}, wanted symbols below {symbols}")
-        if (self.symbols == blank).any():
-            raise ValueError(f"the lexicon spells with the blank, {blank}")
+    def check(self, *, vocab_size: int, blank: int) -> None:
+        """Raise unless all spellings consist of tokens of the vocabulary other than the blank."""
+        largest = int(self.tokens.max())
+        if largest >= vocab_size:
+            raise ValueError(
+                f"a spelling of the lexicon contains token {largest}, expected token ids below {vocab_size}"
+            )
+        if (self.tokens == blank).any():
+            raise ValueError(f"a spelling of the lexicon contains the blank ({blank})")
 
     def save(self, folder: Path) -> None:
         """Write all arrays to a folder that does not exist yet."""
@@ -115,66 +117,66 @@ class Lexicon:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The lexicon of a folder; its arrays stay on disk until they are read."""
-        # "c": as if they could be written to, so that kernels are not compiled for another type.
-        found = {name: np.asarray(np.lib.format.open_memmap(folder / f"{name}.npy", mode="c")) for name in ARRAYS}
-        made = cls.__new__(cls)
+        """The lexicon in a folder; its arrays are memory-mapped."""
+        # Mode "c" makes them writable, so that kernels are not compiled for another type.
+        arrays = {name: np.asarray(np.lib.format.open_memmap(folder / f"{name}.npy", mode="c")) for name in ARRAYS}
+        lexicon = cls.__new__(cls)
         for name in ARRAYS[:5]:
-            setattr(made, name, found[name])
-        letters, first = found["letters"].tobytes(), found["letters_first"].tolist()
-        made.words = [letters[start:end].decode(errors="surrogatepass") for start, end in pairwise(first)]
-        made.separator = next(iter(found["separators"].tolist()), None)
-        if not _sound(made):
-            raise ValueError(f"{folder} holds no lexicon, or a damaged one")
-        return made
+            setattr(lexicon, name, arrays[name])
+        letters, first = arrays["letters"].tobytes(), arrays["letters_first"].tolist()
+        lexicon.words = [letters[start:end].decode(errors="surrogatepass") for start, end in pairwise(first)]
+        lexicon.separator = next(iter(arrays["separators"].tolist()), None)
+        if not _is_consistent(lexicon):
+            raise ValueError(f"{folder}: not a lexicon, or a damaged one")
+        return lexicon
 
     @classmethod
     def cached(cls, spellings: Iterable[tuple[str, Sequence[int]]], *, separator: int | None = None) -> Self:
-        """The lexicon, from the user's cache folder if it was built before."""
-        given = list(spellings)
-        content = hashlib.sha256(repr(("lexicon 1", separator)).encode())
-        for word, spelling in given:
+        """The lexicon, from the user's cache folder if it has been built before."""
+        entries = list(spellings)
+        content = hashlib.sha256(repr(("lexicon 2", separator)).encode())
+        for word, spelling in entries:
             content.update(f"{word}\0{' '.join(map(str, spelling))}\n".encode(errors="surrogatepass"))
         folder = cache_folder().parent / "lexica" / content.hexdigest()[:32]
         try:
-            found = cls.load(folder)
+            lexicon = cls.load(folder)
             os.utime(folder)
         except (OSError, ValueError):
-            found = None
-        if found is None or found.words != list(dict.fromkeys(word for word, _ in given)):
-            found = cls(given, separator=separator)
-            _keep(found, folder)
-        return found
+            lexicon = None
+        if lexicon is None or lexicon.words != list(dict.fromkeys(word for word, _ in entries)):
+            lexicon = cls(entries, separator=separator)
+            _save_to_cache(lexicon, folder)
+        return lexicon
 
 
-def _keep(lexicon: Lexicon, folder: Path) -> None:
-    """Write beside, then move into place; a cache that cannot be written costs time only."""
+def _save_to_cache(lexicon: Lexicon, folder: Path) -> None:
+    """Write to a temporary folder, then rename it; a cache that cannot be written only costs time."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as beside:
-            lexicon.save(Path(beside) / "lexicon")
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as temporary:
+            lexicon.save(Path(temporary) / "lexicon")
             _remove(folder)  # a damaged one
-            (Path(beside) / "lexicon").rename(folder)
-        kept = sorted(folder.parent.glob("?" * 32), key=lambda path: path.stat().st_mtime)
-        for old in kept[:-KEPT]:
+            (Path(temporary) / "lexicon").rename(folder)
+        cached = sorted(folder.parent.glob("?" * 32), key=lambda path: path.stat().st_mtime)
+        for old in cached[:-MAX_CACHED]:
             _remove(old)
     except OSError:
         pass
 
 
-def _sound(lexicon: Lexicon) -> bool:
-    """Whether all numbers name what exists: kernels do not look."""
-    size = len(lexicon.symbols)
+def _is_consistent(lexicon: Lexicon) -> bool:
+    """Whether all indices are valid: kernels do not check them."""
+    size = len(lexicon.tokens)
     if {len(lexicon.parents), len(lexicon.first) - 1, len(lexicon.words_first) - 1} != {size} or not size:
         return False
     if lexicon.first[-1] != size or lexicon.words_first[-1] != len(lexicon.words_at) or lexicon.words_first[0] != 0:
         return False
     if lexicon.first[0] != 1 or (np.diff(lexicon.first) < 0).any() or (np.diff(lexicon.words_first) < 0).any():
         return False
-    inner = lexicon.parents[1:]
-    later = (inner >= 0) & (inner < np.arange(1, size))
-    known = (lexicon.words_at >= 0) & (lexicon.words_at < len(lexicon.words))
-    return bool(later.all() and known.all() and (lexicon.symbols[1:] >= 0).all())
+    parents = lexicon.parents[1:]
+    valid_parents = (parents >= 0) & (parents < np.arange(1, size))
+    valid_words = (lexicon.words_at >= 0) & (lexicon.words_at < len(lexicon.words))
+    return bool(valid_parents.all() and valid_words.all() and (lexicon.tokens[1:] >= 0).all())
 
 
 def _remove(folder: Path) -> None:

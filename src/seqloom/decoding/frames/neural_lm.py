@@ -1,4 +1,4 @@
-"""A decoder as language model of a search over frames: its log-probabilities in a table that kernels read."""
+"""A decoder as the language model of a search over frames: its log-probabilities in a table that kernels read."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -9,102 +9,104 @@ import torch
 from torch import Tensor
 
 from seqloom import state as states
-from seqloom.decoding.frames.language_models import StepLanguage
+from seqloom.decoding.frames.language_models import NeuralLM
 
-Numbers = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int32]
+Doubles = npt.NDArray[np.float64]
 
 
-class Piece(NamedTuple):
-    """What one call of the step gave."""
+class StepBatch(NamedTuple):
+    """The states that one call of the step returned."""
 
     state: Any  # (R, …)
-    read: int  # symbols that each of its rows has read
-    kind: tuple[Any, ...]  # pieces of the same kind can be joined
+    length: int  # tokens that each row has read
+    shapes: tuple[Any, ...]  # batches with equal shapes can be concatenated; empty: with no other
 
 
 class NeuralLMTable:
-    """A row of the table for each hypothesis that is alive; its state in the piece in which it was made."""
+    """A row of log-probabilities for each live hypothesis, and its state in the batch that computed it."""
 
-    def __init__(self, language: StepLanguage, *, size: int) -> None:
-        self.language = language
-        found, state = self._step(np.array([language.start]), language.state)
-        self.table: Floats = np.zeros((2 * size, found.shape[1]))
-        self.table[0] = found[0]
-        self.places = [(_piece(state, 1), 0)] * (2 * size)  # of each row of the table
-        self.owners = np.full(2 * size, -1)  # nodes
+    def __init__(self, lm: NeuralLM, *, size: int) -> None:
+        self.lm = lm
+        log_probs, state = self._step(np.array([lm.start]), lm.state)
+        self.table: Doubles = np.zeros((2 * size, log_probs.shape[1]))
+        self.table[0] = log_probs[0]
+        self.states = [(_batch(state, 1), 0)] * (2 * size)  # of each row of the table: batch and index
+        self.owners = np.full(2 * size, -1)  # node of each row of the table; -1: free
         self.owners[0] = 0
 
-    def renumber(self, rows: Numbers, live: Numbers) -> None:
-        """Nodes have other numbers now; ``rows`` are those of the live ones."""
+    def renumber(self, rows: Integers, live: Integers) -> None:
+        """Set new node ids after the tree has been compacted; ``rows`` are the table rows of the live nodes."""
         self.owners[:] = -1
         self.owners[rows] = live
 
-    def renew(self, rows: Numbers, live: Numbers, *, parents: Numbers, numbers: Numbers) -> None:
-        """Give each live node a row: ``rows`` (N,) are those of all nodes, -1 where there is none.
+    def update(self, rows: Integers, live: Integers, *, parents: Integers, last_ids: Integers) -> None:
+        """Give each live node a row of the table.
 
-        ``numbers`` are those of the last word, or symbol, of each live node.
+        ``rows`` (N,) are the rows of all nodes, -1 where there is none; ``last_ids`` are the ids of the last word, or
+        token, of each live node.
         """
-        fresh = np.flatnonzero(rows[live] < 0)
-        fresh = fresh[np.unique(live[fresh], return_index=True)[1]]
-        nodes = live[fresh]
-        made = list(self._follow(rows[parents[nodes]], numbers[fresh]))
-        gone = np.flatnonzero((self.owners >= 0) & ~np.isin(self.owners, live))
-        rows[self.owners[gone]] = -1
-        self.owners[gone] = -1
+        missing = np.flatnonzero(rows[live] < 0)
+        missing = missing[np.unique(live[missing], return_index=True)[1]]
+        nodes = live[missing]
+        batches = list(self._extend(rows[parents[nodes]], last_ids[missing]))
+        unused = np.flatnonzero((self.owners >= 0) & ~np.isin(self.owners, live))
+        rows[self.owners[unused]] = -1
+        self.owners[unused] = -1
         free = iter(np.flatnonzero(self.owners < 0).tolist())
-        for which, found, piece in made:
-            for at, place in enumerate(which.tolist()):
-                row, node = next(free), nodes[place]
-                self.table[row], self.places[row], self.owners[row], rows[node] = found[at], (piece, at), node, row
+        for indices, log_probs, batch in batches:
+            for at, index in enumerate(indices.tolist()):
+                row, node = next(free), nodes[index]
+                self.table[row], self.states[row], self.owners[row], rows[node] = log_probs[at], (batch, at), node, row
 
-    def ends(self, rows: Numbers, numbers: Numbers) -> Floats:  # (R,), (R,) → (R,)
-        """log p of the end behind one more word of each row."""
-        found = np.zeros(len(rows))
-        for which, values, _ in self._follow(rows, numbers):
-            found[which] = values[:, self.language.end]
-        return found
+    def end_log_probs(self, rows: Integers, ids: Integers) -> Doubles:  # (R,), (R,) → (R,)
+        """The log-probability of the end after one more word of each row."""
+        ends = np.zeros(len(rows))
+        for indices, log_probs, _ in self._extend(rows, ids):
+            ends[indices] = log_probs[:, self.lm.end]
+        return ends
 
-    def _follow(self, rows: Numbers, numbers: Numbers) -> Iterable[tuple[npt.NDArray[np.int64], Floats, Piece]]:
-        """One step from each row, with as few calls as can be: which rows, their log-probabilities and states."""
-        kinds: dict[Any, dict[int, list[int]]] = {}
-        for place, row in enumerate(rows.tolist()):
-            piece = self.places[row][0]
-            kinds.setdefault((piece.read, piece.kind or id(piece)), {}).setdefault(id(piece), []).append(place)
-        for several in kinds.values():
-            which = np.array([place for places in several.values() for place in places])
-            parts, read = [], 0
-            for places in several.values():
-                piece, read = self.places[rows[places[0]]][0], self.places[rows[places[0]]][0].read
-                parts.append(states.select(piece.state, torch.tensor([self.places[rows[at]][1] for at in places])))
-            joined = parts[0] if len(parts) == 1 else states.apply(lambda *each: torch.cat(each), *parts)
-            found, state = self._step(numbers[which], joined)
-            yield which, found, _piece(state, read + 1)
+    def _extend(self, rows: Integers, ids: Integers) -> Iterable[tuple[npt.NDArray[np.int64], Doubles, StepBatch]]:
+        """One step from each row in as few calls as possible: indices, their log-probabilities and states."""
+        groups: dict[Any, dict[int, list[int]]] = {}  # by length and shapes, then by batch
+        for index, row in enumerate(rows.tolist()):
+            batch = self.states[row][0]
+            groups.setdefault((batch.length, batch.shapes or id(batch)), {}).setdefault(id(batch), []).append(index)
+        for group in groups.values():
+            indices = np.array([index for members in group.values() for index in members])
+            parts, length = [], 0
+            for members in group.values():
+                batch = self.states[rows[members[0]]][0]
+                length = batch.length
+                parts.append(states.select(batch.state, torch.tensor([self.states[rows[at]][1] for at in members])))
+            joined = parts[0] if len(parts) == 1 else states.apply(lambda *tensors: torch.cat(tensors), *parts)
+            log_probs, state = self._step(ids[indices], joined)
+            yield indices, log_probs, _batch(state, length + 1)
 
     @torch.no_grad()
-    def _step(self, numbers: npt.NDArray[Any], state: Any) -> tuple[Floats, Any]:
-        found, following = self.language.step(torch.from_numpy(numbers.astype(np.int64)), state)
-        return found.to(torch.float64).cpu().numpy(), following
+    def _step(self, ids: npt.NDArray[Any], state: Any) -> tuple[Doubles, Any]:
+        log_probs, next_state = self.lm.step(torch.from_numpy(ids.astype(np.int64)), state)
+        return log_probs.to(torch.float64).cpu().numpy(), next_state
 
 
-def _piece(state: Any, read: int) -> Piece:
-    return Piece(state, read, tuple(_shapes(state)))
+def _batch(state: Any, length: int) -> StepBatch:
+    return StepBatch(state, length, tuple(_shapes(state)))
 
 
 def _shapes(state: Any) -> list[Any]:
-    """The shapes of all tensors without the batch; nothing where a table is shared by rows, which cannot be joined."""
-    found: list[Any] = []
+    """The shapes of all tensors without the batch; nothing if rows share a table, which cannot be concatenated."""
+    shapes: list[Any] = []
     shared = False
 
-    def look(part: Any) -> None:
+    def visit(part: Any) -> None:
         nonlocal shared
         if isinstance(part, Tensor):
-            found.append((tuple(part.shape[1:]), part.dtype))
+            shapes.append((tuple(part.shape[1:]), part.dtype))
         elif isinstance(part, states.Shared):
             shared = True
         else:
-            for each in part:
-                look(each)
+            for child in part:
+                visit(child)
 
-    look(state)
-    return [] if shared else found
+    visit(state)
+    return [] if shared else shapes

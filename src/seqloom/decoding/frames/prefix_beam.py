@@ -1,4 +1,4 @@
-"""Prefix beam search: a prefix is the sum of its paths; the best live on (Graves 2012, Hannun et al. 2014)."""
+"""Prefix beam search: the probability of a prefix is summed over its paths (Graves 2012, Hannun et al. 2014)."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Stream, Transcript, check_blank, check_lag, rows
-from seqloom.decoding.frames.language_models import StepLanguage, scorer
+from seqloom.decoding.frames.language_models import NeuralLM, build_scorer
 from seqloom.kernels.runtime import parallel_rows
 
 if TYPE_CHECKING:
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 
 class PrefixBeam(FrameSearch):
-    """Follows the best prefixes, each with the sums of its paths that end in a blank and in its symbol.
+    """Keeps the best prefixes, each with the sums over its paths that end in a blank and in its last token.
 
-    With a lexicon it follows words: hypotheses with the same words so far, the same node of the lexicon and the same
-    last symbol are one. A transcript is then a sequence of words, and its probability the sum over all ways to spell
-    them, one spelling of each word; with a separator also over an end with and without it. The symbols are those of
-    the most probable path of all these ways. Where only the best is asked for (``best`` 1), what the language
-    model cannot tell from a better hypothesis any more is pruned before all else.
+    With a lexicon, hypotheses with the same words so far, the same node of the lexicon and the same last token are
+    merged. A transcript is then a sequence of words, and its probability the sum over all ways to spell them, one
+    spelling per word; with a separator, also over an end with and without it. The tokens are those of the most
+    probable path. If only the best transcript is returned (``nbest`` is 1), a hypothesis that the language model
+    cannot distinguish from a better one is pruned first.
     """
 
     name: Literal["prefix_beam"] = "prefix_beam"
-    size: int = Field(64, ge=1, description="Prefixes that live on at each frame.")
-    per_node: int = Field(0, ge=0, description="At most so many new extensions of a prefix in a frame; 0: all.")
+    size: int = Field(64, ge=1, description="Prefixes kept at each frame.")
+    per_node: int = Field(0, ge=0, description="Maximum new extensions of one prefix per frame (0: no limit).")
     token_threshold: float = Field(
-        0.0, ge=0, lt=1, description="Symbols less probable than this in a frame are impossible there; 0: none is."
+        0.0, ge=0, lt=1, description="Skip tokens whose probability in a frame is below this (0: try all tokens)."
     )
     threshold: float = Field(
-        0.0, ge=0, description="Drop what is this much below the best at its frame (natural logarithm); 0: nothing."
+        0.0, ge=0, description="Prune prefixes whose log-probability is this much below the best one's (0: no pruning)."
     )
-    nbest: int = Field(1, ge=1, description="Transcripts that are returned.")
+    nbest: int = Field(1, ge=1, description="Transcripts returned for each recording.")
     lag: int = Field(
-        0, ge=0, description="Frames after which the best of the moment is decided on, for streams; 0: at the end."
+        0, ge=0, description="Frames after which a stream commits to its best hypothesis (0: only at the end)."
     )
 
     def __call__(
@@ -48,32 +48,32 @@ class PrefixBeam(FrameSearch):
         blank: int = 0,
         guide: Guide | None = None,
     ) -> list[list[Transcript]]:
-        """At most ``best`` transcripts of each row."""
-        made = rows(log_probabilities, lengths, blank=blank)
-        start = self._prepare(symbols=log_probabilities.shape[2], blank=blank, guide=guide)
+        """At most ``nbest`` transcripts per row."""
+        frames = rows(log_probabilities, lengths, blank=blank)
+        open_stream = self._prepare(vocab_size=log_probabilities.shape[2], blank=blank, guide=guide)
 
         def run(row: int) -> list[Transcript]:
-            stream = start()
-            stream.take(made[row])
+            stream = open_stream()
+            stream.feed_checked(frames[row])
             return stream.finish()
 
-        if guide is not None and isinstance(guide.language, StepLanguage):  # has threads of its own
-            return [run(row) for row in range(len(made))]
-        return parallel_rows.map_rows(run, list(map(len, made)))
+        if guide is not None and isinstance(guide.lm, NeuralLM):  # runs its own threads
+            return [run(row) for row in range(len(frames))]
+        return parallel_rows.map_rows(run, list(map(len, frames)))
 
-    def stream(self, *, symbols: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
+    def stream(self, *, vocab_size: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
         check_lag(lag)
-        return self._prepare(symbols=symbols, blank=blank, guide=guide, lag=lag)()
+        return self._prepare(vocab_size=vocab_size, blank=blank, guide=guide, lag=lag)()
 
     def _prepare(
-        self, *, symbols: int, blank: int, guide: Guide | None, lag: int = 0
+        self, *, vocab_size: int, blank: int, guide: Guide | None, lag: int = 0
     ) -> Callable[[], "AligningStream"]:
-        """What makes streams; all that they share is made once."""
-        from seqloom.decoding.frames.prefix_stream import PrefixStream  # numba takes half a second
-        from seqloom.decoding.frames.word_stream import LexiconStream, tree
+        """A function that opens streams; what they share is built once."""
+        from seqloom.decoding.frames.lexicon_stream import LexiconStream, build_tree  # importing numba takes 0.5 s
+        from seqloom.decoding.frames.prefix_stream import PrefixStream
         from seqloom.kernels.frame_beam.prefix_beam import Limits
 
-        check_blank(blank, symbols=symbols)
+        check_blank(blank, vocab_size=vocab_size)
         limits = Limits(
             size=self.size,
             per_node=self.per_node,
@@ -82,13 +82,18 @@ class PrefixBeam(FrameSearch):
             blank=blank,
             lag=self.lag or lag,
         )
-        lexicon, language, *bonuses = guide or Guide()
-        weight, bonus, unknown = bonuses
-        count = symbols if lexicon is None else len(lexicon)
-        made = scorer(language, count=count, weight=weight, bonus=bonus, unknown=unknown)
+        guide = guide or Guide()
+        lexicon, lm = guide.lexicon, guide.lm
+        scorer = build_scorer(
+            lm,
+            count=vocab_size if lexicon is None else len(lexicon),
+            weight=guide.weight,
+            word_score=guide.word_score,
+            unk_score=guide.unk_score,
+        )
         if lexicon is None:
-            return partial(PrefixStream, limits, made, language=language, symbols=symbols, best=self.nbest)
-        lexicon.check(symbols=symbols, blank=blank)
-        words = tree(lexicon, made, language=language)
-        make = partial(LexiconStream, limits, made, lexicon=lexicon, tree=words, language=language)
-        return partial(make, symbols=symbols, best=self.nbest)
+            return partial(PrefixStream, limits, scorer, lm=lm, vocab_size=vocab_size, nbest=self.nbest)
+        lexicon.check(vocab_size=vocab_size, blank=blank)
+        tree = build_tree(lexicon, scorer, lm=lm)
+        open_stream = partial(LexiconStream, limits, scorer, lexicon=lexicon, tree=tree, lm=lm)
+        return partial(open_stream, vocab_size=vocab_size, nbest=self.nbest)

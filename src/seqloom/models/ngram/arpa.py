@@ -23,7 +23,7 @@ ZERO = -99.0
 BLANK = re.compile("[ \t\n\r\0]")
 SPELT = {" ": "<space>", "\t": "<tab>", "\r": "<return>"}
 """Characters that may be symbols of a model, but no words of the format."""
-UNKNOWNS = ("<unk>", "<UNK>")
+UNKNOWN_WORDS = ("<unk>", "<UNK>")
 SLICE = 1 << 16  # n-grams that are turned into text at once
 
 
@@ -33,7 +33,7 @@ def write_arpa(
     path: Path,
 ) -> None:
     """Write a model; nine digits, so that reading it gives the same model."""
-    names = spell(symbols)
+    names = to_arpa_words(symbols)
     if len(names) != model.vocabulary:
         raise ValueError(f"found {len(names)} symbols, wanted {model.vocabulary}, one for each of the model's")
     names[model.start], names[model.end] = START, END
@@ -54,7 +54,7 @@ def write_arpa(
         partial.unlink(missing_ok=True)
 
 
-def spell(symbols: Iterable[str]) -> list[str]:
+def to_arpa_words(symbols: Iterable[str]) -> list[str]:
     """Symbols as words of the format."""
     return [SPELT.get(symbol, symbol) for symbol in symbols]
 
@@ -136,11 +136,11 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Self:
-        unknown = next((name for name in UNKNOWNS if name in words), UNKNOWNS[0])
+        unknown = next((name for name in UNKNOWN_WORDS if name in words), UNKNOWN_WORDS[0])
         first = (START, unknown, END)
         names = (*first, *(word for word in words if word not in first))
         index = {name: number for number, name in enumerate(names)}
-        return cls((START, UNKNOWNS[0], *names[2:]), np.array([index[word] for word in words]))
+        return cls((START, UNKNOWN_WORDS[0], *names[2:]), np.array([index[word] for word in words]))
 
     def arrange(self, model: NGram) -> NGram:
         """The model with our numbers; where the unknown word has no probability, the smallest that can be written."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.layers.embedding import PADDING
-from seqloom.models.ngram.arpa import Layout, read_arpa, spell, write_arpa
+from seqloom.models.ngram.arpa import Layout, read_arpa, to_arpa_words, write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 from seqloom.training.self_trained import CountingModel
@@ -51,7 +51,7 @@ class NGramDecoder(CountingModel):
     def _read(self, path: Path) -> NGram:
         model, words = read_arpa(path)
         layout = Layout.of(words)
-        if list(layout.names[1:]) != spell(self.symbols[1:]):
+        if list(layout.names[1:]) != to_arpa_words(self.symbols[1:]):
             raise DataError(str(path), "its words are no longer those that the task has learnt")
         return layout.arrange(model)
 

@@ -1,4 +1,4 @@
-"""What guides the search for a transcript: a dictionary and a language model, in the numbers of the symbols at hand."""
+"""The guide of a transcript search: a lexicon and a language model, mapped to the tokens of the transcriber."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,28 +15,28 @@ from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import RESERVED, Tokenizer, Unit
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
-from seqloom.decoding.frames.language_models import Language, NGramLanguage, StepLanguage
+from seqloom.decoding.frames.language_models import LM, NeuralLM, NGramLM
 from seqloom.decoding.frames.lexicon import Lexicon
 from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.decoder import step
-from seqloom.models.ngram.arpa import START, UNKNOWNS, read_arpa, spell
+from seqloom.models.ngram.arpa import START, UNKNOWN_WORDS, read_arpa, to_arpa_words
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
 
-LARGE = 10_000
-"""Spellings from which on a lexicon is kept in the user's cache."""
+MIN_CACHED = 10_000
+"""Lexica with more spellings than this are cached in the user's cache folder."""
 
 
 class LanguageModelConfig(ConfigSection):
-    """A language model that guides the search, and scores for words."""
+    """External language model of the search, and scores for words."""
 
     model: str = Field(
         default="",
-        description="An .arpa file, or the folder of a run of a language model: of words if there is a lexicon, "
-        "otherwise of the symbols; empty: none.",
+        description="An .arpa file or the run of a language model: of words with a lexicon, of tokens without one "
+        "(empty: no language model).",
     )
-    weight: float = Field(default=1.0, ge=0, description="Weight of its log-probabilities.")
+    weight: float = Field(default=1.0, ge=0, description="Weight of the language model's log-probabilities.")
     word_score: float = Field(
-        default=0.0, description="Score added for each word, or for each symbol without a lexicon."
+        default=0.0, description="Score added for each word, or for each token without a lexicon."
     )
     unk_score: float = Field(
         default=0.0, description="Score added for each word that the language model does not know."
@@ -44,108 +44,108 @@ class LanguageModelConfig(ConfigSection):
 
 
 def parse_language_model(text: str) -> LanguageModelConfig:
-    """The language model that an option describes, such as ``words.arpa weight=0.8``; only what it names is set."""
+    """The configuration that an option such as ``words.arpa weight=0.8`` describes."""
     model, pairs = text.strip(), list[str]()
-    while match := re.search(r"(?:^|\s+)(\w+=\S+)$", model):  # the name of a file may contain spaces
+    while match := re.search(r"(?:^|\s+)(\w+=\S+)$", model):  # a file name may contain spaces
         model, pairs = model[: match.start()], [match[1], *pairs]
     return parse_section(LanguageModelConfig, "lm", pairs, **({"model": model} if model else {}))
 
 
 class LoadedLanguageModel(NamedTuple):
-    """The language model of a run: its symbols and its decoder."""
+    """The language model of a run: its tokenizer and its decoder."""
 
-    encoding: Tokenizer
+    tokenizer: Tokenizer
     decoder: nn.Module
 
 
 def build_guide(
-    encoding: Tokenizer,  # of the transcriber's symbols
-    words: str,  # file of a dictionary; empty: none
+    tokenizer: Tokenizer,  # of the transcriber
+    lexicon_file: str,  # empty: no lexicon
     config: LanguageModelConfig,
     *,
     file_encoding: str,
     load_run: Callable[[Path], LoadedLanguageModel],
 ) -> Guide | None:
     """The lexicon and the language model of a search; None if there is neither."""
-    if not (words or config.model or config.word_score):
+    if not (lexicon_file or config.model or config.word_score):
         return None
-    known = scorer = None
-    if words:
-        path = resolve(words)
-        known = load_lexicon(read_pronunciations(path, encoding=file_encoding), encoding, name=words)
+    lexicon = lm = None
+    if lexicon_file:
+        entries = read_pronunciations(resolve(lexicon_file), encoding=file_encoding)
+        lexicon = load_lexicon(entries, tokenizer, name=lexicon_file)
     if config.model:
         path = resolve(config.model)
         model = load_run(path) if path.is_dir() else path
-        names = known.words if known else encoding.vocabulary.symbols
-        scorer = load_language_model(model, names, unit="words" if known else encoding.unit, name=config.model)
-    return Guide(known, scorer, weight=config.weight, bonus=config.word_score, unknown=config.unk_score)
+        names = lexicon.words if lexicon else tokenizer.vocabulary.symbols
+        lm = load_language_model(model, names, unit="words" if lexicon else tokenizer.unit, name=config.model)
+    return Guide(lexicon, lm, weight=config.weight, word_score=config.word_score, unk_score=config.unk_score)
 
 
-def load_lexicon(entries: Iterable[Entry], encoding: Tokenizer, *, name: str) -> Lexicon:
-    """The words of a dictionary whose symbols are all known; ``name`` is that of its file."""
-    found = list(_spellings(entries, encoding))
-    if not found:
-        raise DataError(name, "holds no word whose symbols all occur in the training data")
-    build = Lexicon.cached if len(found) > LARGE else Lexicon
-    return build(found, separator=_separator(encoding))
+def load_lexicon(entries: Iterable[Entry], tokenizer: Tokenizer, *, name: str) -> Lexicon:
+    """The words of a pronunciation dictionary whose tokens are all known; ``name`` is its file."""
+    pairs = list(_known_spellings(entries, tokenizer))
+    if not pairs:
+        raise DataError(name, "no word consists of tokens that occur in the training data")
+    build = Lexicon.cached if len(pairs) > MIN_CACHED else Lexicon
+    return build(pairs, separator=_separator(tokenizer))
 
 
-def _spellings(entries: Iterable[Entry], encoding: Tokenizer) -> Iterator[tuple[str, list[int]]]:
-    given = list(entries)
-    # A dictionary of sounds tells a model of letters its words, and nothing about their letters.
-    sounds = encoding.unit != "words" and any(len(symbol) > 1 for entry in given for symbol in entry.spelling)
-    for entry in given:
-        word = entry.word.lower() if encoding.lowercase else entry.word
-        for numbers in spellings(entry._replace(spelling=()) if sounds else entry, encoding):
-            if numbers and UNKNOWN not in numbers:
-                yield word, numbers
+def _known_spellings(entries: Iterable[Entry], tokenizer: Tokenizer) -> Iterator[tuple[str, list[int]]]:
+    entries = list(entries)
+    # For a model of letters, a dictionary of phones provides the words, but not their spelling.
+    phones = tokenizer.unit != "words" and any(len(symbol) > 1 for entry in entries for symbol in entry.spelling)
+    for entry in entries:
+        word = entry.word.lower() if tokenizer.lowercase else entry.word
+        for ids in spellings(entry._replace(spelling=()) if phones else entry, tokenizer):
+            if ids and UNKNOWN not in ids:
+                yield word, ids
 
 
-def spellings(entry: Entry, encoding: Tokenizer) -> list[list[int]]:
-    """The numbers of a word's symbols; of subwords those at the start of a text, and those behind a blank."""
-    if entry.spelling and encoding.unit == "words":
-        return [encoding.encode(" ".join(entry.spelling))]
+def spellings(entry: Entry, tokenizer: Tokenizer) -> list[list[int]]:
+    """The token ids of a word; for subwords, both at the start of a text and after a space."""
+    if entry.spelling and tokenizer.unit == "words":
+        return [tokenizer.encode(" ".join(entry.spelling))]
     text = "".join(entry.spelling) or entry.word
-    first = encoding.encode(text)
-    behind = encoding.encode(f" {text}") if encoding.unit == "subwords" else first
-    return [first] if first == behind else [first, behind]
+    at_start = tokenizer.encode(text)
+    after_space = tokenizer.encode(f" {text}") if tokenizer.unit == "subwords" else at_start
+    return [at_start] if at_start == after_space else [at_start, after_space]
 
 
-def _separator(encoding: Tokenizer) -> int | None:
-    """What stands between words: a blank among characters, if the training texts have any."""
-    return encoding.numbers.get(" ") if encoding.unit == "characters" else None
+def _separator(tokenizer: Tokenizer) -> int | None:
+    """The token between words: the space of a model of characters, if the training texts contain any."""
+    return tokenizer.numbers.get(" ") if tokenizer.unit == "characters" else None
 
 
 def load_language_model(
     model: Path | LoadedLanguageModel,  # an ARPA file, or the language model of a run
-    names: Sequence[str],  # of the lexicon's words; where there is none, of the symbols
+    names: Sequence[str],  # the lexicon's words; without a lexicon, the tokens
     *,
-    unit: Unit,  # what they are
-    name: str,  # of the model, for errors
-) -> Language:
-    """The language model as a search sees it."""
+    unit: Unit,  # of the names
+    name: str,  # of the model, for error messages
+) -> LM:
+    """The language model as a search reads it."""
     if isinstance(model, Path):
         ngram, words = read_arpa(model)
-        known = {word: number for number, word in enumerate(words) if word not in (START, END)}
-        unknown = next((known.pop(word) for word in UNKNOWNS if word in known), None)
-        return NGramLanguage(ngram, numbers=_numbers(spell(names), known, name=name), unknown=unknown)
-    encoding, decoder = model
-    if encoding.unit != unit:
-        raise ValueError(f"{name}: is a language model of {encoding.unit}; here {unit} are said")
-    numbers = _numbers(names, encoding.numbers, name=name)
+        known = {word: index for index, word in enumerate(words) if word not in (START, END)}
+        unknown = next((known.pop(word) for word in UNKNOWN_WORDS if word in known), None)
+        return NGramLM(ngram, vocabulary_ids=_vocabulary_ids(to_arpa_words(names), known, name=name), unknown=unknown)
+    tokenizer, decoder = model
+    if tokenizer.unit != unit:
+        raise ValueError(f"{name}: expected a language model of {unit}, found one of {tokenizer.unit}")
+    ids = _vocabulary_ids(names, tokenizer.numbers, name=name)
     if isinstance(decoder, NGramDecoder):
-        return NGramLanguage(decoder.counted, numbers=numbers, unknown=UNKNOWN)
+        return NGramLM(decoder.counted, vocabulary_ids=ids, unknown=UNKNOWN)
     module: Any = decoder.eval()
-    end = encoding.vocabulary.index(END)
+    end = tokenizer.vocabulary.index(END)
     state = module.start(None, 1)
-    return StepLanguage(partial(step, module), state, start=end, end=end, numbers=numbers, unknown=UNKNOWN)
+    return NeuralLM(partial(step, module), state, start=end, end=end, vocabulary_ids=ids, unknown=UNKNOWN)
 
 
-def _numbers(names: Sequence[str], known: dict[str, int], *, name: str) -> list[int]:
-    """Of each name in the language model, -1 where it does not know it."""
-    unknown = (*RESERVED, *UNKNOWNS)
-    found = [-1 if each in unknown else known.get(each, -1) for each in names]
-    if max(found, default=-1) < 0:
-        shown = ", ".join(repr(each) for each in names if each not in unknown)
-        raise ValueError(f"{name}: the language model knows none of {shown:.80}")
-    return found
+def _vocabulary_ids(names: Sequence[str], known: dict[str, int], *, name: str) -> list[int]:
+    """The id of each name in the language model, -1 if it is unknown there."""
+    reserved = (*RESERVED, *UNKNOWN_WORDS)
+    ids = [-1 if word in reserved else known.get(word, -1) for word in names]
+    if max(ids, default=-1) < 0:
+        examples = ", ".join(repr(word) for word in names if word not in reserved)
+        raise ValueError(f"{name}: the language model knows none of {examples:.80}")
+    return ids

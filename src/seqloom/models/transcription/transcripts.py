@@ -1,4 +1,4 @@
-"""What a search over frames found, as text and words."""
+"""The transcripts of a search over frames as text and words, at once or incrementally."""
 
 import math
 from collections.abc import Sequence
@@ -9,160 +9,164 @@ from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import Transcript
 from seqloom.decoding.frames.lexicon import Lexicon
 
-BEGINNINGS = ("Ġ", "▁")
-"""Of a subword that begins a word: a blank, as bpe and unigram write it."""
+WORD_STARTS = ("Ġ", "▁")
+"""First character of a subword that starts a word, as written by BPE and unigram models."""
 
 
 Times = list[tuple[float, float]]
-"""Where things begin and end: in seconds of sound, otherwise in frames as they were given."""
+"""Start and end: in seconds for audio, otherwise in input frames."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One of the best transcripts."""
+class TranscriptCandidate:
+    """One of the n-best transcripts."""
 
     text: str
-    score: float  # acoustic + weight × language + bonuses
-    acoustic: float  # log-probability by the recording
-    language: float  # log-probability by the language model, not weighted
+    score: float  # acoustic + weight × language + word scores
+    acoustic: float  # log-probability by the transcriber
+    language: float  # log-probability by the language model, without its weight
 
 
 @dataclass(frozen=True, slots=True)
 class Transcription:
-    """The best transcript."""
+    """The best transcript of a recording."""
 
     text: str
     score: float
     acoustic: float
     language: float
-    symbols: list[str]
-    times: Times  # of the symbols
+    tokens: list[str]
+    times: Times  # of the tokens
     words: list[str]
     word_times: Times
-    best: list[Candidate]  # all that the search gives, the best first
+    nbest: list[TranscriptCandidate]  # the best first
     name: str  # of the file
-    loss: float | None  # minus the log-probability of the true transcript; None: not known, or impossible
+    loss: float | None  # -log p of the reference transcript; None: no reference, or an impossible one
 
     def __str__(self) -> str:
         return self.text
 
 
 class WordTranscript(NamedTuple):
-    """A transcript in words."""
+    """A transcript split into words."""
 
     text: str
-    symbols: list[str]
+    tokens: list[str]
     words: list[str]
     spans: list[tuple[int, int]]  # first and last frame of each word
-    settled: int  # symbols before the last word, which may grow; with a lexicon all symbols
+    settled: int  # tokens before the last word, which may still grow; with a lexicon, all tokens
 
 
-def to_word_transcript(found: Transcript, encoding: Tokenizer, lexicon: Lexicon | None) -> WordTranscript:
-    """The words are those of the lexicon; where there is none, what stands between blanks."""
-    symbols = encoding.vocabulary.decode(found.symbols)
+def to_word_transcript(transcript: Transcript, tokenizer: Tokenizer, lexicon: Lexicon | None) -> WordTranscript:
+    """The words of the lexicon; without one, the text between spaces."""
+    tokens = tokenizer.vocabulary.decode(transcript.tokens)
     if lexicon is not None:
-        words = [lexicon.words[number] for number in found.words]
-        return WordTranscript(_joint(encoding, lexicon).join(words), symbols, words, found.spans, len(symbols))
-    words, spans, settled = [], [], len(symbols)
-    for settled, last in _groups(symbols, encoding.unit):
-        words.append(encoding.decode(found.symbols[settled : last + 1]).strip())
-        spans.append((found.frames[settled][0], found.frames[last][1]))
-    text = encoding.decode(found.symbols) if encoding.unit == "characters" else " ".join(filter(None, words))
-    return WordTranscript(text, symbols, words, spans, settled)
+        words = [lexicon.words[index] for index in transcript.words]
+        text = _word_joiner(tokenizer, lexicon).join(words)
+        return WordTranscript(text, tokens, words, transcript.spans, len(tokens))
+    words, spans, settled = [], [], len(tokens)
+    for settled, last in _word_groups(tokens, tokenizer.unit):
+        words.append(tokenizer.decode(transcript.tokens[settled : last + 1]).strip())
+        spans.append((transcript.frames[settled][0], transcript.frames[last][1]))
+    text = tokenizer.decode(transcript.tokens) if tokenizer.unit == "characters" else " ".join(filter(None, words))
+    return WordTranscript(text, tokens, words, spans, settled)
 
 
-def _joint(encoding: Tokenizer, lexicon: Lexicon | None) -> str:
-    """What is put between two words; nothing where blanks are symbols."""
-    return "" if encoding.unit == "characters" and (lexicon is None or lexicon.separator is None) else " "
+def _word_joiner(tokenizer: Tokenizer, lexicon: Lexicon | None) -> str:
+    """The text between two words; empty if spaces are tokens."""
+    return "" if tokenizer.unit == "characters" and (lexicon is None or lexicon.separator is None) else " "
 
 
-def to_transcript(
-    found: list[Transcript],  # the best first
-    encoding: Tokenizer,
+def to_transcription(
+    transcripts: list[Transcript],  # the best first
+    tokenizer: Tokenizer,
     lexicon: Lexicon | None,
     *,
-    unit: float,  # what a frame of the search is long
+    frame_duration: float,
     name: str = "",
     loss: float | None = None,
 ) -> Transcription:
-    """The answer of a search; an empty text where nothing is possible."""
-    if not found:
+    """The result of a search; its text is empty if no transcript is possible."""
+    if not transcripts:
         return Transcription("", -math.inf, -math.inf, 0.0, [], [], [], [], [], name, loss)
-    said = [to_word_transcript(each, encoding, lexicon) for each in found]
-    rows = zip(said, found, strict=True)
-    best = [Candidate(one.text.strip(), each.score, each.acoustic, each.language) for one, each in rows]
-    _, symbols, words, spans, _ = said[0]
+    in_words = [to_word_transcript(transcript, tokenizer, lexicon) for transcript in transcripts]
+    nbest = [
+        TranscriptCandidate(words.text.strip(), transcript.score, transcript.acoustic, transcript.language)
+        for words, transcript in zip(in_words, transcripts, strict=True)
+    ]
+    _, tokens, words, spans, _ = in_words[0]
     return Transcription(
-        best[0].text,
-        score=best[0].score,
-        acoustic=best[0].acoustic,
-        language=best[0].language,
-        symbols=symbols,
-        times=_times(found[0].frames, unit),
+        nbest[0].text,
+        score=nbest[0].score,
+        acoustic=nbest[0].acoustic,
+        language=nbest[0].language,
+        tokens=tokens,
+        times=_times(transcripts[0].frames, frame_duration),
         words=words,
-        word_times=_times(spans, unit),
-        best=best,
+        word_times=_times(spans, frame_duration),
+        nbest=nbest,
         name=name,
         loss=loss,
     )
 
 
 class IncrementalTranscript:
-    """The answer to a transcript that only grows: of what was written, no more than the last word is read again."""
+    """The transcription of a transcript that only grows: only its last word and what follows are converted again."""
 
-    def __init__(self, encoding: Tokenizer, lexicon: Lexicon | None, *, unit: float) -> None:
-        self.encoding, self.lexicon, self.unit = encoding, lexicon, unit
-        self.text, self.answer = "", to_transcript([], encoding, lexicon, unit=unit)  # what is settled of the text
-        self.symbols, self.words = 0, 0  # that are settled
+    def __init__(self, tokenizer: Tokenizer, lexicon: Lexicon | None, *, frame_duration: float) -> None:
+        self.tokenizer, self.lexicon, self.frame_duration = tokenizer, lexicon, frame_duration
+        self.result = to_transcription([], tokenizer, lexicon, frame_duration=frame_duration)
+        self.text, self.tokens, self.words = "", 0, 0  # settled: the text, and the numbers of tokens and words
 
-    def __call__(self, found: Transcript) -> Transcription:
-        past, symbols, words = self.answer, self.symbols, self.words
-        new = replace(
-            found,
-            symbols=found.symbols[symbols:],
-            words=found.words[words:],
-            frames=found.frames[symbols:],
-            spans=found.spans[words:],
+    def __call__(self, transcript: Transcript) -> Transcription:
+        previous, tokens, words = self.result, self.tokens, self.words
+        rest = replace(
+            transcript,
+            tokens=transcript.tokens[tokens:],
+            words=transcript.words[words:],
+            frames=transcript.frames[tokens:],
+            spans=transcript.spans[words:],
         )
-        said, joint = to_word_transcript(new, self.encoding, self.lexicon), _joint(self.encoding, self.lexicon)
-        text = joint.join(filter(None, (self.text, said.text))).strip()
-        self.answer = Transcription(
+        new = to_word_transcript(rest, self.tokenizer, self.lexicon)
+        joiner = _word_joiner(self.tokenizer, self.lexicon)
+        text = joiner.join(filter(None, (self.text, new.text))).strip()
+        self.result = Transcription(
             text,
-            score=found.score,
-            acoustic=found.acoustic,
-            language=found.language,
-            symbols=past.symbols[:symbols] + said.symbols,
-            times=past.times[:symbols] + _times(new.frames, self.unit),
-            words=past.words[:words] + said.words,
-            word_times=past.word_times[:words] + _times(said.spans, self.unit),
-            best=[Candidate(text, found.score, found.acoustic, found.language)],
+            score=transcript.score,
+            acoustic=transcript.acoustic,
+            language=transcript.language,
+            tokens=previous.tokens[:tokens] + new.tokens,
+            times=previous.times[:tokens] + _times(rest.frames, self.frame_duration),
+            words=previous.words[:words] + new.words,
+            word_times=previous.word_times[:words] + _times(new.spans, self.frame_duration),
+            nbest=[TranscriptCandidate(text, transcript.score, transcript.acoustic, transcript.language)],
             name="",
             loss=None,
         )
-        self.symbols += said.settled
-        self.words = len(self.answer.words) - (self.symbols < len(self.answer.symbols))
-        settled = said.words[: self.words - words]
-        if self.lexicon is None and self.encoding.unit == "characters":
-            settled = [self.encoding.decode(new.symbols[: said.settled])]
-        self.text = joint.join(filter(None, (self.text, *settled)))
-        return self.answer
+        self.tokens += new.settled
+        self.words = len(self.result.words) - (self.tokens < len(self.result.tokens))
+        settled = new.words[: self.words - words]
+        if self.lexicon is None and self.tokenizer.unit == "characters":
+            settled = [self.tokenizer.decode(rest.tokens[: new.settled])]
+        self.text = joiner.join(filter(None, (self.text, *settled)))
+        return self.result
 
 
-def _times(spans: Sequence[tuple[int, int]], unit: float) -> Times:
-    return [(round(first * unit, 6), round((last + 1) * unit, 6)) for first, last in spans]
+def _times(spans: Sequence[tuple[int, int]], frame_duration: float) -> Times:
+    return [(round(first * frame_duration, 6), round((last + 1) * frame_duration, 6)) for first, last in spans]
 
 
-def _groups(symbols: list[str], unit: str) -> list[tuple[int, int]]:
-    """The first and the last symbol of each word."""
+def _word_groups(tokens: list[str], unit: str) -> list[tuple[int, int]]:
+    """The indices of the first and the last token of each word."""
     groups: list[tuple[int, int]] = []
-    apart = True
-    for index, symbol in enumerate(symbols):
-        if unit == "characters" and symbol.isspace():
-            apart = True
+    after_space = True
+    for index, token in enumerate(tokens):
+        if unit == "characters" and token.isspace():
+            after_space = True
             continue
-        if apart or unit == "words" or (unit == "subwords" and symbol.startswith(BEGINNINGS)):
+        if after_space or unit == "words" or (unit == "subwords" and token.startswith(WORD_STARTS)):
             groups.append((index, index))
         else:
             groups[-1] = (groups[-1][0], index)
-        apart = False
+        after_space = False
     return groups

@@ -1,4 +1,4 @@
-"""A recording in pieces: what is fed is checked, and what comes out grows."""
+"""A recording in chunks: the input is checked, and the result grows."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import torch
 
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
-from seqloom.models.streaming import StreamingSession
 from seqloom.models.transcription.line_images import LineImageConfig
+from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.models.transcription.transcriber import TimeReductionConfig, build_transcriber
 
 
@@ -23,26 +23,28 @@ def session() -> StreamingSession[list[int]]:
         reduction=TimeReductionConfig(factor=2),
     )
     model.output.weight.data *= 20
-    model.output.bias.data.zero_()  # a blank is no more probable than symbols
-    return StreamingSession(model.eval(), BestPath().stream(symbols=5), lambda found: found[0].symbols, width=3)
+    model.output.bias.data.zero_()  # the blank is no more probable than the other tokens
+    return StreamingSession(
+        model.eval(), BestPath().stream(vocab_size=5), lambda transcripts: transcripts[0].tokens, frame_size=3
+    )
 
 
-def test_frames_one_by_one_are_as_all_at_once() -> None:
+def test_single_frames_match_one_chunk() -> None:
     values = np.random.default_rng(2).normal(size=(11, 3))
     slow, quick = session(), session()
-    heard = [slow.feed(values[step : step + 1]) for step in range(11)]
+    results = [slow.feed(values[step : step + 1]) for step in range(11)]
     last = slow.finish()
     quick.feed(values)
     assert last == quick.finish() != []
-    for before, after in zip(heard, [*heard[1:], last], strict=True):
+    for before, after in zip(results, [*results[1:], last], strict=True):
         assert after[: len(before)] == before
 
 
-def test_nothing_heard_is_nothing_said() -> None:
+def test_an_empty_recording() -> None:
     assert session().finish() == []
 
 
-def test_what_is_fed_has_to_fit() -> None:
+def test_invalid_input_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"expected frames \(T, 3\), found an array of shape \(4, 2\)"):
         session().feed(np.zeros((4, 2)))
     with pytest.raises(ValueError, match="contains NaN or infinity"):

@@ -24,7 +24,7 @@ def spellings(words: Symbols, spelling: Sequence[tuple[int, Symbols]], separator
                 yield written[:-1]
 
 
-def worded(
+def word_log_probs(
     frames: npt.NDArray[Any],
     spelling: Sequence[tuple[int, Symbols]],
     *,
@@ -32,14 +32,14 @@ def worded(
     blank: int = 0,
 ) -> dict[Symbols, float]:
     """The log-probability of every sequence of words: the sum over all ways to spell it."""
-    every, count = sequence_log_probs(frames, blank), 1 + max(number for number, _ in spelling)
-    found = {}
+    paths, count = sequence_log_probs(frames, blank), 1 + max(number for number, _ in spelling)
+    log_probs = {}
     for length in range(len(frames) + 1):
         for words in product(range(count), repeat=length):
-            ways = [every[way] for way in spellings(words, spelling, separator) if way in every]
+            ways = [paths[way] for way in spellings(words, spelling, separator) if way in paths]
             if ways:
-                found[words] = float(np.logaddexp.reduce(ways))
-    return found
+                log_probs[words] = float(np.logaddexp.reduce(ways))
+    return log_probs
 
 
 def lexicon(spelling: Sequence[tuple[int, Symbols]], separator: int | None) -> Lexicon:
