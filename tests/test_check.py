@@ -32,7 +32,7 @@ SMALL = {
 
 
 def configure(folder: Path, task: str, train: str | None, dev: str | None, **changes: Any) -> Config:
-    """A configuration of two files with these contents; None: there is no such file."""
+    """A configuration of two files with these contents; None: no such file."""
     values: dict[str, Any] = {"task.name": task, **SMALL[task]}
     for name, content in (("train", train), ("dev", dev)):
         path = folder / f"{name}.{'csv' if task == 'forecast' else 'txt'}"
@@ -51,7 +51,7 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     found = check_data(configure(tmp_path, "tag", TRAIN, DEV))
     train, dev = found.splits["train"], found.splits["dev"]
     assert (train.examples, train.elements, train.empty, train.unlabelled) == (4, 11, 0, 0)
-    assert (train.repeated, train.in_train, dev.repeated, dev.in_train) == (1, None, 0, 1)
+    assert (train.duplicates, train.in_train, dev.duplicates, dev.in_train) == (1, None, 0, 1)
     assert train.labels == {"X": 8, "Y": 3}
     assert dev.labels == {"X": 2, "Y": 2, "Z": 1}
     assert (train.unknown, dev.unknown) == (0, 2 / 5)
@@ -62,9 +62,9 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     assert found.parameters == 9 * 8 + 2 * 4 * 8 * (8 + 8 + 1) + 2 * (16 + 1)
     assert (found.updates, found.streams, found.problems) == (1, False, [])
     file = tmp_path / "train.txt"
-    assert f"train: the content stands in an earlier example: 1 example ({file}:13 as line 5)" in found.warnings
+    assert f"train: duplicates of earlier examples: 1 example ({file}:13 = line 5)" in found.warnings
     dev_file = tmp_path / "dev.txt"
-    assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 as {file}:5)" in found.warnings
+    assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 = {file}:5)" in found.warnings
     unseen = f"dev: 1 label not in train, which cannot be predicted: 'Z' (1 times, first {dev_file}:5)"
     assert unseen in found.warnings
     assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in found.warnings
@@ -120,9 +120,9 @@ def test_texts_with_and_without_labels(tmp_path: Path) -> None:
     found = check_data(config)
     assert found.problems == [f"dev: 1 example without a label, first {tmp_path / 'dev.txt'}:1"]
     file = tmp_path / "train.txt"
-    assert f"train: 1 example without any element, first {file}:4" in found.warnings
-    twice = f"1 example, 1 of them with other labels ({file}:3 as line 2)"
-    assert f"train: the content stands in an earlier example: {twice}" in found.warnings
+    assert f"train: 1 example without elements, first {file}:4" in found.warnings
+    twice = f"1 example, 1 of them with different labels ({file}:3 = line 2)"
+    assert f"train: duplicates of earlier examples: {twice}" in found.warnings
 
 
 def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_column_that_never_changes(tmp_path: Path) -> None:
     rows = "".join(f"{number % 3},7\n" for number in range(12))
     found = check_data(configure(tmp_path, "forecast", f"a,b\n{rows}", f"a,b\n{rows}"))
     assert found.problems == []
-    assert "train: 1 column of 2 never changing: b" in found.warnings
+    assert "train: 1 of 2 columns never change: b" in found.warnings
 
 
 @pytest.mark.parametrize(
@@ -239,26 +239,26 @@ def test_pairs_counted_by_hand(tmp_path: Path) -> None:
     dev = "a b\tx\nq r\tw\nc\t\n"
     found = check_data(configure(tmp_path, "translate", train, dev))
     one, other = found.splits["train"], found.splits["dev"]
-    assert (one.examples, one.repeated, other.in_train, found.problems) == (5, 1, 2, [])
+    assert (one.examples, one.duplicates, other.in_train, found.problems) == (5, 1, 2, [])
     assert found.vocabularies == {"source": 3 + 3, "target": 3 + 3}
     assert [(side.empty, side.lengths.maximum) for side in one.sides.values()] == [(1, 2), (0, 3)]
     # Of dev, q and r beside three known symbols and three ends; w beside x and three ends.
     assert [side.unknown for side in other.sides.values()] == [2 / 8, 1 / 5]
     train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
     assert found.warnings == [
-        f"train: 1 source without any symbol, first {train_file}:5",
+        f"train: 1 source without tokens, first {train_file}:5",
         (
-            "train: the content stands in an earlier example: 1 example, 1 of them with other targets "
-            f"({train_file}:3 as line 1)"
+            "train: duplicates of earlier examples: 1 example, 1 of them with different targets "
+            f"({train_file}:3 = line 1)"
         ),
-        f"dev: 1 target without any symbol, first {dev_file}:3",
+        f"dev: 1 target without tokens, first {dev_file}:3",
         (
-            "dev: some of its content also occurs in train: 2 examples, 1 of them with other targets "
-            f"({dev_file}:1 as {train_file}:1, {dev_file}:3 as {train_file}:4)"
+            "dev: some of its content also occurs in train: 2 examples, 1 of them with different targets "
+            f"({dev_file}:1 = {train_file}:1, {dev_file}:3 = {train_file}:4)"
         ),
-        "dev: 25.00% of the symbols of the source do not occur in train: they all look the same",
-        "dev: no symbol of train is unknown, so that nothing is learnt about it: raise task.source.min_count",
-        "dev: 20.00% of the symbols of the target do not occur in train: no model can say them",
+        "dev: 25.00% of the source tokens do not occur in train: the model cannot tell them apart",
+        "dev: train has no unknown token, so its embedding is not trained: raise task.source.min_count",
+        "dev: 20.00% of the target tokens do not occur in train: the model cannot produce them",
     ]
 
 
@@ -285,19 +285,19 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
     train = "a.png\tx y\nb.png\tz\nc.png\tx\na.png\ty y y\n"
     found = check_data(configure(tmp_path, "caption", train, "again.png\tx w\n"))
     one, other = found.splits["train"], found.splits["dev"]
-    assert (one.examples, one.elements, one.repeated, other.in_train) == (3, 7, 0, 1)
+    assert (one.examples, one.elements, one.duplicates, other.in_train) == (3, 7, 0, 1)
     assert found.vocabularies == {"text": 3 + 3}
     side = one.sides["caption"]
     assert (side.lengths.minimum, side.lengths.maximum, side.unknown) == (1, 3, 0)
     assert other.sides["caption"].unknown == 1 / 3  # beside x and the end
     train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
     assert found.warnings == [
-        "dev: 33.33% of the symbols of the caption do not occur in train: no model can say them",
+        "dev: 33.33% of the caption tokens do not occur in train: the model cannot produce them",
     ]
     assert found.problems == [
         (
             "dev: all of its content also occurs in train: 1 example, 1 of them with other captions "
-            f"({dev_file}:1 as {train_file}:2)"
+            f"({dev_file}:1 = {train_file}:2)"
         )
     ]
 
@@ -306,4 +306,4 @@ def test_images_that_are_wrong(tmp_path: Path) -> None:
     paint(tmp_path, a=0, b=50)
     found = check_data(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
     assert found.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
-    assert found.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: there is no image 'bb.png'")
+    assert found.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: no image 'bb.png'")

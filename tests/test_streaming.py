@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from seqloom.checkpoint import Snapshot
 from seqloom.cli.main import app
-from seqloom.data.readers.audio_files import Sound
+from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import load
 from seqloom.run import Run
@@ -78,12 +78,12 @@ def sound() -> bytes:
 
 def test_a_stream_says_what_the_whole_says(runs: dict[str, Path]) -> None:
     samples = np.frombuffer(sound(), "<i2").astype(np.float32) * np.float32(1 / 32768)
-    (wanted,) = load(runs["stream"]).predict([Sound(samples, 4000)])
+    (wanted,) = load(runs["stream"]).predict([Audio(samples, 4000)])
     assert wanted.text
     result = call("predict", runs["stream"], "-", "--stream", given=sound())
     assert (result.exit_code, result.stderr, result.stdout) == (0, "", f"{wanted.text}\n")
     beam = call("predict", runs["stream"], "-", "--stream", "--search", "prefix_beam size=20", given=sound())
-    (wanted,) = load(runs["stream"], search="prefix_beam size=20").predict([Sound(samples, 4000)])
+    (wanted,) = load(runs["stream"], search="prefix_beam size=20").predict([Audio(samples, 4000)])
     assert beam.stdout == f"{wanted.text}\n"
 
 
@@ -99,7 +99,7 @@ def test_a_stream_decides_in_time(runs: dict[str, Path]) -> None:
     assert told[10.0] == told[0.0]
     assert sum(map(len, told[0.05])) > sum(map(len, told[0.0]))
     frames = round(0.05 / model.task._unit)  # type: ignore[attr-defined]
-    whole = load(runs["stream"], search=f"prefix_beam size=20 lag={frames}").predict([Sound(samples, 4000)])
+    whole = load(runs["stream"], search=f"prefix_beam size=20 lag={frames}").predict([Audio(samples, 4000)])
     command = ["predict", runs["stream"], "-", "--stream", "--search", "prefix_beam size=20"]
     assert call(*command, "--lag", 0.05, given=sound()).stdout == f"{told[0.05][-1]}\n" == f"{whole[0].text}\n"
     assert call(*command, "--lag", 0, given=sound()).stdout == f"{told[0.0][-1]}\n"

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from seqloom import terminal
-from seqloom.data.dataset_summary import DatasetSummary, SplitSummary
-from seqloom.data.length_summary import counted, join_names
+from seqloom.data.dataset_summary import DatasetSummary, SplitSummary, join_names
 from seqloom.data.loading import BatchLoader
-from seqloom.data.readers.text_files import resolve
+from seqloom.data.readers.text_files import pluralize, resolve
 from seqloom.data.split import Read
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import Vocabulary
@@ -70,7 +69,7 @@ class _Check:
             for name, summary in summaries.items():
                 examples = _until_error(readers[name])
                 reasons = (task.infeasible, task.infeasible_when_augmented) if name == "train" else (task.infeasible,)
-                self._try(partial(summary.count_symbols, examples, task.collate, *reasons))
+                self._try(partial(summary.count_tokens, examples, task.collate, *reasons))
                 if summary.infeasible.total == summary.examples > 0:
                     self.problems.append(f"{name}: no example can be used, first {summary.infeasible}")
         for name, summary in summaries.items():
@@ -144,7 +143,7 @@ class _Check:
 
         self._try(add_examples)
         if summary.unlabelled:
-            count = counted(summary.unlabelled.total, "example")
+            count = pluralize(summary.unlabelled.total, "example")
             missing = summary.contents.answers.removesuffix("s")
             self.problems.append(f"{name}: {count} without a {missing}, first {summary.unlabelled}")
         return summary
@@ -159,20 +158,20 @@ class _Check:
     def _compare(self, train: DatasetSummary, dev: DatasetSummary) -> None:
         """Compare the development data with the training data."""
         if overlap := dev.contents.describe(train.contents):
-            all_repeated = len(dev.contents.repeated(train.contents)[0]) == len(dev.contents)
+            all_repeated = len(dev.contents.duplicates(train.contents)[0]) == len(dev.contents)
             text = f"dev: {'all' if all_repeated else 'some'} of its content also occurs in train: {overlap}"
             (self.problems if all_repeated else self.warnings).append(text)
         if unseen := [label for label in dev.labels if label not in train.labels]:
             shown = [f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]})" for label in unseen]
-            count = counted(len(unseen), "label")
+            count = pluralize(len(unseen), "label")
             self.warnings.append(f"dev: {count} not in train, which cannot be predicted: {join_names(shown)}")
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
-            count = counted(len(rare), "label")
+            count = pluralize(len(rare), "label")
             self.warnings.append(f"train: {count} occurring fewer than {RARE} times: {join_names(shown)}")
         for name in [name for name in dev.sides if name in train.sides]:
             self.warnings += dev.sides[name].compare(train.sides[name])
-        share = dev.unknown_share or 0.0
+        share = dev.unknown_fraction or 0.0
         if share > MANY_UNKNOWN and not dev.sides:
             self.warnings.append(f"dev: {share:.1%} of the tokens are unknown: they do not occur in train")
         task = self.config.task
@@ -198,7 +197,7 @@ class _Check:
         """Updates per epoch."""
         if self.rule is None:
             return None
-        return self.rule.count_updates(list(train.lengths.elements()), symbols=train.symbols)
+        return self.rule.count_updates(list(train.lengths.elements()), symbols=train.tokens)
 
 
 def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
@@ -257,7 +256,7 @@ def print_report(report: Report) -> None:
     terminal.print_lines(*(f"warning: {warning}" for warning in report.warnings))
     terminal.print_lines(*(f"problem: {problem}" for problem in report.problems))
     terminal.print_lines(
-        f"{counted(len(report.problems), 'problem')} found." if report.problems else "No problems found."
+        f"{pluralize(len(report.problems), 'problem')} found." if report.problems else "No problems found."
     )
 
 
@@ -266,14 +265,14 @@ FACTS = {
     "examples": "examples",
     "elements": "elements",
     "empty examples": "empty",
-    "duplicates": "repeated",
+    "duplicates": "duplicates",
     "duplicates of train": "in_train",
 }
 LENGTHS = {
     "shortest": "minimum",
     "median length": "median",
     "mean length": "mean",
-    "95th percentile": "most",
+    "95th percentile": "p95",
     "longest": "maximum",
 }
 
@@ -328,4 +327,4 @@ def _show_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:
     terminal.print_lines("")
     terminal.table((what, *counts, ""), rows)
     if len(names) > LABELS:
-        terminal.print_lines(f"and {counted(len(names) - LABELS, what)} more")
+        terminal.print_lines(f"and {pluralize(len(names) - LABELS, what)} more")

@@ -14,7 +14,7 @@ from seqloom.training.engine import Diverged
     ("error", "code", "message"),
     [
         (ValueError("expected 4, found 3"), 1, "seqloom: expected 4, found 3"),
-        (FileNotFoundError("no.toml: there is no such file"), 1, "seqloom: no.toml: there is no such file"),
+        (FileNotFoundError("no.toml: no such file"), 1, "seqloom: no.toml: no such file"),
         (Interrupted(Path("runs/tag")), 130, "continue with: seqloom train --resume runs/tag"),
         (Diverged(7, []), 3, "seqloom: the gradient was not finite"),
     ],

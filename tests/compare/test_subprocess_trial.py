@@ -26,7 +26,7 @@ def test_a_trial_returns_its_results_or_an_error_message(
     assert results["metrics"]["perplexity"] > 1
     assert Run.open(tmp_path / "out" / "base").config == base.configs[0].text()
     assert run_trial_in_subprocess(missing.configs[0], tmp_path / "out" / "missing") == {
-        "error": "none.txt: there is no such file"
+        "error": "none.txt: no such file"
     }
     assert capfd.readouterr().out == ""
 

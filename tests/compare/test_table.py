@@ -77,7 +77,7 @@ def test_differences_that_cannot_be_computed_are_explained(right: Any) -> None:
     rows = summarize(
         {
             "first": [trial(1, right[0]), {"seed": 2, "error": "no | memory"}],
-            "none": [{"seed": 1, "error": "there is no such file"}],
+            "none": [{"seed": 1, "error": "no such file"}],
             "other": [trial(1, right[1], dev_digest="other examples")],
             "whole": [trial(1, right[1], bootstrap_samples=[], bootstrap_rows=0)],
             "strange": [trial(1, right[1], metric="loss")],
@@ -89,7 +89,7 @@ def test_differences_that_cannot_be_computed_are_explained(right: Any) -> None:
     assert rows[-1]["mean"] is None
     assert footnotes(rows) == [
         "first, seed 2: no | memory",
-        "none, seed 1: there is no such file",
+        "none, seed 1: no such file",
         "other: no difference: it has other development examples",
         "whole: no difference: accuracy is not computed from scores of single examples",
         "strange: no difference: its metric is loss, that of the first variant accuracy",

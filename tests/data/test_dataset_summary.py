@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.dataset_summary import ContentIndex, DatasetSummary
-from seqloom.data.length_summary import LengthSummary
+from seqloom.data.dataset_summary import ContentIndex, DatasetSummary, LengthSummary
 from seqloom.data.readers.labelled import Example
 from seqloom.data.readers.parallel import Reader
 from seqloom.data.readers.series import Series, Window
@@ -26,7 +25,7 @@ def test_lengths(lengths: list[int]) -> None:
     assert (found.minimum, found.maximum) == (min(lengths), max(lengths))
     assert found.median == statistics.median(lengths)
     assert found.mean == pytest.approx(statistics.fmean(lengths))
-    assert found.most == sorted(lengths)[ceil(0.95 * len(lengths)) - 1]
+    assert found.p95 == sorted(lengths)[ceil(0.95 * len(lengths)) - 1]
     spans = {name: [int(bound) for bound in (name.split("-") * 2)[:2]] for name in found.histogram}
     for name, (first, last) in spans.items():
         assert found.histogram[name] == sum(first <= length <= last for length in lengths)
@@ -42,11 +41,11 @@ def test_repeated_contents(here: list[str], there: list[str]) -> None:
     for contents, file, texts in ((own, "here", here), (other, "there", there)):
         for line, text in enumerate(texts, start=1):
             contents.add(text.encode(), b"", Location(file, line))
-    rows, firsts = own.repeated()
+    rows, firsts = own.duplicates()
     assert list(zip(rows, firsts, strict=True)) == [
         (row, here.index(text)) for row, text in enumerate(here) if text in here[:row]
     ]
-    rows, firsts = own.repeated(other)
+    rows, firsts = own.duplicates(other)
     assert list(zip(rows, firsts, strict=True)) == [
         (row, there.index(text)) for row, text in enumerate(here) if text in there
     ]
@@ -57,7 +56,7 @@ def test_repetition_is_told_with_places_and_labels() -> None:
     for line, (content, label) in enumerate(zip("abaaaa", "xyxzxx", strict=True), start=1):
         contents.add(content.encode(), label.encode(), Location(f"file{line % 2}", line))
     assert contents.describe() == (
-        "4 examples, 1 of them with other labels (file1:3 as line 1, file0:4 as file1:1, file1:5 as line 1, …)"
+        "4 examples, 1 of them with different labels (file1:3 = line 1, file0:4 = file1:1, file1:5 = line 1, …)"
     )
     assert ContentIndex().describe(contents) == contents.describe(ContentIndex()) == ""
 
@@ -83,8 +82,10 @@ def test_a_tagged_file() -> None:
     assert found.first == {"O": ("file", 1), "B-x": ("file", 2), "I-x": ("file", 3), "I-y": ("file", 5)}
     assert [each.location.line for each in found.longest] == [1, 7]
     repeated, disordered = found.remarks()
-    assert repeated == "the content stands in an earlier example: 1 example (file:10 as line 5)"
-    assert disordered.startswith("2 labels out of order, first file:5: I-y is the first label: ")
+    assert repeated == "duplicates of earlier examples: 1 example (file:10 = line 5)"
+    assert disordered.startswith(
+        "2 labels out of order, first file:5: I-y is the first label, so there is no span to continue"
+    )
 
 
 def test_labels_that_are_no_spans_are_in_no_order() -> None:
@@ -95,7 +96,7 @@ def test_what_lacks_elements_or_labels() -> None:
     found = survey(*(Example(Location("file", line), "", None, 0) for line in range(1, 6)))
     assert found.unlabelled.total == found.empty.total == 5
     assert found.unlabelled.first == found.empty.first == [Location("file", line) for line in (1, 2, 3)]
-    assert list(found.remarks()) == ["5 examples without any element, first file:1, file:2, file:3, …"]
+    assert list(found.remarks()) == ["5 examples without elements, first file:1, file:2, file:3, …"]
 
 
 def test_one_label_for_nearly_all() -> None:
@@ -104,7 +105,7 @@ def test_one_label_for_nearly_all() -> None:
     )
     assert list(found.remarks()) == []
     found.add(Example(Location("file", 20), "text", "x", 1))
-    assert list(found.remarks()) == ["'x' is 90.5% of all labels: who says nothing else has that accuracy"]
+    assert list(found.remarks()) == ["90.5% of all labels are 'x': always predicting it gives that accuracy"]
 
 
 def test_an_outlier_is_named() -> None:
@@ -119,7 +120,7 @@ def test_columns_that_never_change() -> None:
     assert survey(*vectors).constant == ["1"]
     series = Series(Location("file", 1), values, ("a", "b", "c"), 0, 2)
     found = survey(Window(series, 0, 1, known=True), Window(series, 1, 2, known=False))
-    assert list(found.remarks()) == ["2 columns of 3 never changing: a, c"]
+    assert list(found.remarks()) == ["2 of 3 columns never change: a, c"]
 
 
 def test_examples_are_not_kept() -> None:
@@ -151,7 +152,7 @@ def test_both_sides_of_pairs() -> None:
         "target": (1, 3),
     }
     assert list(found.remarks()) == [
-        "1 source without any symbol, first input:2",
-        "1 target without any symbol, first input:4",
-        "the content stands in an earlier example: 1 example, 1 of them with other targets (input:3 as line 1)",
+        "1 source without tokens, first input:2",
+        "1 target without tokens, first input:4",
+        "duplicates of earlier examples: 1 example, 1 of them with different targets (input:3 = line 1)",
     ]

@@ -41,7 +41,7 @@ def logits_of(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 
 def test_an_encoding_that_python_lacks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="there is no such encoding of text; there are utf-8, latin-1"):
+    with pytest.raises(ValidationError, match="unknown text encoding; use utf-8, latin-1"):
         task(encoding="latin-11")
     (tmp_path / "x.txt").write_bytes(b"x sister\xf0city")
     assert [one.content for one in task(encoding="latin-1").read(tmp_path / "x.txt")] == ["sister\xf0city"]

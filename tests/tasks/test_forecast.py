@@ -89,16 +89,16 @@ def test_scales_are_those_of_the_training_rows(tmp_path: Path) -> None:
 def test_parts_of_a_file_share_no_row_to_forecast_and_the_later_reads_the_earlier(tmp_path: Path) -> None:
     path = write(tmp_path, np.arange(20.0))
     train, dev = (list(task().read(ranged(path, rows))) for rows in ("[0:12]", "[12:]"))
-    forecast = [{float(value) for window in part for value in window.after(3).ravel()} for part in (train, dev)]
+    forecast = [{float(value) for window in part for value in window.future(3).ravel()} for part in (train, dev)]
     assert forecast[0] == set(range(4, 12))
     assert forecast[1] == set(range(12, 20))
-    assert dev[0].read.ravel().tolist() == [8, 9, 10, 11]
+    assert dev[0].history.ravel().tolist() == [8, 9, 10, 11]
 
 
 def test_the_gap_between_neighbours_in_one_file_is_the_horizon_but_one(tmp_path: Path) -> None:
     examples = list(task().read(write(tmp_path, np.arange(20.0))))
     train, dev = examples[:5], examples[5 + task().gap :]
-    assert train[-1].after(3).max() + 1 == dev[0].after(3).min()
+    assert train[-1].future(3).max() + 1 == dev[0].future(3).min()
 
 
 @pytest.mark.parametrize("history", [1, 2, 4])
@@ -106,8 +106,8 @@ def test_pieces_on_both_sides_of_the_gap_forecast_different_rows(tmp_path: Path,
     chosen = task(output="every_step", history=history)
     examples = list(chosen.read(write(tmp_path, np.arange(30.0))))
     last, *between, first = examples[1 : 3 + chosen.gap]
-    assert last.after(3, each=True).max() < first.after(3, each=True).min()
-    assert not between or last.after(3, each=True).max() >= between[-1].after(3, each=True).min()
+    assert last.future(3, every_step=True).max() < first.future(3, every_step=True).min()
+    assert not between or last.future(3, every_step=True).max() >= between[-1].future(3, every_step=True).min()
     assert task(output="every_step", history=0).gap == 0
 
 
@@ -309,7 +309,7 @@ def test_ahead_of_the_end_of_a_file(tmp_path: Path) -> None:
     path = write(tmp_path, wave())
     fitted = task().fit(task().read(path)).model_copy(update={"ahead": True})
     (window,) = fitted.read(path)
-    np.testing.assert_array_equal(window.read, wave()[-4:])
+    np.testing.assert_array_equal(window.history, wave()[-4:])
     (answer,) = answers(fitted, fitted.build_model().eval(), [window])
     np.testing.assert_allclose(answer.values, np.repeat(wave()[-1:], 3, axis=0), rtol=1e-6)
     (same,) = answers(fitted, fitted.build_model().eval(), list(fitted.read([wave()])))
@@ -325,7 +325,7 @@ def test_ahead_of_the_end_of_a_file(tmp_path: Path) -> None:
 def test_a_fitted_task_finds_its_columns_by_name() -> None:
     fitted = task(columns=("b", "a")).fit(task(columns=("b", "a")).read(["a,b"] + [f"{t},{-t}" for t in range(9)]))
     window = next(fitted.read(["b,c,a"] + [f"{t},x,{2 * t}" for t in range(9)]))
-    assert window.read.tolist() == [[t, 2 * t] for t in range(4)]
+    assert window.history.tolist() == [[t, 2 * t] for t in range(4)]
     with pytest.raises(DataError, match="there is no column 'b'"):
         next(fitted.read(["a", "1", "2"]))
     with pytest.raises(DataError, match="found 1 columns; 2 are wanted: b, a"):

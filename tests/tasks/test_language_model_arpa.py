@@ -101,7 +101,7 @@ def test_a_run_of_an_arpa_file_needs_it_no_longer(run: tuple[Path, Model]) -> No
     trained(folder, "gone", arpa=str(arpa), unit=unit(model))
     arpa.unlink()
     assert load(folder / "gone").evaluate(["the cat"]) == model.evaluate(["the cat"])
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="no such file"):
         trained(folder, "never", arpa=str(arpa))
 
 

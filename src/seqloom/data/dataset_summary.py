@@ -1,6 +1,7 @@
-"""What a file holds: lengths, labels, repetitions and oddities, counted while it is read and not kept."""
+"""Summary of a data set: lengths, labels, duplicates and irregularities, counted while a file is read."""
 
 import hashlib
+import math
 import sys
 from array import array
 from collections import Counter
@@ -14,42 +15,147 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqloom.data.batch import Batch
-from seqloom.data.length_summary import SHOWN, Findings, LengthSummary, SideCounter, SideSummary, counted, join_names
 from seqloom.data.readers.captioned_images import CaptionedImage
 from seqloom.data.readers.parallel import Pair
 from seqloom.data.readers.recordings import Recording
-from seqloom.data.readers.tagged import Sentence, are_spans, oddities
-from seqloom.data.readers.text_files import Location
+from seqloom.data.readers.tagged import Sentence, are_spans, invalid_transitions
+from seqloom.data.readers.text_files import Location, pluralize
 
-TOGETHER = 1 << 18  # elements that are collated together, with their padding
-SAMPLE = 1000  # examples by which the memory of all is estimated
-UNBALANCED = 0.9  # share of one label
-OUTLIER = 10  # times as long as 95 % of the others
+SHOWN = 3  # items listed in a message
+CHUNK_ELEMENTS = 1 << 18  # elements collated together, padding included
+SAMPLE = 1000  # examples from which the memory of all is estimated
+UNBALANCED = 0.9  # fraction of the most frequent label
+OUTLIER = 10  # times the 95th percentile of lengths
+UNKNOWN_ID = 1
+
+
+@dataclass(frozen=True)
+class LengthSummary:
+    """Distribution of lengths."""
+
+    minimum: int
+    median: float
+    mean: float
+    p95: int  # 95th percentile
+    maximum: int
+    histogram: dict[str, int]  # counts by length, in bins from one power of two to the next
+
+    @classmethod
+    def of(cls, lengths: Counter[int]) -> "LengthSummary":
+        values, counts = (np.array(column) for column in zip(*sorted(lengths.items()), strict=True))
+        cumulative = counts.cumsum()
+        total = int(cumulative[-1])
+        ranks = [(total + 1) // 2, total // 2 + 1, math.ceil(0.95 * total)]  # counted from 1
+        low, high, p95 = values[np.searchsorted(cumulative, ranks)].tolist()
+        histogram: Counter[int] = Counter()
+        for length, count in lengths.items():
+            histogram[length.bit_length()] += count
+        return cls(
+            minimum=int(values[0]),
+            median=(low + high) / 2,
+            mean=float(values @ counts / total),
+            p95=p95,
+            maximum=int(values[-1]),
+            histogram={_bin_name(bits): histogram[bits] for bits in range(min(histogram), max(histogram) + 1)},
+        )
+
+
+def _bin_name(bits: int) -> str:
+    first, last = (1 << bits) >> 1, (1 << bits) - 1
+    return str(first) if first >= last else f"{first}-{last}"
+
+
+@dataclass(frozen=True)
+class SideSummary:
+    """One side of pairs: the sources, targets, captions or transcripts."""
+
+    empty: int
+    unknown: float | None  # fraction of unknown tokens; None: not counted
+    lengths: LengthSummary
 
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """What a file holds, or a part of it."""
+    """What a data file, or a part of it, contains."""
 
     source: str
     examples: int
     elements: int
     empty: int
     unlabelled: int
-    repeated: int  # examples whose content stands in an earlier one
-    in_train: int | None  # examples of dev whose content stands in the training data
-    lengths: LengthSummary | None  # None: there are no examples
-    unknown: float | None  # share of the symbols that are not in the vocabulary; None: not known, or no symbols
-    labels: dict[str, int]  # how often each occurs, the most frequent first
-    sides: dict[str, SideSummary]  # of pairs: source, target
-    infeasible: int  # examples that training leaves out, as nothing can be learnt from them
+    duplicates: int  # examples whose content occurs earlier
+    in_train: int | None  # dev examples whose content occurs in the training data
+    lengths: LengthSummary | None  # None: no examples
+    unknown: float | None  # fraction of tokens that are not in the vocabulary; None: not counted, or no tokens
+    labels: dict[str, int]  # counts, most frequent first
+    sides: dict[str, SideSummary]  # of pairs: source and target
+    infeasible: int  # examples that training skips, since nothing can be learned from them
+
+
+class Findings:
+    """A count of findings, and the first few of them."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.first: list[Any] = []
+
+    def add(self, finding: Any) -> None:
+        self.total += 1
+        if len(self.first) < SHOWN:
+            self.first.append(finding)
+
+    def __bool__(self) -> bool:
+        return self.total > 0
+
+    def __str__(self) -> str:
+        return join_names(self.first, self.total)
+
+
+def join_names(names: Sequence[object], total: int = 0) -> str:
+    """The first few names, followed by an ellipsis if there are more."""
+    return ", ".join(map(str, names[:SHOWN])) + (", …" if max(total, len(names)) > SHOWN else "")
+
+
+class SideCounter:
+    """Counts one side of pairs while they are read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lengths: Counter[int] = Counter()
+        self.empty = Findings()  # locations
+        self.tokens = self.unknown = 0
+
+    def add(self, length: int, location: Location) -> None:
+        self.lengths[length] += 1
+        if not length:
+            self.empty.add(location)
+
+    def count(self, tokens: Tensor) -> None:  # (N,)
+        self.tokens += len(tokens)
+        self.unknown += int((tokens == UNKNOWN_ID).sum())
+
+    def summary(self) -> SideSummary:
+        unknown = self.unknown_fraction if self.tokens else None
+        return SideSummary(self.empty.total, unknown, LengthSummary.of(self.lengths))
+
+    @property
+    def unknown_fraction(self) -> float:
+        return self.unknown / max(self.tokens, 1)
+
+    def compare(self, train: "SideCounter") -> Iterator[str]:
+        """Remarks about a side of the dev data."""
+        if self.unknown:
+            reason = "the model cannot tell them apart" if self.name == "source" else "the model cannot produce them"
+            yield f"dev: {self.unknown_fraction:.2%} of the {self.name} tokens do not occur in train: {reason}"
+        if self.unknown and self.name == "source" and not train.unknown:
+            yield "dev: train has no unknown token, so its embedding is not trained: raise task.source.min_count"
 
 
 class ContentIndex:
-    """Hashes of contents and of their labels, with their locations: 24 bytes for each example."""
+    """Hashes of contents and labels with their locations: 24 bytes per example."""
 
     def __init__(self) -> None:
-        self.answers = "labels"  # what they are called
+        self.answers = "labels"  # what the examples are labelled with
         self.files: dict[str, int] = {}
         self.hashes, self.labels, self.locations = array("Q"), array("Q"), array("Q")
 
@@ -65,56 +171,56 @@ class ContentIndex:
         file, line = divmod(self.locations[index], 1 << 40)
         return Location(list(self.files)[file], line)
 
-    def repeated(self, before: "ContentIndex | None" = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Those whose content stands earlier, or in ``before``; and the first one there that has it."""
-        own = np.array(self.hashes, dtype=np.uint64)
-        names, first = np.unique(own if before is None else np.array(before.hashes, np.uint64), return_index=True)
-        if not len(names):
+    def duplicates(self, other: "ContentIndex | None" = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices of examples whose content occurs earlier, or in ``other``, and of its first occurrence there."""
+        hashes = np.array(self.hashes, dtype=np.uint64)
+        unique, first = np.unique(hashes if other is None else np.array(other.hashes, np.uint64), return_index=True)
+        if not len(unique):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        at = np.searchsorted(names, own).clip(max=len(names) - 1)
-        rows = np.arange(len(own))
-        again = names[at] == own if before is not None else first[at] < rows
-        return rows[again], first[at[again]]
+        positions = np.searchsorted(unique, hashes).clip(max=len(unique) - 1)
+        rows = np.arange(len(hashes))
+        repeated = unique[positions] == hashes if other is not None else first[positions] < rows
+        return rows[repeated], first[positions[repeated]]
 
-    def describe(self, before: "ContentIndex | None" = None) -> str:
-        """How many are repeated, whether with the same labels, and the locations of some; empty: none."""
-        others = before or self
-        pairs = list(zip(*(each.tolist() for each in self.repeated(before)), strict=True))
+    def describe(self, other: "ContentIndex | None" = None) -> str:
+        """The number of duplicates, how many have different labels, and where the first are; empty: none."""
+        originals = other or self
+        pairs = list(zip(*(indices.tolist() for indices in self.duplicates(other)), strict=True))
         if not pairs:
             return ""
-        locations = [
-            f"{self.location(one)} as {_from(self.location(one), others.location(other))}"
-            for one, other in pairs[:SHOWN]
+        shown = [
+            f"{self.location(copy)} = {_relative(originals.location(original), self.location(copy).file)}"
+            for copy, original in pairs[:SHOWN]
         ]
-        unlike = sum(self.labels[one] != others.labels[other] for one, other in pairs)
-        labels = f", {unlike:,} of them with other {self.answers}" if unlike else ""
-        return f"{counted(len(pairs), 'example')}{labels} ({join_names(locations, len(pairs))})"
+        differing = sum(self.labels[copy] != originals.labels[original] for copy, original in pairs)
+        labels = f", {differing:,} of them with different {self.answers}" if differing else ""
+        return f"{pluralize(len(pairs), 'example')}{labels} ({join_names(shown, len(pairs))})"
 
 
-def _from(here: Location, there: Location) -> str:
-    return f"line {there.line}" if here.file == there.file else str(there)
+def _relative(location: Location, file: str) -> str:
+    return f"line {location.line}" if location.file == file else str(location)
 
 
 class DatasetSummary:
-    """Counts gathered while examples are read, whatever task they are for."""
+    """Counts gathered while examples are read, whatever task they are for; the examples are not kept."""
 
     def __init__(self, *, keep: int) -> None:
-        self.keep = keep  # how many of the longest examples
+        self.keep = keep  # number of longest examples to keep
         self.examples = self.elements = 0
         self.lengths: Counter[int] = Counter()
         self.labels: Counter[str] = Counter()
-        self.first: dict[str, Location] = {}  # of each label
+        self.first: dict[str, Location] = {}  # location of the first occurrence of each label
         self.empty = Findings()  # locations
         self.unlabelled = Findings()  # locations
-        self.odd = Findings()  # locations and reasons
+        self.invalid_labels = Findings()  # locations and reasons
         self.infeasible = Findings()  # locations and reasons
-        self.infeasible_when_augmented = Findings()  # likewise
+        self.infeasible_when_augmented = Findings()  # locations and reasons
         self.contents = ContentIndex()
-        self.sides: dict[str, SideCounter] = {}  # of pairs: source, target
-        self.symbols: int | None = None  # that a model sees; None: not counted
-        self.unknown: int | None = None  # of them; None: they are vectors
-        self._longest: list[tuple[int, int, Any]] = []  # a heap: length, number, example
-        self._sampled = 0  # bytes
+        self.sides: dict[str, SideCounter] = {}  # of pairs: source and target
+        self.tokens: int | None = None  # elements that the model reads; None: not counted
+        self.unknown: int | None = None  # unknown tokens; None: not counted, or vectors
+        self._longest: list[tuple[int, int, Any]] = []  # heap of (length, -index, example)
+        self._sampled_bytes = 0
         self._series: Any = None
         self._low = self._high = np.zeros(0)
         self._columns: Sequence[str] = ()
@@ -124,7 +230,7 @@ class DatasetSummary:
         self.lengths[length] += 1
         self.elements += length
         if not length:
-            self.empty.note(example.location)
+            self.empty.add(example.location)
         (heappush if len(self._longest) < self.keep else heappushpop)(self._longest, (length, -self.examples, example))
         self._add_labels(example)
         content = _content(example)
@@ -132,56 +238,59 @@ class DatasetSummary:
             self.contents.add(content, _answer(example).encode(), example.location)
         self._add_columns(example)
         if self.examples < SAMPLE:
-            self._sampled += _size(example)
+            self._sampled_bytes += _size(example)
         self.examples += 1
 
     def _add_labels(self, example: Any) -> None:
         if isinstance(example, Pair):
-            self._add_sides(example)
+            self._add_pair(example)
             return
         if isinstance(example, CaptionedImage):
             self._add_captions(example)
             return
         if isinstance(example, Recording):
-            self._add_text(example)
+            self._add_transcript(example)
             return
         labels = _labels(example)
         if labels is None:
             if hasattr(example, "label") or hasattr(example, "labels"):
-                self.unlabelled.note(example.location)
+                self.unlabelled.add(example.location)
             return
         self.labels.update(labels)
         for index, label in enumerate(labels):
             if label not in self.first:
                 self.first[label] = example.at(index) if hasattr(example, "at") else example.location
         if isinstance(example, Sentence):
-            for odd in oddities([example]):
-                self.odd.note(odd)
+            for finding in invalid_transitions([example]):
+                self.invalid_labels.add(finding)
 
-    def _add_sides(self, pair: Pair) -> None:
+    def _add_side(self, name: str, length: int, location: Location) -> None:
+        self.sides.setdefault(name, SideCounter(name)).add(length, location)
+
+    def _add_pair(self, pair: Pair) -> None:
         self.contents.answers = "targets"
         if pair.target is None:
-            self.unlabelled.note(pair.location)
+            self.unlabelled.add(pair.location)
         for name, text, length in zip(("source", "target"), (pair.source, pair.target), pair.lengths, strict=True):
             if text is not None:
-                self.sides.setdefault(name, SideCounter(name)).add(length, pair.location)
+                self._add_side(name, length, pair.location)
 
-    def _add_captions(self, picture: CaptionedImage) -> None:
+    def _add_captions(self, image: CaptionedImage) -> None:
         self.contents.answers = "captions"
-        if not picture.captions:
-            self.unlabelled.note(picture.location)
-        for length in picture.lengths:
-            self.sides.setdefault("caption", SideCounter("caption")).add(length, picture.location)
+        if not image.captions:
+            self.unlabelled.add(image.location)
+        for length in image.lengths:
+            self._add_side("caption", length, image.location)
 
-    def _add_text(self, recording: Recording) -> None:
+    def _add_transcript(self, recording: Recording) -> None:
         self.contents.answers = "texts"
         if recording.text is None:
-            self.unlabelled.note(recording.location)
-        else:  # the lengths are of characters, whatever the symbols are
-            self.sides.setdefault("text", SideCounter("text")).add(len(recording.text), recording.location)
+            self.unlabelled.add(recording.location)
+        else:  # length in characters, whatever the tokens are
+            self._add_side("text", len(recording.text), recording.location)
 
     def _add_columns(self, example: Any) -> None:
-        """Between which numbers each column lies; the windows of a series are looked at together."""
+        """Update the range of each column of numbers; overlapping windows of a series count once."""
         series = getattr(example, "series", None)
         values = _numbers(example if series is None else series)
         if values is None or values.ndim < 2 or not len(values) or (series is not None and series is self._series):
@@ -192,100 +301,100 @@ class DatasetSummary:
         self._series, self._low, self._high = series, low, high
         self._columns = getattr(series, "names", ())
 
-    def count_symbols(
+    def count_tokens(
         self,
         examples: Iterable[Any],
         collate: Callable[[Sequence[Any]], Batch],
-        infeasible: Callable[[Any], str] = lambda _: "",  # why nothing can be learnt from an example
-        infeasible_when_augmented: Callable[[Any], str] = lambda _: "",  # or not always
+        infeasible: Callable[[Any], str] = lambda _: "",  # why nothing can be learned from an example
+        infeasible_when_augmented: Callable[[Any], str] = lambda _: "",  # why this may be so after augmentation
     ) -> None:
-        """How many elements a model sees, and how many of them are unknown symbols, by the task's own ``collate``."""
-        symbols, unknown, symbolic = 0, 0, False
-        for some in _chunks(examples):
-            for example in some:
-                if why := infeasible(example):
-                    self.infeasible.note(f"{example.location}: {why}")
-                if why := infeasible_when_augmented(example):
-                    self.infeasible_when_augmented.note(f"{example.location}: {why}")
-            batch = collate(some)
+        """Count the elements that the model reads and the unknown tokens among them, by collating all examples."""
+        tokens, unknown, discrete = 0, 0, False
+        for chunk in _chunks(examples):
+            for example in chunk:
+                if reason := infeasible(example):
+                    self.infeasible.add(f"{example.location}: {reason}")
+                if reason := infeasible_when_augmented(example):
+                    self.infeasible_when_augmented.add(f"{example.location}: {reason}")
+            batch = collate(chunk)
             inputs = batch.inputs
-            values = _first(inputs)[inputs.mask]
-            symbolic = not values.is_floating_point()
-            symbols += len(values)
-            unknown += int((values == 1).sum()) if symbolic else 0
-            parts = (inputs, batch.target)[-len(self.sides) :]  # an image has one side only, its captions
+            values = _first_tensor(inputs)[inputs.mask]
+            discrete = not values.is_floating_point()
+            tokens += len(values)
+            unknown += int((values == UNKNOWN_ID).sum()) if discrete else 0
+            parts = (inputs, batch.target)[-len(self.sides) :]  # captions are the only side of an image
             for side, part in zip(self.sides.values(), parts, strict=False):
-                side.count(_first(part)[part.mask])
-        self.symbols, self.unknown = symbols, unknown if symbolic else None
+                side.count(_first_tensor(part)[part.mask])
+        self.tokens, self.unknown = tokens, unknown if discrete else None
 
     @property
-    def unknown_share(self) -> float | None:
-        return None if self.unknown is None else self.unknown / max(self.symbols or 0, 1)
+    def unknown_fraction(self) -> float | None:
+        return None if self.unknown is None else self.unknown / max(self.tokens or 0, 1)
 
     @property
     def longest(self) -> list[Any]:
-        """Examples, the longest first."""
+        """The longest examples, in order of decreasing length."""
         return [example for _, _, example in sorted(self._longest, reverse=True)]
 
     @property
     def constant(self) -> list[str]:
         """Columns of numbers that never change."""
-        still = np.flatnonzero(self._low == self._high).tolist()
-        return [self._columns[column] if self._columns else str(column + 1) for column in still]
+        columns = np.flatnonzero(self._low == self._high).tolist()
+        return [self._columns[column] if self._columns else str(column + 1) for column in columns]
 
-    def size(self, most: int) -> int:
-        """Bytes that the examples need in memory, or so many of them."""
-        return self._sampled * min(self.examples, most) // max(min(self.examples, SAMPLE), 1)
+    def size(self, limit: int) -> int:
+        """Estimated memory of the examples, or of the first ``limit``, in bytes."""
+        return self._sampled_bytes * min(self.examples, limit) // max(min(self.examples, SAMPLE), 1)
 
     def split(self, source: str, train: "DatasetSummary | None") -> SplitSummary:
-        """What was found in a file of this name; ``train`` is what it is compared with."""
+        """The summary as a report; ``train`` is the training data to compare with."""
         return SplitSummary(
             source=source,
             examples=self.examples,
             elements=self.elements,
             empty=self.empty.total,
             unlabelled=self.unlabelled.total,
-            repeated=len(self.contents.repeated()[0]),
-            in_train=len(self.contents.repeated(train.contents)[0]) if train and self is not train else None,
+            duplicates=len(self.contents.duplicates()[0]),
+            in_train=len(self.contents.duplicates(train.contents)[0]) if train and self is not train else None,
             lengths=LengthSummary.of(self.lengths) if self.lengths else None,
-            unknown=self.unknown_share,
+            unknown=self.unknown_fraction,
             labels=dict(self.labels.most_common()),
-            sides={name: side.facts() for name, side in self.sides.items()},
+            sides={name: side.summary() for name, side in self.sides.items()},
             infeasible=self.infeasible.total,
         )
 
     def remarks(self) -> Iterator[str]:
-        """What is worth knowing."""
+        """Sentences about what deserves attention."""
         if self.empty:
-            yield f"{counted(self.empty.total, 'example')} without any element, first {self.empty}"
+            yield f"{pluralize(self.empty.total, 'example')} without elements, first {self.empty}"
         for name, side in self.sides.items():
             if side.empty:
-                yield f"{counted(side.empty.total, name)} without any symbol, first {side.empty}"
-        for found, which in (
-            (self.infeasible, "impossible, which training leaves out"),
-            (self.infeasible_when_augmented, "impossible when played fast, which training leaves out then"),
+                yield f"{pluralize(side.empty.total, name)} without tokens, first {side.empty}"
+        for findings, description in (
+            (self.infeasible, "infeasible, skipped in training"),
+            (self.infeasible_when_augmented, "infeasible when sped up by augmentation, then skipped in training"),
         ):
-            if found:
-                share = found.total / max(self.examples, 1)
-                yield f"{counted(found.total, 'example')} ({share:.1%}) {which}: {found}"
-        if again := self.contents.describe():
-            yield f"the content stands in an earlier example: {again}"
+            if findings:
+                fraction = findings.total / max(self.examples, 1)
+                yield f"{pluralize(findings.total, 'example')} ({fraction:.1%}) {description}: {findings}"
+        if duplicates := self.contents.describe():
+            yield f"duplicates of earlier examples: {duplicates}"
         if self.lengths:
             lengths, longest = LengthSummary.of(self.lengths), self.longest[0]
-            if lengths.maximum > OUTLIER * max(lengths.most, 1):
+            if lengths.maximum > OUTLIER * max(lengths.p95, 1):
                 yield (
                     f"the longest example has {lengths.maximum:,} elements ({longest.location}), 95 % have at most "
-                    f"{lengths.most:,}: its batch takes much more memory and time than others"
+                    f"{lengths.p95:,}: its batch takes much more memory and time than others"
                 )
-        if self.odd and are_spans(self.labels):
-            location, why = self.odd.first[0]
-            yield f"{counted(self.odd.total, 'label')} out of order, first {location}: {why}"
-        if still := self.constant:
-            yield f"{counted(len(still), 'column')} of {len(self._low)} never changing: {join_names(still)}"
-        for label, times in self.labels.most_common(1):
-            share = times / self.labels.total()
-            if share > UNBALANCED and len(self.labels) > 1:
-                yield f"{label!r} is {share:.1%} of all labels: who says nothing else has that accuracy"
+        if self.invalid_labels and are_spans(self.labels):
+            location, reason = self.invalid_labels.first[0]
+            yield f"{pluralize(self.invalid_labels.total, 'label')} out of order, first {location}: {reason}"
+        if constant := self.constant:
+            yield f"{len(constant)} of {pluralize(len(self._low), 'column')} never change: {join_names(constant)}"
+        for label, count in self.labels.most_common(1):
+            fraction = count / self.labels.total()
+            if fraction > UNBALANCED and len(self.labels) > 1:
+                yield f"{fraction:.1%} of all labels are {label!r}: always predicting it gives that accuracy"
 
 
 def _labels(example: Any) -> Sequence[str] | None:
@@ -302,12 +411,12 @@ def _answer(example: Any) -> str:
 
 
 def _numbers(example: Any) -> NDArray[Any] | None:  # (T, D)
-    found = (getattr(example, name, None) for name in ("content", "values"))
-    return next((values for values in found if isinstance(values, np.ndarray)), None)
+    candidates = (getattr(example, name, None) for name in ("content", "values"))
+    return next((values for values in candidates if isinstance(values, np.ndarray)), None)
 
 
 def _content(example: Any) -> bytes:
-    """What makes two examples the same; nothing where they are windows of one series, which overlap anyway."""
+    """What makes two examples duplicates; empty for windows of a series, which overlap anyway."""
     values = example.image if isinstance(example, CaptionedImage) else _numbers(example)
     if values is not None:
         return values.tobytes()
@@ -320,18 +429,18 @@ def _hash(content: bytes) -> int:
 
 
 def _size(value: Any) -> int:
-    """Bytes in memory; what a window shares with others counts nothing."""
+    """Bytes in memory, without what a window shares with others."""
     size = sys.getsizeof(value)
     if isinstance(value, tuple | list):
         return size + sum(map(_size, value))
     if is_dataclass(value) and not hasattr(value, "series"):
-        return size + sum(_size(getattr(value, each.name)) for each in fields(value))
+        return size + sum(_size(getattr(value, field.name)) for field in fields(value))
     return size
 
 
-def _first(part: Any) -> Tensor:
-    """What a task itself reads stands first, whatever is read beside it."""
-    return part if isinstance(part, Tensor) else _first(part[0])
+def _first_tensor(part: Any) -> Tensor:
+    """The task's own input, which precedes any additional inputs."""
+    return part if isinstance(part, Tensor) else _first_tensor(part[0])
 
 
 def _chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
@@ -340,7 +449,7 @@ def _chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
     for example in examples:
         length = example.image.size if isinstance(example, CaptionedImage) else len(example)
         longest = max(longest, length)
-        if chunk and longest * (len(chunk) + 1) > TOGETHER:
+        if chunk and longest * (len(chunk) + 1) > CHUNK_ELEMENTS:
             yield chunk
             chunk, longest = [], length
         chunk.append(example)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.captioned_images import CaptionedImage, Format, Reader
-from seqloom.data.readers.pixels import Frame
+from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
@@ -129,7 +129,7 @@ class Caption(Task):
         "lists them).",
     )
     image_size: int = Field(64, ge=4, description="Height and width to which images are resized, in pixels.")
-    resize: Frame = Field(
+    resize: Resize = Field(
         "crop", description="Images that are not square: crop keeps the centre, pad adds grey borders."
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the captions.")
@@ -204,7 +204,7 @@ class Caption(Task):
         names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
         measure: Callable[[str], int] = len if self.text.unit == "characters" else lambda text: len(text.split())
         options = {name: getattr(self, name) for name in names}
-        return Reader(**options, size=self.image_size, frame=self.resize, measure=measure)
+        return Reader(**options, size=self.image_size, resize=self.resize, measure=measure)
 
     def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []

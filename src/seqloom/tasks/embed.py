@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.text_files import DataError
-from seqloom.data.readers.word_questions import Question, asked, kind_of, labelled
+from seqloom.data.readers.word_questions import Question, detect, read_questions, read_test
 from seqloom.data.text.passages import Passage, passages
 from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
 from seqloom.insight.embedding_map import embedding_map
@@ -158,12 +158,12 @@ class Embed(Task):
         return self.model_copy(update={"top_words": count})
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
-        if kind_of(source, encoding=self.encoding) == "text":
-            return passages(source, encoding=self.encoding, lower=self.lowercase)
-        return labelled(source, encoding=self.encoding)
+        if detect(source, encoding=self.encoding) == "text":
+            return passages(source, encoding=self.encoding, lowercase=self.lowercase)
+        return read_test(source, encoding=self.encoding)
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Question]:
-        return asked(source, encoding=self.encoding)
+        return read_questions(source, encoding=self.encoding)
 
     def fit(self, examples: Iterable[Any]) -> Self:
         phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None

@@ -17,9 +17,9 @@ from seqloom.data.readers.series import (
     Numbers,
     Series,
     Window,
-    changes,
-    ending,
-    pieces,
+    consecutive_windows,
+    differences,
+    last_window,
     sequences,
     split_range,
     table,
@@ -158,9 +158,9 @@ class Forecast(Task):
                 row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
                 raise DataError(series.at(row), 'found a value other than 0 and 1; task.data_type is "binary"')
             if self.ahead:
-                yield ending(series, self.history)
+                yield last_window(series, self.history)
             elif self.output == "every_step":
-                yield from pieces(series, self.history, horizon=self.horizon)
+                yield from consecutive_windows(series, self.history, horizon=self.horizon)
             else:
                 yield from windows(series, self.history, horizon=self.horizon)
 
@@ -184,8 +184,8 @@ class Forecast(Task):
         for window in examples:
             if not window.known:
                 raise DataError(window.location, "the values to forecast are missing; training needs them")
-            series, start, end = spans.get(id(window.series), (window.series, window.begin, 0))
-            spans[id(series)] = series, min(start, window.begin), max(end, window.end + self.horizon)
+            series, start, end = spans.get(id(window.series), (window.series, window.start, 0))
+            spans[id(series)] = series, min(start, window.start), max(end, window.stop + self.horizon)
         parts = [series.values[start:end] for series, start, end in spans.values()]
         if not parts:
             raise DataError(self.train, "found no examples to train on")
@@ -194,9 +194,9 @@ class Forecast(Task):
         joined = np.concatenate(parts)
         means, deviations = joined.mean(axis=0), joined.std(axis=0)
         deviations[deviations == 0] = 1
-        reach = np.sqrt([(changes(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
-        moves = np.sqrt((changes(parts, 1) ** 2).mean(axis=0)) / deviations
-        season = changes(parts, self.season or 1)[:, targets]
+        reach = np.sqrt([(differences(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
+        moves = np.sqrt((differences(parts, 1) ** 2).mean(axis=0)) / deviations
+        season = differences(parts, self.season or 1)[:, targets]
         learned = Learned(
             columns=columns,
             means=tuple(means.tolist()),
@@ -224,7 +224,8 @@ class Forecast(Task):
         target = None
         if all(window.known for window in examples):
             targets = self._targets(learned.columns)
-            future = [self._scale(window.after(self.horizon, each=every_step))[..., targets] for window in examples]
+            ahead = (window.future(self.horizon, every_step=every_step) for window in examples)
+            future = [self._scale(values)[..., targets] for values in ahead]
             target = Future(pad(future, dtype=np.float32).values, mask)
         return Batch(inputs, target, int(mask.sum()))
 
@@ -246,11 +247,11 @@ class Forecast(Task):
     def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
         """The scaled values and their changes from row to row."""
         if self.data_type == "binary" or self.inputs == "values":
-            return self._scale(window.read)[:, None]
-        before = max(window.begin - 1, 0)
-        levels = self._scale(window.series.values[before : window.end])
+            return self._scale(window.history)[:, None]
+        before = max(window.start - 1, 0)
+        levels = self._scale(window.series.values[before : window.stop])
         moves = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self.fitted.moves)
-        return np.stack([levels, moves], axis=1)[window.begin - before :]
+        return np.stack([levels, moves], axis=1)[window.start - before :]
 
     def build_model(self) -> nn.Module:
         learned = self.fitted
@@ -320,7 +321,7 @@ class Forecast(Task):
             joined = (np.concatenate([np.reshape(part, shape) for part in side]) for side in sides)
             return list(zip(*(np.split(side, ends) for side in joined), strict=True))
         return [
-            (window.after(self.horizon)[..., targets], np.reshape(answer.values, shape))
+            (window.future(self.horizon)[..., targets], np.reshape(answer.values, shape))
             for window, answer in zip(examples, predictions, strict=True)
         ]
 
@@ -355,7 +356,8 @@ class Forecast(Task):
 
         def baseline_error(season: int) -> Numbers:  # in the order of the examples
             steps = [
-                window.season(self.horizon, season, each=every_step) - window.after(self.horizon, each=every_step)
+                window.seasonal_forecast(self.horizon, season, every_step=every_step)
+                - window.future(self.horizon, every_step=every_step)
                 for window in examples
             ]
             return np.concatenate(steps)[..., targets]
@@ -407,11 +409,11 @@ class Forecast(Task):
         names = predictions[0].columns
         columns = [series.names.index(name) for name in names]
         if last:
-            observed = np.concatenate([window.after(self.horizon)[0][:, columns] for window in windows])
+            observed = np.concatenate([window.future(self.horizon)[0][:, columns] for window in windows])
             forecast = np.concatenate([prediction.values for prediction in predictions])
-            baseline = np.concatenate([window.read[-1:, columns].repeat(self.horizon, axis=0) for window in windows])
+            baseline = np.concatenate([window.history[-1:, columns].repeat(self.horizon, axis=0) for window in windows])
         else:
             observed = np.array(predictions[0].truth)[-MAX_DRAWN:, 0]
             forecast = np.array(predictions[0].steps)[-MAX_DRAWN:, 0]
-            baseline = windows[0].read[-MAX_DRAWN:, columns]
+            baseline = windows[0].history[-MAX_DRAWN:, columns]
         draw_forecast(observed, forecast, baseline, folder / "forecast.png", names=names)

@@ -15,7 +15,7 @@ from torch import nn
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers import tagged
-from seqloom.data.readers.tagged import Column, Example, Scale, Sentence
+from seqloom.data.readers.tagged import Column, Example, Sentence, VectorStatistics
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.text.vocabulary import Labels, Vocabulary, count, ranked
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
@@ -174,7 +174,7 @@ class Tag(Task):
     def fit(self, examples: Iterable[Example]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
-        scale = Scale()
+        scale = VectorStatistics()
         for example in examples:
             if example.labels is None:
                 raise DataError(example.location, "no labels; training needs a label for each word or frame")

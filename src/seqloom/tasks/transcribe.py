@@ -205,8 +205,8 @@ class Transcribe(Task):
         return Reader(
             **{name: getattr(self, name) for name in names},
             files=self.folder,
-            rate=self.learned.statistics.rate if self.learned else self.audio.sample_rate,
-            coefficients=self.audio.n_mfcc,
+            sample_rate=self.learned.statistics.rate if self.learned else self.audio.sample_rate,
+            n_mfcc=self.audio.n_mfcc,
             height=self.image_encoder.height,
         )
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seqloom.data.readers.audio_files import Sound, pcm, read_sound, resample
+from seqloom.data.readers.audio_files import Audio, pcm, read_audio, resample
 from seqloom.data.readers.text_files import DataError
 
 soundfile = pytest.importorskip("soundfile")
@@ -40,8 +40,8 @@ def written(samples: NDArray[Any], kind: str, subtype: str | None = None, rate: 
     return stream.getvalue()
 
 
-def read(data: bytes) -> Sound:
-    return read_sound(io.BytesIO(data), name="a.wav")
+def read(data: bytes) -> Audio:
+    return read_audio(io.BytesIO(data), name="a.wav")
 
 
 def wrong(data: bytes) -> str:
@@ -94,36 +94,36 @@ def test_more_samples_than_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_file_and_one_in_an_archive(tmp_path: Path) -> None:
     data = wav(RAMP.tobytes())
     (tmp_path / "a.wav").write_bytes(data)
-    assert len(read_sound(tmp_path / "a.wav").samples) == 1000
+    assert len(read_audio(tmp_path / "a.wav").samples) == 1000
     with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
         entry = tarfile.TarInfo("b/a.wav")
         entry.size = len(data)
         archive.addfile(entry, io.BytesIO(data))
-    assert len(read_sound(tmp_path / "all.tar.gz" / "b" / "a.wav").samples) == 1000
-    with pytest.raises(DataError, match=r"aa\.wav: there is no such file; did you mean .*a\.wav\?"):
-        read_sound(tmp_path / "aa.wav")
+    assert len(read_audio(tmp_path / "all.tar.gz" / "b" / "a.wav").samples) == 1000
+    with pytest.raises(DataError, match=r"aa\.wav: no such file; did you mean .*a\.wav\?"):
+        read_audio(tmp_path / "aa.wav")
     (tmp_path / "empty.wav").touch()
-    with pytest.raises(DataError, match=r"empty\.wav: is empty"):
-        read_sound(tmp_path / "empty.wav")
+    with pytest.raises(DataError, match=r"empty\.wav: .* found an empty file"):
+        read_audio(tmp_path / "empty.wav")
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "is empty"),
-        (b"some text", "is no WAV, FLAC, Ogg or SPHERE file: it begins with b'some tex'"),
-        (wav(b""), "has no samples"),
-        (wav(RAMP.tobytes(), size=0), "has no samples"),
-        (wav(RAMP.tobytes(), size=4000), "says that it has 2000 samples, and has 1000: it is cut off"),
-        (wav(RAMP.tobytes())[:-500], "says that it has 1000 samples, and has 750: it is cut off"),
-        (wav(RAMP.tobytes(), channels=8)[:-500], "says that it has 125 samples, and has 93: it is cut off"),
-        (sphere(RAMP.tobytes(), count=5000), "says that it has 5000 samples, and has 1000: it is cut off"),
+        (b"", "expected a WAV, FLAC, Ogg or SPHERE file, found an empty file"),
+        (b"some text", "expected a WAV, FLAC, Ogg or SPHERE file, found bytes b'some tex'"),
+        (wav(b""), "no samples"),
+        (wav(RAMP.tobytes(), size=0), "no samples"),
+        (wav(RAMP.tobytes(), size=4000), "truncated: expected 2000 samples, found 1000"),
+        (wav(RAMP.tobytes())[:-500], "truncated: expected 1000 samples, found 750"),
+        (wav(RAMP.tobytes(), channels=8)[:-500], "truncated: expected 125 samples, found 93"),
+        (sphere(RAMP.tobytes(), count=5000), "truncated: expected 5000 samples, found 1000"),
         (
             wav(np.array([1, np.nan, np.inf], "<f4").tobytes(), bits=32, kind=3),
-            "has nan as sample 2; a number is wanted",
+            "sample 2: expected a finite number, found nan",
         ),
-        (wav(np.array([-np.inf], "<f4").tobytes(), bits=32, kind=3), "has -inf as sample 1; a number is wanted"),
-        (wav(RAMP.tobytes(), rate=7), "says that it has 7 samples in a second; 1000 to 1000000 are wanted"),
+        (wav(np.array([-np.inf], "<f4").tobytes(), bits=32, kind=3), "sample 1: expected a finite number, found -inf"),
+        (wav(RAMP.tobytes(), rate=7), "expected a sample rate from 1000 to 1000000 Hz, found 7"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -141,7 +141,7 @@ def test_bad_sound_is_named(data: bytes, message: str) -> None:
     ],
 )
 def test_damaged_headers_are_named(data: bytes) -> None:
-    assert wrong(data).startswith("a.wav: is damaged, or of a kind that is not read (")
+    assert wrong(data).startswith("a.wav: damaged or unsupported audio file (")
 
 
 def test_one_sample_is_sound_and_a_pipe_s_header_is_no_lie() -> None:
@@ -188,9 +188,7 @@ def test_raw_samples_come_in_pieces(cuts: list[int], size: int) -> None:
 
 
 def test_half_of_a_sample_is_named() -> None:
-    with pytest.raises(
-        DataError, match="standard input: ends in the middle of a sample; samples of 16 bits are wanted"
-    ):
+    with pytest.raises(DataError, match="standard input: the stream ends in the middle of a 16-bit sample"):
         list(pcm(io.BytesIO(b"abc")))
     assert list(pcm(io.BytesIO())) == []
 
@@ -214,5 +212,5 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ModuleNotFoundError, match=r"soundfile, which is missing: pip install 'seqloom\[audio\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"reading audio needs soundfile: pip install 'seqloom\[audio\]'"):
         read(wav(RAMP.tobytes()))

@@ -100,7 +100,7 @@ def test_a_list_of_names_with_the_captions_in_another_file(tmp_path: Path) -> No
     ]
     names.write_text("red.png\nyellow.png\n")
     assert wrong(names, captions=str(captions), images=str(pack(tmp_path / "more.tar", yellow=png("red")))) == (
-        f"{names}:2: yellow.png has no caption in {captions}"
+        f"{names}:2: no caption for yellow.png in {captions}"
     )
     asked = Reader(captions=str(captions), images=str(archive), size=4).read_inputs(names)
     assert next(asked).captions == ()
@@ -115,7 +115,7 @@ def test_a_folder_in_an_archive(tmp_path: Path) -> None:
     archive = pack(tmp_path / "all.tar", start="./a/b/")
     assert told(read(file, images=str(archive / "a" / "b"))) == [("green.png", ("grass",), "green")]
     assert wrong(file, images=str(archive)) == (
-        f"{file}:1: the image green.png in {archive} is not there; did you mean 'a/b/green.png'?"
+        f"{file}:1: image green.png in {archive}: no such file in the archive; did you mean 'a/b/green.png'?"
     )
 
 
@@ -139,7 +139,7 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
     captions.write_text("".join(f"{name}\ta caption\n" for name in names))
     assert [picture.captions for picture in read(folder, captions=str(captions))] == [("a caption",)] * 4
     (tmp_path / "empty").mkdir()
-    assert wrong(tmp_path / "empty") == f"{tmp_path / 'empty'}: there is no PNG or JPEG image in the folder"
+    assert wrong(tmp_path / "empty") == f"{tmp_path / 'empty'}: no PNG or JPEG image in the folder"
 
 
 def test_standard_input_names_images_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,13 +166,13 @@ def test_vectors(tmp_path: Path) -> None:
     names.write_text("b\tlater\na\tfirst\n")
     assert [each.image.tolist() for each in read(names, images=str(table))] == [[4, 5, 6], [1, 2, 3]]
     names.write_text("b\tx\nbb\ty\n")
-    assert wrong(names, images=str(table)) == f"{names}:2: there is no vector 'bb' in {table}; did you mean 'b'?"
+    assert wrong(names, images=str(table)) == f"{names}:2: no vector 'bb' in {table}; did you mean 'b'?"
     np.savez(table, names=np.array(["a", "b"]), vectors=np.zeros(3))
-    assert "found names (2,) and vectors float64 (3,); (N,) and numbers (N, D) are wanted" in wrong(
+    assert "expected names (N,) and numbers vectors (N, D), found names (2,) and vectors float64 (3,)" in wrong(
         names, images=str(table)
     )
     np.savez(table, x=np.zeros((2, 3)))
-    assert wrong(names, images=str(table)) == f"{table}: found the arrays none; names and vectors are wanted"
+    assert wrong(names, images=str(table)) == f"{table}: expected the arrays names and vectors, found neither"
 
 
 def test_python_values(tmp_path: Path) -> None:
@@ -182,37 +182,39 @@ def test_python_values(tmp_path: Path) -> None:
     assert [(each[1], each[2]) for each in told(found)] == [((), "red"), (("sea",), "blue"), (("a", "b"), "green")]
     (vector,) = read([([0.5, 1.0], "x")])
     assert vector.image.tolist() == [0.5, 1]
-    assert wrong("red.png") == "input: found one text; a list of paths or arrays is wanted"
-    assert wrong([np.zeros((3, 3, 3))]).startswith("input:1: the image is float64 (3, 3, 3); uint8")
+    assert wrong("red.png") == "input: expected a list of paths or arrays, found a single string"
+    assert wrong([np.zeros((3, 3, 3))]).startswith(
+        "input:1: image: expected uint8 (height, width, 3), found float64 (3, 3, 3)"
+    )
     assert wrong([([1, float("nan")], "x")]).startswith("input:1: ")
-    assert wrong([([1.0], [3])]) == "input:1: found int as a caption; a text is wanted"
+    assert wrong([([1.0], [3])]) == "input:1: caption: expected a string, found int"
 
 
 def test_what_is_wrong_is_named_with_file_and_line(tmp_path: Path) -> None:
     paint(tmp_path)
     file = tmp_path / "train.tsv"
     file.write_text("red.png\tx\nreed.png\ty\n")
-    assert wrong(file) == f"{file}:2: there is no image 'reed.png' in {tmp_path}; did you mean 'red.png'?"
+    assert wrong(file) == f"{file}:2: no image 'reed.png' in {tmp_path}; did you mean 'red.png'?"
     noise = io.BytesIO()
     Image.fromarray(np.random.default_rng(1).integers(0, 256, size=(50, 50, 3), dtype=np.uint8)).save(noise, "PNG")
     (tmp_path / "reed.png").write_bytes(noise.getvalue()[:1000])
-    assert wrong(file).startswith(f"{file}:2: the image {tmp_path / 'reed.png'} is damaged (")
+    assert wrong(file).startswith(f"{file}:2: image {tmp_path / 'reed.png'}: damaged image (")
     archive = pack(tmp_path / "images.tar.gz", bad=b"no image")
     file.write_text("green.png\tx\nbad.png\ty\n")
-    assert wrong(file, images=str(archive)) == (f"{file}:2: the image bad.png in {archive} is no PNG or JPEG image")
+    assert wrong(file, images=str(archive)) == (f"{file}:2: image bad.png in {archive}: not a PNG or JPEG image")
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(archive.read_bytes()[:200])
     (tmp_path / "green.png").unlink()
-    assert wrong(file, images=str(cut)).startswith(f"{cut}: is no tar archive, or damaged (")
-    assert "there is no such file" in wrong(file, images=str(tmp_path / "nowhere"))
+    assert wrong(file, images=str(cut)).startswith(f"{cut}: not a tar archive, or damaged (")
+    assert "no such file" in wrong(file, images=str(tmp_path / "nowhere"))
     lines = tmp_path / "train.jsonl"
     for text, why in (
-        ('{"caption": "x"}', "found NoneType as 'image'; the name of an image, or a 'vector', is wanted"),
-        ('{"image": 3}', "found int as 'image'"),
-        ('{"image": "red.png", "caption": [1]}', "found [1] as 'caption'; a text, or a list of texts, is wanted"),
-        ('{"vector": ["a"], "caption": "x"}', "found list as a vector; a list of numbers is wanted"),
-        ('{"vector": [[1]], "caption": "x"}', "found numbers (1, 1) as a vector"),
-        ('{"vector": [], "caption": "x"}', "found numbers (0,) as a vector"),
+        ('{"caption": "x"}', "'image': expected a file name (or a key 'vector'), found NoneType"),
+        ('{"image": 3}', "'image': expected a file name (or a key 'vector'), found int"),
+        ('{"image": "red.png", "caption": [1]}', "'caption': expected a string or a list of strings, found [1]"),
+        ('{"vector": ["a"], "caption": "x"}', "vector: expected a list of numbers, found list"),
+        ('{"vector": [[1]], "caption": "x"}', "vector: expected a list of numbers, found shape (1, 1)"),
+        ('{"vector": [], "caption": "x"}', "vector: expected a list of numbers, found shape (0,)"),
     ):
         lines.write_text(text + "\n")
         assert wrong(lines).startswith(f"{lines}:1: {why}")

@@ -38,16 +38,17 @@ def test_conll() -> None:
 
 
 def test_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert error(conll(["a O", "b", "c O"])) == "input:2: found 1 column; the rows before have 2"
+    assert error(conll(["a O", "b", "c O"])) == "input:2: expected 2 columns as in the rows above, found 1"
     assert error(conll(["a\tO", "", "\tO"])) == "input:3: column 1 is empty"
-    assert error(conllu(["# x", WORD, WORD[:-2]])) == "input:3: found 9 columns separated by tabs; CoNLL-U has 10"
     assert (
-        error(conllu([WORD.replace("1", "x", 1)])) == "input:1: found 'x' in column 1; the number of the word is wanted"
+        error(conllu(["# x", WORD, WORD[:-2]]))
+        == "input:3: expected the 10 columns of CoNLL-U separated by tabs, found 9"
     )
-    monkeypatch.setattr("seqloom.data.readers.conll.LONGEST_BLOCK", 2)
-    assert error(conll(["a", "b", "", "c", "d", "e"])).startswith(
-        "input:6: there are 2 rows before without a blank line"
+    assert (
+        error(conllu([WORD.replace("1", "x", 1)])) == "input:1: expected the number of the word in column 1, found 'x'"
     )
+    monkeypatch.setattr("seqloom.data.readers.conll.LONGEST_SENTENCE", 2)
+    assert error(conll(["a", "b", "", "c", "d", "e"])).startswith("input:6: no empty line in the last 2 rows")
 
 
 def test_conllu_leaves_out_what_is_no_word() -> None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqloom.data.readers.feature_files import decode
-from seqloom.data.readers.file_lists import BadContent
+from seqloom.data.readers.file_lists import ContentError
 
 FRAMES = np.random.default_rng(0).standard_normal((7, 13)).astype(np.float32)
 MISSING = FRAMES.copy()
@@ -44,7 +44,7 @@ def saved(**arrays: Any) -> bytes:
 
 
 def wrong(data: bytes, name: str, **options: Any) -> str:
-    with pytest.raises(BadContent) as error:
+    with pytest.raises(ContentError) as error:
         decode(io.BytesIO(data), name, **options)
     return str(error.value)
 
@@ -83,25 +83,29 @@ def test_other_sizes() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.mfc", b"", "is no feature file of Sphinx or HTK, or damaged: its 0 bytes are not what it says"),
-        ("a.mfc", sphinx(FRAMES)[:-1], "is no feature file of Sphinx or HTK, or damaged: its 367 bytes"),
-        ("a.mfc", sphinx(FRAMES, count=90), "is no feature file of Sphinx or HTK, or damaged: its 368 bytes"),
-        ("a.mfc", sphinx(FRAMES[:, :12]), "has 84 numbers, which are no frames of 13: coefficients is not right"),
-        ("a.mfc", sphinx(FRAMES[:0]), "has no frames"),
-        ("a.mfc", sphinx(MISSING), "has nan as number 4 of frame 3"),
-        ("a.htk", htk(FRAMES, kind=0), "is no feature file of Sphinx or HTK, or damaged"),
+        ("a.mfc", b"", "not a Sphinx or HTK feature file, or damaged: 0 bytes do not match the header"),
+        ("a.mfc", sphinx(FRAMES)[:-1], "not a Sphinx or HTK feature file, or damaged: 367 bytes"),
+        ("a.mfc", sphinx(FRAMES, count=90), "not a Sphinx or HTK feature file, or damaged: 368 bytes"),
+        (
+            "a.mfc",
+            sphinx(FRAMES[:, :12]),
+            "84 values are not a multiple of 13 features per frame; set task.audio.n_mfcc",
+        ),
+        ("a.mfc", sphinx(FRAMES[:0]), "no frames"),
+        ("a.mfc", sphinx(MISSING), "frame 3, feature 4: expected a finite number, found nan"),
+        ("a.htk", htk(FRAMES, kind=0), "not a Sphinx or HTK feature file, or damaged"),
         (
             "a.npy",
             saved(npy=np.zeros((2, 3, 4))),
-            "is float64 (2, 3, 4); numbers (frames, numbers in a frame) are wanted",
+            "expected numbers (frames, features), found float64 (2, 3, 4)",
         ),
-        ("a.npy", saved(npy=np.zeros((2, 0))), "is float64 (2, 0); numbers (frames, numbers in a frame) are wanted"),
-        ("a.npy", saved(npy=np.zeros((0, 2))), "has no frames"),
-        ("a.npy", saved(npy=np.array(["a"])), "is <U1 (1,); numbers (frames, numbers in a frame) are wanted"),
-        ("a.npy", saved(npy=np.array([[1e300]])), "has inf as number 1 of frame 1; a number is wanted"),
-        ("a.npy", saved(npy=FRAMES)[:-4], "cannot be read: says that it is float32 (7, 13), and has 360 bytes"),
-        ("a.npz", saved(other=FRAMES), "has no array called values, x, frames, features or arr_0"),
-        ("a.npz", b"PK", "cannot be read: not a .npz file, or damaged"),
+        ("a.npy", saved(npy=np.zeros((2, 0))), "expected numbers (frames, features), found float64 (2, 0)"),
+        ("a.npy", saved(npy=np.zeros((0, 2))), "no frames"),
+        ("a.npy", saved(npy=np.array(["a"])), "expected numbers (frames, features), found <U1 (1,)"),
+        ("a.npy", saved(npy=np.array([[1e300]])), "frame 1, feature 1: expected a finite number, found inf"),
+        ("a.npy", saved(npy=FRAMES)[:-4], "the header announces float32 (7, 13), but there are 360 bytes"),
+        ("a.npz", saved(other=FRAMES), "no array named values, x, frames, features or arr_0"),
+        ("a.npz", b"PK", "not a .npz file, or damaged"),
     ],
 )
 def test_bad_files_are_named(name: str, data: bytes, message: str) -> None:
@@ -126,7 +130,7 @@ def test_damaged_files_give_frames_or_are_named() -> None:
             cut = int(random.integers(len(data))) if random.random() < 0.3 else len(data)
             try:
                 found = decode(io.BytesIO(bytes(changed[:cut])), name)
-            except BadContent:
+            except ContentError:
                 continue
             assert np.isfinite(found).all()
             assert found.ndim == 2

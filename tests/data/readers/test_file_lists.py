@@ -5,7 +5,7 @@ from typing import IO
 
 import pytest
 
-from seqloom.data.readers.file_lists import BadContent, Packed, bare, listed, load
+from seqloom.data.readers.file_lists import ContentError, TarReader, list_folder, load, without_suffix
 from seqloom.data.readers.text_files import DataError, Location
 
 FILES = {"a/one.x": b"1", "a/two.y": b"2", "./b/three.x": b"3", "a/bad.x": b"bad"}
@@ -14,7 +14,7 @@ FILES = {"a/one.x": b"1", "a/two.y": b"2", "./b/three.x": b"3", "a/bad.x": b"bad
 def decode(stream: IO[bytes], name: str) -> int:
     data = stream.read()
     if data == b"bad":
-        raise BadContent(f"is bad in {name}")
+        raise ContentError(f"bad content in {name}")
     return int(data)
 
 
@@ -35,13 +35,13 @@ def wanted(*names: str) -> list[tuple[Location, str]]:
 
 
 def test_only_what_is_still_wanted_is_kept(tmp_path: Path) -> None:
-    packed = Packed(pack(tmp_path / "all.tar.gz", FILES), decode, suffixes=(".x", ".y"))
-    packed.wanted.update({"a/one": 2, "a/two.y": 1, "b/three.x": 1})
-    assert not packed.kept
+    packed = TarReader(pack(tmp_path / "all.tar.gz", FILES), decode, suffixes=(".x", ".y"))
+    packed.requested.update({"a/one": 2, "a/two.y": 1, "b/three.x": 1})
+    assert not packed.decoded
     assert packed.take("a/two.y") == 2
-    assert packed.kept == {"a/one": 1}
+    assert packed.decoded == {"a/one": 1}
     assert [packed.take("a/one"), packed.take("a/one")] == [1, 1]
-    assert not packed.kept
+    assert not packed.decoded
     assert "b/three.x" not in packed.names  # the archive is read no further than it has to be
     assert packed.take("b/three.x") == 3
     packed.close()
@@ -74,15 +74,15 @@ def test_what_is_wrong_is_named_by_the_line_of_the_list(tmp_path: Path) -> None:
     assert next(found) == 1
     with pytest.raises(DataError) as error:
         next(found)
-    assert str(error.value) == f"list:2: the number bad.x in {archive / 'a'} is bad in a/bad.x"
+    assert str(error.value) == f"list:2: number bad.x in {archive / 'a'}: bad content in a/bad.x"
     for name, message in (("on.x", "did you mean 'a/one.x'?"), ("folder.x", "did you mean 'a/folder.x'?")):
         with pytest.raises(DataError) as error:
             list(load(wanted(name), decode, folder=tmp_path, files=str(archive / "a")))
-        assert str(error.value) == f"list:1: the file {name} in {archive / 'a'} is not there; {message}"
-    with pytest.raises(DataError, match=r"list:1: there is no file 'x\.y' in "):
+        assert str(error.value) == f"list:1: file {name} in {archive / 'a'}: no such file in the archive; {message}"
+    with pytest.raises(DataError, match=r"list:1: no file 'x\.y' in "):
         list(load(wanted("x.y"), decode, folder=tmp_path))
     (tmp_path / "bad.x").write_bytes(b"bad")
-    with pytest.raises(DataError, match=r"list:1: the file .* is bad in bad\.x"):
+    with pytest.raises(DataError, match=r"list:1: file .*bad\.x: bad content in bad\.x"):
         list(load(wanted("bad.x"), decode, folder=tmp_path))
 
 
@@ -90,15 +90,18 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     texts = {"a/one.txt": b"first\nsecond ", "a/b/two.txt": b"", "a/alone.txt": "ü".encode()}
     archive = pack(tmp_path / "all.tar.gz", FILES | texts | {"a/b/two.x": b"4"})
     wanted_names, wanted_texts = ["b/two.x", "bad.x", "one.x"], {"one": "first second", "b/two": "", "alone": "ü"}
-    assert listed(archive / "a", (".x",), beside=".txt", encoding="utf-8") == (wanted_names, wanted_texts)
+    assert list_folder(archive / "a", (".x",), text_suffix=".txt", encoding="utf-8") == (wanted_names, wanted_texts)
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "out", filter="data")
-    assert listed(tmp_path / "out" / "a", (".x",), beside=".txt", encoding="utf-8") == (wanted_names, wanted_texts)
-    with pytest.raises(DataError, match="there is no such file"):
-        listed(tmp_path / "nothing", (".x",), beside=".txt", encoding="utf-8")
+    assert list_folder(tmp_path / "out" / "a", (".x",), text_suffix=".txt", encoding="utf-8") == (
+        wanted_names,
+        wanted_texts,
+    )
+    with pytest.raises(DataError, match="no such file"):
+        list_folder(tmp_path / "nothing", (".x",), text_suffix=".txt", encoding="utf-8")
 
 
 def test_names_without_their_suffix() -> None:
-    assert bare("a.b/c.X", (".x",)) == "a.b/c"
-    assert bare("a.b/c", (".b/c",)) == "a.b/c"
-    assert bare("a.x/c.y", (".x",)) == "a.x/c.y"
+    assert without_suffix("a.b/c.X", (".x",)) == "a.b/c"
+    assert without_suffix("a.b/c", (".b/c",)) == "a.b/c"
+    assert without_suffix("a.x/c.y", (".x",)) == "a.x/c.y"

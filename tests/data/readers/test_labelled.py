@@ -77,7 +77,7 @@ def test_texts_in_other_encodings(tmp_path: Path, name: str, lines: list[str]) -
     path.write_bytes("\n".join(lines).encode("latin-1"))
     for known in (None, {"pos", "neg"}):
         assert read(path, encoding="latin-1", known=known) == [("café", "pos", 1), ("böse", "neg", 2)]
-    with pytest.raises(DataError, match=f'{name}:1: found byte 0xe9 .* task.encoding = "latin-1"'):
+    with pytest.raises(DataError, match=f'{name}:1: expected UTF-8, found byte 0xe9 .* task.encoding = "latin-1"'):
         read(path)
 
 
@@ -117,19 +117,34 @@ def test_after_training_columns_may_lack_labels(tmp_path: Path) -> None:
     path = written(tmp_path, "y.tsv", "text\tnumber", "good film\t7")
     options: Any = {"label_column": "label", "text_column": "text"}
     assert read(path, known={"pos"}, **options) == [("good film", None, 2)]
-    with pytest.raises(DataError, match="there is no column 'label'; the header has text, number"):
+    with pytest.raises(DataError, match="no column 'label'; the header has text, number"):
         read(path, **options)
 
 
 @pytest.mark.parametrize(
     ("name", "lines", "options", "message"),
     [
-        ("x.txt", ["pos good", "neg"], {}, r"x\.txt:2: found only 'neg'"),
-        ("x.tsv", ["a\tb", "a\tc"], {"text_column": 4}, r"x\.tsv:1: found 2 columns; there is no column 4"),
-        ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: found NoneType as 'text'"),
-        ("x.jsonl", ['{"text": "a", "label": [1]}'], {}, r"x\.jsonl:1: found list as 'label'"),
-        ("x.csv", ["1,2,3,4"], {"label_column": "y", "format": "numbers"}, r"x\.csv: label_column is 'y'"),
-        ("d/x.md", ["1"], {"folder": True}, r"d: there is no \.txt file in the folder"),
+        (
+            "x.txt",
+            ["pos good", "neg"],
+            {},
+            r"x\.txt:2: expected a label and a text separated by a space, found only 'neg'",
+        ),
+        ("x.tsv", ["a\tb", "a\tc"], {"text_column": 4}, r"x\.tsv:1: no column 4 among 2"),
+        ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: 'text': expected a string, found NoneType"),
+        (
+            "x.jsonl",
+            ['{"text": "a", "label": [1]}'],
+            {},
+            r"x\.jsonl:1: 'label': expected a string or an integer, found list",
+        ),
+        (
+            "x.csv",
+            ["1,2,3,4"],
+            {"label_column": "y", "format": "numbers"},
+            r"x\.csv: label_column: expected the index of a column, found 'y'",
+        ),
+        ("d/x.md", ["1"], {"folder": True}, r"d: no \.txt file in the folder"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, name: str, lines: list[str], options: Any, message: str) -> None:
@@ -141,16 +156,16 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str, lines: list[str], opt
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (object(), "input:1: found object; a text or numbers"),
-        (("a", 3), "input:1: found int as the label"),
-        (np.zeros((1, 2, 3)), r"input:1: found numbers \(1, 2, 3\)"),
+        (object(), "input:1: expected a string or numbers .*, found object"),
+        (("a", 3), "input:1: label: expected a string, found int"),
+        (np.zeros((1, 2, 3)), r"input:1: expected numbers \(T, D\), found shape \(1, 2, 3\)"),
         (np.array([[np.nan]]), "input:1: element 1 of channel 1 is missing"),
     ],
 )
 def test_python_values_that_are_no_sequences_are_refused(value: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read([value])
-    with pytest.raises(DataError, match="a list of texts is wanted"):
+    with pytest.raises(DataError, match="expected a list of strings, found a single string"):
         read("a text")
 
 

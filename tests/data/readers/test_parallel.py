@@ -28,7 +28,7 @@ def test_columns(file: Path) -> None:
     file.write_text("go .\tva .\tfrom a book\n\nstop .\tarrête .\n")
     assert pairs(file) == [("go .", "va ."), ("stop .", "arrête .")]
     assert pairs(file, source_column=1, target_column=0) == [("va .", "go ."), ("arrête .", "stop .")]
-    assert wrong(file, target_column=2) == f"{file}:3: found 2 columns; there is no column 2 (the first is 0)"
+    assert wrong(file, target_column=2) == f"{file}:3: no column 2 among 2 (the first is 0)"
     found = list(Reader(source_length=len, target_length=lambda text: len(text.split())).read(file))
     assert found[0] == Pair((str(file), 1), "go .", "va .", (4, 2))  # type: ignore[arg-type]
     assert [len(pair) for pair in found] == [4, 6]
@@ -47,7 +47,7 @@ def test_names_of_columns(tmp_path: Path) -> None:
     file.write_text('id,en,de\n1,"yes, please","ja, bitte"\n')
     assert pairs(file, source_column="en", target_column="de") == [("yes, please", "ja, bitte")]
     assert pairs(file, source_column="en", target_column="fr") == [("yes, please", None)]
-    assert "there is no column 'fr'" in wrong(file, source_column="fr", target_column="de")
+    assert "no column 'fr'" in wrong(file, source_column="fr", target_column="de")
 
 
 def test_two_files_side_by_side(tmp_path: Path) -> None:
@@ -60,11 +60,12 @@ def test_two_files_side_by_side(tmp_path: Path) -> None:
     before = fingerprint(str(path))
     (tmp_path / "train.en").write_text("one\ntwo\nthree\n")
     assert wrong(path) == (
-        f"{tmp_path}/train.en:3: is alone: {tmp_path}/train.en has 3 lines, {tmp_path}/train.de 2; wanted as many"
+        f"{tmp_path}/train.en:3: this line has no counterpart: {tmp_path}/train.en has 3 lines, "
+        f"{tmp_path}/train.de has 2"
     )
     assert fingerprint(str(path)) != before
-    assert 'format is "jsonl"; two files are "lines"' in wrong(path, format="jsonl")
-    with pytest.raises(DataError, match=r"train\.fr: there is no such file; did you mean .*train"):
+    assert 'two files need format = "lines" or "auto", found "jsonl"' in wrong(path, format="jsonl")
+    with pytest.raises(DataError, match=r"train\.fr: no such file; did you mean .*train"):
         resolve(str(tmp_path / "train.{en,fr}"))
 
 
@@ -75,15 +76,17 @@ def test_json(tmp_path: Path) -> None:
     )
     assert pairs(file) == [("read", "R IY D"), ("read", "R EH D"), ("a", "AH"), ("b", None)]
     file.write_text('{"en": "a", "de": 3}\n')
-    assert wrong(file) == f"{file}:1: found NoneType as 'source'; a text is wanted (source_column names it)"
-    assert "found int as 'de'; a text, or a list of texts" in wrong(file, source_column="en", target_column="de")
+    assert wrong(file) == f"{file}:1: 'source': expected a string, found NoneType; source_column sets the key"
+    assert "'de': expected a string or a list of strings, found int" in wrong(
+        file, source_column="en", target_column="de"
+    )
 
 
 def test_scan(file: Path) -> None:
     file.write_text("IN: jump twice OUT: I_JUMP I_JUMP\nIN: look OUT:I_LOOK\nIN: run\n")
     assert pairs(file) == [("jump twice", "I_JUMP I_JUMP"), ("look", "I_LOOK"), ("run", None)]
     file.write_text("IN: jump OUT: I_JUMP\nrun I_RUN\n")
-    assert wrong(file) == f"{file}:2: found 'run I_RUN'; IN: source OUT: target is wanted"
+    assert wrong(file) == f"{file}:2: expected 'IN: source OUT: target', found 'run I_RUN'"
 
 
 def test_a_file_in_an_archive(tmp_path: Path) -> None:
@@ -99,13 +102,13 @@ def test_a_file_in_an_archive(tmp_path: Path) -> None:
     assert next(Reader().read(inside)).location == (str(inside), 1)
     assert pairs(path / "train" / "arm.tsv.gz") == [("բառ", "b ɑ r")]
     assert wrong(path / "train" / "adi.tsv") == (
-        f"{path}/train/adi.tsv: there is no such file in the archive; did you mean {path}/train/ady.tsv?"
+        f"{path}/train/adi.tsv: no such file in the archive; did you mean {path}/train/ady.tsv?"
     )
     assert fingerprint(str(inside)) == fingerprint(str(path))
     path.write_bytes(path.read_bytes()[:60])
-    assert f"{path}: is no tar archive, or damaged" in wrong(inside)
+    assert f"{path}: not a tar archive, or damaged" in wrong(inside)
     (tmp_path / "plain").write_text("a\tb\n")
-    assert f"{tmp_path}/plain: is no tar archive, or damaged" in wrong(tmp_path / "plain" / "x.tsv")
+    assert f"{tmp_path}/plain: not a tar archive, or damaged" in wrong(tmp_path / "plain" / "x.tsv")
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,16 +125,16 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lists() -> None:
     assert pairs(["a b", ("c", "d")]) == [("a b", None), ("c", "d")]
-    assert wrong([3]) == "input:1: found int; a text, or a tuple of two, is wanted"
-    assert wrong(["a", ("b", 3)]) == "input:2: found int; a text, or a tuple of two, is wanted"
+    assert wrong([3]) == "input:1: expected a string or a tuple of two, found int"
+    assert wrong(["a", ("b", 3)]) == "input:2: expected a string or a tuple of two, found int"
     assert "NUL" in wrong(["a\0"])
-    with pytest.raises(DataError, match="found one text"):
+    with pytest.raises(DataError, match="expected a list of strings, found a single string"):
         list(Reader().read("a text"))
 
 
 def test_bytes_that_are_no_text(file: Path) -> None:
     file.write_bytes(b"a\tb\n\xff\tb\n")
-    assert wrong(file).startswith(f"{file}:2: found byte 0xff at byte 1")
+    assert wrong(file).startswith(f"{file}:2: expected UTF-8, found byte 0xff at byte 1")
     assert pairs(file, encoding="latin-1")[1] == ("ÿ", "b")
 
 

@@ -28,12 +28,16 @@ def test_a_list_of_words(tmp_path: Path) -> None:
         ("no", ()),
         ("f(2)", ()),
     ]
-    with pytest.raises(DataError, match=r"words.dict:1: found 'yes' alone"):
+    with pytest.raises(DataError, match=r"words.dict:1: expected a word and its spelling, found only 'yes'"):
         first_spellings(path)
 
 
 def test_one_or_the_other(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"words.dict:2: found 'no' without a spelling; the words before have one"):
+    with pytest.raises(
+        DataError, match=r"words.dict:2: expected a word and its spelling as in the lines above, found 'no'"
+    ):
         list(read_pronunciations(write(tmp_path, "yes Y EH S\nno\n")))
-    with pytest.raises(DataError, match=r"words.dict:2: found 'no' with a spelling; the words before have none"):
+    with pytest.raises(
+        DataError, match=r"words.dict:2: expected a word without spelling as in the lines above, found 'no "
+    ):
         list(read_pronunciations(write(tmp_path, "yes\nno N OW\n")))

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from tests.data.readers.test_audio_files import wav
 
-from seqloom.data.readers.audio_files import Sound
+from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.recordings import Reader, Recording, write_npz
 from seqloom.data.readers.text_files import DataError
 
@@ -102,15 +102,16 @@ def test_the_layout_of_sphinx(tmp_path: Path) -> None:
     assert found[0].values.shape == (4, 13)
     assert found[0].rate == 0
     assert told(read(list_, files=str(archive), format="sphinx")) == told(found)
-    assert wrong(list_, files=str(archive), coefficients=12) == (
-        f"{list_}:1: the file all/a/low-a in {archive} has 52 numbers, which are no frames of 12:"
-        " coefficients is not right"
+    assert wrong(list_, files=str(archive), n_mfcc=12) == (
+        f"{list_}:1: file all/a/low-a in {archive}: 52 values are not a multiple of 12 features per frame;"
+        " set task.audio.n_mfcc"
     )
     assert wrong(list_, files=str(archive / "all")).startswith(
-        f"{list_}:1: the file all/a/low-a in {archive / 'all'} is not there; did you mean 'all/a/low-a.mfc'?"
+        f"{list_}:1: file all/a/low-a in {archive / 'all'}: no such file in the archive; "
+        "did you mean 'all/a/low-a.mfc'?"
     )
     list_.write_text("YES low-a\n")
-    assert wrong(list_) == f"{list_}:1: found 'YES low-a'; a text and the name of its file in brackets are wanted"
+    assert wrong(list_) == f"{list_}:1: expected a text and its file name in parentheses, found 'YES low-a'"
 
 
 def test_sphinx_files_by_their_names_alone(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_sphinx_files_by_their_names_alone(tmp_path: Path) -> None:
     list_ = tmp_path / "texts"
     list_.write_text("a b (low)\nc (high)\n")
     assert told(read(list_, files=str(tmp_path / "sounds"))) == [("low", "a b"), ("high", "c")]
-    assert wrong(list_) == f"{list_}:1: there is no file 'low' in {tmp_path}"
+    assert wrong(list_) == f"{list_}:1: no file 'low' in {tmp_path}"
 
 
 def test_a_folder_with_the_texts_beside(tmp_path: Path) -> None:
@@ -135,10 +136,10 @@ def test_a_folder_with_the_texts_beside(tmp_path: Path) -> None:
     assert [each.name for each in read(archive / "all" / "more")] == ["high.wav", "low.wav", "middle.wav"]
     (tmp_path / "empty").mkdir()
     assert wrong(tmp_path / "empty").startswith(
-        f"{tmp_path / 'empty'}: there is no file in the folder that ends in .wav"
+        f"{tmp_path / 'empty'}: no recording in the folder; expected files that end in .wav"
     )
     (folder / "low.txt").write_bytes(b"d\xff")
-    assert wrong(folder).startswith(f"{folder / 'low.txt'}:1: found byte 0xff at byte 2 of the line")
+    assert wrong(folder).startswith(f"{folder / 'low.txt'}:1: expected UTF-8, found byte 0xff at byte 2 of the line")
 
 
 def test_an_archive_is_read_once_in_whatever_order_its_files_are_wanted(
@@ -169,7 +170,9 @@ def test_recordings_come_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("low.wav\tx\nhigh.wav\ty\n")
     found = Reader(files=str(archive)).read(tmp_path / "train.tsv")
     assert next(found).text == "x"
-    with pytest.raises(DataError, match=r"train\.tsv:2: the file high\.wav in .* is no WAV, FLAC, Ogg or SPHERE file"):
+    with pytest.raises(
+        DataError, match=r"train\.tsv:2: file high\.wav in .*: expected a WAV, FLAC, Ogg or SPHERE file"
+    ):
         next(found)
 
 
@@ -183,7 +186,7 @@ def test_one_file(tmp_path: Path) -> None:
     archive = pack(tmp_path / "a.tar.gz", {"x/high.wav": tone("high")})
     assert told(read(archive / "x" / "high.wav")) == [("high", None)]
     assert wrong(tmp_path / "lo.wav") == (
-        f"{tmp_path / 'lo.wav'}:1: there is no file 'lo.wav' in {tmp_path}; did you mean 'low.wav'?"
+        f"{tmp_path / 'lo.wav'}:1: no file 'lo.wav' in {tmp_path}; did you mean 'low.wav'?"
     )
     assert told(read(tmp_path / "high.wav", format="jsonl")) == [("high", None)]  # a recording is no list of them
 
@@ -201,7 +204,7 @@ def test_lines_of_writing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(given.values, found.values)
     assert given.text == "1"
     (tmp_path / "line.png").write_bytes(b"\x89PNG")
-    assert wrong(tmp_path / "line.png").endswith("line.png is no PNG or JPEG image")
+    assert wrong(tmp_path / "line.png").endswith("line.png: not a PNG or JPEG image")
 
 
 def test_many_in_one_file(tmp_path: Path) -> None:
@@ -213,28 +216,31 @@ def test_many_in_one_file(tmp_path: Path) -> None:
     assert [(each.location.line, each.values.shape, each.rate) for each in found] == [(1, (2, 3), 0), (2, (1, 3), 0)]
     write_npz(file, [np.full(40, 100 / 32768), np.full(30, 300 / 32768)], rate=8000)
     assert told(read(file)) == [("low", None), ("high", None)]
-    assert [(each.rate, len(each)) for each in read(file, rate=16000)] == [(16000, 80), (16000, 60)]
+    assert [(each.rate, len(each)) for each in read(file, sample_rate=16000)] == [(16000, 80), (16000, 60)]
     np.savez(file, values=frames[0])
     assert told(read(file)) == [("low", None)]
-    with pytest.raises(ValueError, match="there are 1 texts for 2 sequences"):
+    with pytest.raises(ValueError, match="expected a text for each of 2 sequences, found 1"):
         write_npz(file, frames, ["a"])
-    with pytest.raises(ValueError, match=r"found sequences \(2, 3\) and rate 8000"):
+    with pytest.raises(ValueError, match=r"expected samples \(N,\) and a rate, .*, found \(2, 3\) and rate 8000"):
         write_npz(file, frames, rate=8000)
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"lengths": [2, 2]}, r"lengths int64 \(2,\) are not those of values \(3, 2\)"),
-        ({"lengths": [4, -1]}, r"lengths int64 \(2,\) are not those of values \(3, 2\)"),
-        ({"lengths": [1, 2], "texts": ["a"]}, r"texts are <U1 \(1,\); a string for each of 2 is wanted"),
-        ({"lengths": [1, 2], "texts": [1, 2]}, r"texts are int64 \(2,\); a string for each of 2 is wanted"),
-        ({"lengths": [1, 2], "rate": 8000}, r"values are \(3, 2\), and rate is 8000"),
-        ({"lengths": [3], "values": np.ones(3), "rate": -8}, "all.npz: says that it has -8 samples in a second"),
-        ({"lengths": [3, 0]}, r"all.npz:2: the recording has no frames"),
+        ({"lengths": [2, 2]}, r"lengths int64 \(2,\) do not add up to the length of values \(3, 2\)"),
+        ({"lengths": [4, -1]}, r"lengths int64 \(2,\) do not add up to the length of values \(3, 2\)"),
+        ({"lengths": [1, 2], "texts": ["a"]}, r"texts: expected 2 strings, found <U1 \(1,\)"),
+        ({"lengths": [1, 2], "texts": [1, 2]}, r"texts: expected 2 strings, found int64 \(2,\)"),
+        ({"lengths": [1, 2], "rate": 8000}, r"expected values .*, found \(3, 2\) and rate 8000"),
+        (
+            {"lengths": [3], "values": np.ones(3), "rate": -8},
+            "all.npz: expected a sample rate from 1000 to 1000000 Hz, found -8",
+        ),
+        ({"lengths": [3, 0]}, r"all.npz:2: recording: no frames"),
         (
             {"lengths": [1, 2], "values": np.full((3, 2), np.nan)},
-            "all.npz:1: the recording has nan as number 1 of frame 1",
+            "all.npz:1: recording: frame 1, feature 1: expected a finite number, found nan",
         ),
     ],
 )
@@ -247,35 +253,35 @@ def test_bad_arrays_are_named(tmp_path: Path, arrays: dict[str, Any], message: s
 def test_python_values(tmp_path: Path) -> None:
     low = play(tmp_path) / "low.wav"
     samples = np.full(20, 100 / 32768)
-    found = read([low, (str(low), "x"), (Sound(samples.astype(np.float32), 4000), "y"), ([[100, 1]], "z")])
+    found = read([low, (str(low), "x"), (Audio(samples.astype(np.float32), 4000), "y"), ([[100, 1]], "z")])
     assert told(found) == [("low", None), ("low", "x"), ("low", "y"), ("low", "z")]
     assert [each.rate for each in found] == [8000, 8000, 4000, 0]
     assert [each.location for each in found] == [("input", n) for n in (1, 2, 3, 4)]
-    whole = read([samples, np.full(20, 100, dtype=np.int16)], rate=8000)
+    whole = read([samples, np.full(20, 100, dtype=np.int16)], sample_rate=8000)
     assert told(whole) == [("low", None), ("low", None)]
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.zeros(3), "the recording is float64 (3,); frames (T, D), or samples with their rate, are wanted"),
+        (np.zeros(3), "recording: expected frames (T, D), or samples with their rate, found float64 (3,)"),
         (
             np.zeros((2, 3, 4)),
-            "the recording is float64 (2, 3, 4); frames (T, D), or samples with their rate, are wanted",
+            "recording: expected frames (T, D), or samples with their rate, found float64 (2, 3, 4)",
         ),
-        (np.array([["a"]]), "the recording is <U1 (1, 1); numbers (frames, numbers in a frame) are wanted"),
-        ([[1, 2], [3]], "found list; numbers (T, D) are wanted"),
-        (None, "the recording is float64 (); frames (T, D), or samples with their rate, are wanted"),
-        (([[1.0]], 3), "found int as the text; a text is wanted"),
+        (np.array([["a"]]), "recording: expected numbers (frames, features), found <U1 (1, 1)"),
+        ([[1, 2], [3]], "expected numbers (T, D), found list"),
+        (None, "recording: expected frames (T, D), or samples with their rate, found float64 ()"),
+        (([[1.0]], 3), "transcript: expected a string, found int"),
         (([[1.0]], "a\0"), "found a NUL character"),
-        (np.array([[1.0, np.inf]]), "the recording has inf as number 2 of frame 1; a number is wanted"),
-        (Sound(np.zeros(0, np.float32), 8000), "the recording has no samples"),
+        (np.array([[1.0, np.inf]]), "recording: frame 1, feature 2: expected a finite number, found inf"),
+        (Audio(np.zeros(0, np.float32), 8000), "recording: no samples"),
         (
-            Sound(np.zeros(5, np.float32), 0),
-            "the recording says that it has 0 samples in a second; 1000 to 1000000 are wanted",
+            Audio(np.zeros(5, np.float32), 0),
+            "recording: expected a sample rate from 1000 to 1000000 Hz, found 0",
         ),
-        ("missing.wav", "there is no file 'missing.wav' in ."),
-        ("", "the file . cannot be opened: [Errno 21] Is a directory: '.'"),
+        ("missing.wav", "no file 'missing.wav' in ."),
+        ("", "cannot open the file .: [Errno 21] Is a directory: '.'"),
     ],
     ids=str,
 )
@@ -285,21 +291,21 @@ def test_bad_values_are_named(value: Any, message: str, tmp_path: Path, monkeypa
 
 
 def test_one_text_is_no_list() -> None:
-    assert wrong("a.wav") == "input: found one text; a list of paths or arrays is wanted"
+    assert wrong("a.wav") == "input: expected a list of paths or arrays, found a single string"
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "a"}', "found 'text'; the name of a file as 'file' or 'audio' or 'image', or 'strokes', is wanted"),
-        ('{"file": 3}', "found 'file'; the name of a file as"),
-        ('{"file": "low.wav", "text": 3}', "found int as 'text'; a text is wanted"),
-        ('{"strokes": [[1, 2], [3]]}', "found list; numbers (T, D) are wanted"),
-        ('{"strokes": []}', "the recording is float64 (0,); frames (T, D)"),
-        ('{"strokes": {"a": 1}}', "found dict; numbers (T, D) are wanted"),
-        ('{"strokes": [[1, 1e60]]}', "the recording has inf as number 2 of frame 1"),
-        ('{"strokes": [[1, 1' + 400 * "0" + "]]}", "found list; numbers (T, D) are wanted"),
-        ("{", "not JSON"),
+        ('{"text": "a"}', "expected a file name as 'file' or 'audio' or 'image', or 'strokes', found 'text'"),
+        ('{"file": 3}', "expected a file name as 'file' or 'audio' or 'image', or 'strokes', found 'file'"),
+        ('{"file": "low.wav", "text": 3}', "'text': expected a string, found int"),
+        ('{"strokes": [[1, 2], [3]]}', "expected numbers (T, D), found list"),
+        ('{"strokes": []}', "recording: expected frames (T, D), or samples with their rate, found float64 (0,)"),
+        ('{"strokes": {"a": 1}}', "expected numbers (T, D), found dict"),
+        ('{"strokes": [[1, 1e60]]}', "recording: frame 1, feature 2: expected a finite number, found inf"),
+        ('{"strokes": [[1, 1' + 400 * "0" + "]]}", "expected numbers (T, D), found list"),
+        ("{", "invalid JSON"),
     ],
 )
 def test_bad_objects_are_named(line: str, message: str, tmp_path: Path) -> None:
@@ -310,7 +316,7 @@ def test_bad_objects_are_named(line: str, message: str, tmp_path: Path) -> None:
 
 def test_sound_is_brought_to_one_rate(tmp_path: Path) -> None:
     low = play(tmp_path) / "low.wav"
-    (found,) = read(low, rate=4000)
+    (found,) = read(low, sample_rate=4000)
     assert (found.rate, len(found)) == (4000, 25)
 
 
@@ -353,8 +359,8 @@ def test_damaged_archives_and_missing_places(tmp_path: Path) -> None:
     table.write_text("low.wav\tx\n")
     archive = pack(tmp_path / "a.tar.gz", {"low.wav": tone("low")})
     archive.write_bytes(archive.read_bytes()[:60])
-    assert wrong(table, files=str(archive)).startswith(f"{archive}: is no tar archive, or damaged (")
-    assert wrong(archive).startswith(f"{archive}: is no tar archive, or damaged (")
+    assert wrong(table, files=str(archive)).startswith(f"{archive}: not a tar archive, or damaged (")
+    assert wrong(archive).startswith(f"{archive}: not a tar archive, or damaged (")
     assert wrong(table, files=str(tmp_path / "b.tar.gz")).startswith(
-        f"{tmp_path / 'b.tar.gz'}: there is no such file; did you mean {archive}?"
+        f"{tmp_path / 'b.tar.gz'}: no such file; did you mean {archive}?"
     )

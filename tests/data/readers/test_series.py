@@ -8,7 +8,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from seqloom.data.readers.series import Range, Series, changes, ending, pieces, sequences, split_range, table, windows
+from seqloom.data.readers.series import (
+    Range,
+    Series,
+    consecutive_windows,
+    differences,
+    last_window,
+    sequences,
+    split_range,
+    table,
+    windows,
+)
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.vectors import write_npz
 
@@ -38,27 +48,27 @@ def counting(length: int, *, start: int = 0, stop: int | None = None) -> Series:
 def test_ranges_are_rows_or_shares(text: str, length: int, wanted: tuple[int, int]) -> None:
     path, rows = split_range(Path("folder") / text)
     assert path == Path("folder/x.csv")
-    assert rows.rows(length, what="rows") == wanted
+    assert rows.rows(length, noun="rows") == wanted
 
 
 @pytest.mark.parametrize("text", ["x.csv[]", "x.csv[5]", "x.csv[a:b]", "x.csv[1:2:3]", "x.csv[1e3:]", "x.csv[-0.5:1]"])
 def test_what_is_no_range_is_refused(text: str) -> None:
-    with pytest.raises(DataError, match="two rows or shares are wanted"):
+    with pytest.raises(DataError, match="expected a range of rows or fractions"):
         split_range(Path(text))
 
 
 @pytest.mark.parametrize("text", ["[5:5]", "[6:4]", "[0:11]", "[0.5:1.5]", "[-11:]", "[0.01:0.02]"])
 def test_ranges_outside_of_the_file_are_refused(text: str) -> None:
-    with pytest.raises(DataError, match=r"x.csv\[.*: holds rows .* a part of the 10 rows is wanted"):
-        split_range(Path("x.csv" + text))[1].rows(10, what="rows")
+    with pytest.raises(DataError, match=r"x.csv\[.*: expected a non-empty range of the 10 rows, found"):
+        split_range(Path("x.csv" + text))[1].rows(10, noun="rows")
 
 
 @given(st.integers(1, 10_000), st.integers(1, 99))
 def test_neighbouring_shares_share_no_row_and_leave_none_out(length: int, hundredths: int) -> None:
     border = f"{hundredths / 100:.2f}"
     assume(length * hundredths >= 100)
-    assert Range("x", "", border).rows(length, what="rows") == (0, length * hundredths // 100)
-    assert Range("x", border, "").rows(length, what="rows") == (length * hundredths // 100, length)
+    assert Range("x", "", border).rows(length, noun="rows") == (0, length * hundredths // 100)
+    assert Range("x", border, "").rows(length, noun="rows") == (length * hundredths // 100, length)
 
 
 def test_a_table_with_names_and_dates() -> None:
@@ -90,25 +100,25 @@ def test_a_packed_file_with_a_range(tmp_path: Path) -> None:
 
 def test_missing_values_are_named_or_filled() -> None:
     lines = ["a,b", "1,2", ",NaN", "3,?"]
-    with pytest.raises(DataError, match=r"^input:3: column a: a number is missing; fill = true"):
+    with pytest.raises(DataError, match=r"^input:3: column a: missing value; fill_missing = true"):
         table(lines)
     assert table(lines, fill=True).values.tolist() == [[1, 2], [1, 2], [3, 2]]
-    with pytest.raises(DataError, match=r"^input:2: column b: a number is missing, and there is none before"):
+    with pytest.raises(DataError, match=r"^input:2: column b: missing value without a previous one to repeat"):
         table(["a,b", "1,", "2,3"], fill=True)
 
 
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        ([], {}, "input:1: the file is empty"),
-        (["a,b"], {}, "input:1: there are no rows"),
-        (["day", "monday"], {}, "input:2: found no column of numbers"),
-        (["a,a", "1,2"], {}, "input:1: the names of the columns are not distinct"),
-        (["a,b", "1,2", "3,x"], {}, "input:3: column b: found 'x'; a number is wanted"),
-        (["a,b", "1,inf"], {}, "input:2: column b: found 'inf'; a number is wanted"),
-        (["a,b", "1,2", "3"], {}, "input:3: found 1 field; the first record has 2"),
-        (["load,b", "1,2"], {"columns": ("laod",)}, "there is no column 'laod': did you mean load"),
-        (["a,b", "1,2"], {"date": "c"}, "there is no column 'c': The file has a, b"),
+        ([], {}, "input:1: expected a CSV file of numbers, found an empty file"),
+        (["a,b"], {}, "input:1: no rows"),
+        (["day", "monday"], {}, "input:2: no column of numbers"),
+        (["a,a", "1,2"], {}, "input:1: duplicate column names"),
+        (["a,b", "1,2", "3,x"], {}, "input:3: column b: expected a number, found 'x'"),
+        (["a,b", "1,inf"], {}, "input:2: column b: expected a number, found 'inf'"),
+        (["a,b", "1,2", "3"], {}, "input:3: expected 2 fields as in the first record, found 1"),
+        (["load,b", "1,2"], {"columns": ("laod",)}, "no column 'laod': did you mean load"),
+        (["a,b", "1,2"], {"date": "c"}, "no column 'c': The file has a, b"),
     ],
 )
 def test_bad_tables_are_named_by_line(lines: list[str], options: dict[str, object], message: str) -> None:
@@ -127,16 +137,16 @@ def test_windows_forecast_every_run_of_the_range_and_nothing_else(
     runs = [end for end in range(length) if start <= end and end + horizon <= stop]
     ends = [end for end in runs if end >= history] or [end for end in runs[-1:] if end]
     if not ends:
-        with pytest.raises(DataError, match="are too few"):
+        with pytest.raises(DataError, match="rows to forecast and one before them, found rows"):
             list(windows(series, history, horizon=horizon))
         return
     found = list(windows(series, history, horizon=horizon))
-    assert [window.end for window in found] == ends
+    assert [window.stop for window in found] == ends
     for window in found:
-        assert window.read[:, 0].tolist() == list(range(max(window.end - history, 0), window.end))
-        assert window.after(horizon)[0, :, 0].tolist() == list(range(window.end, window.end + horizon))
-        assert np.shares_memory(window.read, series.values)
-        assert np.shares_memory(window.after(horizon), series.values)
+        assert window.history[:, 0].tolist() == list(range(max(window.stop - history, 0), window.stop))
+        assert window.future(horizon)[0, :, 0].tolist() == list(range(window.stop, window.stop + horizon))
+        assert np.shares_memory(window.history, series.values)
+        assert np.shares_memory(window.future(horizon), series.values)
 
 
 @given(st.integers(1, 40), st.integers(0, 12), st.integers(1, 6), st.integers(0, 39), st.integers(1, 40))
@@ -147,39 +157,39 @@ def test_pieces_follow_each_other_and_know_what_comes_after_each_row(
     series = counting(length, start=start, stop=stop)
     wanted = [row for row in range(length) if start <= row + 1 and row + horizon < stop]
     if not wanted:
-        with pytest.raises(DataError, match="are too few"):
-            list(pieces(series, history, horizon=horizon))
+        with pytest.raises(DataError, match="rows to forecast and one before them, found rows"):
+            list(consecutive_windows(series, history, horizon=horizon))
         return
-    found = list(pieces(series, history, horizon=horizon))
-    assert [row for window in found for row in window.read[:, 0]] == wanted
+    found = list(consecutive_windows(series, history, horizon=horizon))
+    assert [row for window in found for row in window.history[:, 0]] == wanted
     assert all(len(window) == history for window in found[:-1])
     for window in found:
-        for row, after in zip(window.read[:, 0], window.after(horizon, each=True)[..., 0], strict=True):
+        for row, after in zip(window.history[:, 0], window.future(horizon, every_step=True)[..., 0], strict=True):
             assert after.tolist() == [row + step + 1 for step in range(horizon)]
 
 
 def test_the_seasonal_forecast_repeats_the_last_season_or_the_last_value() -> None:
     (*_, window) = windows(counting(20), 4, horizon=5)
-    assert window.season(5, 3)[0, :, 0].tolist() == [12, 13, 14, 12, 13]
-    assert window.season(5, 1)[0, :, 1].tolist() == [114] * 5
+    assert window.seasonal_forecast(5, 3)[0, :, 0].tolist() == [12, 13, 14, 12, 13]
+    assert window.seasonal_forecast(5, 1)[0, :, 1].tolist() == [114] * 5
     first = next(windows(counting(20), 2, horizon=3))
-    assert first.season(3, 4)[0, :, 0].tolist() == [1, 1, 0]
-    (whole,) = pieces(counting(6), 0, horizon=2)
-    assert whole.season(2, 2, each=True)[..., 0].tolist() == [[0, 0], [0, 1], [1, 2], [2, 3]]
+    assert first.seasonal_forecast(3, 4)[0, :, 0].tolist() == [1, 1, 0]
+    (whole,) = consecutive_windows(counting(6), 0, horizon=2)
+    assert whole.seasonal_forecast(2, 2, every_step=True)[..., 0].tolist() == [[0, 0], [0, 1], [1, 2], [2, 3]]
 
 
 def test_the_end_is_read_and_nothing_known_after_it() -> None:
-    assert ending(counting(9), 4).read[:, 0].tolist() == [5, 6, 7, 8]
-    assert ending(counting(9, stop=6), 4).read[:, 0].tolist() == [2, 3, 4, 5]
-    assert ending(counting(3), 4).read[:, 0].tolist() == [0, 1, 2]
-    assert len(ending(counting(9), 0)) == 9
-    assert not ending(counting(9), 4).known
+    assert last_window(counting(9), 4).history[:, 0].tolist() == [5, 6, 7, 8]
+    assert last_window(counting(9, stop=6), 4).history[:, 0].tolist() == [2, 3, 4, 5]
+    assert last_window(counting(3), 4).history[:, 0].tolist() == [0, 1, 2]
+    assert len(last_window(counting(9), 0)) == 9
+    assert not last_window(counting(9), 4).known
 
 
 def test_changes_do_not_cross_the_border_of_two_parts() -> None:
     parts = [np.array([[1.0], [3.0], [6.0]]), np.array([[100.0], [110.0]])]
-    assert changes(parts, 1).tolist() == [[2], [3], [10]]
-    assert changes(parts, 2).tolist() == [[5]]
+    assert differences(parts, 1).tolist() == [[2], [3], [10]]
+    assert differences(parts, 2).tolist() == [[5]]
 
 
 def test_arrays_are_series() -> None:
@@ -196,11 +206,11 @@ def test_arrays_are_series() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("abc", "input:1: found str; an array of numbers is wanted"),
-        ([[1.0], [float("nan")]], "input:1: step 1 holds a number that is missing or infinite"),
-        (np.ones((1, 2, 3)), r"input:1: found numbers of shape \(1, 2, 3\)"),
-        ([], r"input:1: found numbers of shape \(0, 1\)"),
-        (np.ones((4, 2)), "input:1: found 2 columns; 3 are wanted: a, b, c"),
+        ("abc", "input:1: expected an array of numbers, found str"),
+        ([[1.0], [float("nan")]], "input:1: step 1: a value is missing or infinite"),
+        (np.ones((1, 2, 3)), r"input:1: expected numbers \(time, columns\), found shape \(1, 2, 3\)"),
+        ([], r"input:1: expected numbers \(time, columns\), found shape \(0, 1\)"),
+        (np.ones((4, 2)), r"input:1: expected 3 columns \(a, b, c\), found 2"),
     ],
 )
 def test_arrays_that_are_no_series_are_refused(given: object, message: str) -> None:

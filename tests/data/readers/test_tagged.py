@@ -8,11 +8,11 @@ import pytest
 
 from seqloom.data.readers.tagged import (
     Reader,
-    Scale,
     Sentence,
+    VectorStatistics,
     are_spans,
-    guess,
-    oddities,
+    detect,
+    invalid_transitions,
     read_conll,
     read_conllu,
     read_frames,
@@ -67,14 +67,14 @@ def test_parallel_files(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
-    ("a N\n\nb\n", read_conll, "data:3: found 1 column"),
-    ("a N\n", lambda path: read_conll(path, labels=2), "data:1: found 2 columns; there is no column 2"),
-    ("a N\n", lambda path: read_conll(path, labels="upos"), "data:1: there is no column 'upos'; a number"),
-    (UD, lambda path: read_conllu(path, labels="pos"), "data:3: there is no column 'pos'; one of id, form"),
+    ("a N\n\nb\n", read_conll, "data:3: expected 2 columns as in the rows above, found 1"),
+    ("a N\n", lambda path: read_conll(path, labels=2), "data:1: no column 2 among 2"),
+    ("a N\n", lambda path: read_conll(path, labels="upos"), "data:1: no column 'upos'; expected an index"),
+    (UD, lambda path: read_conllu(path, labels="pos"), "data:3: no column 'pos'; expected one of id, form"),
     ("a\n", lambda path: read_parallel(path, ("in", "out")), "'in' .task.parallel. does not occur"),
-    ("a b\n", lambda path: read_parallel(path, ("data", "labels")), "data:1: found 2 words, and .*labels has 1 labels"),
-    ("a b\nc", lambda path: read_parallel(path, ("data", "labels")), "has 2 lines, .*labels 1"),
-    ("1,x\n", lambda path: read_frames(path, labels="x"), "there is no column 'x'"),
+    ("a b\n", lambda path: read_parallel(path, ("data", "labels")), "data:1: found 2 words, but 1 labels in .*labels"),
+    ("a b\nc", lambda path: read_parallel(path, ("data", "labels")), "has 2 lines, .*labels has 1"),
+    ("1,x\n", lambda path: read_frames(path, labels="x"), "expected the index of the label column, found the name 'x'"),
 ]
 
 
@@ -114,9 +114,9 @@ def test_python_values() -> None:
 
 def test_kinds_of_files_by_name() -> None:
     names = ["a.conllu.gz", "a.CONLLU", "a.csv", "b.npz", "c.txt.gz", "d"]
-    found = [guess(Path(name), frames=False) for name in names]
+    found = [detect(Path(name), frames=False) for name in names]
     assert found == ["conllu", "conllu", "vectors", "vectors", "conll", "conll"]
-    assert guess(Path("a"), frames=True) == "vectors"
+    assert detect(Path("a"), frames=True) == "vectors"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_texts_in_other_encodings(tmp_path: Path, options: Any, text: str) -> No
     (found,) = Reader(encoding="latin-1", **options).read(tmp_path / "x")
     assert isinstance(found, Sentence)
     assert found.words == ("é", "b")
-    with pytest.raises(DataError, match=r"x:[13]: found byte 0xe9"):
+    with pytest.raises(DataError, match=r"x:[13]: expected UTF-8, found byte 0xe9"):
         list(Reader(**options).read(tmp_path / "x"))
 
 
@@ -159,7 +159,7 @@ def test_spans_and_what_is_odd_about_them() -> None:
     assert not are_spans(["NOUN", "B-x"])
     assert not are_spans(["B-", "O"])
     sentence = Sentence(Location("f", 5), ("a",) * 6, ("I-x", "B-x", "I-y", "O", "E-x", "I-x"), range(5, 11))
-    found = list(oddities([sentence, Sentence(Location("f", 20), ("a",))]))
+    found = list(invalid_transitions([sentence, Sentence(Location("f", 20), ("a",))]))
     assert [location.line for location, _ in found] == [5, 7, 9, 10]
     assert found[1][1].startswith("I-y follows B-x")
     assert found[0][1].startswith("I-x is the first label")
@@ -168,12 +168,12 @@ def test_spans_and_what_is_odd_about_them() -> None:
 def test_scale_is_that_of_all_frames_together() -> None:
     generator = np.random.default_rng(0)
     parts = [generator.normal(3, 2, (length, 2)).astype(np.float32) for length in (4, 1, 7)]
-    scale = Scale()
+    scale = VectorStatistics()
     for part in parts:
         part[:, 1] = 5
         scale.add(Vectors(Location("f", 1), part))
     whole = np.concatenate(parts).astype(np.float64)
     assert scale.mean == pytest.approx(whole.mean(axis=0))
     assert scale.deviation == pytest.approx([whole[:, 0].std(), 1])
-    with pytest.raises(DataError, match="f:2: found vectors of 3"):
+    with pytest.raises(DataError, match="f:2: expected 2 features as in the first sequence, found 3"):
         scale.add(Vectors(Location("f", 2), np.ones((2, 3), np.float32)))

@@ -45,19 +45,19 @@ def test_missing_values_are_held_where_asked() -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([*HEADER, "1,2:3,4:a", "1,2:3,x:b"], "input:8: found 'x' as value 2; a number is wanted"),
-        ([*HEADER, "1,2:3:a"], "input:7: found channels of 1 and 2 values"),
+        ([*HEADER, "1,2:3,4:a", "1,2:3,x:b"], "input:8: value 2: expected a number, found 'x'"),
+        ([*HEADER, "1,2:3:a"], "input:7: expected channels of equal length, found 1 and 2 values"),
         ([*HEADER, "1,2:3,4:c"], "input:7: the label 'c' is not in @classLabel a b"),
-        ([*HEADER, "1,2:a"], "input:7: found 1 channels; 2 wanted"),
+        ([*HEADER, "1,2:a"], "input:7: expected 2 channels, found 1"),
         ([*HEADER, "1,?:3,4:a"], "input:7: element 2 of channel 1 is missing"),
         ([*HEADER, "1,inf:3,4:a"], "input:7: element 2 of channel 1 is infinite"),
         ([*HEADER, "1,1e39:3,4:a"], "input:7: element 2 of channel 1 is infinite"),
-        (["@classLabel false", "@data", "(0,1),(1,2)"], "input:3: the values have time stamps"),
-        (["@timeStamps true"], "input:1: the values have time stamps"),
-        (["@targetLabel true"], "input:1: the target is a number"),
-        (["@dimensions many"], "input:1: found @dimensions 'many'; a number from 1 is wanted"),
-        (["1,2:a"], "input:1: found '1,2:a' before @data"),
-        (["@problemName x"], "input: there is no line @data"),
+        (["@classLabel false", "@data", "(0,1),(1,2)"], "input:3: time stamps are not supported"),
+        (["@timeStamps true"], "input:1: time stamps are not supported"),
+        (["@targetLabel true"], "input:1: numeric targets are not supported"),
+        (["@dimensions many"], "input:1: @dimensions: expected a positive integer, found 'many'"),
+        (["1,2:a"], "input:1: expected a header (@name value) before @data, found '1,2:a'"),
+        (["@problemName x"], "input: no line @data"),
     ],
 )
 def test_what_is_wrong_in_ts_is_named_by_line(lines: list[str], message: str) -> None:
@@ -87,11 +87,11 @@ def test_csv_without_labels() -> None:
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        (["1,2,3,a", "1,x,3,a"], {}, "input:2: found 'x' as value 2"),
-        (["1,2,3,4,a"], {"channels": 3}, "input:1: found 4 values; a multiple of 3"),
-        (["1,2,a"], {"label": 5}, "input:1: found 3 columns; there is no column 5"),
+        (["1,2,3,a", "1,x,3,a"], {}, "input:2: value 2: expected a number, found 'x'"),
+        (["1,2,3,4,a"], {"channels": 3}, "input:1: expected a positive multiple of 3 values (channels = 3), found 4"),
+        (["1,2,a"], {"label": 5}, "input:1: no column 5 among 3"),
         (["1,,a"], {}, "input:1: element 2 of channel 1 is missing"),
-        (["a,b", "c"], {}, "input:2: found 0 values"),
+        (["a,b", "c"], {}, "input:2: expected a positive multiple of 1 values (channels = 1), found 0"),
     ],
 )
 def test_what_is_wrong_in_csv_is_named_by_line(lines: list[str], options: Any, message: str) -> None:
@@ -119,10 +119,10 @@ def test_frames_are_told_apart_by_a_column() -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1,2,a", "1,a"], "input:2: found 1 values; the rows before have 2"),
+        (["1,2,a", "1,a"], "input:2: expected 2 values as in the rows above, found 1"),
         (["1,2,a", "1,2,"], "input:2: the label is missing"),
         (["1,2,a", "1,?,a"], "input:2: element 2 of channel 2 is missing"),
-        (["1,a", "z,a"], "input:2: found 'z' as value 1"),
+        (["1,a", "z,a"], "input:2: value 1: expected a number, found 'z'"),
     ],
 )
 def test_what_is_wrong_in_frames_is_named_by_line(lines: list[str], message: str) -> None:
@@ -169,13 +169,16 @@ def test_npz_of_one_block(tmp_path: Path, order: Any) -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.array([1, None])}, "x: found object; numbers or strings are wanted"),
-        ({"z": np.zeros(3)}, "found the arrays none; values and lengths, or x, are wanted"),
-        ({"x": np.zeros((2, 3, 4, 5))}, r"x is float64 \(2, 3, 4, 5\); numbers \(N, T, D\) are wanted"),
-        ({"values": np.zeros((3, 2)), "lengths": np.array([1, 1])}, "lengths add up to 2, and values has 3 rows"),
-        ({"values": np.zeros((3, 2)), "lengths": np.array([4, -1])}, "lengths is int64"),
-        ({"x": np.zeros((2, 3)), "y": np.array(["a"])}, "found 1 labels for 2 sequences of 6 elements"),
-        ({"x": np.zeros((1, 3)), "y": np.array([0.5])}, "the labels are float64"),
+        ({"x": np.array([1, None])}, "x: expected numbers or strings, found object"),
+        ({"z": np.zeros(3)}, "expected the arrays values and lengths, or x, found neither"),
+        ({"x": np.zeros((2, 3, 4, 5))}, r"x: expected numbers \(N, T, D\), found float64 \(2, 3, 4, 5\)"),
+        ({"values": np.zeros((3, 2)), "lengths": np.array([1, 1])}, "lengths add up to 2, but values has 3 rows"),
+        (
+            {"values": np.zeros((3, 2)), "lengths": np.array([4, -1])},
+            "lengths: expected non-negative integers .*, found int64",
+        ),
+        ({"x": np.zeros((2, 3)), "y": np.array(["a"])}, "expected 2 labels .* or 6 .*, found 1"),
+        ({"x": np.zeros((1, 3)), "y": np.array([0.5])}, "labels: expected strings or integers, found float64"),
         ({"x": np.array([[1.0, np.nan]])}, "1: element 2 of channel 1 is missing"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqloom.data.readers.text_files import DataError, Location
-from seqloom.data.readers.word_questions import ask, asked, kind_of, labelled
+from seqloom.data.readers.word_questions import detect, parse_question, read_questions, read_test
 
 HERE = Location("input", 1)
 
@@ -26,13 +26,13 @@ HERE = Location("input", 1)
     ],
 )
 def test_what_a_line_asks(text: str, kind: str, words: tuple[str, ...], signs: tuple[int, ...]) -> None:
-    found = ask(HERE, text)
+    found = parse_question(HERE, text)
     assert (found.kind, found.words, found.signs) == (kind, words, signs)
-    assert next(asked([text])) == found
+    assert next(read_questions([text])) == found
 
 
 def test_analogies() -> None:
-    first, second, third = labelled(
+    first, second, third = read_test(
         [": capitals", "Athens Greece Oslo Norway", "", ": plural", "a as b bs", "c cs d ds"]
     )
     assert (first.words, first.signs, first.truth, first.group) == (
@@ -42,8 +42,8 @@ def test_analogies() -> None:
         "capitals",
     )
     assert (second.group, third.truth, third.location.line) == ("plural", "ds", 6)
-    with pytest.raises(DataError, match="input:2: found 3 words; four"):
-        list(labelled([": group", "a b c"]))
+    with pytest.raises(DataError, match=r"input:2: expected four words, .* found 3 words"):
+        list(read_test([": group", "a b c"]))
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_analogies() -> None:
     ],
 )
 def test_similar_words(lines: list[str]) -> None:
-    assert kind_of(lines) == "pairs"
-    found = [(*each.words, each.human) for each in labelled(lines)]
+    assert detect(lines) == "pairs"
+    found = [(*each.words, each.human) for each in read_test(lines)]
     assert found == [("love", "sex", 6.77), ("tiger", "cat", 7.35)]
     with pytest.raises(DataError, match="two words and a number"):
-        list(labelled([*lines, "what"]))
+        list(read_test([*lines, "what"]))
 
 
 def test_text_is_text(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one two three four\nfive six 7\n: eight\n")
-    assert kind_of(tmp_path / "text") == "text"
-    assert kind_of([]) == "text"
-    assert kind_of(tmp_path) == "text"
+    assert detect(tmp_path / "text") == "text"
+    assert detect([]) == "text"
+    assert detect(tmp_path) == "text"

@@ -30,11 +30,11 @@ def test_only_what_is_wanted_and_the_first_of_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["a 1 2", "b 1"], "vectors.txt:2: found 1 numbers after a word; 2 wanted"),
-        (["a 1 2", "b 1 x"], "vectors.txt:2: not numbers after the word"),
-        (["a 1 nan"], "vectors.txt:1: a number after the word is infinite or missing"),
-        (["a"], "vectors.txt:1: found 0 numbers after a word; at least 1 wanted"),
-        (["3 1", "a 1", "b 2"], "vectors.txt: the first line promises 3 words, and there are 2"),
+        (["a 1 2", "b 1"], "vectors.txt:2: expected 2 numbers after the word, found 1"),
+        (["a 1 2", "b 1 x"], "vectors.txt:2: expected numbers after the word"),
+        (["a 1 nan"], "vectors.txt:1: the vector contains NaN or infinity"),
+        (["a"], "vectors.txt:1: expected at least 1 numbers after the word, found 0"),
+        (["3 1", "a 1", "b 2"], "vectors.txt: expected 3 words according to the first line, found 2"),
     ],
 )
 def test_what_is_wrong_is_named_by_line(tmp_path: Path, lines: list[str], message: str) -> None:
@@ -87,17 +87,17 @@ def test_gensim_reads_what_is_written(tmp_path: Path) -> None:
 
 
 def test_a_blank_inside_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'a b' has a blank inside"):
+    with pytest.raises(ValueError, match="'a b' is empty or contains whitespace"):
         write_vectors(tmp_path / "vectors", ["a b"], np.zeros((1, 2), np.float32), binary=True)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (binary(("a", [1.0, 2.0]), ("b", [3.0, 4.0]))[:-4], "word 2 is cut off"),
-        (binary(("a", [1.0, 2.0])).replace(b"1 2\n", b"2 2\n"), "word 2 has no end"),
-        (binary(("a", [float("nan"), 2.0])), "is infinite or missing"),
-        (binary(("a", [1.0, 2.0])).replace(b"a ", b"\xff "), "is not UTF-8"),
+        (binary(("a", [1.0, 2.0]), ("b", [3.0, 4.0]))[:-4], "word 2 is incomplete"),
+        (binary(("a", [1.0, 2.0])).replace(b"1 2\n", b"2 2\n"), "no end of word 2"),
+        (binary(("a", [float("nan"), 2.0])), "contains NaN or infinity"),
+        (binary(("a", [1.0, 2.0])).replace(b"a ", b"\xff "), "word 1: expected UTF-8"),
     ],
 )
 def test_what_is_wrong_in_binary_vectors_is_told(tmp_path: Path, content: bytes, message: str) -> None:

@@ -38,21 +38,21 @@ def test_nothing_is_lost(tmp_path_factory: pytest.TempPathFactory, lengths: list
 def test_other_encodings_packed_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Été\r\n".encode("latin-1"))
     (tmp_path / "b.gz").write_bytes(gzip.compress("Là\n".encode("latin-1")))
-    found = [each.data.decode() for each in passages(tmp_path, encoding="latin-1", lower=True)]
+    found = [each.data.decode() for each in passages(tmp_path, encoding="latin-1", lowercase=True)]
     assert found == ["été\r\n", "là\n"]
     (tmp_path / "mark").write_bytes(b"\xef\xbb\xbfone two")
     assert [each.data for each in passages(tmp_path / "mark")] == [b"one two"]
-    assert next(iter(passages(["Ab\ncd"], lower=True))).data == b"ab\ncd"
+    assert next(iter(passages(["Ab\ncd"], lowercase=True))).data == b"ab\ncd"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"ok\n" * 9000 + b"bad \xff byte\n", r"text:9001: found byte 0xff at byte 5 of the line"),
-        (b"ok\nnul\0\n", r"text:2: found a NUL byte"),
+        (b"ok\n" * 9000 + b"bad \xff byte\n", r"text:9001: expected UTF-8, found byte 0xff at byte 5 of the line"),
+        (b"ok\nnul\0\n", r"text:2: expected text, found a NUL byte"),
         (b"\xff\xfeo\0k\0", "UTF-16"),
-        (b"x" * (LONGEST + SIZE + 1), "without a blank"),
-        (gzip.compress(b"word " * 99999)[:-9], "damaged or cut off"),
+        (b"x" * (LONGEST + SIZE + 1), "without whitespace"),
+        (gzip.compress(b"word " * 99999)[:-9], "damaged or truncated"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -62,5 +62,5 @@ def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) ->
 
 
 def test_a_list_holds_texts() -> None:
-    with pytest.raises(DataError, match="input:2: found int; a text is wanted"):
+    with pytest.raises(DataError, match="input:2: expected a string, found int"):
         list(passages(["a", 3]))

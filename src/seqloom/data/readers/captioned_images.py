@@ -1,4 +1,4 @@
-"""Images, or vectors, with their captions, from files in the formats of the field."""
+"""Images, or vectors, with their captions: columns, JSON lines, folders, .npz files of vectors."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,27 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers import file_lists, parallel, pixels, text_files
-from seqloom.data.readers.labelled import STANDARD_INPUT
 from seqloom.data.readers.npz import read_arrays
-from seqloom.data.readers.pixels import SUFFIXES, BadImage, Frame
-from seqloom.data.readers.text_files import DataError, Location, Source, resolve
-from seqloom.data.readers.vectors import filled
+from seqloom.data.readers.pixels import SUFFIXES, ImageError, Resize
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, resolve
+from seqloom.data.readers.vectors import fill_missing
 
 Format = Literal["auto", "columns", "jsonl"]
 Content = NDArray[Any]  # pixels (size, size, 3) of uint8, or a vector (D,) of float32
 NUMBERED = re.compile(r"#\d+$")
-"""What stands behind the name of an image where its captions are numbered: ``dog.jpg#0``."""
+"""The number of a caption, as in ``dog.jpg#0`` (Flickr8k)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptionedImage:
-    """An image or a vector with what may be said of it."""
+    """An image or a vector with its captions."""
 
     location: Location
     name: str
     image: Content
-    captions: tuple[str, ...]  # none: not known
-    lengths: tuple[int, ...]  # about how many symbols each of them has
+    captions: tuple[str, ...]  # empty: unknown
+    lengths: tuple[int, ...]  # approximate number of tokens of each caption
 
     def __len__(self) -> int:
         return sum(self.lengths)
@@ -39,7 +38,7 @@ class CaptionedImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """An image that is not yet looked at."""
+    """An image that has not been loaded yet."""
 
     location: Location
     name: str
@@ -49,50 +48,50 @@ class ImageReference:
 
 @dataclass(frozen=True)
 class Reader:
-    """How files become pictures; tasks/caption.py tells what the options mean to a user."""
+    """Reads captioned images from files; tasks/caption.py documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"
     separator: str = ""
     image_column: int | str = ""
     caption_column: int | str = ""
-    captions: str = ""  # file with the captions of images that another one only names
-    images: str = ""  # folder, tar archive, or .npz file of vectors
+    captions: str = ""  # file of captions for data files that only name images
+    images: str = ""  # folder, tar archive or .npz file of vectors
     size: int = 64
-    frame: Frame = "crop"
-    measure: Callable[[str], int] = len  # the length of a caption
+    resize: Resize = "crop"
+    measure: Callable[[str], int] = len  # length of a caption
 
     def read(self, source: Source) -> Iterator[CaptionedImage]:
-        """The pictures of a list of images, of a folder, or of Python values; each has a caption or more."""
-        told = self._told() if self.captions and isinstance(source, Path) else {}
-        for picture in self._pictures(source, told):
-            if not picture.captions and told:
-                raise DataError(picture.location, f"{picture.name} has no caption in {self.captions}")
-            yield picture
+        """The captioned images of a list of files, of a folder, or of Python values."""
+        captions = self._read_captions() if self.captions and isinstance(source, Path) else {}
+        for example in self._examples(source, captions):
+            if not example.captions and captions:
+                raise DataError(example.location, f"no caption for {example.name} in {self.captions}")
+            yield example
 
     def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
-        """The same, where captions are not needed; of standard input a name on each line, as it comes."""
+        """As ``read``, but captions are optional, and standard input is a stream of image names, one per line."""
         if source != STANDARD_INPUT or self.format != "auto":
-            yield from self._pictures(source, {})
+            yield from self._examples(source, {})
             return
         for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip():
                 yield from self.load([ImageReference(location, line.strip())], Path())
 
-    def _pictures(self, source: Source, told: Mapping[str, tuple[str, ...]]) -> Iterator[CaptionedImage]:
+    def _examples(self, source: Source, captions: Mapping[str, tuple[str, ...]]) -> Iterator[CaptionedImage]:
         if not isinstance(source, Path):
-            yield from _given(source, self)
+            yield from _python_values(source, self)
             return
         if source.is_dir():
             names = sorted(path.name for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
             if not names:
-                raise DataError(str(source), "there is no PNG or JPEG image in the folder")
-            found = [ImageReference(Location(str(source), number), name) for number, name in enumerate(names, start=1)]
+                raise DataError(str(source), "no PNG or JPEG image in the folder")
+            images = [ImageReference(Location(str(source), number), name) for number, name in enumerate(names, start=1)]
         else:
-            found = _together(self._rows(source))
+            images = _merge_captions(self._rows(source))
         folder = source if source.is_dir() else source.parent
         yield from self.load(
-            [replace(each, captions=each.captions or told.get(each.name, ())) for each in found], folder
+            [replace(image, captions=image.captions or captions.get(image.name, ())) for image in images], folder
         )
 
     def _rows(self, path: Path) -> Iterator[ImageReference]:
@@ -114,69 +113,76 @@ class Reader:
     def _objects(self, path: Path) -> Iterator[ImageReference]:
         image, caption = str(self.image_column or "image"), str(self.caption_column or "caption")
         for location, value in text_files.jsonl(path, encoding=self.encoding):
-            told = value.get(caption)
-            captions = told if isinstance(told, list) else [] if told is None else [told]
-            if not all(isinstance(each, str) for each in captions):
+            texts = value.get(caption)
+            captions = texts if isinstance(texts, list) else [] if texts is None else [texts]
+            if not all(isinstance(text, str) for text in captions):
                 raise DataError(
-                    location, f"found {captions!r:.60} as {caption!r}; a text, or a list of texts, is wanted"
+                    location, f"{caption!r}: expected a string or a list of strings, found {captions!r:.60}"
                 )
             name, vector = value.get(image, ""), value.get("vector")
             if not isinstance(name, str) or (not name and vector is None):
                 kind = type(value.get(image)).__name__
-                raise DataError(location, f"found {kind} as {image!r}; the name of an image, or a 'vector', is wanted")
-            found = None if vector is None else _vector(location, vector)
-            yield ImageReference(location, name, tuple(each.strip() for each in captions), found)
+                raise DataError(location, f"{image!r}: expected a file name (or a key 'vector'), found {kind}")
+            content = None if vector is None else _vector(location, vector)
+            yield ImageReference(location, name, tuple(text.strip() for text in captions), content)
 
-    def _told(self) -> dict[str, tuple[str, ...]]:
-        """The captions of the file of captions, by the names of the images."""
-        return {each.name: each.captions for each in _together(self._rows(resolve(self.captions)))}
+    def _read_captions(self) -> dict[str, tuple[str, ...]]:
+        """The file of captions, as captions by image name."""
+        return {image.name: image.captions for image in _merge_captions(self._rows(resolve(self.captions)))}
 
-    def load(self, found: Sequence[ImageReference], folder: Path) -> Iterator[CaptionedImage]:
-        """Look at the images: each beside the file that names it, or else in ``images``."""
+    def load(self, references: Sequence[ImageReference], folder: Path) -> Iterator[CaptionedImage]:
+        """Load images from the folder of the list, or else from ``images``."""
         if self.images and resolve(self.images).suffix == ".npz":
-            yield from self._known(found, dict(_vectors(resolve(self.images))))
+            yield from self._look_up(references, dict(_vectors(resolve(self.images))))
             return
-        named = [(each.location, each.name) for each in found if each.vector is None]
-        seen = file_lists.load(named, self._decode, folder=folder, files=self.images, noun="image")
-        for each in found:
-            yield self.picture(each, next(seen) if each.vector is None else each.vector)
+        names = [(reference.location, reference.name) for reference in references if reference.vector is None]
+        images = file_lists.load(names, self._decode, folder=folder, files=self.images, noun="image")
+        for reference in references:
+            yield self.example(reference, next(images) if reference.vector is None else reference.vector)
 
-    def _known(self, found: Sequence[ImageReference], vectors: Mapping[str, Content]) -> Iterator[CaptionedImage]:
-        for each in found:
-            content = vectors.get(each.name) if each.vector is None else each.vector
+    def _look_up(
+        self, references: Sequence[ImageReference], vectors: Mapping[str, Content]
+    ) -> Iterator[CaptionedImage]:
+        for reference in references:
+            name = reference.name
+            content = vectors.get(name) if reference.vector is None else reference.vector
             if content is None:
-                near = "".join(f"; did you mean {name!r}?" for name in get_close_matches(each.name, vectors, n=1))
-                raise DataError(each.location, f"there is no vector {each.name!r} in {self.images}{near}")
-            yield self.picture(each, content)
+                similar = "".join(f"; did you mean {other!r}?" for other in get_close_matches(name, vectors, n=1))
+                raise DataError(reference.location, f"no vector {name!r} in {self.images}{similar}")
+            yield self.example(reference, content)
 
-    def _decode(self, stream: IO[bytes], name: str) -> Content:  # noqa: ARG002  any name may be an image's
-        return pixels.decode(stream, size=self.size, frame=self.frame)
+    def _decode(self, stream: IO[bytes], name: str) -> Content:  # noqa: ARG002  the content shows the format
+        return pixels.decode(stream, size=self.size, resize=self.resize)
 
-    def picture(self, named: ImageReference, content: Content) -> CaptionedImage:
+    def example(self, reference: ImageReference, content: Content) -> CaptionedImage:
         return CaptionedImage(
-            named.location, named.name, content, named.captions, tuple(map(self.measure, named.captions))
+            reference.location,
+            reference.name,
+            content,
+            reference.captions,
+            tuple(map(self.measure, reference.captions)),
         )
 
 
-def _together(rows: Iterable[ImageReference]) -> list[ImageReference]:
-    """One for each image, with all captions that its lines give; a vector stands for itself."""
-    found: dict[Any, ImageReference] = {}
+def _merge_captions(rows: Iterable[ImageReference]) -> list[ImageReference]:
+    """One reference per image, with the captions of all its lines; vectors are not merged."""
+    references: dict[Any, ImageReference] = {}
     for row in rows:
         key = row.name if row.vector is None else row.location
-        known = found.get(key)
-        found[key] = row if known is None else replace(known, captions=(*known.captions, *row.captions))
-    return list(found.values())
+        first = references.get(key)
+        references[key] = row if first is None else replace(first, captions=(*first.captions, *row.captions))
+    return list(references.values())
 
 
 def _vectors(path: Path) -> Iterator[tuple[str, Content]]:
-    """Of a .npz file with the arrays ``names`` (N,) and ``vectors`` (N, D)."""
+    """Names and vectors of a .npz file with the arrays ``names`` (N,) and ``vectors`` (N, D)."""
     arrays = read_arrays(path, ("names", "vectors"))
     if len(arrays) < 2:
-        raise DataError(str(path), f"found the arrays {', '.join(arrays) or 'none'}; names and vectors are wanted")
+        raise DataError(str(path), f"expected the arrays names and vectors, found {', '.join(arrays) or 'neither'}")
     names, values = arrays["names"], arrays["vectors"]
     if names.ndim != 1 or values.ndim != 2 or len(names) != len(values) or values.dtype.kind not in "fiu":
         shapes = f"names {names.shape} and vectors {values.dtype} {values.shape}"
-        raise DataError(str(path), f"found {shapes}; (N,) and numbers (N, D) are wanted")
+        raise DataError(str(path), f"expected names (N,) and numbers vectors (N, D), found {shapes}")
     for number, (name, vector) in enumerate(zip(names.tolist(), values, strict=True), start=1):
         yield str(name), _vector(Location(str(path), number), vector)
 
@@ -185,35 +191,35 @@ def _vector(location: Location, values: Any) -> Content:
     try:
         vector = np.array(values, dtype=np.float32)
     except (TypeError, ValueError):
-        raise DataError(location, f"found {type(values).__name__} as a vector; a list of numbers is wanted") from None
+        raise DataError(location, f"vector: expected a list of numbers, found {type(values).__name__}") from None
     if vector.ndim != 1 or not len(vector):
-        raise DataError(location, f"found numbers {vector.shape} as a vector; a list of numbers is wanted")
-    found: Content = filled(location, vector[np.newaxis], "error")[0]
-    return found
+        raise DataError(location, f"vector: expected a list of numbers, found shape {vector.shape}")
+    checked: Content = fill_missing(location, vector[np.newaxis], "error")[0]
+    return checked
 
 
-def _given(values: Sequence[Any], reader: Reader) -> Iterator[CaptionedImage]:
-    """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of one of those and a caption or a list."""
+def _python_values(values: Sequence[Any], reader: Reader) -> Iterator[CaptionedImage]:
+    """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of these with a caption or a list."""
     if isinstance(values, str):
-        raise DataError("input", "found one text; a list of paths or arrays is wanted")
+        raise DataError("input", "expected a list of paths or arrays, found a single string")
     for number, value in enumerate(values, start=1):
         location = Location("input", number)
-        content, told = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
-        captions = (told,) if isinstance(told, str) else tuple(told)
+        content, texts = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
+        captions = (texts,) if isinstance(texts, str) else tuple(texts)
         for caption in captions:
             if not isinstance(caption, str):
-                raise DataError(location, f"found {type(caption).__name__} as a caption; a text is wanted")
-            text_files.checked(location, caption)
+                raise DataError(location, f"caption: expected a string, found {type(caption).__name__}")
+            text_files.check_text(location, caption)
         if isinstance(content, str | Path):
             yield from reader.load([ImageReference(location, str(content), captions)], Path())
             continue
         if np.ndim(content) < 2:
-            yield reader.picture(ImageReference(location, "", captions), _vector(location, content))
+            yield reader.example(ImageReference(location, "", captions), _vector(location, content))
             continue
         try:
-            yield reader.picture(
+            yield reader.example(
                 ImageReference(location, "", captions),
-                pixels.of_array(np.asarray(content), size=reader.size, frame=reader.frame),
+                pixels.from_array(np.asarray(content), size=reader.size, resize=reader.resize),
             )
-        except BadImage as error:
-            raise DataError(location, f"the image {error}") from None
+        except ImageError as error:
+            raise DataError(location, f"image: {error}") from None

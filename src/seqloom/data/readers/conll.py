@@ -1,29 +1,29 @@
-"""Sentences in columns, a word on each line and a blank line after each sentence: CoNLL and CoNLL-U."""
+"""CoNLL and CoNLL-U: one word per line, with its columns, and an empty line after each sentence."""
 
 import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seqloom.data.readers.text_files import DataError, Location, Source, counted, lines
+from seqloom.data.readers.text_files import DataError, Location, Source, lines, pluralize
 
-LONGEST_BLOCK = 100_000  # rows; a file that lacks its blank lines would be one sentence
+LONGEST_SENTENCE = 100_000  # rows; a file without empty lines would be a single sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rows between two blank lines: a sentence."""
+    """The rows between two empty lines: a sentence."""
 
     location: Location  # of the first row
     rows: list[list[str]]
-    lines: Sequence[int] = ()  # of the rows, where they do not follow each other
+    lines: Sequence[int] = ()  # line of each row, if they are not consecutive
 
     def at(self, row: int) -> Location:
         return self.location._replace(line=self.lines[row] if self.lines else self.location.line + row)
 
 
 def conll(source: Source, *, separator: str | None = None, encoding: str = "utf-8") -> Iterator[Block]:
-    """Sentences with a blank line between them; columns by tabs, or by blanks in a line without a tab."""
+    """Sentences separated by empty lines; columns separated by tabs, or by spaces in lines without a tab."""
     rows: list[list[str]] = []
     start = Location("", 0)
     width = 0
@@ -36,17 +36,19 @@ def conll(source: Source, *, separator: str | None = None, encoding: str = "utf-
             continue
         if len(fields) != width:
             if width:
-                raise DataError(location, f"found {counted(len(fields), 'column')}; the rows before have {width}")
+                raise DataError(
+                    location, f"expected {pluralize(width, 'column')} as in the rows above, found {len(fields)}"
+                )
             width = len(fields)
         if not rows:
             start = location
-        rows.append(filled(location, fields, before=len(rows)))
+        rows.append(check_row(location, fields, preceding=len(rows)))
     if rows:
         yield Block(start, rows)
 
 
 def split(line: str, separator: str | None) -> list[str]:
-    """The columns of a row; none in a blank line."""
+    """The columns of a row; none for a line of whitespace."""
     if separator is None:
         separator = "\t" if "\t" in line else " "
     if separator == " ":
@@ -54,19 +56,19 @@ def split(line: str, separator: str | None) -> list[str]:
     return line.split(separator) if line.strip(" \t") else []
 
 
-def filled(location: Location, fields: list[str], *, before: int) -> list[str]:
-    """A row without empty columns that is not one too many."""
+def check_row(location: Location, fields: list[str], *, preceding: int) -> list[str]:
+    """The row, if no column is empty and the sentence is not too long."""
     if "" in fields:
         raise DataError(location, f"column {fields.index('') + 1} is empty")
-    if before == LONGEST_BLOCK:
+    if preceding == LONGEST_SENTENCE:
         raise DataError(
-            location, f"there are {LONGEST_BLOCK} rows before without a blank line, which ends each sentence"
+            location, f"no empty line in the last {LONGEST_SENTENCE} rows; separate sentences by empty lines"
         )
     return fields
 
 
 def conllu(source: Source, *, encoding: str = "utf-8") -> Iterator[Block]:
-    """Sentences of Universal Dependencies: ten columns; comments, multiword ranges and empty nodes are left out."""
+    """Sentences of Universal Dependencies: ten columns; comments, multiword ranges and empty nodes are skipped."""
     rows: list[list[str]] = []
     numbers: list[int] = []
     start = Location("", 0)
@@ -80,12 +82,12 @@ def conllu(source: Source, *, encoding: str = "utf-8") -> Iterator[Block]:
                 rows, numbers = [], []
             continue
         if len(fields) != 10:
-            raise DataError(location, f"found {counted(len(fields), 'column')} separated by tabs; CoNLL-U has 10")
+            raise DataError(location, f"expected the 10 columns of CoNLL-U separated by tabs, found {len(fields)}")
         if not (fields[0].isascii() and fields[0].isdecimal()):
             if re.fullmatch(r"[0-9]+[-.][0-9]+", fields[0]):
                 continue
-            raise DataError(location, f"found {fields[0][:20]!r} in column 1; the number of the word is wanted")
+            raise DataError(location, f"expected the number of the word in column 1, found {fields[0][:20]!r}")
         if not rows:
             start = location
-        rows.append(filled(location, fields, before=len(rows)))
+        rows.append(check_row(location, fields, preceding=len(rows)))
         numbers.append(location.line)

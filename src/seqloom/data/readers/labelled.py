@@ -1,4 +1,4 @@
-"""Sequences with a label each, texts or vectors, from files in the formats of the field."""
+"""Labelled sequences, texts or vectors: text lines, columns, JSON lines, folders, .ts and .npz files."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,25 +9,23 @@ from typing import Any, Literal
 import numpy as np
 
 from seqloom.data.readers import text_files, vectors
-from seqloom.data.readers.text_files import DataError, Location, Source
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, Values, Vectors
 
 Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "ts", "npz"]
-Found = Iterator[tuple[Location, str | Values, str | None]]  # content and label
+Rows = Iterator[tuple[Location, str | Values, str | None]]  # content and label
 SUFFIXES: dict[str, Format] = {".ts": "ts", ".npz": "npz", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "columns"}
-STANDARD_INPUT = Path("-")
-LOOKED_AT = 20
-"""Lines of a file by which it is decided whether it has labels."""
+DETECTION_LINES = 20  # lines that decide whether a file has labels
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sequence with its label."""
+    """A labelled sequence."""
 
     location: Location
     content: str | Values  # a text, or vectors (T, D)
-    label: str | None  # None: not known
-    length: int  # about how many elements, for buckets
+    label: str | None  # None: unknown
+    length: int  # approximate number of elements, for bucketing
 
     def __len__(self) -> int:
         return self.length
@@ -35,7 +33,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Reader:
-    """How files become examples; tasks/classify.py tells what the options mean to a user."""
+    """Reads labelled examples from files; tasks/classify.py documents the options."""
 
     format: Format = "auto"
     separator: str = ""
@@ -44,42 +42,45 @@ class Reader:
     label_separator: str = ""
     channels: int = 1
     missing: Missing = "error"
-    encoding: str = "utf-8"  # of texts
-    measure: Callable[[str], int] = len  # the length of a text
-    known: Container[str] | None = None  # labels that were learnt; None: they are about to be, so there have to be some
-    numeric: bool = False  # what standard input holds: vectors, or else text
+    encoding: str = "utf-8"  # of text files
+    measure: Callable[[str], int] = len  # length of a text
+    known: Container[str] | None = None  # labels of the trained model; None: before training, where labels are required
+    numeric: bool = False  # standard input holds vectors, not text
 
     def read(self, source: Source) -> Iterator[Example]:
-        for location, content, label in self._found(source):
+        for location, content, label in self._rows(source):
             length = self.measure(content) if isinstance(content, str) else len(content)
-            yield Example(location, content, self._part(label) if label else None, length)
+            yield Example(location, content, self._first_label(label) if label else None, length)
 
-    def _found(self, source: Source) -> Found:
+    def _rows(self, source: Source) -> Rows:
         if not isinstance(source, Path):
-            return _given(source)
-        kind = self.format
-        if kind == "auto":
-            kind = detect(source, numeric=self.numeric, encoding=self.encoding)
-        if kind == "ts":
-            return _cases(vectors.ts(source, missing=self.missing))
-        if kind == "npz":
-            return _cases(vectors.npz(source, missing=self.missing))
-        if kind == "numbers":
+            return _python_values(source)
+        format_ = self.format
+        if format_ == "auto":
+            format_ = detect(source, numeric=self.numeric, encoding=self.encoding)
+        if format_ == "ts":
+            return _labelled_vectors(vectors.ts(source, missing=self.missing))
+        if format_ == "npz":
+            return _labelled_vectors(vectors.npz(source, missing=self.missing))
+        if format_ == "numbers":
             return self._numbers(source)
         readers = {"lines": self._lines, "columns": self._columns, "jsonl": self._jsonl, "folder": self._folder}
-        return readers[kind](source)
+        return readers[format_](source)
 
-    def _numbers(self, source: Path) -> Found:
+    def _numbers(self, source: Path) -> Rows:
         column = -1 if self.label_column == "" else self.label_column
         if isinstance(column, str):
-            raise DataError(str(source), f"label_column is {column!r}; among numbers, the number of a column is wanted")
+            raise DataError(
+                str(source),
+                f"label_column: expected the index of a column, found {column!r}; rows of numbers have no names",
+            )
         label = None if source == STANDARD_INPUT else column
         separator = self.separator or ","
-        return _cases(
+        return _labelled_vectors(
             vectors.csv(source, channels=self.channels, label=label, separator=separator, missing=self.missing)
         )
 
-    def _lines(self, source: Path) -> Found:
+    def _lines(self, source: Path) -> Rows:
         if not self._has_labels(source):
             yield from self._texts(source)
             return
@@ -87,19 +88,19 @@ class Reader:
             yield location, text, label
 
     def _has_labels(self, source: Path) -> bool:
-        """Whether lines begin with a label: so before training, and where most of them begin with one that is known.
+        """Whether lines start with a label: always before training, later if most start with a known one.
 
-        Standard input, which cannot be looked at first, has none.
+        Standard input, which cannot be read twice, has no labels.
         """
         if self.known is None or source == STANDARD_INPUT:
             return self.known is None
-        first = islice(text_files.lines(source, encoding=self.encoding), LOOKED_AT)
+        first = islice(text_files.lines(source, encoding=self.encoding), DETECTION_LINES)
         words = [line.split(maxsplit=1)[0] for _, line in first if line.strip()]
         if any(word.startswith("__label__") for word in words):
             return True
-        return 2 * sum(self._part(word) in self.known for word in words) > len(words)
+        return 2 * sum(self._first_label(word) in self.known for word in words) > len(words)
 
-    def _columns(self, source: Path) -> Found:
+    def _columns(self, source: Path) -> Rows:
         separator = self.separator or ("," if _suffix(source) == ".csv" else "\t")
         label = 0 if self.label_column == "" else self.label_column
         text = 1 if self.text_column == "" else self.text_column
@@ -119,43 +120,43 @@ class Reader:
                 name = None if unlabelled else pick(location, fields, header, label)
                 yield location, pick(location, fields, header, text), name
 
-    def _jsonl(self, source: Path) -> Found:
+    def _jsonl(self, source: Path) -> Rows:
         names = [self.text_column or "text", self.label_column or "label"]
         for location, value in text_files.jsonl(source, encoding=self.encoding):
             text, label = (value.get(str(name)) for name in names)
             if not isinstance(text, str):
                 raise DataError(
-                    location, f"found {type(text).__name__} as {names[0]!r}; a text is wanted (text_column names it)"
+                    location, f"{names[0]!r}: expected a string, found {type(text).__name__}; text_column sets the key"
                 )
             if isinstance(label, (list, dict, float)):
                 raise DataError(
-                    location, f"found {type(label).__name__} as {names[1]!r}; a text or an integer is wanted"
+                    location, f"{names[1]!r}: expected a string or an integer, found {type(label).__name__}"
                 )
             yield location, text.strip(), None if label is None else str(label)
 
-    def _folder(self, source: Path) -> Found:
+    def _folder(self, source: Path) -> Rows:
         if not source.is_dir():
             yield from self._texts(source)
             return
         files = sorted(file for file in source.iterdir() if file.name.removesuffix(".gz").endswith(".txt"))
         if not files:
-            raise DataError(str(source), "there is no .txt file in the folder; one for each label is wanted")
+            raise DataError(str(source), "no .txt file in the folder; expected one for each label")
         for file in files:
             for location, text, _ in self._texts(file):
                 yield location, text, file.name.removesuffix(".gz").removesuffix(".txt")
 
-    def _texts(self, source: Path) -> Found:
-        """A text on each line that is not empty, without labels."""
+    def _texts(self, source: Path) -> Rows:
+        """Each non-empty line as a text without a label."""
         for location, line in text_files.lines(source, encoding=self.encoding):
             if line.strip():
                 yield location, line.strip(), None
 
-    def _part(self, label: str) -> str:
+    def _first_label(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
 
 
 def detect(source: Path, *, numeric: bool = False, encoding: str = "utf-8") -> Format:
-    """The format by the name of a file, or else by its first lines."""
+    """The format of a file, by its name or else by its first lines."""
     if source == STANDARD_INPUT:
         return "numbers" if numeric else "lines"
     if source.is_dir():
@@ -166,7 +167,7 @@ def detect(source: Path, *, numeric: bool = False, encoding: str = "utf-8") -> F
     first = [line for _, line in islice(text_files.lines(source, encoding=encoding), 2)]
     if first and first[0].startswith("{"):
         return "jsonl"
-    fields = first[-1].split(",") if first else []  # of the second line: the first may be a header
+    fields = first[-1].split(",") if first else []  # second line: the first may be a header
     if len(fields) > 2 and all(vectors.is_number(field) for field in fields[1:-1]):
         return "numbers"
     return "columns" if suffix == ".csv" else "lines"
@@ -176,44 +177,42 @@ def _suffix(source: Path) -> str:
     return Path(source.name.removesuffix(".gz")).suffix.lower()
 
 
-def _cases(cases: Iterable[Vectors]) -> Found:
-    for case in cases:
-        if case.labels is not None and case.label is None:
-            raise DataError(case.location, "each element has a label; one label for the whole sequence is wanted")
-        yield case.location, case.values, case.label
+def _labelled_vectors(sequences: Iterable[Vectors]) -> Rows:
+    for sequence in sequences:
+        if sequence.labels is not None and sequence.label is None:
+            raise DataError(sequence.location, "expected one label for the sequence, found one for each element")
+        yield sequence.location, sequence.values, sequence.label
 
 
 def pick(location: Location, fields: list[str], header: list[str], column: int | str) -> str:
-    """The field of a column, by its number or by its name in the header."""
+    """The field of a column, by index or by its name in the header."""
     if isinstance(column, str):
         if column not in header:
-            raise DataError(location, f"there is no column {column!r}; the header has {', '.join(header)[:200]}")
+            raise DataError(location, f"no column {column!r}; the header has {', '.join(header)[:200]}")
         column = header.index(column)
     if not -len(fields) <= column < len(fields):
-        raise DataError(
-            location, f"found {text_files.counted(len(fields), 'column')}; there is no column {column} (the first is 0)"
-        )
+        raise DataError(location, f"no column {column} among {len(fields)} (the first is 0)")
     return fields[column].strip()
 
 
-def _given(values: Sequence[Any]) -> Found:
-    """Python values: texts or arrays (T, D) or (T,), or pairs (tuples) of one of those and its label."""
+def _python_values(values: Sequence[Any]) -> Rows:
+    """Python values: strings or arrays (T, D) or (T,), or tuples (value, label)."""
     if isinstance(values, str):
-        raise DataError("input", "found one text; a list of texts is wanted")
+        raise DataError("input", "expected a list of strings, found a single string")
     for number, value in enumerate(values, start=1):
         location = Location("input", number)
         content, label = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         if label is not None and not isinstance(label, str):
-            raise DataError(location, f"found {type(label).__name__} as the label; a text is wanted")
+            raise DataError(location, f"label: expected a string, found {type(label).__name__}")
         if isinstance(content, str):
-            text_files.checked(location, content)
+            text_files.check_text(location, content)
             yield location, content.strip(), label
             continue
         try:
             array = np.asarray(content, dtype=np.float32)
         except (TypeError, ValueError):
-            raise DataError(location, f"found {type(content).__name__}; a text or numbers (T, D) are wanted") from None
+            raise DataError(location, f"expected a string or numbers (T, D), found {type(content).__name__}") from None
         array = array[:, np.newaxis] if array.ndim == 1 else array
         if array.ndim != 2:
-            raise DataError(location, f"found numbers {array.shape}; (T, D) is wanted")
-        yield location, vectors.filled(location, array, "error"), label
+            raise DataError(location, f"expected numbers (T, D), found shape {array.shape}")
+        yield location, vectors.fill_missing(location, array, "error"), label

@@ -1,4 +1,4 @@
-"""Arrays of a .npz file, read without trust: no objects, no allocation that the file does not pay for."""
+"""Arrays of untrusted .npz and .npy files: no pickled objects, no allocation larger than the file justifies."""
 
 import math
 import tokenize
@@ -12,39 +12,38 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from seqloom.data.readers.text_files import DataError, missing
+from seqloom.data.readers.text_files import DataError, no_such_file
 
-LARGEST = 1 << 36
-"""Bytes of one array; a small file may unpack to more than any memory."""
+MAX_BYTES = 1 << 36  # of one array; a small file may decompress to more than the memory
 
 
 def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "") -> dict[str, NDArray[Any]]:
-    """Those of the named arrays that the file has; bytes of one need a name for what is wrong with them."""
+    """Those of the named arrays that the file contains; ``name`` is shown in errors about a stream."""
     file = name or str(path)
     if isinstance(path, Path) and not path.exists():
-        raise missing(path)
+        raise no_such_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename: info for info in archive.infolist()}
-            found = {}
-            for each in names:
-                info = members.get(f"{each}.npy")
+            arrays = {}
+            for array in names:
+                info = members.get(f"{array}.npy")
                 if info is not None:
                     with archive.open(info) as stream:
-                        found[each] = read_array(f"{file}: {each}", stream, info.file_size)
-            return found
+                        arrays[array] = read_array(f"{file}: {array}", stream, info.file_size)
+            return arrays
     except DataError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise DataError(file, f"not a .npz file, or damaged ({error})") from None
     except OSError as error:
-        raise DataError(file, f"cannot be read: {error.strerror or error}") from None
+        raise DataError(file, f"cannot read the file: {error.strerror or error}") from None
 
 
 def read_array(
     location: str,
     stream: IO[bytes],
-    size: int,  # bytes of all
+    size: int,  # bytes, header included
 ) -> NDArray[Any]:
     """The array of a .npy file."""
     try:
@@ -52,13 +51,14 @@ def read_array(
         read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
     except (ValueError, SyntaxError, TypeError, tokenize.TokenError, RecursionError) as error:
-        raise DataError(location, f"not an array of NumPy ({str(error).splitlines()[0]})") from None
+        raise DataError(location, f"not a NumPy array ({str(error).splitlines()[0]})") from None
     if dtype.hasobject or dtype.kind not in "biufUS":
-        raise DataError(location, f"found {dtype}; numbers or strings are wanted")
-    count, wanted = math.prod(shape), math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or wanted != size - stream.tell() or size > LARGEST:
-        raise DataError(location, f"says that it is {dtype} {shape}, and has {size - stream.tell()} bytes")
-    data = np.frombuffer(stream.read(wanted), dtype=dtype)
+        raise DataError(location, f"expected numbers or strings, found {dtype}")
+    count, expected = math.prod(shape), math.prod(shape) * dtype.itemsize
+    available = size - stream.tell()
+    if min(shape, default=0) < 0 or expected != available or size > MAX_BYTES:
+        raise DataError(location, f"the header announces {dtype} {shape}, but there are {available} bytes")
+    data = np.frombuffer(stream.read(expected), dtype=dtype)
     if len(data) != count:
-        raise DataError(location, f"has {len(data)} of {count} values: the file is cut off")
+        raise DataError(location, f"the file is truncated: expected {count} values, found {len(data)}")
     return data.reshape(shape[::-1]).transpose() if fortran else data.reshape(shape)

@@ -1,4 +1,4 @@
-"""Pairs of a source and its target, both texts, from files in the formats of the field."""
+"""Pairs of source and target texts: columns, JSON lines, parallel files, the SCAN format."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 from seqloom.data.readers import text_files
-from seqloom.data.readers.labelled import STANDARD_INPUT, pick
-from seqloom.data.readers.text_files import DataError, Location, Source
+from seqloom.data.readers.labelled import pick
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 
 Format = Literal["auto", "columns", "lines", "jsonl", "scan"]
-Found = Iterator[tuple[Location, str, str | None]]  # source and target
+Rows = Iterator[tuple[Location, str, str | None]]  # source and target
 SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "columns", ".csv": "columns"}
 SCAN = re.compile(r"IN:(?P<source>.*?)(?:\bOUT:(?P<target>.*))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A source and what it should become."""
+    """A source text and its target."""
 
     location: Location
     source: str
-    target: str | None  # None: not known
-    lengths: tuple[int, int]  # about how many symbols the two have
+    target: str | None  # None: unknown
+    lengths: tuple[int, int]  # approximate numbers of tokens
 
     def __len__(self) -> int:
         return max(self.lengths)
@@ -32,7 +32,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Reader:
-    """How files become pairs; tasks/translate.py tells what the options mean to a user."""
+    """Reads pairs from files; tasks/translate.py documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"
@@ -43,37 +43,36 @@ class Reader:
     target_length: Callable[[str], int] = len
 
     def read(self, source: Source) -> Iterator[Pair]:
-        """The pairs of one file or of two (``x.{en,de}``), of standard input, or of a list of texts or tuples."""
+        """The pairs of a file, of two (``x.{en,de}``), of standard input, or of a list of strings or tuples."""
         if not isinstance(source, Path):
-            return self._pairs(_given(source))
+            return self._pairs(_python_values(source))
         if source == STANDARD_INPUT and self.format == "auto":
             return self._pairs(self._columns(source))
-        return self._pairs(self._found(source))
+        return self._pairs(self._rows(source))
 
     def read_inputs(self, source: Source) -> Iterator[Pair]:
-        """The same, but a line is asked once whatever the targets it has, and of standard input it is all source."""
+        """As ``read``, but a line with several targets occurs once, and standard input holds sources only."""
         if source == STANDARD_INPUT and self.format == "auto":
             return self._pairs(self._sources(source))
         return (next(pairs) for _, pairs in groupby(self.read(source), key=lambda pair: pair.location))
 
-    def _pairs(self, found: Found) -> Iterator[Pair]:
-        for location, left, right in found:
+    def _pairs(self, rows: Rows) -> Iterator[Pair]:
+        for location, left, right in rows:
             source, target = left.strip(), None if right is None else right.strip()
             lengths = self.source_length(source), 0 if target is None else self.target_length(target)
             yield Pair(location, source, target, lengths)
 
-    def _found(self, path: Path) -> Found:
-        files = text_files.files(path)
+    def _rows(self, path: Path) -> Rows:
+        files = text_files.expand(path)
         if len(files) == 2:
             if self.format not in ("auto", "lines"):
-                raise DataError(str(path), f'names two files, and format is "{self.format}"; two files are "lines"')
+                raise DataError(str(path), f'two files need format = "lines" or "auto", found "{self.format}"')
             return text_files.parallel(*files, encoding=self.encoding)
-        kind = self.detect(path)
         readers = {"columns": self._columns, "lines": self._sources, "jsonl": self._jsonl, "scan": self._scan}
-        return readers[kind](path)
+        return readers[self.detect(path)](path)
 
     def detect(self, path: Path) -> Format:
-        """The format: as it is given, or by the name of a file, or else by its first line."""
+        """The configured format, or else the one that the name or the first line of the file shows."""
         if self.format != "auto":
             return self.format
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
@@ -86,7 +85,7 @@ class Reader:
             return "scan"
         return "columns" if self.separator or "\t" in first else "lines"
 
-    def _columns(self, path: Path) -> Found:
+    def _columns(self, path: Path) -> Rows:
         separator = self.separator or ("," if path.name.removesuffix(".gz").endswith(".csv") else "\t")
         columns = [
             default if column == "" else column
@@ -112,45 +111,46 @@ class Reader:
                     pick(location, fields, header, target) if known else None,
                 )
 
-    def _sources(self, path: Path) -> Found:
+    def _sources(self, path: Path) -> Rows:
         for location, line in text_files.lines(path, encoding=self.encoding):
             yield location, line, None
 
-    def _jsonl(self, path: Path) -> Found:
+    def _jsonl(self, path: Path) -> Rows:
         names = [str(self.source_column or "source"), str(self.target_column or "target")]
         for location, value in text_files.jsonl(path, encoding=self.encoding):
             source, target = (value.get(name) for name in names)
             if not isinstance(source, str):
                 raise DataError(
                     location,
-                    f"found {type(source).__name__} as {names[0]!r}; a text is wanted (source_column names it)",
+                    f"{names[0]!r}: expected a string, found {type(source).__name__}; source_column sets the key",
                 )
-            for each in (target or [None]) if isinstance(target, list) else [target]:
-                if each is not None and not isinstance(each, str):
-                    kind = type(each).__name__
-                    raise DataError(location, f"found {kind} as {names[1]!r}; a text, or a list of texts, is wanted")
-                yield location, source, each
+            for text in (target or [None]) if isinstance(target, list) else [target]:
+                if text is not None and not isinstance(text, str):
+                    raise DataError(
+                        location, f"{names[1]!r}: expected a string or a list of strings, found {type(text).__name__}"
+                    )
+                yield location, source, text
 
-    def _scan(self, path: Path) -> Found:
+    def _scan(self, path: Path) -> Rows:
         for location, line in text_files.lines(path, encoding=self.encoding):
-            found = SCAN.fullmatch(line.strip())
-            if found is None:
-                raise DataError(location, f"found {line[:40]!r}; IN: source OUT: target is wanted")
-            yield location, found["source"], found["target"]
+            match = SCAN.fullmatch(line.strip())
+            if match is None:
+                raise DataError(location, f"expected 'IN: source OUT: target', found {line[:40]!r}")
+            yield location, match["source"], match["target"]
 
 
-def _given(values: Sequence[Any]) -> Found:
-    """Python values: sources, or tuples of a source and a target."""
+def _python_values(values: Sequence[Any]) -> Rows:
+    """Python values: sources, or tuples (source, target)."""
     if isinstance(values, str):
-        raise DataError("input", "found one text; a list of texts is wanted")
+        raise DataError("input", "expected a list of strings, found a single string")
     for number, value in enumerate(values, start=1):
         location = Location("input", number)
         source, target = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
         for text in (source, target):
             if text is not None and not isinstance(text, str):
-                raise DataError(location, f"found {type(text).__name__}; a text, or a tuple of two, is wanted")
+                raise DataError(location, f"expected a string or a tuple of two, found {type(text).__name__}")
         if source is None:
-            raise DataError(location, "found None; a text is wanted")
+            raise DataError(location, "expected a string, found None")
         for text in filter(None, (source, target)):
-            text_files.checked(location, text)
+            text_files.check_text(location, text)
         yield location, source, target

@@ -1,4 +1,4 @@
-"""Words and how they are spelt or spoken: pronunciation dictionaries, or plain lists of words."""
+"""Lexicons: pronunciation dictionaries and plain word lists."""
 
 import re
 from collections.abc import Iterator
@@ -8,37 +8,37 @@ from typing import NamedTuple
 from seqloom.data.readers.text_files import DataError, Location, lines
 
 VARIANT = re.compile(r"(?<=.)\(\d+\)$")
-"""Stands behind a word that is listed once more, with another pronunciation: ``READ(2)``."""
+"""The number of an alternative pronunciation: ``READ(2)``."""
 
 
 class Entry(NamedTuple):
-    """A word, and one way to spell it."""
+    """A word and one pronunciation."""
 
     location: Location
     word: str
-    spelling: tuple[str, ...]  # none: as it is written
+    spelling: tuple[str, ...]  # empty: as it is written
 
 
 def read_pronunciations(path: Path, *, encoding: str = "utf-8") -> Iterator[Entry]:
-    """``WORD  S P E L L`` on each line, or one word on each; the first line tells. Lines with ;;; are comments."""
-    spelt: bool | None = None
+    """Lines of ``WORD  P H O N E S``, or of one word each, as the first line; ``;;;`` starts a comment line."""
+    has_spellings: bool | None = None
     for location, line in lines(path, encoding=encoding):
-        if line.startswith(";;;") or not (found := line.partition(" #")[0].split()):
+        if line.startswith(";;;") or not (fields := line.partition(" #")[0].split()):
             continue
-        word, *spelling = found
-        if spelt is None:
-            spelt = bool(spelling)
-        if spelt is not bool(spelling):
-            odd = f"found {word!r} {'with' if spelling else 'without'} a spelling"
-            raise DataError(location, f"{odd}; the words before have {'one' if spelt else 'none'}")
-        yield Entry(location, VARIANT.sub("", word) if spelt else word, tuple(spelling))
+        word, *spelling = fields
+        if has_spellings is None:
+            has_spellings = bool(spelling)
+        if has_spellings is not bool(spelling):
+            expected = "a word and its spelling" if has_spellings else "a word without spelling"
+            raise DataError(location, f"expected {expected} as in the lines above, found {line[:60]!r}")
+        yield Entry(location, VARIANT.sub("", word) if has_spellings else word, tuple(spelling))
 
 
 def first_spellings(path: Path, *, encoding: str = "utf-8") -> dict[str, tuple[str, ...]]:
-    """Of each word of a pronunciation dictionary."""
-    found: dict[str, tuple[str, ...]] = {}
+    """The first spelling of each word of a pronunciation dictionary."""
+    spellings: dict[str, tuple[str, ...]] = {}
     for entry in read_pronunciations(path, encoding=encoding):
         if not entry.spelling:
-            raise DataError(entry.location, f"found {entry.word!r} alone; wanted a word and its spelling")
-        found.setdefault(entry.word, entry.spelling)
-    return found
+            raise DataError(entry.location, f"expected a word and its spelling, found only {entry.word!r}")
+        spellings.setdefault(entry.word, entry.spelling)
+    return spellings

@@ -1,4 +1,4 @@
-"""Sound, features, pen strokes and lines of writing with what they say, from files in the formats of the field."""
+"""Audio, features, pen strokes and images of text lines with their transcripts."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.readers import audio_files, feature_files, file_lists, parallel, pixels, text_files
-from seqloom.data.readers.audio_files import Sound
-from seqloom.data.readers.file_lists import BadContent
-from seqloom.data.readers.labelled import STANDARD_INPUT
+from seqloom.data.readers.audio_files import Audio
+from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.npz import read_arrays
-from seqloom.data.readers.tar_members import archive
-from seqloom.data.readers.text_files import DataError, Location, Source
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
 
 Format = Literal["auto", "columns", "jsonl", "sphinx", "folder", "npz", "file"]
 Values = NDArray[np.float32]
 SUFFIXES = audio_files.SUFFIXES + feature_files.SUFFIXES + pixels.SUFFIXES
-KINDS: dict[str, Format] = {
+FORMATS: dict[str, Format] = {
     **dict.fromkeys(SUFFIXES, "file"),
     ".npz": "npz",
     ".jsonl": "jsonl",
@@ -30,72 +28,70 @@ KINDS: dict[str, Format] = {
     ".csv": "columns",
     ".transcription": "sphinx",
 }
-PACKED = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-FILES = ("file", "audio", "image")
-"""What the name of a file may be called in a JSON object."""
-NUMBERS = ("strokes", "values")
-"""What the numbers of a sequence may be called in a JSON object."""
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+FILE_KEYS = ("file", "audio", "image")  # JSON keys of a file name
+VALUE_KEYS = ("strokes", "values")  # JSON keys of the numbers of a sequence
 SPHINX = re.compile(r"\s*(?P<text>.*?)\s*\((?P<name>[^()\s]+)\)\s*")
 SENTENCE = re.compile(r"^<s>\s*|\s*</s>$")
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A sequence of samples or of frames with what it says."""
+    """A sequence of samples or frames with its transcript."""
 
     location: Location
-    name: str  # of its file; empty where there is none
+    name: str  # of the file; empty if there is none
     values: Values  # samples (N,), or frames (T, D)
-    rate: int  # samples in a second; 0: frames
-    text: str | None  # None: not known
+    rate: int  # samples per second; 0: frames
+    text: str | None  # None: unknown
 
     def __len__(self) -> int:
         return len(self.values)
 
 
 class RecordingReference(NamedTuple):
-    """A recording that is not yet looked at."""
+    """A recording that has not been loaded yet."""
 
     location: Location
     name: str
     text: str | None
-    found: Sound | None = None  # instead of a file
+    values: Audio | None = None  # instead of a file
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How files become recordings; tasks/transcribe.py tells what the options mean to a user."""
+    """Reads recordings from files; tasks/transcribe.py documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"
     separator: str = ""
     file_column: int | str = ""
     text_column: int | str = ""
-    files: str = ""  # folder, tar archive, or folder in one, of the files that a list names
-    rate: int = 0  # sound is brought to so many samples in a second; 0: it is left as it is
-    coefficients: int = 13  # numbers in a frame of a Sphinx file
-    height: int = 32  # pixels of a line of writing
+    files: str = ""  # folder, tar archive, or folder in one, that holds the listed files
+    sample_rate: int = 0  # resample audio to this rate in Hz; 0: keep its rate
+    n_mfcc: int = 13  # features per frame of a Sphinx file
+    height: int = 32  # of an image of a text line, in pixels
 
     def read(self, source: Source) -> Iterator[Recording]:
         """The recordings of a list of files, of a folder, of one file, or of Python values."""
         if not isinstance(source, Path):
-            yield from self._load(list(self._given(source)), Path())
+            yield from self._load(list(self._python_values(source)), Path())
             return
-        kind = self.detect(source)
-        if kind == "npz":
+        format_ = self.detect(source)
+        if format_ == "npz":
             yield from self._npz(source)
             return
-        folder = source if kind == "folder" else source.parent
+        folder = source if format_ == "folder" else source.parent
         readers = {"columns": self._columns, "jsonl": self._jsonl, "sphinx": self._sphinx, "folder": self._folder}
-        found = (
+        references = (
             [RecordingReference(Location(str(source), 1), source.name, None)]
-            if kind == "file"
-            else list(readers[kind](source))
+            if format_ == "file"
+            else list(readers[format_](source))
         )
-        yield from self._load(found, folder)
+        yield from self._load(references, folder)
 
     def read_inputs(self, source: Source) -> Iterator[Recording]:
-        """The same, where texts are not needed; of standard input the name of a file on each line, as it comes."""
+        """As ``read``, but transcripts are optional, and standard input is a stream of file names, one per line."""
         if source != STANDARD_INPUT or self.format != "auto":
             yield from self.read(source)
             return
@@ -104,15 +100,15 @@ class Reader:
                 yield from self._load([RecordingReference(location, line.strip(), None)], Path())
 
     def detect(self, path: Path) -> Format:
-        """The format: as it is given, or by the name of a file, or else by its first line; of one recording its own."""
+        """The configured format, or else the one that the name or the first line of the file shows."""
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         if self.format != "auto":
-            return "file" if KINDS.get(suffix) == "file" and path.is_file() else self.format
-        if path.is_dir() or path.name.lower().endswith(PACKED):
+            return "file" if FORMATS.get(suffix) == "file" and path.is_file() else self.format
+        if path.is_dir() or path.name.lower().endswith(ARCHIVES):
             return "folder"
-        if suffix in KINDS:
-            return KINDS[suffix]
-        if not suffix and archive(path):
+        if suffix in FORMATS:
+            return FORMATS[suffix]
+        if not suffix and enclosing_archive(path):
             return "folder"
         first = next((line for _, line in islice(text_files.lines(path, encoding=self.encoding), 1)), "")
         if first.startswith("{"):
@@ -132,111 +128,111 @@ class Reader:
                 yield RecordingReference(pair.location, pair.source, pair.target)
 
     def _jsonl(self, path: Path) -> Iterator[RecordingReference]:
-        keys = (str(self.file_column),) if self.file_column else FILES
-        caption = str(self.text_column or "text")
+        keys = (str(self.file_column),) if self.file_column else FILE_KEYS
+        text_key = str(self.text_column or "text")
         for location, value in text_files.jsonl(path, encoding=self.encoding):
-            text = value.get(caption)
+            text = value.get(text_key)
             if text is not None and not isinstance(text, str):
-                raise DataError(location, f"found {type(text).__name__} as {caption!r}; a text is wanted")
+                raise DataError(location, f"{text_key!r}: expected a string, found {type(text).__name__}")
             text = None if text is None else text.strip()
-            if numbers := next((key for key in NUMBERS if key in value), ""):
-                yield RecordingReference(location, "", text, self._numbers(location, value[numbers]))
+            if values_key := next((key for key in VALUE_KEYS if key in value), ""):
+                yield RecordingReference(location, "", text, self._check_values(location, value[values_key]))
                 continue
             name = next((value[key] for key in keys if key in value), None)
             if not isinstance(name, str) or not name:
-                wanted = f"the name of a file as {' or '.join(map(repr, keys))}, or 'strokes'"
-                raise DataError(location, f"found {', '.join(map(repr, value))[:80] or 'nothing'}; {wanted}, is wanted")
+                expected = f"a file name as {' or '.join(map(repr, keys))}, or 'strokes'"
+                raise DataError(location, f"expected {expected}, found {', '.join(map(repr, value))[:80] or 'no key'}")
             yield RecordingReference(location, name, text)
 
     def _sphinx(self, path: Path) -> Iterator[RecordingReference]:
-        beside = _listed(path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.transcription')}.fileids"))
+        file_ids = _read_file_ids(
+            path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.transcription')}.fileids")
+        )
         for location, line in text_files.lines(path, encoding=self.encoding):
             if not line.strip():
                 continue
-            found = SPHINX.fullmatch(line)
-            if found is None:
-                raise DataError(
-                    location, f"found {line[:60]!r}; a text and the name of its file in brackets are wanted"
-                )
-            name = found["name"]
-            yield RecordingReference(location, beside.get(name, name), SENTENCE.sub("", found["text"]).strip())
+            match = SPHINX.fullmatch(line)
+            if match is None:
+                raise DataError(location, f"expected a text and its file name in parentheses, found {line[:60]!r}")
+            name = match["name"]
+            yield RecordingReference(location, file_ids.get(name, name), SENTENCE.sub("", match["text"]).strip())
 
     def _folder(self, path: Path) -> Iterator[RecordingReference]:
-        """Every file of a folder and of those in it; its text is in the file of the same name that ends in .txt."""
-        names, texts = file_lists.listed(path, SUFFIXES, beside=".txt", encoding=self.encoding)
+        """Every file of a folder and its subfolders; its text is in the .txt file of the same name."""
+        names, texts = file_lists.list_folder(path, SUFFIXES, text_suffix=".txt", encoding=self.encoding)
         if not names:
-            raise DataError(str(path), f"there is no file in the folder that ends in {', '.join(SUFFIXES)}")
+            raise DataError(str(path), f"no recording in the folder; expected files that end in {', '.join(SUFFIXES)}")
         for number, name in enumerate(names, start=1):
-            text = texts.get(file_lists.bare(name, SUFFIXES))
+            text = texts.get(file_lists.without_suffix(name, SUFFIXES))
             yield RecordingReference(Location(str(path), number), name, text)
 
     def _npz(self, path: Path) -> Iterator[Recording]:
-        """Arrays as ``write_npz`` writes them, or the frames of one recording."""
+        """The recordings of ``write_npz``, or the frames of a single one."""
         arrays = read_arrays(path, ("values", "lengths", "texts", "rate"))
         if "lengths" not in arrays:
             yield from self._load([RecordingReference(Location(str(path), 1), path.name, None)], path.parent)
             return
-        for named, found in _sequences(str(path), arrays):
-            values, rate = self._brought(found) if found.rate else found
-            yield Recording(named.location, named.name, values, rate, named.text)
+        for location, text, audio in _npz_recordings(str(path), arrays):
+            values, rate = self._resample(audio) if audio.rate else audio
+            yield Recording(location, "", values, rate, text)
 
-    def _load(self, found: Sequence[RecordingReference], folder: Path) -> Iterator[Recording]:
-        named = [(each.location, each.name) for each in found if each.found is None]
-        loaded = file_lists.load(named, self._decode, folder=folder, files=self.files, suffixes=SUFFIXES)
-        for each in found:
-            values, rate = next(loaded) if each.found is None else each.found
-            yield Recording(each.location, each.name, values, rate, each.text)
+    def _load(self, references: Sequence[RecordingReference], folder: Path) -> Iterator[Recording]:
+        names = [(reference.location, reference.name) for reference in references if reference.values is None]
+        loaded = file_lists.load(names, self._decode, folder=folder, files=self.files, suffixes=SUFFIXES)
+        for reference in references:
+            values, rate = next(loaded) if reference.values is None else reference.values
+            yield Recording(reference.location, reference.name, values, rate, reference.text)
 
-    def _decode(self, stream: IO[bytes], name: str) -> Sound:
-        """What is in a file; frames have the rate 0."""
+    def _decode(self, stream: IO[bytes], name: str) -> Audio:
+        """The samples of a file, or its frames with rate 0."""
         suffix = Path(name).suffix.lower()
         if suffix in pixels.SUFFIXES:
-            return Sound(pixels.line(stream, height=self.height), 0)
+            return Audio(pixels.decode_line(stream, height=self.height), 0)
         if suffix in feature_files.SUFFIXES:
-            return Sound(feature_files.decode(stream, name, size=self.coefficients), 0)
-        return self._brought(audio_files.decode(stream))
+            return Audio(feature_files.decode(stream, name, size=self.n_mfcc), 0)
+        return self._resample(audio_files.decode(stream))
 
-    def _brought(self, found: Sound) -> Sound:
-        rate = self.rate or found.rate
-        return Sound(audio_files.resample(found.samples, found.rate, rate), rate)
+    def _resample(self, audio: Audio) -> Audio:
+        rate = self.sample_rate or audio.rate
+        return Audio(audio_files.resample(audio.samples, audio.rate, rate), rate)
 
-    def _numbers(self, location: Location, value: Any) -> Sound:
+    def _check_values(self, location: Location, value: Any) -> Audio:
         """An array, or lists of numbers: samples (N,), frames (T, D), or pixels (H, W) of uint8."""
         try:
             return self._read_array(value)
-        except BadContent as error:
-            raise DataError(location, f"the recording {error}") from None
+        except ContentError as error:
+            raise DataError(location, f"recording: {error}") from None
         except (TypeError, ValueError, OverflowError):
-            raise DataError(location, f"found {type(value).__name__}; numbers (T, D) are wanted") from None
+            raise DataError(location, f"expected numbers (T, D), found {type(value).__name__}") from None
 
-    def _read_array(self, value: Any) -> Sound:
-        if isinstance(value, Sound):
+    def _read_array(self, value: Any) -> Audio:
+        if isinstance(value, Audio):
             audio_files.check_rate(value.rate)
-            return self._brought(Sound(audio_files.checked(_samples(value.samples)), value.rate))
+            return self._resample(Audio(audio_files.check_samples(_to_float(value.samples)), value.rate))
         array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=np.float64)
         if array.dtype == np.uint8 and array.ndim > 1:
-            return Sound(pixels.line_of_array(array, height=self.height), 0)
-        if array.ndim == 1 and self.rate:
-            return Sound(audio_files.checked(_samples(array)), self.rate)
+            return Audio(pixels.line_from_array(array, height=self.height), 0)
+        if array.ndim == 1 and self.sample_rate:
+            return Audio(audio_files.check_samples(_to_float(array)), self.sample_rate)
         if array.ndim != 2:
-            raise BadContent(f"is {array.dtype} {array.shape}; frames (T, D), or samples with their rate, are wanted")
-        return Sound(feature_files.checked(array), 0)
+            raise ContentError(f"expected frames (T, D), or samples with their rate, found {array.dtype} {array.shape}")
+        return Audio(feature_files.check_frames(array), 0)
 
-    def _given(self, values: Sequence[Any]) -> Iterator[RecordingReference]:
-        """Python values: names of files, arrays, sounds, or tuples of one of those and its text."""
+    def _python_values(self, values: Sequence[Any]) -> Iterator[RecordingReference]:
+        """Python values: file names, arrays, Audio objects, or tuples of these with a transcript."""
         if isinstance(values, str):
-            raise DataError("input", "found one text; a list of paths or arrays is wanted")
+            raise DataError("input", "expected a list of paths or arrays, found a single string")
         for number, value in enumerate(values, start=1):
             location = Location("input", number)
-            paired = isinstance(value, tuple) and not isinstance(value, Sound) and len(value) == 2
+            paired = isinstance(value, tuple) and not isinstance(value, Audio) and len(value) == 2
             content, text = value if paired else (value, None)
             if text is not None and not isinstance(text, str):
-                raise DataError(location, f"found {type(text).__name__} as the text; a text is wanted")
-            text_files.checked(location, text or "")
+                raise DataError(location, f"transcript: expected a string, found {type(text).__name__}")
+            text_files.check_text(location, text or "")
             if isinstance(content, str | Path):
                 yield RecordingReference(location, str(content), text)
             else:
-                yield RecordingReference(location, "", text, self._numbers(location, content))
+                yield RecordingReference(location, "", text, self._check_values(location, content))
 
 
 def write_npz(
@@ -244,14 +240,16 @@ def write_npz(
     sequences: Sequence[ArrayLike],  # samples (N,), or frames (T, D)
     texts: Sequence[str] | None = None,
     *,
-    rate: int = 0,  # of samples
+    rate: int = 0,  # samples per second; 0: frames
 ) -> None:
-    """Many recordings in one file."""
+    """Write many recordings to one file."""
     values = [np.asarray(sequence, dtype=np.float32) for sequence in sequences]
     if texts is not None and len(texts) != len(values):
-        raise ValueError(f"there are {len(texts)} texts for {len(values)} sequences")
+        raise ValueError(f"expected a text for each of {len(values)} sequences, found {len(texts)}")
     if len({value.shape[1:] for value in values}) > 1 or (values and values[0].ndim == 1) != bool(rate):
-        raise ValueError(f"found sequences {values[0].shape} and rate {rate}; (N,) with a rate, or (T, D), are wanted")
+        raise ValueError(
+            f"expected samples (N,) and a rate, or frames (T, D) without, found {values[0].shape} and rate {rate}"
+        )
     arrays: dict[str, NDArray[Any]] = {
         "values": np.concatenate(values) if values else np.zeros((0, 1), np.float32),
         "lengths": np.array([len(value) for value in values], dtype=np.int64),
@@ -263,46 +261,50 @@ def write_npz(
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
-def _sequences(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[RecordingReference, Sound]]:
+def _npz_recordings(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Location, str | None, Audio]]:
     values, lengths, texts = arrays.get("values", np.zeros(0)), arrays["lengths"], arrays.get("texts")
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
-        raise DataError(file, f"lengths {lengths.dtype} {lengths.shape} are not those of values {values.shape}")
+        raise DataError(
+            file, f"lengths {lengths.dtype} {lengths.shape} do not add up to the length of values {values.shape}"
+        )
     if texts is not None and (texts.dtype.kind != "U" or texts.shape != lengths.shape):
-        raise DataError(file, f"texts are {texts.dtype} {texts.shape}; a string for each of {len(lengths)} is wanted")
+        raise DataError(file, f"texts: expected {len(lengths)} strings, found {texts.dtype} {texts.shape}")
     rate = arrays.get("rate", np.array(0))
     if rate.shape or rate.dtype.kind not in "iu" or bool(rate) != (values.ndim == 1):
         raise DataError(
-            file, f"values are {values.shape}, and rate is {rate}; (total,) with a rate, or (total, D), wanted"
+            file, f"expected values (total,) and a rate, or (total, D) without, found {values.shape} and rate {rate}"
         )
     try:
-        audio_files.check_rate(int(rate) or audio_files.SLOWEST)
-    except BadContent as error:
+        audio_files.check_rate(int(rate) or audio_files.MIN_RATE)
+    except ContentError as error:
         raise DataError(file, str(error)) from None
     start = 0
     for number, length in enumerate(lengths.tolist()):
         location, span = Location(file, number + 1), values[start : start + length]
         text = None if texts is None else str(texts[number]).strip()
         try:
-            text_files.checked(location, text or "")
-            found = Sound(audio_files.checked(_samples(span)) if rate else feature_files.checked(span), int(rate))
-        except BadContent as error:
-            raise DataError(location, f"the recording {error}") from None
-        yield RecordingReference(location, "", text), found
+            text_files.check_text(location, text or "")
+            audio = Audio(
+                audio_files.check_samples(_to_float(span)) if rate else feature_files.check_frames(span), int(rate)
+            )
+        except ContentError as error:
+            raise DataError(location, f"recording: {error}") from None
+        yield location, text, audio
         start += length
 
 
-def _samples(values: NDArray[Any]) -> Values:
-    """Samples of one channel as they should be: of 16 bits, or between -1 and 1."""
+def _to_float(values: NDArray[Any]) -> Values:
+    """Samples of one channel, integers scaled to the range from -1 to 1."""
     values = np.asarray(values)
     if values.ndim != 1 or values.dtype.kind not in "fi":
-        raise BadContent(f"is {values.dtype} {values.shape}; samples (N,) are wanted")
+        raise ContentError(f"expected samples (N,), found {values.dtype} {values.shape}")
     scale = 1 / (1 << 8 * values.dtype.itemsize - 1) if values.dtype.kind == "i" else 1
     with np.errstate(over="ignore"):
         return (values * np.float64(scale)).astype(np.float32)
 
 
-def _listed(path: Path) -> dict[str, str]:
-    """The names of a Sphinx list of files, each by its last part."""
+def _read_file_ids(path: Path) -> dict[str, str]:
+    """The paths of a Sphinx .fileids list, by file name."""
     if not path.exists():
         return {}
     return {line.strip().rpartition("/")[2]: line.strip() for _, line in text_files.lines(path) if line.strip()}

@@ -1,4 +1,4 @@
-"""Sequences with a label for each element: words from CoNLL, CoNLL-U, parallel files or plain lines."""
+"""Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files or plain lines, and vectors."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.conll import Block, conll, conllu
-from seqloom.data.readers.text_files import DataError, Location, Source, lines, parallel
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, lines, parallel
 from seqloom.data.readers.vectors import Vectors, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 Column = int | str
-"""A column by its number from 0 (from the end if negative), or by its name in CoNLL-U."""
+"""The index of a column from 0 (negative: from the end), or its name in CoNLL-U."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Words, and their labels where they are known."""
+    """Words, with their labels if known."""
 
     location: Location  # of the first word
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
-    lines: Sequence[int] = ()  # of the words, where each has its own
+    lines: Sequence[int] = ()  # line of each word; empty if all are on one line
 
     def __len__(self) -> int:
         return len(self.words)
@@ -37,8 +37,8 @@ class Sentence:
 Example = Sentence | Vectors
 
 
-class Scale:
-    """Mean and standard deviation of the vectors' parts."""
+class VectorStatistics:
+    """Mean and standard deviation of each feature, over all vectors so far."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -51,7 +51,7 @@ class Scale:
             self.sum = self.squares = np.zeros(values.shape[1])
         if values.shape[1] != len(self.sum):
             raise DataError(
-                example.location, f"found vectors of {values.shape[1]} numbers; the first has {len(self.sum)}"
+                example.location, f"expected {len(self.sum)} features as in the first sequence, found {values.shape[1]}"
             )
         self.count += len(values)
         self.sum = self.sum + values.sum(axis=0)
@@ -63,7 +63,7 @@ class Scale:
 
     @property
     def deviation(self) -> tuple[float, ...]:
-        """1 where all values are the same."""
+        """Standard deviations; 1 for a constant feature."""
         mean = np.array(self.mean)
         spread = np.sqrt(np.maximum(self.squares / max(self.count, 1) - mean**2, 0))
         return tuple(np.where(spread > 1e-6 * (1 + np.abs(mean)), spread, 1.0).tolist())
@@ -74,21 +74,21 @@ Format = Literal["auto", "conll", "conllu", "lines", "vectors"]
 
 @dataclass(frozen=True)
 class Reader:
-    """How files become examples; tasks/tag.py tells what the options mean to a user."""
+    """Reads sentences or vectors from files; tasks/tag.py documents the options."""
 
     format: Format = "auto"
     encoding: str = "utf-8"
     words: Column | None = None
     labels: Column | None = None
-    parallel: tuple[str, str] | None = None  # in files whose format is not said
-    frames: bool = False  # vectors are wanted where the name of a file does not tell
+    parallel: tuple[str, str] | None = None  # parts of the file names of words and labels
+    frames: bool = False  # read vectors if the file name does not show the format
 
     def read(self, source: Source) -> Iterator[Example]:
         if not isinstance(source, Path):
             return read_items(source)
-        if self.parallel is not None and self.format == "auto" and source != Path("-"):
+        if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
             return read_parallel(source, self.parallel, encoding=self.encoding)
-        kind = guess(source, frames=self.frames) if self.format == "auto" else self.format
+        kind = detect(source, frames=self.frames) if self.format == "auto" else self.format
         if kind == "vectors":
             return read_frames(source, labels=self.labels)
         if kind == "lines":
@@ -97,17 +97,17 @@ class Reader:
         return columns(source, words=self.words, labels=self.labels, encoding=self.encoding)
 
 
-def guess(path: Path, *, frames: bool) -> Format:
-    """The kind of a file by its name; ``frames``: vectors are wanted where the name does not tell."""
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+def detect(path: Path, *, frames: bool) -> Format:
+    """The format of a file by its name; ``frames``: read vectors if the name does not show it."""
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     names: dict[str, Format] = {".conllu": "conllu", ".csv": "vectors", ".npz": "vectors"}
-    return names.get(ending, "vectors" if frames else "lines" if path == Path("-") else "conll")
+    return names.get(suffix, "vectors" if frames else "lines" if path == STANDARD_INPUT else "conll")
 
 
 def read_conll(
     source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
 ) -> Iterator[Sentence]:
-    """Rows of columns, the word first and the label last if not said; rows of one column are words without labels."""
+    """CoNLL: by default the first column is the word and the last the label; a single column has no labels."""
     for block in conll(source, encoding=encoding):
         width = len(block.rows[0])
         first = _column(block.location, 0 if words is None else words, width, names=())
@@ -118,7 +118,7 @@ def read_conll(
 def read_conllu(
     source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
 ) -> Iterator[Sentence]:
-    """Universal Dependencies; ``_`` in the column of labels all along: there are none."""
+    """CoNLL-U; a sentence whose labels are all ``_`` has none."""
     for block in conllu(source, encoding=encoding):
         first = _column(block.location, "form" if words is None else words, len(CONLLU), names=CONLLU)
         second = _column(block.location, "upos" if labels is None else labels, len(CONLLU), names=CONLLU)
@@ -129,42 +129,42 @@ def read_conllu(
 def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-8") -> Iterator[Sentence]:
     """Words and labels in two files, line by line; the second file may be missing.
 
-    The files' names are equal but for a part, of which the last occurrence counts: ``("seq.in", "seq.out")``.
+    The last occurrence of the first name in the path is replaced by the second: ``("seq.in", "seq.out")``.
     """
     before, part, after = str(source).rpartition(names[0])
     if not part:
-        raise DataError(str(source), f"{names[0]!r} (task.parallel) does not occur in the name of the file")
+        raise DataError(str(source), f"{names[0]!r} (task.parallel) does not occur in the file name")
     labels = Path(before + names[1] + after)
     if not labels.exists():
         yield from read_lines(source, encoding=encoding)
         return
     for location, text, tags in parallel(source, labels, encoding=encoding):
-        words, found = tuple(text.split()), tuple(tags.split())
-        if len(words) != len(found):
-            raise DataError(location, f"found {len(words)} words, and {labels} has {len(found)} labels in this line")
-        yield Sentence(location, words, found)
+        words, word_labels = tuple(text.split()), tuple(tags.split())
+        if len(words) != len(word_labels):
+            raise DataError(location, f"found {len(words)} words, but {len(word_labels)} labels in {labels}")
+        yield Sentence(location, words, word_labels)
 
 
 def read_lines(source: Source, *, encoding: str = "utf-8") -> Iterator[Sentence]:
-    """Words separated by blanks, without labels."""
+    """Words separated by whitespace, without labels."""
     for location, text in lines(source, encoding=encoding):
         yield Sentence(location, tuple(text.split()))
 
 
 def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vectors]:
-    """Vectors with a label each: rows of a CSV file, sequences separated by blank lines; or a .npz file."""
+    """Labelled vectors: rows of a CSV file with empty lines between sequences, or a .npz file."""
     if source.name.lower().endswith(".npz"):
         yield from npz(source)
         return
     if isinstance(labels, str):
-        raise DataError(str(source), f"there is no column {labels!r}; a number is wanted")
+        raise DataError(str(source), f"expected the index of the label column, found the name {labels!r}")
     yield from frames(source, label=-1 if labels is None else labels)
 
 
 def read_items(items: Sequence[Any]) -> Iterator[Example]:
-    """Python values: lines of text, lists of words, arrays (T, D), and what was read before."""
+    """Python values: lines of text, lists of words, arrays (T, D), Sentence and Vectors objects."""
     if isinstance(items, str):
-        raise DataError("input", "found one text; a list of texts is wanted")
+        raise DataError("input", "expected a list of strings, found a single string")
     for number, item in enumerate(items, start=1):
         location = Location("input", number)
         if isinstance(item, Sentence | Vectors):
@@ -182,46 +182,45 @@ def _array(location: Location, item: Any) -> NDArray[np.float32]:
         values = np.asarray(item, dtype=np.float32)
     except (TypeError, ValueError):
         raise DataError(
-            location, f"found {type(item).__name__}; a text, a list of words or numbers (T, D) wanted"
+            location, f"expected a string, a list of words or an array (T, D), found {type(item).__name__}"
         ) from None
     if values.ndim != 2 or not np.isfinite(values).all():
-        raise DataError(location, f"found an array {values.shape}; finite numbers (T, D) are wanted")
+        raise DataError(location, f"expected finite numbers (T, D), found an array {values.shape}")
     return values
 
 
 def _column(location: Location, column: Column, width: int, *, names: Sequence[str]) -> int:
     if isinstance(column, str):
         if column.lower() not in names:
-            wanted = f"one of {', '.join(names)}" if names else "a number, since only CoNLL-U has names of columns"
-            raise DataError(location, f"there is no column {column!r}; {wanted}")
+            expected = f"one of {', '.join(names)}" if names else "an index, since only CoNLL-U names its columns"
+            raise DataError(location, f"no column {column!r}; expected {expected}")
         return names.index(column.lower())
     if not -width <= column < width:
-        raise DataError(location, f"found {width} columns; there is no column {column} (the first is 0, the last -1)")
+        raise DataError(location, f"no column {column} among {width} (the first is 0, the last -1)")
     return column % width
 
 
 def _sentence(block: Block, words: int, labels: int | None) -> Sentence:
     numbers = [block.at(row).line for row in range(len(block.rows))]
-    first = numbers[0]
-    steady = numbers == list(range(first, first + len(numbers)))
+    consecutive = range(numbers[0], numbers[0] + len(numbers))
     return Sentence(
         block.location,
         tuple(row[words] for row in block.rows),
         None if labels is None else tuple(row[labels] for row in block.rows),
-        range(first, first + len(numbers)) if steady else tuple(numbers),
+        consecutive if numbers == list(consecutive) else tuple(numbers),
     )
 
 
 def are_spans(labels: Iterable[str]) -> bool:
-    """Whether labels are B-x, I-x, E-x, S-x, and O or not."""
+    """Whether all labels are O or have one of the prefixes B-, I-, E- and S-."""
     names = set(labels) - {"O"}
     return bool(names) and all(name[:2] in ("B-", "I-", "E-", "S-") and len(name) > 2 for name in names)
 
 
-def oddities(sentences: Iterable[Sentence]) -> Iterator[tuple[Location, str]]:
-    """Each label that should continue a span of its type and follows none, with its location."""
+def invalid_transitions(sentences: Iterable[Sentence]) -> Iterator[tuple[Location, str]]:
+    """Each I- or E- label that does not continue a span of its type, with its location."""
     for sentence in sentences:
         for word, (before, label) in enumerate(pairwise(("O", *(sentence.labels or ())))):
             if label[:2] in ("I-", "E-") and not (before[:2] in ("B-", "I-") and before[2:] == label[2:]):
                 follows = f"follows {before}" if word else "is the first label"
-                yield sentence.at(word), f"{label} {follows}: there is no span of that type that it could continue"
+                yield sentence.at(word), f"{label} {follows}, so there is no span to continue"

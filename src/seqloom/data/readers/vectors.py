@@ -1,4 +1,4 @@
-"""Sequences of vectors from files: sensors, pen strokes, features; whatever is wrong is named by file and line."""
+"""Sequences of vectors (sensor data, pen strokes, features): .ts, CSV and .npz files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +14,17 @@ from seqloom.data.readers.text_files import DataError, Location, Source, lines
 
 Values = NDArray[np.float32]
 Missing = Literal["error", "hold"]
-"""What is done about a value that is not there: refuse it, or take the channel's last one (at the start the next)."""
-UNKNOWN = ("", "?")
-"""What stands where a label is not known."""
+"""A missing value is an error, or repeats the last value of its channel (at the start the next one)."""
+UNKNOWN = ("", "?")  # an unknown label or a missing value
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A sequence of vectors with its label, or with one for each element."""
+    """A sequence of vectors with one label, or with one for each element."""
 
     location: Location
     values: Values  # (T, D)
-    label: str | None = None  # of the whole
+    label: str | None = None  # of the sequence
     labels: tuple[str, ...] | None = None  # of the elements
 
     def __len__(self) -> int:
@@ -33,95 +32,100 @@ class Vectors:
 
 
 def ts(source: Source, *, missing: Missing = "error") -> Iterator[Vectors]:
-    """A .ts file of the UEA and UCR archives: ``@`` headers, then one case a line, its channels separated by ``:``."""
+    """A .ts file of the UEA and UCR archives: ``@`` headers, then a sequence per line, channels separated by ``:``."""
     header: dict[str, list[str]] = {}
-    location, width, begun = Location("input", 1), 0, False
+    location, width, in_data = Location("input", 1), 0, False
     for location, text in lines(source):
         line = text.strip()
         if not line or line.startswith("#"):
             continue
-        if begun:
-            case = _case(location, line, header, missing)
-            if case.values.shape[1] != (width := width or case.values.shape[1]):
-                raise DataError(location, f"found {case.values.shape[1]} channels; {width} wanted")
-            yield case
+        if in_data:
+            sequence = _ts_sequence(location, line, header, missing)
+            if sequence.values.shape[1] != (width := width or sequence.values.shape[1]):
+                raise DataError(location, f"expected {width} channels, found {sequence.values.shape[1]}")
+            yield sequence
         elif line.startswith("@"):
             name, *words = line[1:].split()
-            begun = name.lower() == "data"
+            in_data = name.lower() == "data"
             header[name.lower()] = words
             _check_header(location, name, words)
             if name.lower() in ("dimensions", "dimension"):
                 width = int(words[0])
         else:
-            raise DataError(location, f"found {line[:20]!r} before @data; headers (@name value) are wanted there")
-    if not begun:
-        raise DataError(location.file, "there is no line @data; it stands before the cases of a .ts file")
+            raise DataError(location, f"expected a header (@name value) before @data, found {line[:20]!r}")
+    if not in_data:
+        raise DataError(location.file, "no line @data, which precedes the sequences of a .ts file")
 
 
 def _check_header(location: Location, name: str, words: list[str]) -> None:
     first = words[0].lower() if words else ""
     if name.lower() == "timestamps" and first == "true":
-        raise DataError(location, "the values have time stamps; values at equal steps are wanted (@timeStamps false)")
+        raise DataError(location, "time stamps are not supported; expected values at equal steps (@timeStamps false)")
     if name.lower() == "targetlabel" and first == "true":
-        raise DataError(location, "the target is a number; a class is wanted (@classLabel true …)")
+        raise DataError(location, "numeric targets are not supported; expected a class (@classLabel true …)")
     if name.lower() in ("dimensions", "dimension") and not (first.isdecimal() and int(first)):
-        raise DataError(location, f"found @{name} {first[:20]!r}; a number from 1 is wanted")
+        raise DataError(location, f"@{name}: expected a positive integer, found {first[:20]!r}")
 
 
-def _case(location: Location, line: str, header: dict[str, list[str]], missing: Missing) -> Vectors:
+def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], missing: Missing) -> Vectors:
     channels = line.split(":")
     classes = header.get("classlabel", [])
     label = None
     if classes and classes[0].lower() == "true":
-        label = known(channels.pop().strip())
+        label = known_label(channels.pop().strip())
         if label is not None and classes[1:] and label not in classes[1:]:
             raise DataError(location, f"the label {label[:40]!r} is not in @classLabel {' '.join(classes[1:])[:80]}")
     if any(channel.lstrip().startswith("(") for channel in channels):
-        raise DataError(location, "the values have time stamps; values at equal steps are wanted")
-    columns = [numbers(location, channel.split(",") if channel.strip() else []) for channel in channels]
+        raise DataError(location, "time stamps are not supported; expected values at equal steps")
+    columns = [parse_numbers(location, channel.split(",") if channel.strip() else []) for channel in channels]
     lengths = sorted({len(column) for column in columns})
     if len(lengths) != 1:
         raise DataError(
-            location, f"found channels of {lengths[0] if lengths else 0} and {lengths[-1] if lengths else 0} values"
+            location,
+            f"expected channels of equal length, found {lengths[0]} and {lengths[-1]} values"
+            if lengths
+            else "no channels",
         )
-    return Vectors(location, filled(location, np.stack(columns, axis=1), missing), label)
+    return Vectors(location, fill_missing(location, np.stack(columns, axis=1), missing), label)
 
 
 def csv(
     source: Source,
     *,
-    channels: int = 1,  # how many values make one element
-    label: int | None = -1,  # the column of the label, counted from 0 or, below it, from the end; None: there is none
+    channels: int = 1,  # values per element
+    label: int | None = -1,  # index of the label column, negative from the end; None: no labels
     separator: str = ",",
     missing: Missing = "error",
 ) -> Iterator[Vectors]:
-    """One sequence a row: its numbers, element after element, and its label; an empty label or ``?`` is not known.
+    """One sequence per row: its values, element after element, and its label; empty or ``?`` is an unknown label.
 
-    A first row without a number is a header. Rows may be of unequal length. With two channels or more, a row whose
-    numbers alone fill all elements has no label.
+    A first row without numbers is a header. Rows may differ in length. With two or more channels, a row whose number
+    of fields is a multiple of the channels has no label.
     """
     for position, (location, fields) in enumerate(_records(source, separator)):
         if not fields or (position == 0 and _is_header(fields, label)):
             continue
         name = None
         if label is not None and (channels == 1 or len(fields) % channels):
-            name = known(fields.pop(_column(location, label, fields)))
-        values = numbers(location, fields)
+            name = known_label(fields.pop(_column(location, label, fields)))
+        values = parse_numbers(location, fields)
         if not len(values) or len(values) % channels:
-            raise DataError(location, f"found {len(values)} values; a multiple of {channels} (channels) is wanted")
-        yield Vectors(location, filled(location, values.reshape(-1, channels), missing), name)
+            raise DataError(
+                location,
+                f"expected a positive multiple of {channels} values (channels = {channels}), found {len(values)}",
+            )
+        yield Vectors(location, fill_missing(location, values.reshape(-1, channels), missing), name)
 
 
 def frames(
     source: Source,
     *,
-    label: int | None = -1,  # the column of each element's label; None: there is none
-    identity: int
-    | None = None,  # the column that says which sequence an element belongs to; None: a blank line ends it
+    label: int | None = -1,  # column of each element's label; None: no labels
+    identity: int | None = None,  # column of the sequence's id; None: sequences are separated by empty lines
     separator: str = ",",
     missing: Missing = "error",
 ) -> Iterator[Vectors]:
-    """One element a row, its numbers and its label; a first row without a number is a header."""
+    """One element per row, its values and its label; a first row without numbers is a header."""
     records = enumerate(_records(source, separator))
     rows = (record for position, record in records if position or not _is_header(record[1], label, identity))
     width = 0
@@ -140,33 +144,33 @@ def frames(
         elements = [_element(location, fields, label, identity) for location, fields in group]
         for location, values, name in elements:
             if len(values) != (width := width or len(values)):
-                raise DataError(location, f"found {len(values)} values; the rows before have {width}")
+                raise DataError(location, f"expected {width} values as in the rows above, found {len(values)}")
             if (name is None) != (elements[0][2] is None):
-                raise DataError(location, "the label is missing; elements of this sequence have one")
+                raise DataError(location, "the label is missing, but other elements of this sequence have one")
         location = elements[0][0]
         names = tuple(name for _, _, name in elements if name is not None) or None
-        values = filled(location, np.stack([values for _, values, _ in elements]), missing, step=1)
+        values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, step=1)
         yield Vectors(location, values, labels=names)
 
 
 def _element(
     location: Location, fields: list[str], label: int | None, identity: int | None
 ) -> tuple[Location, Values, str | None]:
-    apart = {_column(location, column, fields): column == label for column in (identity, label) if column is not None}
-    name = next((known(fields[column]) for column, is_label in apart.items() if is_label), None)
-    values = numbers(location, [field for column, field in enumerate(fields) if column not in apart])
+    special = {_column(location, column, fields): column == label for column in (identity, label) if column is not None}
+    name = next((known_label(fields[column]) for column, is_label in special.items() if is_label), None)
+    values = parse_numbers(location, [field for column, field in enumerate(fields) if column not in special])
     if not len(values):
-        raise DataError(location, "there are no values")
+        raise DataError(location, "no values")
     return location, values, name
 
 
 def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
-    """A .npz file of NumPy in one of two layouts.
+    """A NumPy .npz file in one of two layouts.
 
-    ``values`` (total, D) and ``lengths`` (N,): the sequences one behind the other; ``labels`` (N,) are theirs, or
-    (total,) those of the elements. Or ``x`` (N, T, D), all of one length, with ``y`` (N,) or (N, T). Labels are
-    strings or integers and may be left out; without a last dimension, D is one. Arrays of objects are refused. The
-    line in a location is the number of the sequence.
+    ``values`` (total, D) and ``lengths`` (N,): concatenated sequences; ``labels`` is (N,), one per sequence, or
+    (total,), one per element. Or ``x`` (N, T, D), sequences of equal length, with ``y`` (N,) or (N, T). Labels are
+    optional strings or integers; without a last dimension, D is 1. Arrays of objects are rejected. The line of a
+    location is the number of the sequence.
     """
     file = str(source)
     arrays = read_arrays(source, ("values", "lengths", "labels", "x", "y"))
@@ -177,24 +181,26 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
     elif {"values", "lengths"} <= arrays.keys():
         values, lengths = _numeric(file, "values", arrays["values"], 2), arrays["lengths"]
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
-            raise DataError(file, f"lengths is {_describe(lengths)}; integers (N,) from 0 are wanted")
+            raise DataError(file, f"lengths: expected non-negative integers (N,), found {_describe(lengths)}")
         labels = arrays.get("labels")
     else:
-        raise DataError(file, f"found the arrays {', '.join(arrays) or 'none'}; values and lengths, or x, are wanted")
+        raise DataError(file, f"expected the arrays values and lengths, or x, found {', '.join(arrays) or 'neither'}")
     if int(lengths.sum()) != len(values):
-        raise DataError(file, f"lengths add up to {int(lengths.sum())}, and values has {len(values)} rows")
+        raise DataError(file, f"lengths add up to {int(lengths.sum())}, but values has {len(values)} rows")
     names = None if labels is None else _names(file, labels)
     if names is not None and len(names) not in (len(lengths), len(values)):
-        raise DataError(file, f"found {len(names)} labels for {len(lengths)} sequences of {len(values)} elements")
+        raise DataError(
+            file, f"expected {len(lengths)} labels (sequences) or {len(values)} (elements), found {len(names)}"
+        )
     start = 0
     for number, length in enumerate(lengths.tolist()):
         span, location = slice(start, start + length), Location(file, number + 1)
-        case = Vectors(location, filled(location, values[span].astype(np.float32), missing))
+        sequence = Vectors(location, fill_missing(location, values[span].astype(np.float32), missing))
         if names is not None and len(names) == len(lengths):
-            case = replace(case, label=known(names[number]))
+            sequence = replace(sequence, label=known_label(names[number]))
         if names is not None and len(names) == len(values):
-            case = replace(case, labels=tuple(names[span]))
-        yield case
+            sequence = replace(sequence, labels=tuple(names[span]))
+        yield sequence
         start += length
 
 
@@ -203,7 +209,7 @@ def write_npz(
     sequences: Sequence[ArrayLike],  # each (T, D) or (T,)
     labels: Sequence[str] | Sequence[Sequence[str]] | None = None,  # of the sequences, or of the elements of each
 ) -> None:
-    """Write what ``npz`` reads."""
+    """Write a file for ``npz`` to read."""
     values = [np.asarray(sequence, dtype=np.float32) for sequence in sequences]
     values = [value.reshape(-1, 1) if value.ndim == 1 else value for value in values]
     arrays: dict[str, NDArray[Any]] = {
@@ -212,25 +218,25 @@ def write_npz(
     }
     if labels is not None:
         if len(labels) != len(values):
-            raise ValueError(f"there are {len(labels)} labels for {len(values)} sequences")
+            raise ValueError(f"expected labels for {len(values)} sequences, found {len(labels)}")
         flat = [name for part in labels for name in ([part] if isinstance(part, str) else part)]
         arrays["labels"] = np.array(flat, dtype=np.str_)
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
-def numbers(location: Location, fields: Sequence[str]) -> Values:
-    """Numbers from text; what is missing (nothing, ``?``, ``NaN``) is NaN."""
+def parse_numbers(location: Location, fields: Sequence[str]) -> Values:
+    """Numbers from text; a missing value (empty, ``?``, ``NaN``) is NaN."""
     try:
-        found = np.array(
+        values = np.array(
             [field.strip() if field.strip() not in UNKNOWN else "nan" for field in fields], dtype=np.float64
         )
     except ValueError:
         index = next(index for index, field in enumerate(fields) if not is_number(field))
         raise DataError(
-            location, f"found {fields[index].strip()[:40]!r} as value {index + 1}; a number is wanted"
+            location, f"value {index + 1}: expected a number, found {fields[index].strip()[:40]!r}"
         ) from None
     with np.errstate(over="ignore"):
-        return found.astype(np.float32)
+        return values.astype(np.float32)
 
 
 def is_number(field: str) -> bool:
@@ -241,8 +247,8 @@ def is_number(field: str) -> bool:
     return True
 
 
-def filled(location: Location, values: Values, missing: Missing, *, step: int = 0) -> Values:
-    """The values (T, D) without gaps, or an error; ``step`` is how many lines further each element stands."""
+def fill_missing(location: Location, values: Values, missing: Missing, *, step: int = 0) -> Values:
+    """The values (T, D) without gaps, or an error; ``step``: lines from one element to the next."""
     if np.isfinite(values).all():
         return values
     row, column = np.argwhere(~np.isfinite(values))[0].tolist()
@@ -250,19 +256,19 @@ def filled(location: Location, values: Values, missing: Missing, *, step: int = 
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0].tolist()
         at = location._replace(line=location.line + step * row)
-        raise DataError(at, f"element {row + 1} of channel {column + 1} is infinite or too large; a number is wanted")
+        raise DataError(at, f"element {row + 1} of channel {column + 1} is infinite or too large")
     if missing == "error":
         raise DataError(
-            at, f'element {row + 1} of channel {column + 1} is missing; missing = "hold" repeats the last one'
+            at, f'element {row + 1} of channel {column + 1} is missing; missing = "hold" repeats the previous one'
         )
     steps = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
-    before = np.maximum.accumulate(steps, axis=0)
-    first = np.where(steps < 0, len(values), steps).min(axis=0)  # of each channel the first that is there
-    held = np.take_along_axis(values, np.where(before < 0, np.minimum(first, len(values) - 1), before), axis=0)
+    last = np.maximum.accumulate(steps, axis=0)  # of the values so far, by channel
+    first = np.where(steps < 0, len(values), steps).min(axis=0)  # value of each channel
+    held = np.take_along_axis(values, np.where(last < 0, np.minimum(first, len(values) - 1), last), axis=0)
     return np.nan_to_num(held, nan=0.0)
 
 
-def known(label: str) -> str | None:
+def known_label(label: str) -> str | None:
     return None if label in UNKNOWN else label
 
 
@@ -272,14 +278,14 @@ def _records(source: Source, separator: str) -> Iterator[tuple[Location, list[st
         yield location, fields if any(fields) else []
 
 
-def _is_header(fields: list[str], *apart: int | None) -> bool:
-    columns = {column % len(fields) for column in apart if column is not None} if fields else set()
+def _is_header(fields: list[str], *special: int | None) -> bool:
+    columns = {column % len(fields) for column in special if column is not None} if fields else set()
     return not any(is_number(field) for column, field in enumerate(fields) if column not in columns)
 
 
 def _column(location: Location, column: int, fields: list[str]) -> int:
     if not -len(fields) <= column < len(fields):
-        raise DataError(location, f"found {len(fields)} columns; there is no column {column}")
+        raise DataError(location, f"no column {column} among {len(fields)} (the first is 0)")
     return column % len(fields)
 
 
@@ -287,14 +293,14 @@ def _numeric(file: str, name: str, array: NDArray[Any], dimensions: int) -> NDAr
     if array.ndim == dimensions - 1:
         array = array[..., np.newaxis]
     if array.ndim != dimensions or array.dtype.kind not in "fiub" or not array.shape[-1]:
-        wanted = "(N, T, D)" if dimensions == 3 else "(total, D)"
-        raise DataError(file, f"{name} is {_describe(array)}; numbers {wanted} are wanted")
+        expected = "(N, T, D)" if dimensions == 3 else "(total, D)"
+        raise DataError(file, f"{name}: expected numbers {expected}, found {_describe(array)}")
     return array
 
 
 def _names(file: str, labels: NDArray[Any]) -> list[str]:
     if labels.ndim != 1 or labels.dtype.kind not in "iuUSb":
-        raise DataError(file, f"the labels are {_describe(labels)}; one string or integer each is wanted")
+        raise DataError(file, f"labels: expected strings or integers, found {_describe(labels)}")
     try:
         return [name.decode() if isinstance(name, bytes) else str(name) for name in labels.tolist()]
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Questions about words: as people type them, and the test files of the field."""
+"""Queries about words as users type them, and the test files of analogies and word similarities."""
 
 import re
 from collections.abc import Iterator
@@ -7,30 +7,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from seqloom.data.readers.text_files import DataError, Location, Source, lines
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, lines
 
 Kind = Literal["neighbours", "analogy", "similarity", "odd", "unclear"]
-LOOKED_AT = 5  # lines of a file that tell what it is
+DETECTION_LINES = 5  # lines that show the kind of a file
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Words, and what is asked of them."""
+    """A query about words, in test files with its answer."""
 
     location: Location
     kind: Kind
     words: tuple[str, ...]
-    signs: tuple[int, ...]  # 1: with it, -1: without it
-    truth: str = ""  # of a test: the word that is meant
+    signs: tuple[int, ...]  # 1: add the word, -1: subtract it
+    truth: str = ""  # expected answer of an analogy
     group: str = ""
-    human: float | None = None  # of a test: how similar people find them
+    human: float | None = None  # similarity rated by people
 
     def __len__(self) -> int:
         return len(self.words)
 
 
-def ask(location: Location, text: str) -> Question:
-    """What a line asks: a word, its neighbours; two, their similarity; more, the odd one; words with + and -, a sum."""
+def parse_question(location: Location, text: str) -> Question:
+    """One word: its neighbours; two: their similarity; more: the odd one out; words with + and -: an analogy."""
     fields = text.split()
     if len(fields) > 1 and any(field in ("+", "-") for field in fields):
         if fields[0] not in ("+", "-"):
@@ -43,65 +43,65 @@ def ask(location: Location, text: str) -> Question:
     return Question(location, kinds[min(len(fields), 3)], tuple(fields), (1,) * len(fields))
 
 
-def asked(source: Source, *, encoding: str = "utf-8") -> Iterator[Question]:
-    """The questions of a file or a list, one on each line."""
+def read_questions(source: Source, *, encoding: str = "utf-8") -> Iterator[Question]:
+    """The questions of a file or list, one per line."""
     for location, text in lines(source, encoding=encoding):
-        yield ask(location, text)
+        yield parse_question(location, text)
 
 
-def kind_of(source: Source, *, encoding: str = "utf-8") -> Literal["analogies", "pairs", "text"]:
-    """What a file is, by its first lines: ``: group`` opens analogies; two words and a number are a pair."""
+def detect(source: Source, *, encoding: str = "utf-8") -> Literal["analogies", "pairs", "text"]:
+    """The kind of a file by its first lines: ``: group`` starts analogies, two words and a number are a pair."""
     if not isinstance(source, Path):
-        first = [text for text in islice(source, LOOKED_AT) if isinstance(text, str)]
-    elif source == Path("-") or source.is_dir():
+        first = [text for text in islice(source, DETECTION_LINES) if isinstance(text, str)]
+    elif source == STANDARD_INPUT or source.is_dir():
         return "text"
     else:
         first = []
         for _, text in lines(source, encoding=encoding):
             if text.strip() and not text.startswith("#"):
                 first.append(text[:1000])
-            if len(first) == LOOKED_AT:
+            if len(first) == DETECTION_LINES:
                 break
     if first and re.match(r":\s*\S", first[0]):
         return "analogies"
-    numbered = [text for text in first if _pair(text)]
-    return "pairs" if numbered and len(numbered) >= len(first) - 1 else "text"  # the first line may be a head
+    pairs = sum(_pair(text) is not None for text in first)
+    return "pairs" if pairs and pairs >= len(first) - 1 else "text"  # the first line may be a header
 
 
-def labelled(source: Source, *, encoding: str = "utf-8") -> Iterator[Question]:
-    """The questions of a test file, with their answers."""
-    if kind_of(source, encoding=encoding) == "analogies":
+def read_test(source: Source, *, encoding: str = "utf-8") -> Iterator[Question]:
+    """The questions of a test file with their answers."""
+    if detect(source, encoding=encoding) == "analogies":
         yield from _analogies(source, encoding)
         return
-    for number, (location, text) in enumerate(_filled(source, encoding)):
-        found = _pair(text)
-        if found:
-            first, second, human = found
+    for number, (location, text) in enumerate(_content_lines(source, encoding)):
+        pair = _pair(text)
+        if pair:
+            first, second, human = pair
             yield Question(location, "similarity", (first, second), (1, 1), human=human)
         elif number:
-            raise DataError(location, f"found {text[:60]!r}; two words and a number are wanted")
+            raise DataError(location, f"expected two words and a number, found {text[:60]!r}")
 
 
 def _analogies(source: Source, encoding: str) -> Iterator[Question]:
     group = ""
-    for location, text in _filled(source, encoding):
+    for location, text in _content_lines(source, encoding):
         if text.startswith(":"):
             group = text[1:].strip()
             continue
         words = text.split()
         if len(words) != 4:
-            raise DataError(location, f"found {len(words)} words; four, or : and the name of a group, are wanted")
+            raise DataError(location, f"expected four words, or ':' and the name of a group, found {len(words)} words")
         yield Question(location, "analogy", tuple(words[:3]), (-1, 1, 1), truth=words[3], group=group)
 
 
-def _filled(source: Source, encoding: str) -> Iterator[tuple[Location, str]]:
+def _content_lines(source: Source, encoding: str) -> Iterator[tuple[Location, str]]:
     for location, text in lines(source, encoding=encoding):
         if text.strip() and not text.startswith("#"):
             yield location, text
 
 
 def _pair(text: str) -> tuple[str, str, float] | None:
-    """Two words and a number, separated by tabs, commas, semicolons or blanks; SimLex has a word's kind before it."""
+    """Two words and a number, separated by tabs, commas, semicolons or spaces; SimLex has a part of speech between."""
     for separator in ("\t", ",", ";", None):
         fields = [field.strip() for field in text.split(separator)]
         if len(fields) >= 3:

@@ -1,4 +1,4 @@
-"""Text of any size, some ten thousand words at a time: whole lines as long as they are not too long."""
+"""Text of any size in passages of some ten thousand words: whole lines unless they are very long."""
 
 import gzip
 import tarfile
@@ -8,84 +8,93 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from seqloom.data.readers.text_files import DataError, Location, Source, checked, decode, encoding_problem, opened
+from seqloom.data.readers.text_files import (
+    STANDARD_INPUT,
+    DataError,
+    Location,
+    Source,
+    check_text,
+    decode_line,
+    encoding_problem,
+    open_binary,
+)
 
-SIZE = 1 << 17  # bytes of a passage, about: enough to learn from while what it needs is in the caches
-LONGEST = 1 << 20  # bytes without any white space
-BLANKS = b" \t\n\v\f\r"
+SIZE = 1 << 17  # approximate bytes of a passage: long enough to train on, short enough to stay in the cache
+LONGEST = 1 << 20  # bytes without whitespace
+WHITESPACE = b" \t\n\v\f\r"
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a text: lines, or a part of a long line."""
+    """A part of a text: whole lines, or a part of a long line."""
 
     location: Location  # of its first line
     data: bytes  # UTF-8
-    count: int  # of words, about
+    count: int  # approximate number of words
 
     def __len__(self) -> int:
         return self.count
 
 
-def passages(source: Source, *, encoding: str = "utf-8", lower: bool = False) -> Iterator[Passage]:
-    """The passages of a file, of all files of a folder, or of a list of texts, each of which is one."""
-    if wrong := encoding_problem(encoding):
-        raise ValueError(f"encoding is {encoding!r}: {wrong}")
+def passages(source: Source, *, encoding: str = "utf-8", lowercase: bool = False) -> Iterator[Passage]:
+    """The passages of a file or of all files in a folder; of a list of strings each is a passage."""
+    if problem := encoding_problem(encoding):
+        raise ValueError(f"encoding {encoding!r}: {problem}")
     if not isinstance(source, Path):
         for number, text in enumerate(source, start=1):
             location = Location("input", number)
             if not isinstance(text, str):
-                raise DataError(location, f"found {type(text).__name__}; a text is wanted")
-            checked(location, text)
-            yield _passage(location, (text.lower() if lower else text).encode())
+                raise DataError(location, f"expected a string, found {type(text).__name__}")
+            check_text(location, text)
+            yield _passage(location, (text.lower() if lowercase else text).encode())
         return
-    for path in sorted(each for each in source.iterdir() if each.is_file()) if source.is_dir() else [source]:
-        for location, raw in _pieces(path):
-            if encoding == "utf-8" and not lower:
-                _decoded(location, raw, encoding)
+    for path in sorted(file for file in source.iterdir() if file.is_file()) if source.is_dir() else [source]:
+        for location, raw in _chunks(path):
+            if encoding == "utf-8" and not lowercase:
+                _decode(location, raw, encoding)
                 yield _passage(location, raw)
             else:
-                text = _decoded(location, raw, encoding)
-                yield _passage(location, (text.lower() if lower else text).encode())
+                text = _decode(location, raw, encoding)
+                yield _passage(location, (text.lower() if lowercase else text).encode())
 
 
 def _passage(location: Location, text: bytes) -> Passage:
     return Passage(location, text, text.count(b" ") + text.count(b"\n") + (not text.endswith((b" ", b"\n"))))
 
 
-def _decoded(location: Location, raw: bytes, encoding: str) -> str:
-    """The text of a passage; what is wrong in it is told with its line."""
+def _decode(location: Location, raw: bytes, encoding: str) -> str:
+    """The text of a passage; errors name the line."""
     try:
         if b"\0" not in raw:
             return raw.decode(encoding)
     except UnicodeError:
         pass
     return "".join(
-        decode(location._replace(line=location.line + number), line, encoding=encoding)
+        decode_line(location._replace(line=location.line + number), line, encoding=encoding)
         for number, line in enumerate(raw.splitlines(keepends=True) if b"\r" not in raw else raw.split(b"\n"))
     )
 
 
-def _pieces(path: Path) -> Iterator[tuple[Location, bytes]]:
-    """The bytes of a file, cut behind the end of a line, or else behind a blank."""
-    name = "standard input" if path == Path("-") else str(path)
-    line, left = 1, b""
-    with opened(path, name) as stream:
+def _chunks(path: Path) -> Iterator[tuple[Location, bytes]]:
+    """The bytes of a file, cut at line ends, or else at whitespace."""
+    name = "standard input" if path == STANDARD_INPUT else str(path)
+    line, rest = 1, b""
+    with open_binary(path, name) as stream:
         while True:
             new = _read(stream, Location(name, line))
-            first = line == 1 and not left
+            first = line == 1 and not rest
             if first and new.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(Location(name, 1), "found UTF-16; a text in which a line feed is one byte is wanted")
-            left += new.removeprefix(b"\xef\xbb\xbf") if first else new
-            end = (left.rfind(b"\n") if new else len(left) - 1) + 1
-            if not end and len(left) >= SIZE:
-                end = max(left.rfind(blank) for blank in BLANKS) + 1
-            if not end and len(left) > LONGEST:
-                raise DataError(Location(name, line), f"found {len(left)} bytes without a blank; text is wanted")
+                raise DataError(Location(name, 1), "UTF-16 is not supported; convert the file to UTF-8")
+            rest += new.removeprefix(b"\xef\xbb\xbf") if first else new
+            end = (rest.rfind(b"\n") if new else len(rest) - 1) + 1
+            if not end and len(rest) >= SIZE:
+                end = max(rest.rfind(space) for space in WHITESPACE) + 1
+            if not end and len(rest) > LONGEST:
+                raise DataError(Location(name, line), f"expected text, found {len(rest)} bytes without whitespace")
             if end:
-                yield Location(name, line), left[:end]
-                line += left.count(b"\n", 0, end)
-                left = left[end:]
+                yield Location(name, line), rest[:end]
+                line += rest.count(b"\n", 0, end)
+                rest = rest[end:]
             if not new:
                 return
 
@@ -94,6 +103,6 @@ def _read(stream: BinaryIO, location: Location) -> bytes:
     try:
         return stream.read(SIZE)
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
-        raise DataError(location, f"the packed data are damaged or cut off here ({error})") from None
+        raise DataError(location, f"the compressed data are damaged or truncated here ({error})") from None
     except OSError as error:
-        raise DataError(location, f"cannot be read: {error.strerror or error}") from None
+        raise DataError(location, f"cannot read the file: {error.strerror or error}") from None
