@@ -39,7 +39,7 @@ def test_a_tone_stays_the_tone() -> None:
 def test_pieces_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = noise(3, 500)
     whole = resample(samples, up=3, down=7)
-    monkeypatch.setattr("seqloom.kernels.resample.AT_ONCE", 1000)
+    monkeypatch.setattr("seqloom.kernels.resample.CHUNK_PRODUCTS", 1000)
     torch.testing.assert_close(resample(samples, up=3, down=7), whole, rtol=0, atol=0)
 
 

@@ -259,7 +259,7 @@ def write_linear(
         **{"left_stride": "stride", "out_stride": "stride", **strides},
         **beside,
     )
-    program.work += packed.depth * packed.width
+    program.multiplications += packed.depth * packed.width
 
 
 def write_output(program: Program, module: Any, current: Region | str, **strides: Any) -> list[nn.Parameter]:

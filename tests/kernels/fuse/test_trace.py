@@ -106,7 +106,7 @@ REASONS: dict[Step, str] = {
     adds_a_dimension: r"3 dimensions|shape \(3, 4, 4\)",
     draws: "rand_like",
     drops: "empty_like|native_dropout|bernoulli",
-    changes_a_view: "seen as another",
+    changes_a_view: "has other views",
     uses_a_tensor_from_outside: r"shape \(4,\) that is neither a parameter nor its input",
     makes_a_tensor: "neither a parameter nor its input",
     centres_the_batch: "batch",

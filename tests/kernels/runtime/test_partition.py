@@ -35,7 +35,7 @@ def test_rows_are_dealt_once_and_run_as_long_as_they_are(
 def test_no_lengths_are_full_lengths(parts: int, reverse: bool) -> None:
     found = Partition.create(4, 5, None, reverse=reverse, parts=parts)
     wanted = Partition.create(4, 5, torch.full((5,), 4), reverse=reverse, parts=parts)
-    for name in ("lengths", "slots", "active", "before", "first"):
+    for name in ("lengths", "part_slots", "active", "active_before", "first_time"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
     assert not found.padded
     assert not wanted.padded

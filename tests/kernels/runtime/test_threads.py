@@ -144,5 +144,5 @@ def test_torch_decides_how_many_threads() -> None:
 
 def test_a_forked_process_uses_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(2)
-    monkeypatch.setattr(threads, "_home", -1)
+    monkeypatch.setattr(threads, "_main_process", -1)
     assert threads.count() == 1

@@ -56,7 +56,7 @@ class ScanBuilder:
         """All numbers of vectors, panels and columns that a team splits."""
         lanes, real = self.layout.lanes, self.emitter.real
         sizes = {self.layout.sums_size // lanes, gemm.panel_count(real, self.plan.traced.projected)}
-        sizes |= {gemm.panel_count(real, self.plan.input), self.plan.traced.projected}
+        sizes |= {gemm.panel_count(real, self.plan.input_size), self.plan.traced.projected}
         for stage in self.schedule.stages:
             sizes |= {loop.width // lanes for _, loop in stage.loops}
         for product in self.plan.traced.products:
@@ -142,7 +142,7 @@ class ScanBuilder:
                 self._copy_chunk(start, stop, "x", "input", out=False)
             if self.plan.linear and not backward:
                 self._multiply(
-                    "input", ("input", ""), self.plan.input, ("projected", ""), self.plan.traced.projected, rows
+                    "input", ("input", ""), self.plan.input_size, ("projected", ""), self.plan.traced.projected, rows
                 )
             with emitter.loop(start, stop) as index:
                 self._step(builder.sub(builder.sub(builder.add(start, stop), integer(1)), index) if backward else index)
@@ -180,7 +180,7 @@ class ScanBuilder:
                 outside = self.emitter.advance(self.values[name], place)
                 inside = self.scratch_row((block, ""), self.chunk_row(row))
                 source, target = (inside, outside) if out else (outside, inside)
-                self.copy(source, target, self.plan.input)
+                self.copy(source, target, self.plan.input_size)
         self._barrier()
 
     def _multiply(self, matrix: str, left: Block, depth: int, out: Block, size: int, rows: Value) -> None:
@@ -248,7 +248,7 @@ class ScanBuilder:
         if self.plan.linear:
             with emitter.if_then(builder.icmp_signed("!=", self.values["x_gradient"], integer(0))):
                 block: Block = ("input_gradient", "")
-                self._multiply("input", ("factor", 0), self.plan.traced.projected, block, self.plan.input, rows)
+                self._multiply("input", ("factor", 0), self.plan.traced.projected, block, self.plan.input_size, rows)
                 self._copy_chunk(start, stop, "x_gradient", "input_gradient", out=True)
 
     def _step(self, step: Value) -> None:

@@ -68,7 +68,7 @@ class Layout:
         self.sum_starts: list[int] = []  # where the sum of each matrix gradient begins
         self.sums_size = self.row_size = self.step_size = self.packed_size = 0
         if kind == "backward":
-            self.sums_size = self._round(plan.column_width)
+            self.sums_size = self._round(plan.vector_gradient_width)
             for deferred in plan.deferred:
                 stride = gemm.panel_width(real) * gemm.panel_count(real, deferred.right.size)
                 self.sum_starts.append(self.sums_size)
@@ -85,8 +85,8 @@ class Layout:
             )
         self._add_row(("temporary", ""), schedule.temporary_width)
         if plan.linear:
-            self._add_step(("input", ""), plan.input)
-            padded = traced.projected if kind != "backward" else plan.input
+            self._add_step(("input", ""), plan.input_size)
+            padded = traced.projected if kind != "backward" else plan.input_size
             name = "projected" if kind != "backward" else "input_gradient"
             self._add_step((name, ""), gemm.panel_width(real) * gemm.panel_count(real, padded))
         if kind == "backward":

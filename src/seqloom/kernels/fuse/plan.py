@@ -19,7 +19,7 @@ from seqloom.kernels.fuse.symbols import BatchSum, OuterProductSum, TracedStep
 
 
 class Factor(NamedTuple):
-    """One side of a deferred product: columns of a block that has one row for each row and step."""
+    """One side of a deferred product: vector_gradients of a block that has one row for each row and step."""
 
     block: str | int
     offset: int
@@ -46,13 +46,13 @@ class Plan:
     saved_width: int
     factors: dict[int, int]  # width of each factor; number 0 is the gradient of the projected input
     deferred: list[DeferredProduct]
-    columns: list[tuple[str, int, int]]  # gradients of vectors: parameter, offset, width
-    column_width: int
+    vector_gradients: list[tuple[str, int, int]]  # parameter, offset, width
+    vector_gradient_width: int
     forward_products: list[int]
     backward_products: list[int]
     operands: dict[int, Factor]  # backward products whose operand is a factor anyway
     linear: str | None  # the matrix parameter with which the kernel projects its input, if it does
-    input: int  # width of the input, if the kernel projects it
+    input_size: int  # width of the input, if the kernel projects it
 
     @property
     def shareable(self) -> bool:
@@ -66,8 +66,8 @@ class Plan:
         """A text that is equal for two plans only if they lead to the same code; the cache key."""
         traced = self.traced
         text = [
-            f"{traced.projected} {traced.state} {self.saved_width} {self.factors} {self.column_width}",
-            f"{self.deferred} {self.operands} {self.linear} {self.input}",
+            f"{traced.projected} {traced.state} {self.saved_width} {self.factors} {self.vector_gradient_width}",
+            f"{self.deferred} {self.operands} {self.linear} {self.input_size}",
         ]
         text += [f"{product.matrix} {product.transposed} {product.size}" for product in traced.products]
         text += [f"{name}" for name in traced.parameter_gradient]
@@ -77,7 +77,7 @@ class Plan:
                 text.append(f"stage {stage.products}")
                 for ready, loop in stage.loops:
                     reductions = [node.number for node in loop.reductions]
-                    stores = [(node.number, *place) for node, place in loop.stores]
+                    stores = [(node.number, *location) for node, location in loop.stores]
                     text.append(f"{ready} {loop.width} {reductions} {stores}")
                     nodes.update(topological_order([node for node, _ in loop.stores] + loop.reductions))
             text.append(f"{sorted((node.number, offset) for node, offset in direction.temporaries.items())}")
@@ -103,11 +103,13 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
         for index, row in enumerate(traced.next_state)
         for offset, segment in with_offsets(row)
     ]
-    outputs = [(Location("sequence", 0, place.offset), segment) for place, segment in results if place.name == 0]
-    saved = [(Location("sequence", place.name, place.offset), segment) for place, segment in results]
+    outputs = [
+        (Location("sequence", 0, location.offset), segment) for location, segment in results if location.name == 0
+    ]
+    saved = [(Location("sequence", location.name, location.offset), segment) for location, segment in results]
     replaced = {
-        segment.node: graph.leaf("sequence", place.name, width=segment.width, offset=place.offset)
-        for place, segment in results
+        segment.node: graph.leaf("sequence", location.name, width=segment.width, offset=location.offset)
+        for location, segment in results
         if segment.node.width == segment.width and segment.node.operation not in LEAVES
     }
     saved_width = 0
@@ -126,14 +128,14 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
         traced.products[index] = product._replace(operand=substituted(product.operand))
     zero = graph.constant(0)
     factors = _Factors(graph, substituted(traced.projected_gradient or (Segment(zero, traced.projected),)))
-    outcome: list[tuple[Location, Segment]] = []
+    gradients: list[tuple[Location, Segment]] = []
     for index, gradient in enumerate(traced.state_gradient):
         row = substituted(gradient or (Segment(zero, traced.state[index]),))
-        outcome += [(Location("state_gradient", index, offset), segment) for offset, segment in with_offsets(row)]
+        gradients += [(Location("state_gradient", index, offset), segment) for offset, segment in with_offsets(row)]
 
     deferred: list[DeferredProduct] = []
-    columns: list[tuple[str, int, int]] = []
-    column_width = 0
+    vector_gradients: list[tuple[str, int, int]] = []
+    vector_gradient_width = 0
     for name, symbol in traced.parameter_gradient.items():
         if isinstance(symbol, OuterProductSum):
             for left, right in symbol.terms:
@@ -141,11 +143,12 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
                 deferred.append(_defer(name, *sides, narrow))
         elif isinstance(symbol, BatchSum):
             row = substituted(symbol.row)
-            columns.append((name, column_width, row_width(row)))
-            outcome += [
-                (Location("column", "", column_width + offset), segment) for offset, segment in with_offsets(row)
+            vector_gradients.append((name, vector_gradient_width, row_width(row)))
+            gradients += [
+                (Location("column", "", vector_gradient_width + offset), segment)
+                for offset, segment in with_offsets(row)
             ]
-            column_width += row_width(row)
+            vector_gradient_width += row_width(row)
     if linear:
         sides = Factor(0, 0, traced.projected), Factor("input", 0, input_size)
         deferred.append(_defer(linear, *sides, narrow))
@@ -156,26 +159,26 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
     used |= {factor.block for factor in stored.values()}
     for index, row in enumerate(factors.rows):
         if index in used:
-            outcome += [(Location("factor", index, offset), segment) for offset, segment in with_offsets(row)]
+            gradients += [(Location("factor", index, offset), segment) for offset, segment in with_offsets(row)]
     if not linear:
         first = with_offsets(factors.rows[0])
-        outcome += [(Location("projected_gradient", "", offset), segment) for offset, segment in first]
+        gradients += [(Location("projected_gradient", "", offset), segment) for offset, segment in first]
     ready_times = ReadyTimes(traced)
     return Plan(
         traced=traced,
         forward=schedule(ready_times, forward_products, operands + results + outputs),
         training=schedule(ready_times, forward_products, operands + results + saved),
-        backward=schedule(ready_times, backward_products, _operands(traced, computed) + outcome),
+        backward=schedule(ready_times, backward_products, _operands(traced, computed) + gradients),
         saved_width=saved_width,
         factors={index: row_width(row) for index, row in enumerate(factors.rows) if index in used},
         deferred=deferred,
-        columns=columns,
-        column_width=column_width,
+        vector_gradients=vector_gradients,
+        vector_gradient_width=vector_gradient_width,
         forward_products=forward_products,
         backward_products=backward_products,
         operands=stored,
         linear=linear,
-        input=input_size,
+        input_size=input_size,
     )
 
 

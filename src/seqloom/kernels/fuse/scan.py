@@ -202,7 +202,7 @@ class FusedScan:
         total = sums[0]
         for other in sums[1:]:
             total += other[: layout.sums_size]
-        gradients_by_name = {name: total[offset : offset + size] for name, offset, size in self.plan.columns}
+        gradients_by_name = {name: total[offset : offset + size] for name, offset, size in self.plan.vector_gradients}
         for deferred, start in zip(self.plan.deferred, layout.sum_starts, strict=True):
             rows, columns = deferred.left.size, deferred.right.size
             width = gemm.panel_width(self.real) * gemm.panel_count(self.real, columns)

@@ -98,11 +98,11 @@ def schedule(ready_times: ReadyTimes, products: list[int], results: list[tuple[L
     """Compute each result in the earliest loop that can."""
     loops: dict[tuple[ReadyTime, int], Loop] = {}
 
-    def at(ready: ReadyTime, size: int) -> Loop:
+    def loop_at(ready: ReadyTime, size: int) -> Loop:
         return loops.setdefault((ready, size), Loop(size))
 
-    for place, segment in results:
-        at(ready_times(segment.node), segment.width).stores.append((segment.node, place))
+    for location, segment in results:
+        loop_at(ready_times(segment.node), segment.width).stores.append((segment.node, location))
     reductions: set[Node] = set()
     uses: dict[Node, set[tuple[ReadyTime, int]]] = defaultdict(set)
     for (ready, size), loop in list(loops.items()):
@@ -114,18 +114,22 @@ def schedule(ready_times: ReadyTimes, products: list[int], results: list[tuple[L
     for node in sorted(reductions, key=lambda node: node.number):
         (argument,) = node.arguments
         ready = ready_times(argument)
-        at(ready, argument.width).reductions.append(node)
+        loop_at(ready, argument.width).reductions.append(node)
         for inner in topological_order([argument]):
             if inner.is_expensive:
                 uses[inner].add((ready, argument.width))
     temporaries: dict[Node, int] = {}
     total = 0
-    for node, places in sorted(uses.items(), key=lambda item: item[0].number):
+    for node, uses_of_node in sorted(uses.items(), key=lambda item: item[0].number):
         own = ready_times(node)
-        elsewhere = {ready[0] for ready, _ in places} - {own[0]} if node.width == 1 else places - {(own, node.width)}
+        elsewhere = (
+            {ready[0] for ready, _ in uses_of_node} - {own[0]}
+            if node.width == 1
+            else uses_of_node - {(own, node.width)}
+        )
         if elsewhere:
             temporaries[node] = total
-            at(own, node.width).stores.insert(0, (node, Location("temporary", "", total)))
+            loop_at(own, node.width).stores.insert(0, (node, Location("temporary", "", total)))
             total += node.width
     count = 1 + max([0, *[ready[0] for ready, _ in loops], *[ready_times.stage(index) for index in products]])
     stages = [Stage() for _ in range(count)]

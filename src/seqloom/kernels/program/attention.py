@@ -14,19 +14,9 @@ from seqloom.kernels.llvm.ir_builder import Emitter, Value, VectorSlice, integer
 from seqloom.kernels.program.operations import OperationEmitter, float_bits, load_index, splat_float
 
 ATTENTION_OPERANDS = (
-    *(
-        "query",
-        "stride",
-        "new_keys",
-        "new_values",
-        "keys",
-        "values",
-        "row_stride",
-        "slot_stride",
-        "length",
-        "source_rows",
-    ),
-    *("mask", "mask_stride", "heads", "size", "scale", "rotations", "positions", "accumulated", "out", "out_stride"),
+    *("query", "stride", "new_keys", "new_values", "keys", "values", "row_stride", "slot_stride", "length"),
+    *("source_rows", "mask", "mask_stride", "heads", "size", "scale", "rotations", "positions"),
+    *("accumulated", "out", "out_stride"),
 )
 LINE = 64
 """Bytes of a cache line."""
@@ -46,10 +36,10 @@ def attention(module: ir.Module, real: str) -> None:
         emit_part(module, real)
     emit = OperationEmitter(module, "attention", ATTENTION_OPERANDS, real)
     builder = emit.builder
-    word = {name: emit.operand(name) for name in ATTENTION_OPERANDS}
-    size, heads, length, slot_stride = word["size"], word["heads"], word["length"], word["slot_stride"]
+    operand = {name: emit.operand(name) for name in ATTENTION_OPERANDS}
+    size, heads, length, slot_stride = operand["size"], operand["heads"], operand["length"], operand["slot_stride"]
     is_new, rotated, shared, masked, accumulated = (
-        builder.icmp_signed("!=", word[name], integer(0))
+        builder.icmp_signed("!=", operand[name], integer(0))
         for name in ("new_keys", "rotations", "source_rows", "mask", "accumulated")
     )
     weights = emit.advance(emit.scratch, builder.and_(builder.add(size, integer(emit.lanes - 1)), integer(-emit.lanes)))
@@ -61,38 +51,57 @@ def attention(module: ir.Module, real: str) -> None:
     first, last = (builder.add(begin, builder.mul(border, unit)) for border in (first, last))
     with emit.loop(first, last) as item:
         row, head = builder.udiv(item, heads), builder.urem(item, heads)
-        read = load_index(emit, word["source_rows"], row, shared)
-        within = builder.mul(head, size)
-        there = builder.add(builder.mul(row, word["stride"]), within)
-        store = builder.add(builder.mul(read, word["row_stride"]), within)
-        keys, values = emit.advance(word["keys"], store), emit.advance(word["values"], store)
+        source_row = load_index(emit, operand["source_rows"], row, shared)
+        head_offset = builder.mul(head, size)
+        query_offset = builder.add(builder.mul(row, operand["stride"]), head_offset)
+        cache_offset = builder.add(builder.mul(source_row, operand["row_stride"]), head_offset)
+        keys, values = emit.advance(operand["keys"], cache_offset), emit.advance(operand["values"], cache_offset)
         following = builder.add(row, integer(1))
         with emit.if_then(builder.icmp_signed("<", following, emit.high)):
-            ahead = builder.mul(load_index(emit, word["source_rows"], following, shared), word["row_stride"])
-            ahead = builder.add(ahead, within)
-            for base in (word["keys"], word["values"]):
+            ahead = builder.mul(load_index(emit, operand["source_rows"], following, shared), operand["row_stride"])
+            ahead = builder.add(ahead, head_offset)
+            for base in (operand["keys"], operand["values"]):
                 emit.call("prefetch", emit.advance(base, ahead), slot_stride, length, size)
-        place = load_index(emit, word["positions"], row, rotated)
-        rotation = emit.advance(word["rotations"], builder.mul(place, builder.mul(size, integer(2))))
+        position = load_index(emit, operand["positions"], row, rotated)
+        rotation = emit.advance(operand["rotations"], builder.mul(position, builder.mul(size, integer(2))))
         rotation = builder.select(rotated, rotation, integer(0))
-        emit.call("copy_scaled", emit.advance(word["query"], there), emit.scratch, size, word["scale"], rotation)
+        emit.call(
+            "copy_scaled", emit.advance(operand["query"], query_offset), emit.scratch, size, operand["scale"], rotation
+        )
         with emit.if_then(is_new):
             slot = builder.mul(builder.sub(length, integer(1)), slot_stride)
             one = integer(float_bits(1.0))
             emit.call(
-                "copy_scaled", emit.advance(word["new_keys"], there), emit.advance(keys, slot), size, one, rotation
+                "copy_scaled",
+                emit.advance(operand["new_keys"], query_offset),
+                emit.advance(keys, slot),
+                size,
+                one,
+                rotation,
             )
             zero = integer(0)
             emit.call(
-                "copy_scaled", emit.advance(word["new_values"], there), emit.advance(values, slot), size, one, zero
+                "copy_scaled",
+                emit.advance(operand["new_values"], query_offset),
+                emit.advance(values, slot),
+                size,
+                one,
+                zero,
             )
         emit.call("score_keys", emit.scratch, keys, slot_stride, length, size, weights)
         with emit.if_then(masked):
-            emit.call("apply_mask", weights, builder.add(word["mask"], builder.mul(read, word["mask_stride"])), length)
+            emit.call(
+                "apply_mask",
+                weights,
+                builder.add(operand["mask"], builder.mul(source_row, operand["mask_stride"])),
+                length,
+            )
         emit.call("softmax", weights, length)
         with emit.if_then(accumulated):
-            emit.call("accumulate", weights, emit.advance(word["accumulated"], builder.mul(row, length)), length, heads)
-        target = emit.advance(word["out"], builder.add(builder.mul(row, word["out_stride"]), within))
+            emit.call(
+                "accumulate", weights, emit.advance(operand["accumulated"], builder.mul(row, length)), length, heads
+            )
+        target = emit.advance(operand["out"], builder.add(builder.mul(row, operand["out_stride"]), head_offset))
         emit.call("weighted_sum", weights, values, slot_stride, length, size, target)
     emit.finish()
 

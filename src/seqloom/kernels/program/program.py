@@ -1,7 +1,7 @@
 """A program: a sequence of operations on the rows of a batch that runs as one call of compiled code.
 
 Every row has a workspace for intermediate results. With few rows, threads split the columns of each operation, with a
-barrier behind it; with many rows, each thread takes its own rows through the whole program.
+barrier behind it; with many rows, each thread takes its scratch_stride rows through the whole program.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,19 +56,19 @@ def _emit(real: str) -> str:
     builder = emit.builder
     count, rows, shared, scratch, stride = (emit.load_integer(table, index) for index in range(5))
     barrier_counter = builder.add(table, integer(8 * HEADER.index("barrier_counter")))
-    own = emit.advance(scratch, builder.mul(member, stride))
+    scratch_stride = emit.advance(scratch, builder.mul(member, stride))
     apart = builder.icmp_signed("==", shared, integer(0))
     low, high = emit.part_range(rows, member, members)
 
-    def pick(alone: Value, together: Value) -> Value:
-        return builder.select(apart, alone, together)
+    def pick(serial: Value, together: Value) -> Value:
+        return builder.select(apart, serial, together)
 
     chosen = (
         pick(low, integer(0)),
         pick(high, rows),
         pick(integer(0), member),
         pick(integer(1), members),
-        own,
+        scratch_stride,
     )
     with emit.loop(0, count) as index:
         place = builder.add(integer(len(HEADER)), builder.mul(index, integer(WIDTH)))
@@ -97,13 +97,13 @@ class Program:
 
     def __init__(self, dtype: torch.dtype, members: int) -> None:
         self.dtype, self.real, self.members = dtype, LLVM_TYPES[dtype], members
-        self.work = 0  # multiplications per row
+        self.multiplications = 0  # multiplications per row
         self._size = torch.finfo(dtype).bits // 8
         self._width = 0
         self._instructions: list[tuple[str, bool, Mapping[str, Any]]] = []
         self._alive: list[Tensor] = []
         self._workspaces: list[_Workspace] = []
-        self._room, self._stride = operations.scratch_size(self.real), 0
+        self._scratch_size, self._stride = operations.scratch_size(self.real), 0
         self._template = np.zeros(0, dtype=np.int64)
         self._relative = np.zeros(0, dtype=np.int64)
         self._names: list[str] = []
@@ -161,15 +161,15 @@ class Program:
             workspace = self._workspaces.pop()
         except IndexError:  # all are in use by other threads
             workspace = _Workspace(self._template, self._relative, self.dtype)
-        alone = self.members == 1 or rows * self.work < SERIAL_LIMIT or not threads.can_team()
-        members = 1 if alone else self.members
-        own = -(-max(scratch, self._room) // LINE) * LINE
+        serial = self.members == 1 or rows * self.multiplications < SERIAL_LIMIT or not threads.can_team()
+        members = 1 if serial else self.members
+        scratch_stride = -(-max(scratch, self._scratch_size) // LINE) * LINE
         workspaces_size = rows * self._stride
         table = workspace.table
         table[self._input_words] = [inputs[name] for name in self._names]
-        workspace.reserve(workspaces_size + members * own)
+        workspace.reserve(workspaces_size + members * scratch_stride)
         shared = members > 1 and rows < ROWS_PER_THREAD * members
-        table[1:6] = rows, shared, workspace.scratch(workspaces_size), own, 0
+        table[1:6] = rows, shared, workspace.scratch(workspaces_size), scratch_stride, 0
         if members == 1:
             threads.run(_run(self.real), workspace.address, 1)
         else:
