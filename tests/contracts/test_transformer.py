@@ -19,34 +19,41 @@ MEMORY = 6
 
 
 def build(positions: str, norm: str, *, causal: bool, memory: bool, context: int = 0, below: str = "") -> Layer:
-    options = {"heads": 2, "positions": positions, "norm": norm, "distance": 2, "feed_forward": 10, "context": context}
+    options = {
+        "heads": 2,
+        "positions": positions,
+        "norm": norm,
+        "max_distance": 2,
+        "feed_forward": 10,
+        "context": context,
+    }
     cell = (below, "transformer", "transformer") if below else "transformer"
     recurrence = RecurrenceConfig(
         cell=cell, layers=3 if below else 2, hidden_size=8, bidirectional=not causal, options=options
     )
-    actual = build_stack(PrenetConfig(), recurrence, INPUT, causal=causal, memory_size=MEMORY if memory else 0)
-    randomize(actual)
-    return actual.eval()
+    layer = build_stack(PrenetConfig(), recurrence, INPUT, causal=causal, memory_size=MEMORY if memory else 0)
+    randomize(layer)
+    return layer.eval()
 
 
 def cases() -> dict[str, LayerCase]:
-    """Every kind of positions with every way to see others and every norm; half of them read a memory.
+    """Every kind of positions with every direction and every norm; half of them with cross-attention.
 
-    Whether there is a memory alternates, so that it meets each kind of positions, each norm and each way to see
-    others: its attention is a part of its own, which knows none of the three.
+    Cross-attention alternates, so that it occurs with each kind of positions, each norm and each direction: it does
+    not depend on them.
     """
-    actual: dict[str, LayerCase] = {}
+    named: dict[str, LayerCase] = {}
     modes = ((True, 0), (True, 3), (False, 0))  # causal, context
-    for number, (positions, (causal, context), norm) in enumerate(product(KINDS, modes, ("pre", "post"))):
-        memory = (number // 2 + number) % 2 == 0
+    for index, (positions, (causal, context), norm) in enumerate(product(KINDS, modes, ("pre", "post"))):
+        memory = (index // 2 + index) % 2 == 0
         name = f"{positions}-{norm}-{'causal' if causal else 'both'}-{'memory' if memory else 'alone'}-{context}"
         layer = build(positions, norm, causal=causal, memory=memory, context=context)
-        actual[name] = _case(layer, name, memory=memory)
+        named[name] = _case(layer, name, memory=memory)
     mixed = build("none", "pre", causal=True, memory=True, below="gru")
-    actual["mixed-causal"] = _case(mixed, "mixed-causal", memory=True)
+    named["mixed-causal"] = _case(mixed, "mixed-causal", memory=True)
     both = build("rotary", "post", causal=False, memory=False, below="lstm")
-    actual["mixed-both"] = _case(both, "mixed-both", memory=False)
-    return actual
+    named["mixed-both"] = _case(both, "mixed-both", memory=False)
+    return named
 
 
 def _case(layer: Layer, name: str, *, memory: bool) -> LayerCase:
@@ -64,11 +71,13 @@ CASES = cases()
 CAUSAL = [name for name in CASES if "causal" in name]
 
 
-def test_a_memory_meets_all_that_it_can_be_combined_with() -> None:
-    seen = {
+def test_cross_attention_is_combined_with_every_option() -> None:
+    combinations = {
         (part, kind) for name in CASES if "mixed" not in name for *parts, kind, _ in [name.split("-")] for part in parts
     }
-    assert seen == {(part, kind) for part in (*KINDS, "pre", "post", "causal", "both") for kind in ("memory", "alone")}
+    assert combinations == {
+        (part, kind) for part in (*KINDS, "pre", "post", "causal", "both") for kind in ("memory", "alone")
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,11 +88,11 @@ def test_law(law: Law, name: str) -> None:
     check_law(law, CASES[name])
 
 
-# Where nothing is recorded, a step runs as a compiled program.
+# Without gradients, a step runs as a compiled program.
 @pytest.mark.parametrize("name", CAUSAL)
-@pytest.mark.parametrize("recorded", [True, False])
-def test_single_steps_equal_the_whole(name: str, *, recorded: bool) -> None:
-    with torch.set_grad_enabled(recorded):
+@pytest.mark.parametrize("gradients", [True, False])
+def test_single_steps_equal_the_whole(name: str, *, gradients: bool) -> None:
+    with torch.set_grad_enabled(gradients):
         check_law(pieces_equal_the_whole, CASES[name], cuts=(1, 2, 5))
         check_law(pieces_equal_the_whole, CASES[name], lengths=(6, 6), source=(2, 0), cuts=(1, 2, 3, 4, 5))
 
@@ -101,7 +110,7 @@ def test_pieces_equal_the_whole_however_cut(name: str, lengths: list[int], cuts:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("filling", [0.0, float("inf")])  # NaN: among the laws
-def test_padding_is_invisible_whatever_it_holds(name: str, filling: float) -> None:
+def test_padding_is_invisible_whatever_its_content(name: str, filling: float) -> None:
     check_law(padding_is_invisible, CASES[name], extra=(4, 0), filling=filling)
 
 

@@ -5,12 +5,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from seqloom.layers.compiled_step.stepper import Stepper
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.linear import Linear
 from seqloom.layers.softmax_loss import cross_entropy, log_probabilities, score_tokens
-from seqloom.layers.stepper import Stepper
 
 
 class Decoder(nn.Module):
@@ -98,7 +98,7 @@ class Decoder(nn.Module):
         return self._stepper(self, tokens, state) if type(self) is Decoder else None
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
-        self._stepper.forget()
+        self._stepper.clear()
         return super().train(mode)
 
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
-from seqloom.layers.active_rows import ActiveRows
 from seqloom.layers.attention.attention import AttentionMechanism
 from seqloom.layers.layer import Layer, Memory, check_input, untraced
 from seqloom.layers.linear import Linear
+from seqloom.layers.recurrent.active_rows import ActiveRows
 from seqloom.layers.recurrent.recurrent import check_state, take_step
 from seqloom.layers.recurrent.step_input import StepInput
 
@@ -133,7 +133,7 @@ class BahdanauAttention(Layer):
             )
         check_attention_state(state[1], len(x), name="BahdanauAttention")
         cell_state = check_state(state[0], self.cell.State, self._sizes, x)
-        rows = ActiveRows(mask, (x.shape[0], x.shape[1]), together=self.attention.stateful)
+        rows = ActiveRows(mask, (x.shape[0], x.shape[1]), all_rows=self.attention.stateful)
         project = StepInput(self.cell, x, rows)
         cell_state, source, first_step = rows.sort((cell_state, state[1].source, state[1].step))
         attend = Attend(self.attention, source, grouped=rows.order is None)
@@ -148,7 +148,7 @@ class BahdanauAttention(Layer):
             context, weight = attend(cell_state[0].unsqueeze(1), (first_step + time).unsqueeze(1))
             context = context.squeeze(1)
             next_state, _ = take_step(self.cell, project(time, context), cell_state)
-            cell_state = rows.hold(time, next_state, cell_state)
+            cell_state = rows.mask_state(time, next_state, cell_state)
             outputs.append(torch.cat([cell_state[0], context], dim=-1))
             weights.append(weight.squeeze(1))
         return rows, outputs, weights, rows.unsort([cell_state, *reversed(finished)])

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from seqloom.cells.cell import Cell
 from seqloom.cells.wrapper import Wrapper
-from seqloom.layers.active_rows import ActiveRows
+from seqloom.layers.recurrent.active_rows import ActiveRows
 
 
 class StepInput:

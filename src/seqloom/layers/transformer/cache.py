@@ -1,38 +1,38 @@
-"""What self-attention remembers: the keys and values of all elements so far, in room that is kept for later ones."""
+"""Key-value cache of self-attention, with spare slots for later elements."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-ROOM = 16
-"""Slots by which a store grows, so that most steps write one slot and copy nothing."""
+BLOCK = 16
+"""Slots by which the cache grows, so that most steps write one slot and copy nothing."""
 
-MANY = 64
-"""Numbers from which on it is quicker to pick one than to list all."""
+MAX_LISTED = 64
+"""Length up to which listing a tensor is faster than indexing it."""
 
 
 class Cache(NamedTuple):
-    """Keys and values of earlier elements; slots behind the used ones are room for later elements.
+    """Keys and values of earlier elements, followed by spare slots for later elements.
 
-    A state may be gone on from twice. Slots are written in place only by the first that goes on: the store knows
-    (``filled``) how far it was written, and whoever has used less of it than that (``slots``) gets a copy.
+    A state may be continued more than once. Only the first continuation writes its slots in place: the buffers record
+    how far they were written (``filled``), and a state that uses fewer slots (``slots``) gets a copy.
     """
 
     keys: Tensor  # (B, C, H, D)
     values: Tensor  # (B, C, H, D)
-    mask: Tensor  # (B, C), True where a slot is real; (B, 0) where all used ones are
-    position: Tensor  # (B,), of the next element: how many there were so far
-    slots: Tensor  # (B,), slots that this state uses, the same for all rows
-    filled: Tensor  # (B,), slots that anybody has written to, the same for all rows; changed in place
+    mask: Tensor  # (B, C), True where a slot is real; (B, 0) if all used slots are
+    position: Tensor  # (B,), position of the next element: number of elements so far
+    slots: Tensor  # (B,), slots used by this state, the same for all rows
+    filled: Tensor  # (B,), slots written by any state, the same for all rows; changed in place
 
     @property
     def length(self) -> int:
-        """Slots that are used."""
+        """Number of used slots."""
         return _first(self.slots) if len(self.slots) else self.keys.shape[1]
 
     def reserve(self, added: int) -> "Cache | None":
-        """The cache with further slots, for the caller to write to; None where they are not free, or there are gaps."""
+        """Return the cache with more slots, to be written by the caller; None if they are taken or there are gaps."""
         used = self.length
         total = used + added
         if self.mask.shape[1] or not len(self.filled) or total > self.keys.shape[1] or _first(self.filled) != used:
@@ -43,11 +43,11 @@ class Cache(NamedTuple):
         return Cache(self.keys, self.values, self.mask, position, slots, self.filled)
 
     def append(self, keys: Tensor, values: Tensor, mask: Tensor | None) -> "Cache":
-        """The cache with the elements of a further piece, each (B, T, H, D); the mask is (B, T)."""
+        """Return the cache with more keys and values, each (B, T, H, D); the mask is (B, T)."""
         used, added = self.length, keys.shape[1]
         total = used + added
-        recorded = torch.is_grad_enabled() and (keys.requires_grad or self.keys.requires_grad)
-        grown = None if mask is not None or recorded else self.reserve(added)
+        needs_gradient = torch.is_grad_enabled() and (keys.requires_grad or self.keys.requires_grad)
+        grown = None if mask is not None or needs_gradient else self.reserve(added)
         if grown is not None:
             grown.keys[:, used:total] = keys
             grown.values[:, used:total] = values
@@ -56,19 +56,20 @@ class Cache(NamedTuple):
         position = slots
         if mask is not None or self.position is not self.slots:
             position = self.position + (added if mask is None else mask.sum(dim=1))
-        room = total if recorded else -(-(total + 1) // ROOM) * ROOM
-        known = self.mask
+        capacity = total if needs_gradient else -(-(total + 1) // BLOCK) * BLOCK
+        slot_mask = self.mask
         if mask is not None or self.mask.shape[1]:
-            known = _joined(self.real(), _whole(mask, keys), room)
-        keys, values = _joined(self.keys[:, :used], keys, room), _joined(self.values[:, :used], values, room)
-        return Cache(keys, values, known, position, slots, slots.clone())
+            slot_mask = _concatenate(self.real(), _full_mask(mask, keys), capacity)
+        keys = _concatenate(self.keys[:, :used], keys, capacity)
+        values = _concatenate(self.values[:, :used], values, capacity)
+        return Cache(keys, values, slot_mask, position, slots, slots.clone())
 
     def real(self) -> Tensor:
-        """The mask of the used slots, (B, S)."""
-        return self.mask[:, : self.length] if self.mask.shape[1] else _whole(None, self.keys[:, : self.length])
+        """Return the mask of the used slots, (B, S)."""
+        return self.mask[:, : self.length] if self.mask.shape[1] else _full_mask(None, self.keys[:, : self.length])
 
     def latest(self, count: int) -> "Cache":
-        """Without the first slots that no later element can see, if it sees ``count`` elements before itself."""
+        """Drop the first slots that no later element attends to if it attends to ``count`` earlier elements."""
         used = self.length
         if used <= count:
             return self
@@ -76,31 +77,31 @@ class Cache(NamedTuple):
             first = used - count
         else:
             real = self.real()
-            behind = real.sum(dim=1, keepdim=True) - real.cumsum(dim=1)
-            first = int((~real | (behind >= count)).all(dim=0).cumprod(dim=0).sum())
+            later = real.sum(dim=1, keepdim=True) - real.cumsum(dim=1)
+            first = int((~real | (later >= count)).all(dim=0).cumprod(dim=0).sum())
         kept = slice(first, used)
         slots = self.slots - first
         mask = self.mask[:, kept] if self.mask.shape[1] else self.mask
         return Cache(self.keys[:, kept], self.values[:, kept], mask, self.position, slots, slots.clone())
 
 
-def begin(keys: Tensor, values: Tensor, mask: Tensor | None) -> Cache:
-    """The cache of a first piece, each (B, T, H, D); the mask is (B, T)."""
+def start_cache(keys: Tensor, values: Tensor, mask: Tensor | None) -> Cache:
+    """Return the cache of the first keys and values, each (B, T, H, D); the mask is (B, T)."""
     batch, length = keys.shape[:2]
     slots = torch.full((batch,), length, device=keys.device)
     position = slots if mask is None else mask.sum(dim=1)
-    known = torch.empty(batch, 0, dtype=torch.bool, device=keys.device) if mask is None else mask
-    return Cache(keys, values, known, position, slots, slots.clone())
+    slot_mask = torch.empty(batch, 0, dtype=torch.bool, device=keys.device) if mask is None else mask
+    return Cache(keys, values, slot_mask, position, slots, slots.clone())
 
 
-def _first(numbers: Tensor) -> int:
-    return int(numbers[0]) if len(numbers) > MANY else int(numbers.tolist()[0])
+def _first(values: Tensor) -> int:
+    return int(values[0]) if len(values) > MAX_LISTED else int(values.tolist()[0])
 
 
-def _whole(mask: Tensor | None, like: Tensor) -> Tensor:
+def _full_mask(mask: Tensor | None, like: Tensor) -> Tensor:
     return like.new_ones(like.shape[:2], dtype=torch.bool) if mask is None else mask
 
 
-def _joined(old: Tensor, new: Tensor, room: int) -> Tensor:
-    rest = room - old.shape[1] - new.shape[1]
-    return torch.cat([old, new, *([new.new_zeros(len(new), rest, *new.shape[2:])] if rest else [])], dim=1)
+def _concatenate(old: Tensor, new: Tensor, capacity: int) -> Tensor:
+    spare = capacity - old.shape[1] - new.shape[1]
+    return torch.cat([old, new, *([new.new_zeros(len(new), spare, *new.shape[2:])] if spare else [])], dim=1)

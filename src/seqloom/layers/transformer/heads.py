@@ -1,4 +1,4 @@
-"""Scaled dot-product attention in several heads at once (Vaswani et al. 2017), relative positions included."""
+"""Multi-head scaled dot-product attention (Vaswani et al. 2017) with optional relative positions."""
 
 import math
 
@@ -8,33 +8,36 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(q kᵀ / √D) v for each head. Rows that see nothing give zeros.
+    """softmax(q kᵀ / √D) v for each head. Fully masked rows are zero.
 
-    With ``distance``, keys and values know how far they are from the query, up to that far (Shaw, Uszkoreit &
-    Vaswani 2018): e_ij = q_i (k_j + a_{j-i}) / √D, and y_i = Σ_j α_ij (v_j + b_{j-i}).
+    With ``max_distance``, learned vectors for the distance between key and query, clipped to this maximum, are added to
+    keys and values (Shaw, Uszkoreit & Vaswani 2018): e_ij = q_i (k_j + a_{j-i}) / √D, y_i = Σ_j α_ij (v_j + b_{j-i}).
     """
 
-    def __init__(self, size: int, *, distance: int = 0) -> None:
+    def __init__(self, size: int, *, max_distance: int = 0) -> None:
         super().__init__()
-        self.distance = distance
-        shape = (2 * distance + 1, size)
-        self.near_keys = nn.Parameter(torch.randn(shape) / math.sqrt(size)) if distance else None
-        self.near_values = nn.Parameter(torch.randn(shape) / math.sqrt(size)) if distance else None
+        self.max_distance = max_distance
+        shape = (2 * max_distance + 1, size)
+        self.relative_keys = nn.Parameter(torch.randn(shape) / math.sqrt(size)) if max_distance else None
+        self.relative_values = nn.Parameter(torch.randn(shape) / math.sqrt(size)) if max_distance else None
 
     def forward(
         self,
         query: Tensor,  # (B, H, T, D)
         keys: Tensor,  # (B, H, S, D)
         values: Tensor,  # (B, H, S, D)
-        mask: Tensor | None = None,  # (B or 1, 1, T or 1, S), True where a query may look
+        mask: Tensor | None = None,  # (B or 1, 1, T or 1, S), True where a query may attend
         *,
-        causal: bool = False,  # query t sees keys up to t; together with no mask
-        apart: Tensor | None = None,  # (B or 1, T, S), position of a key less that of a query: of relative positions
+        causal: bool = False,  # query t attends to keys up to t; only without mask
+        distances: Tensor | None = None,  # (B or 1, T, S), key position minus query position; for relative positions
     ) -> Tensor:  # (B, H, T, D)
-        if self.near_values is None:
+        if self.relative_values is None:
             return scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
-        weights = self.weights(query, keys, mask, causal=causal, apart=apart)
-        return weights @ values + _per_distance(weights, self._steps(apart), len(self.near_values)) @ self.near_values
+        weights = self.weights(query, keys, mask, causal=causal, distances=distances)
+        return (
+            weights @ values
+            + _per_distance(weights, self._table_rows(distances), len(self.relative_values)) @ self.relative_values
+        )
 
     def weights(
         self,
@@ -43,33 +46,33 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         *,
         causal: bool = False,
-        apart: Tensor | None = None,
+        distances: Tensor | None = None,
     ) -> Tensor:  # (B, H, T, S)
-        """How much each query looks at each key: rows add up to one, or are zero where nothing may be seen."""
+        """Return the attention weights: rows sum to one, or are zero if fully masked."""
         scores = query @ keys.transpose(-1, -2)
-        if self.near_keys is not None:
-            steps = self._steps(apart).unsqueeze(1).expand(*scores.shape)
-            scores = scores + (query @ self.near_keys.T).gather(-1, steps)
+        if self.relative_keys is not None:
+            rows = self._table_rows(distances).unsqueeze(1).expand(*scores.shape)
+            scores = scores + (query @ self.relative_keys.T).gather(-1, rows)
         scores = scores / math.sqrt(query.shape[-1])
         if causal:
             mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         if mask is None:
             return scores.softmax(dim=-1)
-        # The lowest number and not minus infinity: the softmax of a row that sees nothing must not be NaN.
+        # The lowest float instead of minus infinity: the softmax of a fully masked row must not be NaN.
         weights: Tensor = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
         return weights.masked_fill(~mask, 0)
 
-    def _steps(self, apart: Tensor | None) -> Tensor:
-        """Which row of the tables belongs to each pair."""
-        if apart is None:
-            raise TypeError("apart is None, and relative positions need to know how far keys are from queries")
-        return apart.clamp(-self.distance, self.distance) + self.distance
+    def _table_rows(self, distances: Tensor | None) -> Tensor:
+        """Return the row of the relative vectors for each pair of query and key."""
+        if distances is None:
+            raise TypeError("distances is None, but relative positions need the distances between keys and queries")
+        return distances.clamp(-self.max_distance, self.max_distance) + self.max_distance
 
     def extra_repr(self) -> str:
-        return f"distance={self.distance}" if self.distance else ""
+        return f"max_distance={self.max_distance}" if self.max_distance else ""
 
 
-def _per_distance(weights: Tensor, steps: Tensor, count: int) -> Tensor:  # (B, H, T, S) → (B, H, T, count)
-    """The weights of all keys at the same distance, added up."""
+def _per_distance(weights: Tensor, rows: Tensor, count: int) -> Tensor:  # (B, H, T, S) → (B, H, T, count)
+    """Sum the weights of all keys at the same distance."""
     summed = weights.new_zeros(*weights.shape[:-1], count)
-    return summed.scatter_add(-1, steps.unsqueeze(1).expand(*weights.shape), weights)
+    return summed.scatter_add(-1, rows.unsqueeze(1).expand(*weights.shape), weights)

@@ -1,4 +1,4 @@
-"""Steps by compiled code beside those of the layers: what the tests of both kinds share."""
+"""Compiled steps against those of the layers: shared by the tests of recurrent and Transformer decoders."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +11,9 @@ from seqloom import state as states
 from seqloom.models.decoder import Decoder
 
 V, WIDTH, MEMORY, S = 37, 12, 6, 5
-# float32: a step adds some hundred rounded numbers; float64: the same.
+# A step adds some hundred rounded values.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
-EVERY_TYPE = pytest.mark.parametrize("dtype", TOLERANCE)
+EVERY_DTYPE = pytest.mark.parametrize("dtype", TOLERANCE)
 ROWS = torch.tensor([2, 0, 0, 1, 3, 3])
 CHANGES: list[Callable[[Any], Any]] = [
     lambda state: state,
@@ -24,33 +24,35 @@ CHANGES: list[Callable[[Any], Any]] = [
     lambda state: states.where(torch.tensor([True, False, True, False]), state, states.select(state, ROWS[:4])),
     lambda state: state,
 ]
-"""What a search does to the states of four rows."""
+"""Operations of a search on the states of four rows."""
 
 
-def drawn(batch: int, number: int) -> Tensor:
-    return (torch.arange(batch) * 7 + number * 5) % (V - 1) + 1
+def make_tokens(batch: int, step: int) -> Tensor:
+    return (torch.arange(batch) * 7 + step * 5) % (V - 1) + 1
 
 
-def plain(decoder: Decoder, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+def plain_step(decoder: Decoder, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
     logits, state = decoder(tokens.unsqueeze(1), state)
     return torch.log_softmax(logits[:, -1], dim=-1), state
 
 
-def compare(decoder: Decoder, one: Any, other: Any, *, truth: Decoder, steps: int, begin: int = 0) -> tuple[Any, Any]:
-    """Steps by compiled code from one state, and by the layers of the truth from the other."""
-    for number in range(begin, begin + steps):
-        tokens = drawn(_rows(one), number)
-        done = decoder.step(tokens, one)
-        assert done is not None
-        found, one = done
-        wanted, other = plain(truth, tokens, other)
-        held(found, wanted)
-        held(one, other)
+def compare(
+    decoder: Decoder, one: Any, other: Any, *, reference: Decoder, steps: int, first: int = 0
+) -> tuple[Any, Any]:
+    """Run compiled steps from one state and steps of the reference's layers from the other; they must agree."""
+    for step in range(first, first + steps):
+        tokens = make_tokens(_rows(one), step)
+        result = decoder.step(tokens, one)
+        assert result is not None
+        actual, one = result
+        expected, other = plain_step(reference, tokens, other)
+        assert_equal_states(actual, expected)
+        assert_equal_states(one, other)
     return one, other
 
 
-def held(one: Any, other: Any) -> None:
-    """The states have the same structure, types and, where they are used, values."""
+def assert_equal_states(one: Any, other: Any) -> None:
+    """Check that two states have the same structure, dtypes and, in used slots, values."""
     if isinstance(one, Tensor):
         scale = max(1.0, other.abs().max().item()) if other.numel() and other.is_floating_point() else 1.0
         torch.testing.assert_close(one, other, rtol=0, atol=TOLERANCE.get(one.dtype, 0) * scale)
@@ -58,11 +60,11 @@ def held(one: Any, other: Any) -> None:
     assert type(one) is type(other)
     if hasattr(one, "slots"):
         one, other = (
-            (found.keys[:, : found.length], found.values[:, : found.length], found.real(), found.position, found.slots)
-            for found in (one, other)
+            (cache.keys[:, : cache.length], cache.values[:, : cache.length], cache.real(), cache.position, cache.slots)
+            for cache in (one, other)
         )
     for left, right in zip(one, other, strict=True):
-        held(left, right)
+        assert_equal_states(left, right)
 
 
 def _rows(state: Any) -> int:

@@ -1,4 +1,4 @@
-"""Rows on their way through time: a loop over what they read gives what each row alone would give."""
+"""A loop over the active rows equals a loop over each row alone."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from tests.contracts.registry import make_mask, noise
 from torch import Tensor
 
 from seqloom import state as states
-from seqloom.layers.active_rows import ActiveRows
+from seqloom.layers.recurrent.active_rows import ActiveRows
 
 
 class State(NamedTuple):
@@ -18,34 +18,34 @@ class State(NamedTuple):
 
 
 def add_up(active: ActiveRows, x: Tensor, start: State) -> tuple[Tensor, State]:
-    """The running sum, by the loop that the class is for."""
-    state, left, sums = active.sort(start), [], []
-    for time, moment in enumerate(active.pack(x)):
-        if not len(moment):
+    """Running sum with the loop that the class is made for."""
+    state, finished, sums = active.sort(start), [], []
+    for time, x_t in enumerate(active.pack(x)):
+        if not len(x_t):
             break
-        if len(moment) < len(state.total):
-            left.append(State(state.total[len(moment) :]))
-            state = State(state.total[: len(moment)])
-        state = active.hold(time, State(state.total + moment), state)
+        if len(x_t) < len(state.total):
+            finished.append(State(state.total[len(x_t) :]))
+            state = State(state.total[: len(x_t)])
+        state = active.mask_state(time, State(state.total + x_t), state)
         sums.append(state.total)
-    return active.unpack(sums) if sums else torch.zeros_like(x), active.unsort([state, *reversed(left)])
+    return active.unpack(sums) if sums else torch.zeros_like(x), active.unsort([state, *reversed(finished)])
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("all_rows", [False, True])
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=5), extra=st.integers(0, 2))
-def test_a_running_sum(together: bool, lengths: list[int], extra: int) -> None:
+def test_a_running_sum(all_rows: bool, lengths: list[int], extra: int) -> None:
     time = max(lengths) + extra
     mask, x, start = make_mask(lengths, time), noise(len(lengths), time, 2), State(noise(len(lengths), 2, seed=1))
     x = x.masked_fill(~mask.unsqueeze(-1), float("nan"))
-    found, last = add_up(ActiveRows(mask, (len(x), time), together=together), x, start)
+    actual, last = add_up(ActiveRows(mask, (len(x), time), all_rows=all_rows), x, start)
     for row, length in enumerate(lengths):
-        wanted = start.total[row] + x[row, :length].cumsum(dim=0)
-        torch.testing.assert_close(found[row, :length], wanted)
-        assert not found[row, length:].any()
-        torch.testing.assert_close(last.total[row], wanted[-1] if length else start.total[row])
+        expected = start.total[row] + x[row, :length].cumsum(dim=0)
+        torch.testing.assert_close(actual[row, :length], expected)
+        assert not actual[row, length:].any()
+        torch.testing.assert_close(last.total[row], expected[-1] if length else start.total[row])
 
 
-def test_rows_leave_when_they_end_and_only_then() -> None:
+def test_rows_are_active_until_they_end() -> None:
     active = ActiveRows(make_mask([1, 3, 0, 3], 4), (4, 4))
     assert active.counts == [3, 2, 2, 0]
     assert active.order is not None

@@ -1,4 +1,4 @@
-"""A step as a program is the step of the layers (law 4), whatever happens to states and weights in between."""
+"""A Transformer decoder's compiled step equals that of its layers, whatever happens to states and weights."""
 
 import copy
 from itertools import product
@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 import torch
 from tests.contracts.registry import make_mask, noise, randomize
-from tests.layers.stepping import CHANGES, EVERY_TYPE, MEMORY, WIDTH, S, V, compare, drawn, held, plain
+from tests.layers.compiled_step.comparison import (
+    CHANGES,
+    EVERY_DTYPE,
+    MEMORY,
+    WIDTH,
+    S,
+    V,
+    assert_equal_states,
+    compare,
+    make_tokens,
+    plain_step,
+)
 from torch import nn
 
 from seqloom.kernels.program import program
@@ -21,10 +32,10 @@ from seqloom.models.decoder import Decoder, step
 
 def build(dtype: torch.dtype = torch.float64, *, size: int = WIDTH, tied: bool = False, **options: Any) -> Decoder:
     torch.manual_seed(0)
-    given = {"heads": 2, "feed_forward": 21, "layers": 2, "memory_size": MEMORY} | options
-    made = Decoder(Embedding(V, size), transformer(size, WIDTH, **given), tied=tied)
-    randomize(made, dtype=torch.float64)
-    return made.to(dtype).eval()
+    defaults = {"heads": 2, "feed_forward": 21, "layers": 2, "memory_size": MEMORY} | options
+    decoder = Decoder(Embedding(V, size), transformer(size, WIDTH, **defaults), tied=tied)
+    randomize(decoder, dtype=torch.float64)
+    return decoder.to(dtype).eval()
 
 
 def blocks(decoder: Any) -> Any:
@@ -32,15 +43,15 @@ def blocks(decoder: Any) -> Any:
 
 
 def start(decoder: Decoder, batch: int, *, filling: float = 0.0, coverage: bool = False) -> Any:
-    """Memories of all lengths, none among them, padded with anything."""
+    """Start from memories of all lengths, 0 included, with any padding."""
     mask = make_mask([(3 * row + 2) % (S + 1) for row in range(batch)], S)
     dtype = decoder.embed.weight.dtype
     values = torch.where(mask.unsqueeze(-1), noise(batch, S, MEMORY, seed=3), filling).to(dtype)
     return decoder.start(Memory(values, mask, ()), batch, coverage=coverage)
 
 
-def check_same(decoder: Decoder, one: Any, other: Any, *, steps: int, begin: int = 0) -> tuple[Any, Any]:
-    return compare(decoder, one, other, truth=decoder, steps=steps, begin=begin)
+def check_same(decoder: Decoder, one: Any, other: Any, *, steps: int, first: int = 0) -> tuple[Any, Any]:
+    return compare(decoder, one, other, reference=decoder, steps=steps, first=first)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -57,9 +68,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @torch.no_grad()
-@EVERY_TYPE
+@EVERY_DTYPE
 @pytest.mark.parametrize("name", OPTIONS)
-def test_programs_are_the_layers(name: str, dtype: torch.dtype) -> None:
+def test_programs_equal_the_layers(name: str, dtype: torch.dtype) -> None:
     decoder = build(dtype, **OPTIONS[name])
     for batch, steps in ((1, 2), (2, 5), (5, 1), (7, 2), (33, 1)):
         one, other = (start(decoder, batch) for _ in range(2))
@@ -67,7 +78,7 @@ def test_programs_are_the_layers(name: str, dtype: torch.dtype) -> None:
 
 
 @torch.no_grad()
-@EVERY_TYPE
+@EVERY_DTYPE
 @pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"])
 def test_activations(activation: str, dtype: torch.dtype) -> None:
     decoder = build(dtype, activation=activation, layers=1)
@@ -82,7 +93,7 @@ def test_other_widths(size: int, tied: bool) -> None:
 
 
 @torch.no_grad()
-@EVERY_TYPE
+@EVERY_DTYPE
 @pytest.mark.parametrize("batch", [1, 3, 40])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_threads_share_columns_or_rows(
@@ -109,42 +120,42 @@ def test_states_can_be_branched_selected_and_repeated(name: str) -> None:
     root = check_same(decoder, start(decoder, 4), start(decoder, 4), steps=3)
     for change in CHANGES:
         one, other = (change(state) for state in root)
-        one, other = check_same(decoder, one, other, steps=2, begin=3)
-        check_same(decoder, other, one, steps=2, begin=5)  # a state of the one goes on with the other
-        check_same(decoder, one, other, steps=1, begin=7)  # from where somebody went on already
+        one, other = check_same(decoder, one, other, steps=2, first=3)
+        check_same(decoder, other, one, steps=2, first=5)  # a state of the one continues with the other
+        check_same(decoder, one, other, steps=1, first=7)  # from a state that was continued before
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "none"])
-def test_a_beginning_with_gaps(positions: str) -> None:
+def test_a_prefix_with_gaps(positions: str) -> None:
     decoder = build(positions=positions)
     mask = make_mask([4, 1, 0, 3], 4)
-    tokens = drawn(16, 0).view(4, 4)
+    tokens = make_tokens(16, 0).view(4, 4)
     _, one = decoder(tokens, start(decoder, 4), mask=mask)
     _, other = decoder(tokens, start(decoder, 4), mask=mask)
     check_same(decoder, one, other, steps=4)
 
 
 @torch.no_grad()
-def test_what_the_padding_of_a_memory_holds_is_not_seen() -> None:
+def test_the_padding_of_a_memory_has_no_effect() -> None:
     decoder = build()
-    wanted = decoder.step(drawn(6, 0), start(decoder, 6))
-    found = decoder.step(drawn(6, 0), start(decoder, 6, filling=float("nan")))
-    assert found is not None
-    assert wanted is not None
-    assert torch.equal(found[0], wanted[0])
+    expected = decoder.step(make_tokens(6, 0), start(decoder, 6))
+    actual = decoder.step(make_tokens(6, 0), start(decoder, 6, filling=float("nan")))
+    assert actual is not None
+    assert expected is not None
+    assert torch.equal(actual[0], expected[0])
 
 
 @torch.no_grad()
-def test_coverage_is_noted() -> None:
+def test_coverage_is_recorded() -> None:
     decoder = build()
     one, other = (start(decoder, 5, coverage=True) for _ in range(2))
     one, other = check_same(decoder, one, other, steps=4)
-    found, wanted = layers.coverage(one), layers.coverage(other)
-    assert found is not None
-    assert wanted is not None
-    held(found, wanted)
-    assert wanted.sum() > 1
+    actual, expected = layers.coverage(one), layers.coverage(other)
+    assert actual is not None
+    assert expected is not None
+    assert_equal_states(actual, expected)
+    assert expected.sum() > 1
 
 
 @torch.no_grad()
@@ -154,15 +165,15 @@ def test_changes_of_the_decoder_are_noticed() -> None:
 
     def change_in_place() -> None:
         decoder.output.bias.add_(1)
-        block.feed[0].weight.mul_(2)
+        block.feed_forward[0].weight.mul_(2)
         block.norms[1].weight.mul_(2)
 
     def replace() -> None:
-        block.collect.weight = nn.Parameter(block.collect.weight * 2)
+        block.output.weight = nn.Parameter(block.output.weight * 2)
         decoder.embed.weight.data = decoder.embed.weight * 2
 
-    def exchange() -> None:
-        block.feed[1] = nn.Tanh().eval()
+    def replace_modules() -> None:
+        block.feed_forward[1] = nn.Tanh().eval()
         decoder.register_module("output", nn.Linear(WIDTH, V).double().eval())
 
     def adjust() -> None:
@@ -171,15 +182,15 @@ def test_changes_of_the_decoder_are_noticed() -> None:
     def train() -> None:
         decoder.train().eval()
 
-    for change in (change_in_place, replace, exchange, adjust, train):
+    for change in (change_in_place, replace, replace_modules, adjust, train):
         one, other = check_same(decoder, start(decoder, 3), start(decoder, 3), steps=2)
         change()
         check_same(decoder, one, other, steps=2)
 
 
 @torch.no_grad()
-def test_what_is_not_for_a_program_goes_the_plain_way() -> None:
-    tokens = drawn(2, 0)
+def test_unsupported_cases_run_the_layers() -> None:
+    tokens = make_tokens(2, 0)
     decoder = build()
     state = start(decoder, 2)
     assert decoder.step(tokens, state) is not None
@@ -188,12 +199,12 @@ def test_what_is_not_for_a_program_goes_the_plain_way() -> None:
     assert decoder.step(tokens, None) is None
     assert decoder.step(tokens[:0], start(decoder, 0)) is None
     assert decoder.step(tokens, start(decoder, 3)) is None
-    seen: list[object] = []
-    hook = blocks(decoder)[1].collect.register_forward_hook(lambda *given: seen.append(given))
-    found, _ = step(decoder, tokens, state)
-    assert len(seen) == 1
+    calls: list[object] = []
+    hook = blocks(decoder)[1].output.register_forward_hook(lambda *arguments: calls.append(arguments))
+    actual, _ = step(decoder, tokens, state)
+    assert len(calls) == 1
     hook.remove()
-    assert torch.equal(found, plain(decoder, tokens, state)[0])
+    assert torch.equal(actual, plain_step(decoder, tokens, state)[0])
     assert decoder.train().step(tokens, state) is None
     for other in (build(positions="relative"), build(context=1), build().half().eval()):
         assert other.step(tokens, start(other, 2)) is None
@@ -203,22 +214,22 @@ def test_what_is_not_for_a_program_goes_the_plain_way() -> None:
 
 @torch.no_grad()
 def test_errors_are_those_of_the_layers() -> None:
-    decoder = build(positions="learned", longest=2)
+    decoder = build(positions="learned", max_positions=2)
     state = start(decoder, 2)
     with pytest.raises(IndexError):
         step(decoder, torch.tensor([1, V]), state)
-    for number in range(2):
-        _, state = step(decoder, drawn(2, number), state)
-    with pytest.raises(ValueError, match="longer than the 2 learnt positions"):
-        step(decoder, drawn(2, 2), state)
+    for index in range(2):
+        _, state = step(decoder, make_tokens(2, index), state)
+    with pytest.raises(ValueError, match="longer than the 2 learned positions"):
+        step(decoder, make_tokens(2, 2), state)
 
 
 @torch.no_grad()
-def test_a_copy_has_a_program_of_its_own() -> None:
+def test_a_copy_compiles_its_own_program() -> None:
     decoder = build()
     state = start(decoder, 2)
-    before = step(decoder, drawn(2, 0), state)[0]
+    before = step(decoder, make_tokens(2, 0), state)[0]
     other = copy.deepcopy(decoder)
     randomize(other, seed=5)
     check_same(other.double(), start(other, 2), start(other, 2), steps=2)
-    assert torch.equal(step(decoder, drawn(2, 0), state)[0], before)
+    assert torch.equal(step(decoder, make_tokens(2, 0), state)[0], before)

@@ -1,0 +1,1 @@
+"""One step of generation by compiled code, for decoders without gradients."""

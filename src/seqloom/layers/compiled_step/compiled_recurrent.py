@@ -1,0 +1,253 @@
+"""A recurrent decoder's step as compiled calls: one per recurrent layer, and one program for the rest."""
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.kernels.fuse.scan import FusedScan
+from seqloom.kernels.linalg.packed import PackedMatrix
+from seqloom.kernels.program.program import Program
+from seqloom.kernels.program.source_attention import attend_to_source, is_readable
+from seqloom.kernels.runtime import threads
+from seqloom.kernels.runtime.partition import Partition
+from seqloom.layers.attention.attention import Attention
+from seqloom.layers.attention.decoder_attention import AttentionState, LuongAttention
+from seqloom.layers.attention.scores import Dot, Multiplicative, Scaled
+from seqloom.layers.bridge import BridgedLayer
+from seqloom.layers.compiled_step.compiled_transformer import is_plain_decoder, write_linear, write_output
+from seqloom.layers.recurrent.recurrent import Recurrent
+from seqloom.layers.stack import Stack
+
+SERIAL_LIMIT = 1 << 20
+"""Multiplications of a step up to which one thread is faster than several."""
+SCALES: dict[type[nn.Module], Callable[[Attention], float]] = {
+    Dot: lambda _: 1.0,
+    Scaled: lambda attention: 1 / math.sqrt(attention.key_size),
+    Multiplicative: lambda _: 1.0,
+}
+"""Scores that are dot products with prepared keys, and the factor of the query."""
+
+
+def is_supported(module: Any) -> bool:
+    """Whether the module consists of fused recurrent layers, optional Luong attention and the softmax."""
+    layers = list(_flatten(module.layer))
+    *below, last = layers
+    recurrences = below if type(last) is LuongAttention else layers
+    if not recurrences or not all(type(layer) is Recurrent and not layer.reverse for layer in recurrences):
+        return False
+    if type(last) is LuongAttention and (
+        type(last.attention) is not Attention or type(last.attention.score) not in SCALES
+    ):
+        return False
+    linear = [last.output] if type(last) is LuongAttention else []
+    stacks = [part for part in module.layer.modules() if type(part) is Stack]
+    return is_plain_decoder(module, linear=linear, stacks=stacks) and all(
+        _fused_scan(layer, module.embed.weight) is not None for layer in recurrences
+    )
+
+
+def _flatten(layer: nn.Module) -> Iterator[Any]:
+    """Yield the layers inside stacks and bridges, lowest first."""
+    if type(layer) is BridgedLayer:
+        yield from _flatten(layer.layer)
+    elif type(layer) is Stack:
+        for inner in layer.layers:
+            yield from _flatten(inner)
+    else:
+        yield layer
+
+
+def _fused_scan(layer: Recurrent, like: Tensor) -> FusedScan | None:
+    kernel = layer._kernel(like)  # noqa: SLF001  checks whether the cell has changed
+    return kernel if isinstance(kernel, FusedScan) and kernel.plan.linear else None
+
+
+class CompiledRecurrent:
+    """A module's step as calls of compiled code, with packed weights."""
+
+    def __init__(self, module: Any, members: int) -> None:
+        self.embed, self.layer = module.embed, module.layer
+        self.copied: list[nn.Parameter] = []
+        layers = list(_flatten(module.layer))
+        attention = layers.pop() if type(layers[-1]) is LuongAttention else None
+        self._weight = module.embed.weight
+        self._cells = {id(layer): _CellStep(layer, self._weight, self.copied) for layer in layers}
+        self._vocab_size = module.output.out_features
+        self._program = Program(self._weight.dtype, members)
+        current: Any = "features"
+        options = {"left_stride": layers[-1].output_size}
+        if attention is not None:
+            current = self._program.region(attention.output_size)
+            stride = attention.output.in_features
+            self.copied.append(attention.output.weight)
+            write_linear(
+                self._program, attention.output, "features", current, left_stride=stride, epilogue=("tanh", 0.0)
+            )
+            options = {}
+        self.copied += write_output(self._program, module, current, **options)
+        self._program.finalize()
+
+    def usable(self) -> bool:
+        """Whether the cells are unchanged."""
+        return not any(cell.is_stale() for cell in self._cells.values())
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        result = self._run(self.layer, self._weight.detach().index_select(0, tokens), state)
+        if result is None:
+            return None
+        features, next_state = result
+        out = torch.empty(len(tokens), self._vocab_size, dtype=features.dtype)
+        self._program.run(len(tokens), {"features": features.data_ptr(), "out": out.data_ptr()}, scratch=0)
+        return out, next_state
+
+    def _run(self, layer: Any, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        """Return the output of a layer (of attention: [context; query]) and its state; None if unsupported."""
+        if type(layer) is BridgedLayer:
+            return self._run(layer.layer, x, state)
+        if type(layer) is Recurrent:
+            return self._cells[id(layer)](x, state)
+        if type(layer) is LuongAttention:
+            return _attend(layer, x, state)
+        if not isinstance(state, tuple) or len(state) != len(layer.layers):
+            return None
+        next_states: list[Any] = []
+        for inner, inner_state in zip(layer.layers, state, strict=True):
+            result = self._run(inner, x, inner_state)
+            if result is None:
+                return None
+            x, next_state = result
+            next_states.append(next_state)
+        return x, tuple(next_states)
+
+
+def _attend(layer: Any, x: Tensor, state: Any) -> tuple[Tensor, AttentionState] | None:  # (B, V + D), state
+    """Return [context; query] and the new state."""
+    if not isinstance(state, AttentionState) or not _has_expected_shapes(state, x, width=layer.attention.key_size):
+        return None
+    (prepared, values, mask), rows = state.source
+    scale = SCALES[type(layer.attention.score)](layer.attention)
+    coverage = state.coverage.clone(memory_format=torch.contiguous_format)
+    features = attend_to_source(x, prepared, values, mask=mask, rows=rows, scale=scale, accumulated=coverage)
+    return features, AttentionState(state.source, state.step + 1, coverage)
+
+
+def _has_expected_shapes(state: AttentionState, x: Tensor, *, width: int) -> bool:
+    """Whether all tensors have the shapes and dtypes that the kernel expects; it gets addresses only."""
+    (prepared, values, mask), rows = state.source
+    if not (is_readable(prepared, x.dtype) and is_readable(values, x.dtype)):
+        return False
+    if not (is_readable(mask, torch.bool) and is_readable(rows, torch.int64)):
+        return False
+    (batch, size), shape, coverage = x.shape, tuple(mask.shape), state.coverage
+    if len(shape) != 2 or prepared.shape != (*shape, size) or values.shape != (*shape, width):
+        return False
+    if (coverage.dtype, coverage.device) != (x.dtype, x.device):
+        return False
+    if coverage.shape not in ((batch, 0), (batch, shape[1])):
+        return False
+    if state.step.shape != (batch,) or rows.shape != (batch,):
+        return False
+    indices: list[int] = rows.tolist()
+    return min(indices) >= 0 and max(indices) < shape[0]
+
+
+def _is_plain(tensor: Any, shape: tuple[int, int], like: Tensor) -> bool:
+    return (
+        type(tensor) is Tensor
+        and tensor.shape == shape
+        and tensor.dtype == like.dtype
+        and tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+    )
+
+
+class _CellStep:
+    """The compiled step of one cell."""
+
+    def __init__(self, layer: Recurrent, like: Tensor, copied: list[nn.Parameter]) -> None:
+        fused = _fused_scan(layer, like)
+        if fused is None:
+            raise TypeError(f"{type(layer.cell).__name__} has no fused kernel")
+        self._layer, self._like, self._fused = layer, like, fused
+        self._state_type: Any = layer.cell.State
+        self._kernel = fused.kernel("forward")
+        parameters = dict(layer.cell.named_parameters())
+        products = [(str(index), fused.plan.traced.products[index]) for index in self._kernel.products]
+        matrices = {name: (product.matrix, product.transposed) for name, product in products}
+        matrices["input"] = fused.plan.linear or "", True
+        self._tensors: dict[str, Tensor] = {}
+        self._work = 0  # multiplications per row
+        for name, (parameter, transposed) in matrices.items():
+            weight = parameters[parameter]
+            packed = PackedMatrix(weight.detach().t() if transposed else weight.detach())
+            self._tensors[f"packed {name}"] = packed.values
+            self._work += packed.depth * packed.width
+        self._tensors |= {f"parameter {name}": parameters[name].detach().contiguous() for name in fused.names}
+        copied += parameters.values()
+        self._fields = tuple(
+            (self._kernel.positions[f"initial {index}"], self._kernel.positions[f"final {index}"], size)
+            for index, size in enumerate(fused.plan.traced.state)
+        )
+        self._free_calls: list[_Call] = []
+
+    def __call__(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B, D) → (B, H), state
+        batch, kernel = len(x), self._kernel
+        if not isinstance(state, tuple) or len(state) != len(self._fields):
+            return None
+        if not all(_is_plain(field, (batch, size), x) for field, (_, _, size) in zip(state, self._fields, strict=True)):
+            return None
+        try:
+            call = self._free_calls.pop()
+        except IndexError:  # all are used by other threads
+            call = _Call()
+        if call.batch != batch:
+            call.prepare(batch, self._partition(batch), kernel, self._tensors, x)
+        table, next_fields = call.table, [torch.empty_like(field) for field in state]
+        for field, next_field, (initial, final, _) in zip(state, next_fields, self._fields, strict=True):
+            table[initial], table[final] = field.data_ptr(), next_field.data_ptr()
+        table[kernel.positions["x"]] = x.data_ptr()
+        table[kernel.positions["sequence 0"]] = next_fields[0].data_ptr()  # for one step the output is the state
+        call.run(kernel.address)
+        self._free_calls.append(call)
+        return next_fields[0], self._state_type(*next_fields)
+
+    def is_stale(self) -> bool:
+        return _fused_scan(self._layer, self._like) is not self._fused
+
+    def _partition(self, batch: int) -> Partition:
+        workers = 1 if batch * self._work < SERIAL_LIMIT else threads.count()
+        team = batch < workers and self._fused.plan.shareable and threads.can_team()
+        parts = 1 if team else min(workers, batch)
+        return Partition.create(1, batch, None, reverse=False, parts=parts, members=workers if team else 1)
+
+
+class _Call:
+    """Arguments and scratch memory of a kernel call, kept for the next step."""
+
+    batch = 0
+
+    def prepare(self, batch: int, partition: Partition, kernel: Any, tensors: dict[str, Tensor], x: Tensor) -> None:
+        """Set the arguments that are the same at every step with this batch size."""
+        size = kernel.layout.size(partition.max_rows, 1)
+        self.batch, self._partition = batch, partition
+        self._memory = torch.empty(partition.parts * size, dtype=x.dtype)
+        self._barrier = ctypes.c_int64(0)
+        self.table = (ctypes.c_int64 * len(kernel.positions))()
+        arguments = partition.arguments | {name: tensor.data_ptr() for name, tensor in tensors.items()}
+        arguments |= {"chunk": 1, "barrier": ctypes.addressof(self._barrier), "scratch": self._memory.data_ptr()}
+        arguments |= {"scratch_bytes": size * x.element_size(), "x_time": x.stride(0), "x_row": x.stride(0)}
+        for name, value in arguments.items():
+            if name in kernel.positions:
+                self.table[kernel.positions[name]] = value
+
+    def run(self, address: int) -> None:
+        self._barrier.value = 0
+        table, partition = ctypes.addressof(self.table), self._partition
+        if partition.members > 1:
+            threads.run_team(address, table, partition.members)
+        else:
+            threads.run(address, table, partition.parts)

@@ -1,0 +1,305 @@
+"""A Transformer decoder's step as a program for the compiled interpreter."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedMatrix
+from seqloom.kernels.program.operations import EPILOGUES, float_bits
+from seqloom.kernels.program.program import Program, Region
+from seqloom.layers.connection import Plain
+from seqloom.layers.dropout import Dropout, VariationalDropout
+from seqloom.layers.embedding import Embedding
+from seqloom.layers.linear import Linear
+from seqloom.layers.stack import Stack
+from seqloom.layers.transformer.block import Norm, TransformerBlock
+from seqloom.layers.transformer.positions import Positions, rotate
+
+ACTIVATIONS: dict[type[nn.Module], tuple[str, str]] = {  # epilogue of a product, and the attribute of its parameter
+    nn.ReLU: ("relu", ""),
+    nn.Tanh: ("tanh", ""),
+    nn.Sigmoid: ("sigmoid", ""),
+    nn.LeakyReLU: ("leaky_relu", "negative_slope"),
+    nn.ELU: ("elu", "alpha"),
+    nn.GELU: ("gelu", ""),
+    nn.Identity: ("none", ""),
+}
+
+CACHE_OPERANDS = ("keys", "values", "row_stride", "slot_stride", "length", "mask", "mask_stride")
+ROTARY_OPERANDS = ("rotations", "positions")
+SELF_ATTENTION_OPERANDS = (*CACHE_OPERANDS, *ROTARY_OPERANDS)
+"""Operands of a layer's self-attention that change at every step."""
+CROSS_ATTENTION_OPERANDS = (*CACHE_OPERANDS, "source_rows", "accumulated")
+"""Operands of a layer's cross-attention that change at every step."""
+
+ATTRIBUTES: dict[type[nn.Module], tuple[str, ...]] = {
+    TransformerBlock: ("heads", "norm", "positions", "context", "causal", "memory_size"),
+    Positions: ("kind",),
+    nn.LayerNorm: ("eps",),
+    Dropout: ("training",),
+    VariationalDropout: ("training",),
+    nn.GELU: ("approximate",),
+    **{kind: (attribute,) for kind, (_, attribute) in ACTIVATIONS.items() if attribute},
+}
+"""Attributes that a step depends on, besides submodules and parameters."""
+
+
+def is_supported(module: Any) -> bool:
+    """Whether a step of the module can run as a program."""
+    stack = module.layer
+    if type(stack) is not Stack or type(stack.layers[0]) is not Positions:
+        return False
+    linear = [stack.layers[0].project] if _is_linear(stack.layers[0].project) else []
+    for layer in list(stack.layers)[1:]:
+        if type(layer) is TransformerBlock:
+            linear += [
+                layer.query_key_value,
+                layer.output,
+                *([layer.cross_query, layer.cross_output] if layer.memory_size else []),
+            ]
+            linear += [layer.feed_forward[0], layer.feed_forward[-1]]
+            # With a context of 1 the cache is empty, and positions are not known from its length.
+            supported = layer.causal and layer.positions != "relative" and layer.context != 1
+            activation = layer.feed_forward[1]
+            exact = getattr(activation, "approximate", "none") == "none"
+            if not supported or type(activation) not in ACTIVATIONS or not exact:
+                return False
+        elif type(layer) is not Norm:
+            return False
+    return is_plain_decoder(module, linear=linear, stacks=[stack])
+
+
+def is_plain_decoder(module: Any, *, linear: list[Any], stacks: list[Any]) -> bool:
+    """Whether the modules around the layers are supported, in eval mode, on the CPU and of one dtype."""
+    dropouts = [module.dropout, module.embed.dropout, *(stack.dropout for stack in stacks)]
+    parameters = list(module.parameters())
+    return (
+        type(module.embed) is Embedding
+        and all(type(part) in (Linear, nn.Linear) for part in [*linear, module.output])
+        and (not _is_linear(module.bridge) or type(module.bridge) is nn.Linear)
+        and all(type(part) is Plain for stack in stacks for part in stack.connections)
+        and all(type(part) in (Dropout, VariationalDropout) for part in dropouts)
+        and all(type(part) is nn.Parameter and part.device.type == "cpu" for part in parameters)
+        and len({part.dtype for part in parameters}) == 1
+        and parameters[0].dtype in LLVM_TYPES
+        and module.embed.max_norm is None
+        and not any(part.training for part in module.modules())
+    )
+
+
+def _is_linear(part: nn.Module) -> bool:
+    return type(part) is not nn.Identity
+
+
+class PositionTable:
+    """Vectors of positions; the table grows on demand."""
+
+    def __init__(self, make: Callable[[Tensor], Tensor], size: int | None = None) -> None:
+        self._make, self._size = make, size
+        self._rows = make(torch.arange(size or 64))
+
+    def up_to(self, position: int) -> Tensor | None:
+        """Return the table with at least this position; None if it has no such position."""
+        if position >= len(self._rows):
+            if self._size is not None:
+                return None
+            self._rows = self._make(torch.arange(2 * position))
+        return self._rows if position >= 0 else None
+
+
+class CompiledTransformer:
+    """A module's step as a program, with packed weights and position tables."""
+
+    def __init__(self, module: Any, members: int) -> None:
+        self.embed, self.layers = module.embed, list(module.layer.layers)
+        self.dtype = self.embed.weight.dtype
+        self.program = Program(self.dtype, members)
+        self.position_table: PositionTable | None = None  # vectors added to the token embeddings
+        self.rotations: dict[int, PositionTable] = {}  # by layer, for rotary positions
+        self.copied: list[nn.Parameter] = []
+        self.self_attention_names: dict[int, tuple[str, ...]] = {}  # names of the operands, by layer
+        self.cross_attention_names: dict[int, tuple[str, ...]] = {}
+        self._write(module)
+        self.program.finalize()
+
+    def _write(self, module: Any) -> None:
+        program, size = self.program, module.layer.output_size
+        stream, sums = program.region(size), program.region(size)
+        normed, output = program.region(size, per_thread=True), program.region(size, per_thread=True)
+        context = program.region(size)
+        blocks = [layer for layer in self.layers if type(layer) is TransformerBlock]
+        inner = program.region(max([3 * size, *(block.feed_forward[0].out_features for block in blocks)]))
+        self._embed(self.layers[0], stream)
+        current = stream
+        for index, layer in enumerate(self.layers[1:], 1):
+            if type(layer) is Norm:
+                self._norm(layer.norm, current, output)
+                current = output
+                continue
+            sublayers = [self._self_attention, self._feed_forward]
+            if layer.memory_size:
+                sublayers.insert(1, self._cross_attention)
+            for norm, sublayer in zip(layer.norms, sublayers, strict=True):
+                if layer.norm == "pre":
+                    self._norm(norm, current, normed)
+                    sublayer(layer, index, normed, (inner, context), {"residual": current, "out": stream})
+                    current = stream
+                else:
+                    sublayer(layer, index, current, (inner, context), {"residual": current, "out": sums})
+                    self._norm(norm, sums, output)
+                    current = output
+        self.copied += write_output(program, module, current)
+
+    def _embed(self, positions: Any, out: Region) -> None:
+        program = self.program
+        weight = self.embed.weight
+        tokens = {"source": weight, "index": "tokens", "source_stride": weight.stride(0), "out_stride": "stride"}
+        scaled: dict[str, Any] = {"scale": float_bits(math.sqrt(positions.output_size)), "size": positions.output_size}
+        if positions.kind in ("sinusoidal", "learned"):
+            size = None if positions.table is None else len(positions.table)
+            like = torch.empty(0, dtype=self.dtype)
+            self.copied += [] if positions.table is None else [positions.table]
+            self.position_table = PositionTable(
+                lambda steps: positions.embed_positions(steps.unsqueeze(0), like)[0].detach(), size
+            )
+            scaled |= {"position_table": "position_table", "positions": "next_position"}
+        if not _is_linear(positions.project):
+            program.add("embedding", **tokens, **scaled, out=out)
+            return
+        narrow, wide = program.region(positions.input_size), program.region(positions.output_size)
+        program.add("embedding", **tokens, scale=float_bits(1.0), size=positions.input_size, out=narrow)
+        self._linear(positions.project, narrow, wide)
+        program.add("embedding", source=wide, source_stride="stride", **scaled, out=out, out_stride="stride")
+
+    def _norm(self, norm: nn.LayerNorm, source: Region, out: Region) -> None:
+        self.program.add(
+            "norm",
+            barrier=False,  # each thread has its own copy
+            source=source,
+            source_stride="stride",
+            source_own=source.thread_stride,
+            weight=norm.weight,
+            bias=norm.bias,
+            epsilon=float_bits(norm.eps),
+            out=out,
+            out_stride="stride",
+            out_own=out.thread_stride,
+            size=norm.weight.numel(),
+        )
+
+    def _linear(self, linear: Any, left: Region, out: Region | str, **options: Any) -> None:
+        write_linear(self.program, linear, left, out, **options)
+        self.copied.append(linear.weight)
+
+    def _self_attention(
+        self, block: Any, index: int, left: Region, buffers: tuple[Region, Region], ends: dict[str, Region]
+    ) -> None:
+        inner, context = buffers
+        size = block.input_size
+        self._linear(block.query_key_value, left, inner)
+        rotary = block.positions == "rotary"
+        if rotary:
+            self.rotations[index] = _rotation_table(block.input_size // block.heads, self.dtype)
+        self.self_attention_names[index] = tuple(f"{field} {index}" for field in SELF_ATTENTION_OPERANDS)
+        names = zip(SELF_ATTENTION_OPERANDS, self.self_attention_names[index], strict=True)
+        operands = {field: name for field, name in names if rotary or field not in ROTARY_OPERANDS}
+        new = {"new_keys": Region(inner.offset + size), "new_values": Region(inner.offset + 2 * size)}
+        self._attention(block, inner, context, **operands, **new)
+        self._linear(block.output, context, **ends)
+
+    def _cross_attention(
+        self, block: Any, index: int, left: Region, buffers: tuple[Region, Region], ends: dict[str, Region]
+    ) -> None:
+        inner, context = buffers
+        self._linear(block.cross_query, left, inner)
+        names = tuple(f"source {field} {index}" for field in CROSS_ATTENTION_OPERANDS)
+        self.cross_attention_names[index] = names
+        self._attention(block, inner, context, **dict(zip(CROSS_ATTENTION_OPERANDS, names, strict=True)))
+        self._linear(block.cross_output, context, **ends)
+
+    def _attention(self, block: Any, query: Region, out: Region, **operands: Any) -> None:
+        width = block.input_size // block.heads
+        fixed = {"query": query, "stride": "stride", "heads": block.heads, "size": width, "out": out}
+        scale = float_bits(1 / math.sqrt(width))
+        self.program.add("attention", **fixed, scale=scale, out_stride="stride", **operands)
+
+    def _feed_forward(
+        self, block: Any, _: int, left: Region, buffers: tuple[Region, Region], ends: dict[str, Region]
+    ) -> None:
+        first, activation, second = block.feed_forward
+        name, attribute = ACTIVATIONS[type(activation)]
+        epilogue = name, getattr(activation, attribute) if attribute else 0.0
+        self._linear(first, left, buffers[0], epilogue=epilogue)
+        self._linear(second, buffers[0], **ends)
+
+
+def write_linear(
+    program: Program,
+    linear: Any,
+    left: Region | str,
+    out: Region | str,
+    *,
+    residual: Region | None = None,  # added to the result
+    epilogue: tuple[str, float] = ("none", 0.0),  # function applied to the result, and its parameter
+    **strides: Any,  # where they differ from those of a region
+) -> None:
+    """out = linear(left)."""
+    packed = _packed(linear)
+    bias = linear.weight.new_zeros(packed.columns) if linear.bias is None else linear.bias
+    name, slope = epilogue if residual is None else ("add", 0.0)
+    added: dict[str, Any] = {}
+    if residual is not None:
+        added = {"residual": residual, "residual_stride": "stride", "residual_own": residual.thread_stride}
+    program.add(
+        "linear",
+        left=left,
+        left_own=left.thread_stride if isinstance(left, Region) else 0,
+        packed=packed.values,
+        depth=packed.depth,
+        panels=packed.panels,
+        columns=packed.columns,
+        bias=bias.detach(),
+        epilogue=list(EPILOGUES).index(name),
+        slope=float_bits(slope),
+        out=out,
+        **{"left_stride": "stride", "out_stride": "stride", **strides},
+        **added,
+    )
+    program.multiplications += packed.depth * packed.width
+
+
+def write_output(program: Program, module: Any, current: Region | str, **strides: Any) -> list[nn.Parameter]:
+    """Add the log-probabilities of the tokens, at "out"; return the parameters that were copied."""
+    copied = [module.output.weight]
+    if _is_linear(module.bridge):
+        bridged = program.region(module.bridge.out_features)
+        write_linear(program, module.bridge, current, bridged, **strides)
+        copied.append(module.bridge.weight)
+        current, strides = bridged, {}
+    vocab_size = module.output.out_features
+    write_linear(program, module.output, current, "out", out_stride=vocab_size, **strides)
+    program.add("log_softmax", out="out", out_stride=vocab_size, size=vocab_size)
+    return copied
+
+
+def _packed(linear: Any) -> PackedMatrix:
+    """Return the packed weights, shared with the linear map if it has them."""
+    shared = None
+    if isinstance(linear, Linear):
+        shared = linear.packed_weights(linear.weight.new_empty(1, linear.in_features))
+    return shared or PackedMatrix(linear.weight.detach().t())
+
+
+def _rotation_table(width: int, dtype: torch.dtype) -> PositionTable:
+    units = torch.tensor([1.0, 0.0], dtype=dtype).repeat(width // 2)
+
+    def make(steps: Tensor) -> Tensor:  # (N,) → (N, 2 D): cosines, and sines with alternating signs
+        rotated = rotate(units.expand(1, len(steps), 1, width), steps.unsqueeze(0)).view(len(steps), -1, 2)
+        cosines, sines = rotated.unbind(2)
+        signed = torch.stack([-sines, sines], dim=2).flatten(1)
+        return torch.cat([cosines.repeat_interleave(2, dim=1), signed], dim=1)
+
+    return PositionTable(make)

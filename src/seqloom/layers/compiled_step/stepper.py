@@ -1,0 +1,226 @@
+"""Runs one step of a decoder by compiled code, if the decoder is supported and unchanged."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqloom.kernels.program import attention
+from seqloom.kernels.runtime import threads
+from seqloom.kernels.runtime.staleness import (
+    FORWARD_HOOKS,
+    Snapshot,
+    active_transform,
+    global_forward_hooks,
+    hook_tables,
+)
+from seqloom.layers.compiled_step import compiled_recurrent, compiled_transformer
+from seqloom.layers.compiled_step.compiled_recurrent import CompiledRecurrent
+from seqloom.layers.compiled_step.compiled_transformer import ATTRIBUTES, CompiledTransformer
+from seqloom.layers.layer import untraced
+from seqloom.layers.transformer.block import Norm, TransformerBlock
+from seqloom.layers.transformer.cache import Cache
+from seqloom.layers.transformer.positions import Positions
+from seqloom.state import Shared
+
+
+class Stepper:
+    """Compiled steps of a module with the submodules ``embed``, ``layer``, ``dropout``, ``bridge`` and ``output``.
+
+    The step is compiled at the first call, and again when the module has changed.
+    """
+
+    def __init__(self) -> None:
+        self._compiled: _Compiled | None = None
+
+    @untraced
+    def __call__(
+        self,
+        module: nn.Module,
+        tokens: Tensor,  # (B,)
+        state: Any,
+    ) -> tuple[Tensor, Any] | None:  # log-probabilities (B, V), state; None if unsupported
+        if torch.is_grad_enabled() or module.training or not _is_plain(tokens) or active_transform() is not None:
+            return None
+        compiled = self._compiled
+        if compiled is None or not compiled.usable():
+            self._compiled = None
+            if _has_hooks(module) or not (
+                compiled_transformer.is_supported(module) or compiled_recurrent.is_supported(module)
+            ):
+                return None
+            compiled = self._compiled = _Compiled(module)
+        return compiled.step(tokens, state)
+
+    def clear(self) -> None:
+        """Free the packed weights."""
+        self._compiled = None
+
+    def __reduce__(self) -> tuple[type["Stepper"], tuple[()]]:
+        """Copies start without compiled code."""
+        return Stepper, ()
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any(hook_tables(module.modules(), FORWARD_HOOKS)) or any(global_forward_hooks())
+
+
+def _is_plain(tokens: Tensor) -> bool:
+    return (
+        type(tokens) is Tensor
+        and tokens.dim() == 1
+        and len(tokens) > 0
+        and tokens.dtype == torch.int64
+        and tokens.device.type == "cpu"
+        and tokens.is_contiguous()
+    )
+
+
+class _Compiled:
+    """A compiled module with a snapshot of what it was compiled from."""
+
+    def __init__(self, module: Any) -> None:
+        self._members, self._vocab_size = threads.count(), module.embed.num_embeddings
+        self._step = (
+            _TransformerStep(module, self._members)
+            if compiled_transformer.is_supported(module)
+            else CompiledRecurrent(module, self._members)
+        )
+        self._snapshot = Snapshot(module, attributes=ATTRIBUTES, copied=self._step.copied)
+
+    def usable(self) -> bool:
+        return self._members == threads.count() and self._snapshot.matches() and self._step.usable()
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        indices = tokens.tolist()
+        if min(indices) < 0 or max(indices) >= self._vocab_size:
+            return None
+        return self._step.step(tokens, state)
+
+
+class _TransformerStep:
+    """The step of a Transformer as one program."""
+
+    def __init__(self, module: Any, members: int) -> None:
+        self._compiled = CompiledTransformer(module, members)
+        self._vocab_size, self.copied = module.output.out_features, self._compiled.copied
+
+    def usable(self) -> bool:
+        return True  # the snapshot covers everything
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:
+        compiled, rows = self._compiled, len(tokens)
+        if not isinstance(state, tuple) or len(state) != len(compiled.layers):
+            return None
+        arguments = _ProgramArguments(compiled, rows)
+        next_states: list[Any] = []
+        for index, (layer, layer_state) in enumerate(zip(compiled.layers, state, strict=True)):
+            next_state: Any = ()
+            if index == 0:
+                next_state = arguments.positions(layer_state)
+            elif type(layer) is not Norm:
+                next_state = arguments.block(index, layer_state)
+            if next_state is None:
+                return None
+            next_states.append(next_state)
+        out = torch.empty(rows, self._vocab_size, dtype=compiled.dtype)
+        arguments.addresses.update(tokens=tokens.data_ptr(), out=out.data_ptr())
+        compiled.program.run(rows, arguments.addresses, scratch=arguments.scratch)
+        for index, layer in enumerate(compiled.layers):
+            if type(layer) is TransformerBlock and layer.context:
+                block = next_states[index]
+                next_states[index] = block._replace(past=block.past.latest(layer.context - 1))
+        return out, tuple(next_states)
+
+
+class _ProgramArguments:
+    """Arguments of a program for one step. Methods return the next state, or None if the state is unsupported."""
+
+    def __init__(self, compiled: CompiledTransformer, batch: int) -> None:
+        self._compiled, self._batch = compiled, batch
+        self._referenced: list[Tensor] = []
+        self.addresses: dict[str, int] = {}
+        self.scratch = 0
+
+    def _address(self, tensor: Tensor) -> int:
+        self._referenced.append(tensor)
+        return tensor.data_ptr()
+
+    def _is_index(self, tensor: Any) -> bool:
+        fits = isinstance(tensor, Tensor) and tensor.shape == (self._batch,) and tensor.is_contiguous()
+        return fits and tensor.dtype == torch.int64
+
+    def positions(self, state: Any) -> Positions.State | None:
+        if not isinstance(state, Positions.State) or not self._is_index(state.position):
+            return None
+        position_table = self._compiled.position_table
+        if position_table is not None:
+            table = position_table.up_to(max(state.position.tolist()))
+            if table is None:
+                return None
+            self.addresses |= {"position_table": self._address(table), "next_position": self._address(state.position)}
+        return Positions.State(state.position + 1)
+
+    def block(self, index: int, state: Any) -> TransformerBlock.State | None:
+        layer: Any = self._compiled.layers[index]
+        if not isinstance(state, TransformerBlock.State) or not isinstance(state.past, Cache):
+            return None
+        past = self._past(index, layer, state.past)
+        coverage: Tensor | None = state.coverage
+        if past is not None and layer.memory_size:
+            coverage = self._source(index, layer, state.memory, state.coverage)
+        return None if past is None or coverage is None else TransformerBlock.State(past, state.memory, coverage)
+
+    def _past(self, index: int, layer: Any, past: Cache) -> Cache | None:
+        """Return the cache with a slot for the new element."""
+        width = layer.input_size // layer.heads
+        if past.keys.dtype != self._compiled.dtype or past.keys.shape[::2] != (self._batch, layer.heads):
+            return None
+        kept = past.reserve(1)
+        if kept is None:
+            slot = past.keys.new_empty(self._batch, 1, layer.heads, width)
+            kept = past.append(slot, slot, None)
+        strides, mask = kept.keys.stride(), kept.mask
+        gaps = mask.shape[1] > 0
+        if strides[2:] != (width, 1) or kept.values.stride() != strides or (gaps and layer.context):
+            return None
+        rotation = 0, 0
+        if index in self._compiled.rotations:
+            highest = max(past.position.tolist()) if self._is_index(past.position) else -1
+            table = self._compiled.rotations[index].up_to(highest)
+            if table is None:
+                return None
+            rotation = self._address(table), self._address(past.position)
+        length = kept.length
+        hidden = max(0, length - layer.context) if layer.context else 0
+        skipped = hidden * strides[1] * kept.keys.element_size()
+        keys, values = self._address(kept.keys) + skipped, self._address(kept.values) + skipped
+        masking = (self._address(mask), mask.stride(0)) if gaps else (0, 0)
+        operands = (keys, values, *strides[:2], length - hidden, *masking, *rotation)
+        self.addresses.update(zip(self._compiled.self_attention_names[index], operands, strict=True))
+        self._reserve_scratch(width, length)
+        return kept
+
+    def _source(self, index: int, layer: Any, memory: Any, coverage: Tensor) -> Tensor | None:
+        """Return a copy of the coverage, to which the program adds the weights of this step."""
+        if not isinstance(memory, Shared) or not self._is_index(memory.rows):
+            return None
+        keys, values, mask = memory.parts
+        strides, length, width = keys.stride(), keys.shape[1], layer.input_size // layer.heads
+        if keys.dtype != self._compiled.dtype or strides[2:] != (width, 1) or values.stride() != strides:
+            return None
+        if (mask.shape[1] and not mask.is_contiguous()) or coverage.shape[1] not in (0, length):
+            return None
+        accumulated = 0
+        if coverage.shape[1]:
+            coverage = coverage.clone(memory_format=torch.contiguous_format)
+            accumulated = self._address(coverage)
+        masking = (self._address(mask), length) if mask.shape[1] else (0, 0)
+        operands = (self._address(keys), self._address(values), *strides[:2], length, *masking)
+        operands = (*operands, self._address(memory.rows), accumulated)
+        self.addresses.update(zip(self._compiled.cross_attention_names[index], operands, strict=True))
+        self._reserve_scratch(width, length)
+        return coverage
+
+    def _reserve_scratch(self, width: int, length: int) -> None:
+        self.scratch = max(self.scratch, attention.scratch_size(self._compiled.program.real, width, length))
