@@ -214,7 +214,7 @@ def test_a_test_file_is_named_after_what_it_tests() -> None:
         if not folders or folders[0] == "contracts":
             continue
         subject = name.removeprefix("test_").removesuffix(".py")
-        modules = [module.stem.strip("_") for module in [*home.glob("*.py"), *home.glob("*/")]]
+        modules = [home.name, *(module.stem.strip("_") for module in [*home.glob("*.py"), *home.glob("*/")])]
         assert any(subject == module or subject.startswith(f"{module}_") for module in modules), path
 
 
