@@ -21,11 +21,11 @@ def model(symbols: int, *, size: int = 3, factor: int = 2, **listening: Any) -> 
     torch.manual_seed(4)
     made = build_transcriber(
         size=size,
-        symbols=symbols,
-        look=LineImageConfig(),
-        front=PrenetConfig(),
+        vocab_size=symbols,
+        image_encoder=LineImageConfig(),
+        prenet=PrenetConfig(),
         recurrence=RecurrenceConfig(cell="gru", hidden_size=5),
-        reduction=TimeReductionConfig(factor=factor),
+        time_reduction=TimeReductionConfig(factor=factor),
         **listening,
     )
     made.output.weight.data *= 8
