@@ -1,4 +1,4 @@
-"""What is found before training: by counting by hand, and by what training then does."""
+"""Checks before training: counts made by hand, and what training then does."""
 
 import json
 from pathlib import Path
@@ -48,8 +48,8 @@ DEV = "a X\nb Y\n\nq X\nr Z\na Y\n"
 
 
 def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
-    found = check_data(configure(tmp_path, "tag", TRAIN, DEV))
-    train, dev = found.splits["train"], found.splits["dev"]
+    result = check_data(configure(tmp_path, "tag", TRAIN, DEV))
+    train, dev = result.splits["train"], result.splits["dev"]
     assert (train.examples, train.elements, train.empty, train.unlabelled) == (4, 11, 0, 0)
     assert (train.duplicates, train.in_train, dev.duplicates, dev.in_train) == (1, None, 0, 1)
     assert train.labels == {"X": 8, "Y": 3}
@@ -57,56 +57,56 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
     assert (train.unknown, dev.unknown) == (0, 2 / 5)
     assert train.lengths is not None
     assert train.lengths.histogram == {"2-3": 3, "4-7": 1}
-    assert found.vocabularies == {"words": 2 + 7, "characters": 2 + 7}
+    assert result.vocabularies == {"words": 2 + 7, "characters": 2 + 7}
     # Vectors of 9 words; in each direction four gates of 8 from 8 + 8 inputs and a bias; two labels from 16 and a bias.
-    assert found.parameters == 9 * 8 + 2 * 4 * 8 * (8 + 8 + 1) + 2 * (16 + 1)
-    assert (found.updates, found.streams, found.problems) == (1, False, [])
+    assert result.parameters == 9 * 8 + 2 * 4 * 8 * (8 + 8 + 1) + 2 * (16 + 1)
+    assert (result.updates, result.streams, result.problems) == (1, False, [])
     file = tmp_path / "train.txt"
-    assert f"train: duplicates of earlier examples: 1 example ({file}:13 = line 5)" in found.warnings
+    assert f"train: duplicates of earlier examples: 1 example ({file}:13 = line 5)" in result.warnings
     dev_file = tmp_path / "dev.txt"
-    assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 = {file}:5)" in found.warnings
+    assert f"dev: some of its content also occurs in train: 1 example ({dev_file}:1 = {file}:5)" in result.warnings
     unseen = f"dev: 1 label not in train, which cannot be predicted: 'Z' (1 times, first {dev_file}:5)"
-    assert unseen in found.warnings
-    assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in found.warnings
+    assert unseen in result.warnings
+    assert f"train: 1 label occurring fewer than 5 times: 'Y' (3, first {file}:2)" in result.warnings
 
 
 @pytest.mark.parametrize(
     "name", ["tag, in context", "classify, static", "translate, in context", "classify, in context"]
 )
-def test_vectors_from_elsewhere_change_no_count(name: str, tmp_path: Path) -> None:
+def test_pretrained_vectors_change_no_count(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path)
-    found = check_data(settings)
+    result = check_data(settings)
     plain = check_data(settings._replace(task=settings.task.model_copy(update={"pretrained": PretrainedConfig()})))
-    assert found.problems == []
-    assert {side: split.unknown for side, split in found.splits.items()} == {
+    assert result.problems == []
+    assert {side: split.unknown for side, split in result.splits.items()} == {
         side: split.unknown for side, split in plain.splits.items()
     }
-    assert (found.parameters or 0) > (plain.parameters or 0) > 0
+    assert (result.parameters or 0) > (plain.parameters or 0) > 0
 
 
-def test_what_is_wrong_in_each_file_is_told(tmp_path: Path) -> None:
+def test_problems_of_each_file_are_reported(tmp_path: Path) -> None:
     config = configure(tmp_path, "tag", "a X\n\nb X Y\nc X\n", "a X\nb\n")
-    found = check_data(config)
-    first, second = found.problems
+    result = check_data(config)
+    first, second = result.problems
     assert first.startswith(f"{tmp_path / 'train.txt'}:3: ")
     assert second.startswith(f"{tmp_path / 'dev.txt'}:2: ")
-    assert found.splits["train"].examples == 1  # those before
-    assert found.parameters is not None  # a model of what can be read
+    assert result.splits["train"].examples == 1  # those before
+    assert result.parameters is not None  # a model of what can be read
 
 
 @pytest.mark.parametrize("missing", ["train", "dev"])
-def test_a_missing_file_hides_nothing_of_the_other(missing: str, tmp_path: Path) -> None:
+def test_a_missing_file_does_not_hide_problems_of_the_other(missing: str, tmp_path: Path) -> None:
     files = {"train": TRAIN, "dev": DEV} | {missing: None}
-    found = check_data(configure(tmp_path, "tag", **files))
-    (problem,) = found.problems
+    result = check_data(configure(tmp_path, "tag", **files))
+    (problem,) = result.problems
     assert f"{missing}.txt" in problem
-    (other,) = found.splits.values()
+    (other,) = result.splits.values()
     assert other.examples == (2 if missing == "train" else 4)
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
-    found = check_data(configure(tmp_path, "language_model", "some words\n", ""))
-    assert found.problems == [f"{tmp_path / 'dev.txt'}: there are no examples"]
+    result = check_data(configure(tmp_path, "language_model", "some words\n", ""))
+    assert result.problems == [f"{tmp_path / 'dev.txt'}: there are no examples"]
 
 
 def test_development_data_that_are_all_training_data(tmp_path: Path) -> None:
@@ -117,29 +117,29 @@ def test_development_data_that_are_all_training_data(tmp_path: Path) -> None:
 def test_texts_with_and_without_labels(tmp_path: Path) -> None:
     train = "good\tfine day\nbad\tawful day\ngood\tawful day\ngood\t\n"
     config = configure(tmp_path, "classify", train, "\tno label\ngood\tfine\n", task__format="columns")
-    found = check_data(config)
-    assert found.problems == [f"dev: 1 example without a label, first {tmp_path / 'dev.txt'}:1"]
+    result = check_data(config)
+    assert result.problems == [f"dev: 1 example without a label, first {tmp_path / 'dev.txt'}:1"]
     file = tmp_path / "train.txt"
-    assert f"train: 1 example without elements, first {file}:4" in found.warnings
+    assert f"train: 1 example without elements, first {file}:4" in result.warnings
     twice = f"1 example, 1 of them with different labels ({file}:3 = line 2)"
-    assert f"train: duplicates of earlier examples: {twice}" in found.warnings
+    assert f"train: duplicates of earlier examples: {twice}" in result.warnings
 
 
 def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
-    found = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n"))
+    result = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n"))
     # A model sees the end of a line as a symbol, too: a q / q q b / are 7.
-    assert (found.splits["train"].unknown, found.splits["dev"].unknown) == (0, 3 / 7)
-    assert any("raise task.text.min_count" in remark for remark in found.warnings)
+    assert (result.splits["train"].unknown, result.splits["dev"].unknown) == (0, 3 / 7)
+    assert any("raise task.text.min_count" in remark for remark in result.warnings)
     taught = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__min_count=2))
     assert taught.splits["train"].unknown == 1 / 7
     assert not any("raise task.text.min_count" in remark for remark in taught.warnings)
 
 
-def test_a_held_out_share(tmp_path: Path) -> None:
+def test_held_out_development_data(tmp_path: Path) -> None:
     lines = "".join(f"word{number}\n" for number in range(20))
-    found = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_fraction=0.25))
-    assert {name: split.examples for name, split in found.splits.items()} == {"train": 15, "dev": 5}
-    assert found.splits["dev"].source == f"{tmp_path / 'train.txt'}, 25% of it"
+    result = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_fraction=0.25))
+    assert {name: split.examples for name, split in result.splits.items()} == {"train": 15, "dev": 5}
+    assert result.splits["dev"].source == f"{tmp_path / 'train.txt'}, 25% of it"
     none = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_fraction=0.0))
     assert list(none.splits) == ["train"]
     assert any(remark.startswith("there are no development data") for remark in none.warnings)
@@ -147,13 +147,13 @@ def test_a_held_out_share(tmp_path: Path) -> None:
 
 def test_a_column_that_never_changes(tmp_path: Path) -> None:
     rows = "".join(f"{number % 3},7\n" for number in range(12))
-    found = check_data(configure(tmp_path, "forecast", f"a,b\n{rows}", f"a,b\n{rows}"))
-    assert found.problems == []
-    assert "train: 1 of 2 columns never change: b" in found.warnings
+    result = check_data(configure(tmp_path, "forecast", f"a,b\n{rows}", f"a,b\n{rows}"))
+    assert result.problems == []
+    assert "train: 1 of 2 columns never change: b" in result.warnings
 
 
 @pytest.mark.parametrize(
-    ("task", "changes", "wanted"),
+    ("task", "changes", "expected"),
     [
         ("tag", {"train__bptt_steps": 3}, "train.bptt_steps = 0"),
         ("tag", {"task__encoder__layers": 0}, "there is nothing to train"),
@@ -163,23 +163,25 @@ def test_a_column_that_never_changes(tmp_path: Path) -> None:
         ("language_model", {"train__shuffle_buffer": 2, "train__schedule": "cosine"}, "set train.updates"),
     ],
 )
-def test_what_would_fail(task: str, changes: dict[str, Any], wanted: str, tmp_path: Path) -> None:
+def test_configurations_that_would_fail_are_reported(
+    task: str, changes: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
     (problem,) = check_data(configure(tmp_path, task, TRAIN, DEV, **changes)).problems
-    assert wanted in problem
+    assert expected in problem
 
 
 @pytest.mark.parametrize("kind", ["hmm", "ngram"])
-def test_models_of_counts(kind: str, tmp_path: Path) -> None:
-    found = check_data(
+def test_counting_models(kind: str, tmp_path: Path) -> None:
+    result = check_data(
         configure(tmp_path, "tag" if kind == "hmm" else "language_model", 5 * f"{TRAIN}\n", DEV, task__model=kind)
     )
-    assert (found.problems, found.bytes["model"]) == ([], 0)
+    assert (result.problems, result.bytes["model"]) == ([], 0)
 
 
 @pytest.mark.parametrize(
     "changes", [{"train__batch_size": 3}, {"train__batch_tokens": 7}, {"train__bptt_steps": 3, "train__batch_size": 2}]
 )
-def test_as_many_updates_as_training_makes(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_updates_are_those_that_training_makes(changes: dict[str, Any], tmp_path: Path) -> None:
     text = "".join(f"{'w ' * (1 + number % 4)}\n" for number in range(10))
     config = configure(tmp_path, "language_model", text, "w w\n", train__epochs=1, **changes)
     updates = []
@@ -188,15 +190,15 @@ def test_as_many_updates_as_training_makes(changes: dict[str, Any], tmp_path: Pa
 
 
 def test_memory_of_a_model(tmp_path: Path) -> None:
-    found = check_data(configure(tmp_path, "tag", TRAIN, DEV))
-    assert found.parameters is not None
-    assert found.bytes["model"] == 16 * found.parameters  # weights, gradients, and Adam's two averages
+    result = check_data(configure(tmp_path, "tag", TRAIN, DEV))
+    assert result.parameters is not None
+    assert result.bytes["model"] == 16 * result.parameters  # weights, gradients, and Adam's two averages
     plain = check_data(configure(tmp_path, "tag", TRAIN, DEV, train__optimizer="sgd"))
-    assert plain.bytes["model"] == 8 * found.parameters
-    assert all(size > 0 for size in found.bytes.values())
+    assert plain.bytes["model"] == 8 * result.parameters
+    assert all(size > 0 for size in result.bytes.values())
 
 
-def test_report_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_report(check_data(configure(tmp_path, "tag", TRAIN, DEV)))
     shown = capsys.readouterr().out.splitlines()
     assert ["examples", "4", "2"] in [line.split() for line in shown]
@@ -205,12 +207,12 @@ def test_report_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert shown[-1] == "No problems found."
 
 
-def test_many_labels_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_histograms_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_report(check_data(configure(tmp_path, "tag", "".join(f"a L{number}\n" for number in range(20)), DEV)))
-    assert "and 8 labels more" in capsys.readouterr().out.splitlines()
+    assert "and 8 more labels" in capsys.readouterr().out.splitlines()
 
 
-def test_nothing_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_readable_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = check_data(configure(tmp_path, "tag", None, None))
     assert isinstance(report, Report)
     print_report(report)
@@ -237,15 +239,15 @@ def test_the_command(tmp_path: Path) -> None:
 def test_pairs_counted_by_hand(tmp_path: Path) -> None:
     train = "a b\tx\nb\ty z\na b\tz\nc\tx y z\n\tx\n"
     dev = "a b\tx\nq r\tw\nc\t\n"
-    found = check_data(configure(tmp_path, "translate", train, dev))
-    one, other = found.splits["train"], found.splits["dev"]
-    assert (one.examples, one.duplicates, other.in_train, found.problems) == (5, 1, 2, [])
-    assert found.vocabularies == {"source": 3 + 3, "target": 3 + 3}
+    result = check_data(configure(tmp_path, "translate", train, dev))
+    one, other = result.splits["train"], result.splits["dev"]
+    assert (one.examples, one.duplicates, other.in_train, result.problems) == (5, 1, 2, [])
+    assert result.vocabularies == {"source": 3 + 3, "target": 3 + 3}
     assert [(side.empty, side.lengths.maximum) for side in one.sides.values()] == [(1, 2), (0, 3)]
     # Of dev, q and r beside three known symbols and three ends; w beside x and three ends.
     assert [side.unknown for side in other.sides.values()] == [2 / 8, 1 / 5]
     train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
-    assert found.warnings == [
+    assert result.warnings == [
         f"train: 1 source without tokens, first {train_file}:5",
         (
             "train: duplicates of earlier examples: 1 example, 1 of them with different targets "
@@ -262,7 +264,7 @@ def test_pairs_counted_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_pairs_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_report_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     print_report(check_data(configure(tmp_path, "translate", "a b\tx\nb\ty z\n", "a\tx\n")))
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "source: longest 2 1" in rows
@@ -271,8 +273,8 @@ def test_pairs_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_pair_without_its_target_is_a_problem(tmp_path: Path) -> None:
-    found = check_data(configure(tmp_path, "translate", "a\tx\nb\n", "b\tx\na b\tx\n"))
-    assert found.problems == [f"train: 1 example without a target, first {tmp_path / 'train.txt'}:2"]
+    result = check_data(configure(tmp_path, "translate", "a\tx\nb\n", "b\tx\na b\tx\n"))
+    assert result.problems == [f"train: 1 example without a target, first {tmp_path / 'train.txt'}:2"]
 
 
 def paint(folder: Path, **brightness: int) -> None:
@@ -283,18 +285,18 @@ def paint(folder: Path, **brightness: int) -> None:
 def test_captions_counted_by_hand(tmp_path: Path) -> None:
     paint(tmp_path, a=0, b=50, c=100, again=50)
     train = "a.png\tx y\nb.png\tz\nc.png\tx\na.png\ty y y\n"
-    found = check_data(configure(tmp_path, "caption", train, "again.png\tx w\n"))
-    one, other = found.splits["train"], found.splits["dev"]
+    result = check_data(configure(tmp_path, "caption", train, "again.png\tx w\n"))
+    one, other = result.splits["train"], result.splits["dev"]
     assert (one.examples, one.elements, one.duplicates, other.in_train) == (3, 7, 0, 1)
-    assert found.vocabularies == {"text": 3 + 3}
+    assert result.vocabularies == {"text": 3 + 3}
     side = one.sides["caption"]
     assert (side.lengths.minimum, side.lengths.maximum, side.unknown) == (1, 3, 0)
     assert other.sides["caption"].unknown == 1 / 3  # beside x and the end
     train_file, dev_file = tmp_path / "train.txt", tmp_path / "dev.txt"
-    assert found.warnings == [
+    assert result.warnings == [
         "dev: 33.33% of the caption tokens do not occur in train: the model cannot produce them",
     ]
-    assert found.problems == [
+    assert result.problems == [
         (
             "dev: all of its content also occurs in train: 1 example, 1 of them with other captions "
             f"({dev_file}:1 = {train_file}:2)"
@@ -302,8 +304,8 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_images_that_are_wrong(tmp_path: Path) -> None:
+def test_problems_of_images(tmp_path: Path) -> None:
     paint(tmp_path, a=0, b=50)
-    found = check_data(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
-    assert found.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
-    assert found.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: no image 'bb.png'")
+    result = check_data(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
+    assert result.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
+    assert result.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: no image 'bb.png'")

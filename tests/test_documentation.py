@@ -156,7 +156,7 @@ def test_python_blocks_print_what_they_promise(page: Path, inside: Path) -> None
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, str(page), "exec"), {"__name__": page.stem})  # noqa: S102
-    promised = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
+    promised = re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert printed.getvalue().splitlines() == promised
 
 

@@ -54,10 +54,10 @@ def test_explaining_changes_nothing(name: str, tmp_path: Path) -> None:
         if isinstance(question, str) and not question:
             continue
         (answer,) = model.predict([question])
-        found = explain(model, question, beam=model.task.searches, heads=True)
-        if not any("the beam shown" in note for note in found.notes):
-            assert asdict(found.prediction) == asdict(answer)
-        json.dumps(found.data())
+        result = explain(model, question, beam=model.task.searches, heads=True)
+        if not any("the beam shown" in note for note in result.notes):
+            assert asdict(result.prediction) == asdict(answer)
+        json.dumps(result.data())
         traces(model, question)
     assert torch.equal(random, torch.get_rng_state())
     assert [asdict(answer) for answer in model.predict(case.questions)] == before
@@ -91,62 +91,62 @@ def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T,
 )
 def test_attention_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: Path) -> None:
     model = fresh(_translate(**fields), tmp_path)
-    found = explain(model, "a cd b b é")
-    assert found.attention is not None
-    assert found.attention.columns == ["a", "cd", "b", "b", "é", END]
-    assert found.attention.rows[: len(found.prediction.symbols)] == found.prediction.symbols
-    wanted = stepped(model, "a cd b b é", found.prediction.symbols)[: len(found.attention.rows)]
+    result = explain(model, "a cd b b é")
+    assert result.attention is not None
+    assert result.attention.columns == ["a", "cd", "b", "b", "é", END]
+    assert result.attention.rows[: len(result.prediction.symbols)] == result.prediction.symbols
+    expected = stepped(model, "a cd b b é", result.prediction.symbols)[: len(result.attention.rows)]
     if fields.get("reverse_source"):
-        wanted = wanted[:, [4, 3, 2, 1, 0, 5]]
-    np.testing.assert_allclose(found.attention.weights, wanted, atol=CLOSE)
-    assert found.notes == []
+        expected = expected[:, [4, 3, 2, 1, 0, 5]]
+    np.testing.assert_allclose(result.attention.weights, expected, atol=CLOSE)
+    assert result.notes == []
 
 
 def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
     decoder = {**HEADS, "layers": 2}
     model = fresh(_translate(encoder=HEADS, decoder=decoder), tmp_path)
-    found = explain(model, "a cd b", heads=True)
-    assert [head.name for head in found.heads] == [f"layer {n}, head {m}" for n in (1, 2) for m in (1, 2)]
-    assert found.attention is not None
-    assert found.attention.name == "layer 2, mean of 2 heads"
-    weights = np.array([head.weights for head in found.heads])
+    result = explain(model, "a cd b", heads=True)
+    assert [head.name for head in result.heads] == [f"layer {n}, head {m}" for n in (1, 2) for m in (1, 2)]
+    assert result.attention is not None
+    assert result.attention.name == "layer 2, mean of 2 heads"
+    weights = np.array([head.weights for head in result.heads])
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=CLOSE)
-    np.testing.assert_allclose(weights[2:].mean(axis=0), found.attention.weights, atol=CLOSE)
-    both = stepped(model, "a cd b", found.prediction.symbols)[: len(found.attention.rows)]  # the mean of both layers
+    np.testing.assert_allclose(weights[2:].mean(axis=0), result.attention.weights, atol=CLOSE)
+    both = stepped(model, "a cd b", result.prediction.symbols)[: len(result.attention.rows)]  # the mean of both layers
     np.testing.assert_allclose(weights.mean(axis=0), both, atol=CLOSE)
 
 
 def test_cells_are_rows_and_columns_of_the_image(tmp_path: Path) -> None:
     case = _caption()
     model = fresh(case, tmp_path)
-    found = explain(model, case.questions[0])
-    assert found.grid == (3, 3)
-    assert found.image is not None
-    assert found.image.shape == (10, 10, 3)
-    wanted = stepped(model, case.questions[0], found.prediction.symbols)[: len(found.nbest_tokens[0])]
-    np.testing.assert_allclose(found.image_attention.reshape(-1, 9), wanted, atol=CLOSE)
+    result = explain(model, case.questions[0])
+    assert result.grid == (3, 3)
+    assert result.image is not None
+    assert result.image.shape == (10, 10, 3)
+    expected = stepped(model, case.questions[0], result.prediction.symbols)[: len(result.nbest_tokens[0])]
+    np.testing.assert_allclose(result.image_attention.reshape(-1, 9), expected, atol=CLOSE)
     vector = explain(fresh(_caption(image_pooling="vector"), tmp_path), case.questions[0])
     assert vector.attention is None
     assert vector.notes == ["attention is not shown: the source is a single vector"]
 
 
 def test_a_model_without_attention_has_a_note(tmp_path: Path) -> None:
-    found = explain(fresh(CASES["translate, no attention"], tmp_path), "a b")
-    assert found.attention is None
-    assert "no attention" in found.notes[0]
-    assert found.prediction.best
+    result = explain(fresh(CASES["translate, no attention"], tmp_path), "a b")
+    assert result.attention is None
+    assert "no attention" in result.notes[0]
+    assert result.prediction.best
 
 
 def test_unknown_tokens_are_noted(tmp_path: Path) -> None:
-    found = explain(fresh(CASES["translate"], tmp_path), "a what b")
-    assert found.attention is not None
-    assert found.attention.columns == ["a", "what", "b", END]
-    assert found.notes == ["not in the vocabulary, read as <unk>: 'what'"]
+    result = explain(fresh(CASES["translate"], tmp_path), "a what b")
+    assert result.attention is not None
+    assert result.attention.columns == ["a", "what", "b", END]
+    assert result.notes == ["not in the vocabulary, read as <unk>: 'what'"]
 
 
-def spelt(found: Explanation, number: int) -> list[str]:
+def spelt(explanation: Explanation, number: int) -> list[str]:
     """The symbols on the way to a branch."""
-    branches = {branch.number: branch for branch in found.beam}
+    branches = {branch.number: branch for branch in explanation.beam}
     symbols: list[str] = []
     while branches[number].parent >= 0:
         symbols.insert(0, branches[number].token)
@@ -154,23 +154,23 @@ def spelt(found: Explanation, number: int) -> list[str]:
     return symbols
 
 
-def test_the_beam_leads_to_the_answers(tmp_path: Path) -> None:
+def test_the_branches_of_the_beam_are_the_n_best(tmp_path: Path) -> None:
     search = {"name": "beam", "size": 4, "nbest": 3, "length_penalty": "gnmt"}
     model = fresh(_translate(search=search), tmp_path)
-    found = explain(model, "a cd b", beam=True)
-    ends = sorted((branch for branch in found.beam if branch.fate == "best"), key=lambda branch: -branch.score)
-    assert [spelt(found, branch.number) for branch in ends] == found.nbest_tokens
-    assert [branch.score for branch in ends] == [candidate.score for candidate in found.prediction.best]
-    for branch in found.beam:  # of each step at most as many as the beam is wide
-        alive = [each for each in found.beam if each.length == branch.length and each.fate == "extended"]
+    result = explain(model, "a cd b", beam=True)
+    ends = sorted((branch for branch in result.beam if branch.fate == "best"), key=lambda branch: -branch.score)
+    assert [spelt(result, branch.number) for branch in ends] == result.nbest_tokens
+    assert [branch.score for branch in ends] == [candidate.score for candidate in result.prediction.best]
+    for branch in result.beam:  # of each step at most as many as the beam is wide
+        alive = [each for each in result.beam if each.length == branch.length and each.fate == "extended"]
         assert len(alive) <= 4
     assert explain(model, "a cd b").beam == []
 
 
-def test_a_beam_where_the_search_is_greedy(tmp_path: Path) -> None:
-    found = explain(fresh(_translate(), tmp_path), "a cd b", beam=True)
-    assert found.notes == ["the model decodes with greedy; the beam shown has size 5"]
-    assert len(found.prediction.best) == 3
+def test_a_default_beam_is_shown_for_greedy_search(tmp_path: Path) -> None:
+    result = explain(fresh(_translate(), tmp_path), "a cd b", beam=True)
+    assert result.notes == ["the model decodes with greedy; the beam shown has size 5"]
+    assert len(result.prediction.best) == 3
 
 
 def test_labels_and_their_alternatives(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_labels_and_their_alternatives(tmp_path: Path) -> None:
     (example,) = model.task.read_inputs([text])
     with torch.no_grad():
         logits = module(model.task.collate([example]).inputs)[0][0].double().numpy()
-    wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    found = explain(model, text, heads=True)
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    result = explain(model, text, heads=True)
     names: Any = model.task.learned
-    for choice, row, word in zip(found.label_choices, wanted, text.split(), strict=True):
+    for choice, row, word in zip(result.label_choices, expected, text.split(), strict=True):
         second, first = np.argsort(row)[-2:]
         assert (choice.word, choice.label, choice.alternative) == (
             word,
@@ -192,10 +192,10 @@ def test_labels_and_their_alternatives(tmp_path: Path) -> None:
         assert (choice.probability, choice.alternative_probability) == pytest.approx(
             (row[first], row[second]), abs=CLOSE
         )
-    assert found.attention is not None
-    assert (found.attention.rows, found.attention.columns) == (text.split(), text.split())
-    assert len(found.heads) == 2
-    np.testing.assert_allclose(np.sum(found.attention.weights, axis=1), 1, atol=CLOSE)
+    assert result.attention is not None
+    assert (result.attention.rows, result.attention.columns) == (text.split(), text.split())
+    assert len(result.heads) == 2
+    np.testing.assert_allclose(np.sum(result.attention.weights, axis=1), 1, atol=CLOSE)
 
 
 def test_pooling_weight_of_each_word(tmp_path: Path) -> None:
@@ -207,17 +207,17 @@ def test_pooling_weight_of_each_word(tmp_path: Path) -> None:
     values = memory.values[0].double().numpy()
     pooling = {name: tensor.double().numpy() for name, tensor in module.pooling.state_dict().items()}
     scores = np.tanh(values @ pooling["project.weight"].T + pooling["project.bias"]) @ pooling["query.weight"][0]
-    found = explain(model, "it goes up").token_values
-    assert found is not None
-    assert found.tokens == ["it", "goes", "up"]
-    np.testing.assert_allclose(found.values, np.exp(scores) / np.exp(scores).sum(), atol=CLOSE)
+    result = explain(model, "it goes up").token_values
+    assert result is not None
+    assert result.tokens == ["it", "goes", "up"]
+    np.testing.assert_allclose(result.values, np.exp(scores) / np.exp(scores).sum(), atol=CLOSE)
 
 
 def test_attention_received_by_each_word(tmp_path: Path) -> None:
-    found = explain(fresh(_classify(encoder=HEADS), tmp_path), "it goes up")
-    assert found.attention is not None
-    assert found.token_values is not None
-    np.testing.assert_allclose(found.token_values.values, np.array(found.attention.weights).mean(axis=0))
+    result = explain(fresh(_classify(encoder=HEADS), tmp_path), "it goes up")
+    assert result.attention is not None
+    assert result.token_values is not None
+    np.testing.assert_allclose(result.token_values.values, np.array(result.attention.weights).mean(axis=0))
     plain = explain(fresh(_classify(), tmp_path), "it goes up")
     assert plain.token_values is None
     assert "no attention" in plain.notes[-1]
@@ -225,11 +225,11 @@ def test_attention_received_by_each_word(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["language_model", "language_model, ngram"])
 def test_surprisal_is_measured_in_bits(name: str, tmp_path: Path) -> None:
-    found = explain(fresh(CASES[name], tmp_path), "a cd é")
-    assert found.token_values is not None
-    assert found.token_values.tokens == ["a", "cd", "é", END]
-    assert math.prod(2**-value for value in found.token_values.values) == pytest.approx(
-        math.exp(found.prediction.log_probability)
+    result = explain(fresh(CASES[name], tmp_path), "a cd é")
+    assert result.token_values is not None
+    assert result.token_values.tokens == ["a", "cd", "é", END]
+    assert math.prod(2**-value for value in result.token_values.values) == pytest.approx(
+        math.exp(result.prediction.log_probability)
     )
 
 
@@ -237,19 +237,19 @@ def test_subwords_are_readable(tmp_path: Path) -> None:
     bytes_ = {"unit": "subwords", "vocab_size": 280}
     unigram = {"unit": "subwords", "vocab_size": 16, "algorithm": "unigram"}
     model = fresh(_translate(source=bytes_, target=unigram), tmp_path)
-    found = explain(model, "a cd é")
-    assert found.attention is not None
-    assert "".join(found.attention.columns[:-1]).startswith("a cd ")
-    assert not any("▁" in symbol or "Ġ" in symbol for symbol in (*found.attention.columns, *found.attention.rows))
+    result = explain(model, "a cd é")
+    assert result.attention is not None
+    assert "".join(result.attention.columns[:-1]).startswith("a cd ")
+    assert not any("▁" in symbol or "Ġ" in symbol for symbol in (*result.attention.columns, *result.attention.rows))
 
 
 def test_gate_traces_are_labelled_with_the_tokens_read(tmp_path: Path) -> None:
     model = fresh(
         _translate(reverse_source=True, encoder={"cell": "gru", "hidden_size": 6, "bidirectional": False}), tmp_path
     )
-    said = explain(model, "a cd b").nbest_tokens[0]
-    found = {trace.name.partition(".")[0]: labels for trace, labels in traces(model, "a cd b")}
-    assert found == {"encoder": ["b", "cd", "a", END], "decoder": ["<s>", *said][: len(said)]}
+    output = explain(model, "a cd b").nbest_tokens[0]
+    result = {trace.name.partition(".")[0]: labels for trace, labels in traces(model, "a cd b")}
+    assert result == {"encoder": ["b", "cd", "a", END], "decoder": ["<s>", *output][: len(output)]}
     ((trace, labels), *_) = traces(fresh(_tag(), tmp_path), "Anna sees Paris")  # none of the characters
     assert labels == ["Anna", "sees", "Paris"]
     assert next(iter(trace.gates.values())).shape[:2] == (1, 3)
@@ -258,10 +258,10 @@ def test_gate_traces_are_labelled_with_the_tokens_read(tmp_path: Path) -> None:
 def test_an_ensemble_is_explained_without_attention(tmp_path: Path) -> None:
     model = fresh(_translate(encoder={"cell": "gru", "hidden_size": 6, "bidirectional": False}), tmp_path)
     ensemble = Model(model.config, Ensemble([model.module, model.module]))
-    found = explain(ensemble, "a cd b", beam=True)
-    assert found.attention is None
-    assert found.notes[-1] == "attention is not shown for an ensemble: explain one of its models"
-    assert found.prediction.text == explain(model, "a cd b", beam=True).prediction.text
+    result = explain(ensemble, "a cd b", beam=True)
+    assert result.attention is None
+    assert result.notes[-1] == "attention is not shown for an ensemble: explain one of its models"
+    assert result.prediction.text == explain(model, "a cd b", beam=True).prediction.text
     labels = {tuple(names) for trace, names in traces(ensemble, "a cd b") if "encoder" in trace.name}
     assert labels == {("a", "cd", "b", END)}
 
@@ -280,17 +280,17 @@ def call(*arguments: object, text: str = "") -> Result:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
+    result = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)  # plots take time
         names = ("translate", "tag", "classify, attention", "classify, numbers", "language_model", "forecast")
         for name in (*names, "language_model, both ways", "tag, in context"):
             folder = tmp_path_factory.mktemp("explain")
-            found[name] = train(build(CASES[name], folder, updates=1), output=folder / "run").path
-    return found
+            result[name] = train(build(CASES[name], folder, updates=1), output=folder / "run").path
+    return result
 
 
-def test_the_command_for_people(runs: dict[str, Path]) -> None:
+def test_the_command_prints_text_and_plots(runs: dict[str, Path]) -> None:
     result = call(runs["translate"], "a cd b", "--search", "beam size=3 nbest=2", "--beam", "--heads", "--gates")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
@@ -303,7 +303,7 @@ def test_the_command_for_people(runs: dict[str, Path]) -> None:
     assert load(runs["translate"]).predict(["a cd b"])  # the run is as it was
 
 
-def test_the_command_for_programs(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_command_prints_json(runs: dict[str, Path], tmp_path: Path) -> None:
     result = call(runs["translate"], "a cd b", "b", "--json", "--output", tmp_path)
     first, second = map(json.loads, result.stdout.splitlines())
     assert (first["source"], second["source"]) == ("a cd b", "b")
@@ -313,17 +313,17 @@ def test_the_command_for_programs(runs: dict[str, Path], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "wanted"),
+    ("name", "source", "expected"),
     [
         ("tag", "Anna sees Paris", "alternative"),
         ("classify, attention", "it goes up", "Pooling weight"),
         ("language_model", "a cd é", "Surprisal in bits"),
     ],
 )
-def test_every_task(name: str, source: str, wanted: str, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_every_task(name: str, source: str, expected: str, runs: dict[str, Path], tmp_path: Path) -> None:
     result = call(runs[name], "-", "--output", tmp_path, "--gates", text=f"{source}\n")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert wanted in result.stdout
+    assert expected in result.stdout
     assert (tmp_path / ("labels.png" if name == "tag" else "tokens.png")).read_bytes().startswith(b"\x89PNG")
 
 
@@ -338,20 +338,20 @@ def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> No
     (pair,) = last["contexts"]
     (_, one, _), (_, other) = (text.vectors for text in load(run).embed(["a cd b", "eff cd"]))
     layers = [(np.array(left), np.array(right)) for left, right in zip(one, other, strict=True)]
-    wanted = [left @ right / np.linalg.norm(left) / np.linalg.norm(right) for left, right in layers]
-    assert pair["similarities"] == pytest.approx(wanted)
+    expected = [left @ right / np.linalg.norm(left) / np.linalg.norm(right) for left, right in layers]
+    assert pair["similarities"] == pytest.approx(expected)
     assert "no word occurs twice" in call(run, "a", "b").stdout
     assert "occurs" not in call(run, "a b").stdout
 
 
-def test_the_layers_that_a_tagger_mixes(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_layer_weights_of_a_tagger(runs: dict[str, Path], tmp_path: Path) -> None:
     run = runs["tag, in context"]
     result = call(run, "Anna sees Paris", "--output", tmp_path, "--gates")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Weights of the language model's layers" in result.stdout
-    (found,) = map(json.loads, call(run, "Anna sees Paris", "--json").stdout.splitlines())
-    assert found["layer_weights"]["layers"] == ["embedding", "layer 1", "layer 2"]
-    assert sum(found["layer_weights"]["weights"]) == pytest.approx(1)
+    (actual,) = map(json.loads, call(run, "Anna sees Paris", "--json").stdout.splitlines())
+    assert actual["layer_weights"]["layers"] == ["embedding", "layer 1", "layer 2"]
+    assert sum(actual["layer_weights"]["weights"]) == pytest.approx(1)
     assert not any("given" in path.name for path in tmp_path.iterdir())
 
 
@@ -377,7 +377,7 @@ def test_without_matplotlib_text_is_printed(runs: dict[str, Path], monkeypatch: 
 
 def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for arguments, wanted in (
+    for arguments, expected in (
         ((runs["translate"], "a", "--output", tmp_path / "file"), f"cannot write to {tmp_path / 'file'}: "),
         ((runs["translate"], ""), "the input is empty"),
         ((runs["translate"], "-"), "no input was given"),
@@ -387,7 +387,7 @@ def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
     ):
         result = call(*arguments)
         assert result.exit_code == 1
-        assert wanted in result.stderr
+        assert expected in result.stderr
         assert "Traceback" not in result.output
 
 
@@ -397,13 +397,13 @@ def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     settings = Config.build(Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]))
     model = load(train(settings, output=tmp_path / "run").path)
     explain_all(model, ["king", "queen man", "hat"], tmp_path / "new")
-    said = capsys.readouterr().out
-    assert [line.split()[0] for line in said.splitlines()[:5]] == ["word", "king", "queen", "man", "hat"]
+    messages = capsys.readouterr().out
+    assert [line.split()[0] for line in messages.splitlines()[:5]] == ["word", "king", "queen", "man", "hat"]
     assert (tmp_path / "new" / "embedding_map.png").read_bytes().startswith(b"\x89PNG")
     explain_all(model, ["king", "queen"], tmp_path / "new", as_json=True)
-    found = json.loads(capsys.readouterr().out)
-    assert found["embedding_map"]["words"] == ["king", "queen"]
-    assert found["embedding_map"]["explained_variance"][0] == pytest.approx(1)
+    result = json.loads(capsys.readouterr().out)
+    assert result["embedding_map"]["words"] == ["king", "queen"]
+    assert result["embedding_map"]["explained_variance"][0] == pytest.approx(1)
     with pytest.raises(ValueError, match="'kning' has no vector; did you mean 'king'"):
         explain_all(model, ["king", "kning"], tmp_path)
     with pytest.raises(ValueError, match="at least two different words"):

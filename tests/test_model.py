@@ -39,7 +39,7 @@ class Mean(nn.Module):
         return mapped.cumsum(dim=1) / torch.arange(1, x.shape[1] + 1).view(1, -1, 1)
 
 
-def test_a_run_with_an_own_layer_asks_for_it(tmp_path: Path) -> None:
+def test_a_run_with_a_custom_layer_needs_it_to_load(tmp_path: Path) -> None:
     chosen = build(CASES["classify"], tmp_path, updates=2)
     made = workflow.train(chosen, output=tmp_path / "run", layer=Mean)
     with pytest.raises(ValueError, match=r"trained with the custom layer Mean: pass it again"):
@@ -51,15 +51,15 @@ def test_a_run_with_an_own_layer_asks_for_it(tmp_path: Path) -> None:
     assert "tests" not in made.config  # a name, never a place to import from
 
 
-def test_the_best_or_the_last_is_loaded(run: Run) -> None:
+def test_the_best_or_the_last_checkpoint_is_loaded(run: Run) -> None:
     for name in ("best", "last"):
         model = load(run.path, checkpoint=name)
-        wanted = run.load(name).model
-        assert all(torch.equal(tensor, wanted[key]) for key, tensor in model.module.state_dict().items())
+        expected = run.load(name).model
+        assert all(torch.equal(tensor, expected[key]) for key, tensor in model.module.state_dict().items())
         assert not model.module.training
 
 
-def test_answers_come_before_the_next_question_is_read(run: Run) -> None:
+def test_predictions_are_made_before_the_next_batch_is_read(run: Run) -> None:
     model = load(run.path)
     asked: list[str] = []
 
@@ -74,7 +74,7 @@ def test_answers_come_before_the_next_question_is_read(run: Run) -> None:
     assert [len(some) for some in answers] == [1, 1]
 
 
-def test_answers_do_not_depend_on_how_many_are_asked_together(run: Run) -> None:
+def test_predictions_do_not_depend_on_the_batch_size(run: Run) -> None:
     model = load(run.path)
     texts = ["up", "it goes low below under", "", "what is this", "high"] * 3
     alone, together = (model.predict(texts, batch_size=size) for size in (1, 7))
@@ -83,14 +83,14 @@ def test_answers_do_not_depend_on_how_many_are_asked_together(run: Run) -> None:
         assert asdict(one)["probabilities"] == pytest.approx(asdict(other)["probabilities"], abs=1e-6)
 
 
-def test_a_model_is_scored_where_it_is_not_where_it_was_trained(run: Run) -> None:
+def test_a_model_is_evaluated_on_its_current_device(run: Run) -> None:
     model = load(run.path)
     elsewhere = model.config._replace(train=model.config.train.model_copy(update={"device": "meta"}))
     labelled = [("it goes up", "up"), ("low", "down")]
     assert Model(elsewhere, model.module).evaluate(labelled) == model.evaluate(labelled)
 
 
-def test_what_cannot_be_done_is_said(run: Run, tmp_path: Path) -> None:
+def test_unsupported_actions_are_refused(run: Run, tmp_path: Path) -> None:
     model = load(run.path)
     cannot = "^a model of the task classify cannot"
     with pytest.raises(TypeError, match=rf"{cannot} generate text \(tasks that can: language_model\)$"):
@@ -106,7 +106,7 @@ def test_what_cannot_be_done_is_said(run: Run, tmp_path: Path) -> None:
         model.evaluate(str(tmp_path / "empty.txt"))
 
 
-def test_a_model_can_be_made_of_what_is_at_hand(run: Run) -> None:
+def test_a_model_is_built_from_a_configuration_and_a_module(run: Run) -> None:
     settings = load_config(run)
     module = settings.task.build_model()
     module.load_state_dict(run.load("best").model)
@@ -122,7 +122,7 @@ def translators(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [workflow.train(config, output=folder / str(seed)).path for config, seed in zip(configs, seeds, strict=True)]
 
 
-def test_only_word_vectors_are_restricted_to_frequent_words(run: Run) -> None:
+def test_top_words_is_for_word_vectors_only(run: Run) -> None:
     refusal = (
         r"^a model of the task classify cannot be restricted to the most frequent words \(tasks that can: embed\)$"
     )
@@ -130,7 +130,7 @@ def test_only_word_vectors_are_restricted_to_frequent_words(run: Run) -> None:
         load(run.path).evaluate(["x"], top_words=5)
 
 
-def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None:
+def test_the_search_can_be_replaced_when_a_run_is_loaded(translators: list[Path]) -> None:
     questions = ["a cd é", "b"]
     greedy, beam = (load(translators[0], search=search) for search in ("greedy", "beam size=4 nbest=3"))
     for first, several in zip(greedy.predict(questions), beam.predict(questions), strict=True):
@@ -150,7 +150,7 @@ def test_a_search_is_chosen_when_a_run_is_asked(translators: list[Path]) -> None
     assert typed == text
 
 
-def test_runs_answer_together(translators: list[Path]) -> None:
+def test_an_ensemble_averages_predictions(translators: list[Path]) -> None:
     questions = ["a cd é", "b x", "eff"]
     alone, other = (load(path).predict(questions) for path in translators)
     twice = load(translators[0], ensemble=[translators[0]]).predict(questions)
@@ -162,13 +162,13 @@ def test_runs_answer_together(translators: list[Path]) -> None:
     assert len(together.predict(questions)) == len(other)
 
 
-def test_runs_of_other_symbols_do_not_answer_together(translators: list[Path], tmp_path: Path) -> None:
+def test_runs_with_other_vocabularies_cannot_form_an_ensemble(translators: list[Path], tmp_path: Path) -> None:
     other = workflow.train(build(CASES["translate, characters"], tmp_path), output=tmp_path / "other")
     with pytest.raises(ValueError, match="cannot form an ensemble: they have different vocabularies"):
         load(translators[0], ensemble=[other.path])
 
 
-def test_answers_can_be_only_those_of_a_file(translators: list[Path], tmp_path: Path) -> None:
+def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
     words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
     allowed = [words[0], f"{words[1]} {words[0]} {words[1]}", f"{words[1]} {words[1]}"]
@@ -182,7 +182,7 @@ def test_answers_can_be_only_those_of_a_file(translators: list[Path], tmp_path: 
         load(translators[0], constrain=str(tmp_path / "unknown.txt")).predict(["a"])
 
 
-def test_an_impossible_search_says_so(translators: list[Path], tmp_path: Path) -> None:
+def test_an_impossible_search_is_refused(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
     words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
     (tmp_path / "answers.txt").write_text(f"{words[0]}\n")
@@ -201,13 +201,13 @@ def test_an_option_that_the_task_does_not_have_is_refused(run: Run, translators:
             load(translators[0], **given)  # type: ignore[arg-type]
 
 
-def test_a_model_without_a_decoder_is_no_part_of_an_ensemble(run: Run) -> None:
+def test_a_model_without_a_decoder_cannot_form_an_ensemble(run: Run) -> None:
     refusal = r"^a model of the task classify cannot be part of an ensemble \(tasks that can: caption, translate\)$"
     with pytest.raises(TypeError, match=refusal):
         load(run.path, ensemble=[run.path])
 
 
-def test_runs_that_read_in_other_directions_do_not_answer_together(translators: list[Path], tmp_path: Path) -> None:
+def test_runs_with_other_reading_directions_cannot_form_an_ensemble(translators: list[Path], tmp_path: Path) -> None:
     case = CASES["translate, transformer"]
     other = build(case._replace(fields={**case.fields, "reverse_source": True}), tmp_path)
     path = workflow.train(other, output=tmp_path / "other").path

@@ -1,4 +1,4 @@
-"""What a trained model is asked: files in another format or encoding than those it learnt from, standard input."""
+"""Inputs of a trained model: files in another format or encoding than the training data, standard input."""
 
 import io
 from pathlib import Path
@@ -17,16 +17,16 @@ from seqloom.model import Model, load
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {}
+    result = {}
     for name, fields in {"tag, hmm": {}, "classify": {"encoding": "latin-1"}, "forecast": {}}.items():
         folder = tmp_path_factory.mktemp(name.partition(",")[0])
         case = CASES[name]
         settings = build(case._replace(fields=case.fields | fields), folder, epochs=1)
-        found[case.name] = workflow.train(settings, output=folder / "run").path
-    return found
+        result[case.name] = workflow.train(settings, output=folder / "run").path
+    return result
 
 
-def said(model: Model, source: Path | str, **given: Any) -> list[str]:
+def output(model: Model, source: Path | str, **given: Any) -> list[str]:
     return [str(answer) for answers in model.predict_batches(model.read(source, **given)) for answer in answers]
 
 
@@ -38,24 +38,24 @@ def test_a_file_in_another_format(models: dict[str, Path], tmp_path: Path) -> No
     model = load(models["tag"])
     path = tmp_path / "x.txt"
     path.write_text("Anna sees\nParis\n")
-    wanted = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
-    assert said(model, path, file_format="lines") == wanted
-    assert said(model, path, file_format="lines", encoding="cp1252") == wanted
+    expected = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
+    assert output(model, path, file_format="lines") == expected
+    assert output(model, path, file_format="lines", encoding="cp1252") == expected
     with pytest.raises(DataError, match="expected 2 columns as in the rows above, found 1"):
-        said(model, path)
+        output(model, path)
     assert model.task.model_dump()["format"] == "auto"  # the model stays as it was
 
 
-def test_standard_input_is_lines_if_nothing_is_said(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_lines_by_default(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     model = load(models["tag"])
-    wanted = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
+    expected = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
     put(monkeypatch, b"Anna sees\nParis\n")
-    assert said(model, "-") == wanted
+    assert output(model, "-") == expected
     put(monkeypatch, b"Anna O\nsees O\n\nParis O\n")
-    assert said(model, "-", file_format="conll") == wanted
+    assert output(model, "-", file_format="conll") == expected
 
 
-def test_standard_input_is_utf_8_if_nothing_is_said(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_utf_8_by_default(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     model = load(models["classify"])
     texts = [example.content for example in model.read(["caf\u00e9"])]
     for data, given in (("caf\u00e9".encode(), {}), (b"caf\xe9", {"encoding": "latin-1"})):
@@ -75,7 +75,9 @@ def test_standard_input_is_utf_8_if_nothing_is_said(models: dict[str, Path], mon
         ("forecast", {"file_format": "conll"}, r"the task forecast has no option 'format' \(available: none\)"),
     ],
 )
-def test_what_cannot_be_said(models: dict[str, Path], task: str, given: dict[str, Any], message: str) -> None:
+def test_unsupported_options_are_refused(
+    models: dict[str, Path], task: str, given: dict[str, Any], message: str
+) -> None:
     with pytest.raises((ValueError, ConfigError), match=message):
         load(models[task]).read("-", **given)
 

@@ -1,4 +1,4 @@
-"""Configurations of runs: as they are written, built, and loaded again."""
+"""Configurations of runs: reading, building, loading."""
 
 from pathlib import Path
 
@@ -49,11 +49,11 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
         read_document("", task="tag")
 
 
-def test_files_of_a_folder_are_known_by_their_names(tmp_path: Path) -> None:
+def test_data_files_are_found_by_their_names(tmp_path: Path) -> None:
     for name in ("x.train.txt", "x.valid.txt", "readme"):
         (tmp_path / name).touch()
-    found = find_data_files(str(tmp_path))
-    assert found == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}
+    result = find_data_files(str(tmp_path))
+    assert result == {"task.train": str(tmp_path / "x.train.txt"), "task.dev": str(tmp_path / "x.valid.txt")}
     (tmp_path / "y.train.txt").touch()
     with pytest.raises(ValueError, match=r"several files could be task\.train: x\.train\.txt, y\.train\.txt"):
         find_data_files(str(tmp_path))
@@ -79,7 +79,7 @@ def test_a_custom_layer_needs_recurrent_layers_to_replace(tmp_path: Path) -> Non
             chosen.with_layer(GRU)
 
 
-def test_a_run_whose_task_learnt_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_run_with_invalid_learned_values_is_refused(tmp_path: Path) -> None:
     chosen = build(CASES["classify"], tmp_path)
     strange = Run.create(tmp_path / "run", config=chosen.text(), learned='{"x": 1}', environment={})
     with pytest.raises(RunError, match=r"learned\.json: does not fit the task classify"):

@@ -1,4 +1,4 @@
-"""Every run gets plots, and they show what they should."""
+"""Plots of a run."""
 
 import sys
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_forecast_is_drawn_beside_the_observed_and_the_last_values(
     np.testing.assert_allclose(baseline[:, 0], before, atol=1e-5)
 
 
-def test_without_matplotlib_the_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_log_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text("a b\n" * 20)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     config = Config.build(

@@ -61,9 +61,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "both ways": _transcribe_sound(),
         "strokes": _transcribe(encoder=ONE_WAY),
     }
-    found = {name: saved(case, tmp_path_factory.mktemp("stream")) for name, case in cases.items()}
-    (found["strokes"].parent / "words.arpa").write_text(ARPA)
-    return found
+    result = {name: saved(case, tmp_path_factory.mktemp("stream")) for name, case in cases.items()}
+    (result["strokes"].parent / "words.arpa").write_text(ARPA)
+    return result
 
 
 def call(*arguments: object, given: str | bytes | None = None) -> Result:
@@ -76,33 +76,33 @@ def sound() -> bytes:
     return (np.concatenate(tones) * 20000).astype("<i2").tobytes()
 
 
-def test_a_stream_says_what_the_whole_says(runs: dict[str, Path]) -> None:
+def test_a_stream_gives_the_same_transcript_as_the_file(runs: dict[str, Path]) -> None:
     samples = np.frombuffer(sound(), "<i2").astype(np.float32) * np.float32(1 / 32768)
-    (wanted,) = load(runs["stream"]).predict([Audio(samples, 4000)])
-    assert wanted.text
+    (expected,) = load(runs["stream"]).predict([Audio(samples, 4000)])
+    assert expected.text
     result = call("predict", runs["stream"], "-", "--stream", given=sound())
-    assert (result.exit_code, result.stderr, result.stdout) == (0, "", f"{wanted.text}\n")
+    assert (result.exit_code, result.stderr, result.stdout) == (0, "", f"{expected.text}\n")
     beam = call("predict", runs["stream"], "-", "--stream", "--search", "prefix_beam size=20", given=sound())
-    (wanted,) = load(runs["stream"], search="prefix_beam size=20").predict([Audio(samples, 4000)])
-    assert beam.stdout == f"{wanted.text}\n"
+    (expected,) = load(runs["stream"], search="prefix_beam size=20").predict([Audio(samples, 4000)])
+    assert beam.stdout == f"{expected.text}\n"
 
 
-def test_a_stream_decides_in_time(runs: dict[str, Path]) -> None:
+def test_a_stream_commits_within_its_lag(runs: dict[str, Path]) -> None:
     """A lag as long as the recording changes nothing; a short one makes text come earlier, the same as in one piece."""
     samples = np.frombuffer(sound(), "<i2").astype(np.float32) * np.float32(1 / 32768)
-    model, told = load(runs["stream"], search="prefix_beam size=20"), {}
+    model, output = load(runs["stream"], search="prefix_beam size=20"), {}
     for lag in (0.0, 0.05, 10.0):
         session = model.open_stream(lag=lag)
         certain = [session.feed(piece).text for piece in np.split(samples, 24)]
-        told[lag] = [*certain, session.finish().text]
-        assert all(after.startswith(before) for before, after in pairwise(told[lag]))
-    assert told[10.0] == told[0.0]
-    assert sum(map(len, told[0.05])) > sum(map(len, told[0.0]))
+        output[lag] = [*certain, session.finish().text]
+        assert all(after.startswith(before) for before, after in pairwise(output[lag]))
+    assert output[10.0] == output[0.0]
+    assert sum(map(len, output[0.05])) > sum(map(len, output[0.0]))
     frames = round(0.05 / model.task._unit)  # type: ignore[attr-defined]
     whole = load(runs["stream"], search=f"prefix_beam size=20 lag={frames}").predict([Audio(samples, 4000)])
     command = ["predict", runs["stream"], "-", "--stream", "--search", "prefix_beam size=20"]
-    assert call(*command, "--lag", 0.05, given=sound()).stdout == f"{told[0.05][-1]}\n" == f"{whole[0].text}\n"
-    assert call(*command, "--lag", 0, given=sound()).stdout == f"{told[0.0][-1]}\n"
+    assert call(*command, "--lag", 0.05, given=sound()).stdout == f"{output[0.05][-1]}\n" == f"{whole[0].text}\n"
+    assert call(*command, "--lag", 0, given=sound()).stdout == f"{output[0.0][-1]}\n"
 
 
 def test_a_lag_below_zero_is_refused(runs: dict[str, Path]) -> None:
@@ -111,7 +111,7 @@ def test_a_lag_below_zero_is_refused(runs: dict[str, Path]) -> None:
             load(runs["stream"], search=search).open_stream(lag=-0.001)
 
 
-def test_a_stream_for_programs(runs: dict[str, Path]) -> None:
+def test_a_stream_as_json(runs: dict[str, Path]) -> None:
     result = call("predict", runs["stream"], "-", "--stream", "--json", given=sound())
     *before, last = map(json.loads, result.stdout.splitlines())
     assert before
@@ -120,13 +120,13 @@ def test_a_stream_for_programs(runs: dict[str, Path]) -> None:
     assert len(last["times"]) == len(last["symbols"])
 
 
-def test_nothing_heard_is_an_empty_line(runs: dict[str, Path]) -> None:
+def test_an_empty_stream_is_an_empty_line(runs: dict[str, Path]) -> None:
     result = call("predict", runs["stream"], "-", "--stream", given=b"")
     assert (result.exit_code, result.stdout) == (0, "\n")
 
 
 @pytest.mark.parametrize(
-    ("run", "file", "given", "wanted"),
+    ("run", "file", "given", "expected"),
     [
         ("both ways", "-", b"", "encoder.bidirectional is true: such a model cannot stream"),
         ("strokes", "-", b"", "reads frames of 3 numbers; --stream needs a model that reads audio"),
@@ -134,26 +134,28 @@ def test_nothing_heard_is_an_empty_line(runs: dict[str, Path]) -> None:
         ("stream", "-", b"abc", "standard input: ends in the middle of a sample"),
     ],
 )
-def test_what_cannot_be_heard(run: str, file: str, given: bytes, wanted: str, runs: dict[str, Path]) -> None:
+def test_unsupported_streams_are_refused(
+    run: str, file: str, given: bytes, expected: str, runs: dict[str, Path]
+) -> None:
     result = call("predict", runs[run], file, "--stream", given=given)
     assert result.exit_code == 1
-    assert wanted in result.stderr
+    assert expected in result.stderr
 
 
-def test_one_file_of_sound_is_transcribed_and_explained(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_an_audio_file_is_transcribed_and_explained(runs: dict[str, Path], tmp_path: Path) -> None:
     soundfile = pytest.importorskip("soundfile")
     soundfile.write(tmp_path / "a.wav", np.frombuffer(sound(), "<i2"), 4000)
     result = call("predict", runs["stream"], tmp_path / "a.wav")
     assert (result.exit_code, result.stdout) == (0, call("predict", runs["stream"], "--stream", given=sound()).stdout)
-    told = call("explain", runs["stream"], tmp_path / "a.wav", "--output", tmp_path, "--gates", "--beam")
-    assert (told.exit_code, told.stderr) == (0, "")
-    assert told.stdout.startswith(f"a.wav → {result.stdout.strip()[:1]}")
-    assert "╵0.00 s" in told.stdout
+    output = call("explain", runs["stream"], tmp_path / "a.wav", "--output", tmp_path, "--gates", "--beam")
+    assert (output.exit_code, output.stderr) == (0, "")
+    assert output.stdout.startswith(f"a.wav → {result.stdout.strip()[:1]}")
+    assert "╵0.00 s" in output.stdout
     assert (tmp_path / "ctc.png").read_bytes().startswith(b"\x89PNG")
     assert list(tmp_path.glob("gates-*.png"))
 
 
-def test_words_guide_a_transcript(runs: dict[str, Path]) -> None:
+def test_a_lexicon_and_a_language_model_guide_a_transcript(runs: dict[str, Path]) -> None:
     run = runs["strokes"]
     test, words = run.parent / "dev-t.jsonl", run.parent / "words.txt"
     free = call("predict", run, test)
@@ -165,10 +167,10 @@ def test_words_guide_a_transcript(runs: dict[str, Path]) -> None:
     fluent = call("predict", run, test, "--lexicon", words, "--lm", language, "--json")
     assert fluent.exit_code == 0, fluent.stderr
     for line in fluent.stdout.splitlines():
-        found = json.loads(line)
-        unknown = sum(word not in ("a", "cab") for word in found["words"])
-        wanted = found["acoustic"] + 2 * found["language"] + len(found["words"]) - 3 * unknown
-        assert found["score"] == pytest.approx(wanted)
+        result = json.loads(line)
+        unknown = sum(word not in ("a", "cab") for word in result["words"])
+        expected = result["acoustic"] + 2 * result["language"] + len(result["words"]) - 3 * unknown
+        assert result["score"] == pytest.approx(expected)
 
 
 def test_errors_are_printed(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -180,14 +182,14 @@ def test_errors_are_printed(runs: dict[str, Path], tmp_path: Path) -> None:
     assert scores["worst"][0] in result.stdout
     counts = scores["cer_errors"]
     assert f"{counts['substitutions']} replaced, {counts['insertions']} put in" in result.stdout
-    told = call("explain", run, test, "--lexicon", words, "--json", "--output", tmp_path)
-    found = json.loads(told.stdout)
-    assert set(found["prediction"]["words"]) <= set(WORDS)
-    assert found["plots"] == [str(tmp_path / "ctc.png")]
+    output = call("explain", run, test, "--lexicon", words, "--json", "--output", tmp_path)
+    actual = json.loads(output.stdout)
+    assert set(actual["prediction"]["words"]) <= set(WORDS)
+    assert actual["plots"] == [str(tmp_path / "ctc.png")]
 
 
 @pytest.mark.parametrize("option", [["--lexicon", "none.txt"], ["--lm", "none.arpa"], ["--lm", "weight=1"]])
-def test_guides_that_are_not_there(option: list[str], runs: dict[str, Path]) -> None:
+def test_missing_lexicons_and_language_models_are_reported(option: list[str], runs: dict[str, Path]) -> None:
     result = call("predict", runs["strokes"], runs["strokes"].parent / "dev-t.jsonl", *option)
     if option[1] == "weight=1":
         assert result.exit_code == 0  # there is none to weigh
@@ -214,15 +216,15 @@ class Interrupted(io.BytesIO):
         raise KeyboardInterrupt
 
 
-def test_what_was_heard_before_the_end_is_told(runs: dict[str, Path]) -> None:
+def test_audio_before_an_interruption_is_transcribed(runs: dict[str, Path]) -> None:
     model = load(runs["stream"])
     samples = (np.sin(np.arange(4000) / 5) * 9000).astype("<i2").tobytes()
-    wanted = "".join(transcribe_stream(model, io.BytesIO(samples)))
-    found: list[str] = []
+    expected = "".join(transcribe_stream(model, io.BytesIO(samples)))
+    result: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        found.extend(transcribe_stream(model, Interrupted(samples)))
-    assert "".join(found) == wanted
-    found = []
+        result.extend(transcribe_stream(model, Interrupted(samples)))
+    assert "".join(result) == expected
+    result = []
     with pytest.raises(DataError, match="ends in the middle of a sample"):
-        found.extend(transcribe_stream(model, io.BytesIO(samples + b"x")))
-    assert "".join(found) == wanted
+        result.extend(transcribe_stream(model, io.BytesIO(samples + b"x")))
+    assert "".join(result) == expected

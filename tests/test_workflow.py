@@ -1,4 +1,4 @@
-"""From a configuration to a run: killed, interrupted, diverged, repeated; always the same run, or a clear end."""
+"""From a configuration to a run: reproducible, also if it is killed, interrupted or resumed; clear errors otherwise."""
 
 import json
 import multiprocessing
@@ -54,7 +54,7 @@ def send(number: int) -> None:
 # A run
 
 
-def test_a_device_that_does_not_exist_is_named_before_anything_is_made(tmp_path: Path) -> None:
+def test_an_unknown_device_is_reported_before_a_run_is_created(tmp_path: Path) -> None:
     for device in ("nowhere", "cuda:99"):
         with pytest.raises(ValueError, match=f'train.device is "{device}": '):
             workflow.train(settings(tmp_path, device=device), output=tmp_path / "run")
@@ -62,7 +62,7 @@ def test_a_device_that_does_not_exist_is_named_before_anything_is_made(tmp_path:
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_a_run_holds_what_happened(name: str, tmp_path: Path) -> None:
+def test_metrics_and_checkpoints_match_the_events(name: str, tmp_path: Path) -> None:
     events: list[Progress] = []
     chosen = settings(tmp_path, name)
     run = workflow.train(chosen, output=tmp_path / "run", listeners=[lambda _, event: events.append(event)])
@@ -83,11 +83,11 @@ def test_a_run_holds_what_happened(name: str, tmp_path: Path) -> None:
     assert "finished: 12 updates done" in (run.path / "train.log").read_text()
 
 
-def test_a_share_is_held_out_where_there_is_no_development_file(tmp_path: Path) -> None:
+def test_development_examples_are_held_out_without_a_dev_file(tmp_path: Path) -> None:
     chosen = settings(tmp_path, "classify")
     shared = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.3}))
-    found = workflow.data(shared)
-    train, dev = [[example.location.line for example in read()] for read in (found.train, found.dev)]
+    result = workflow.data(shared)
+    train, dev = [[example.location.line for example in read()] for read in (result.train, result.dev)]
     assert sorted(train + dev) == list(range(1, 19))
     assert dev
     alone = chosen._replace(task=chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.0}))
@@ -106,7 +106,7 @@ def test_folders_are_numbered_and_never_overwritten(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("name", ["language_model, ngram", "tag, hmm"])
-def test_a_model_that_counts_is_a_run_too(name: str, tmp_path: Path) -> None:
+def test_a_counting_model_is_trained_as_a_run(name: str, tmp_path: Path) -> None:
     run = workflow.train(build(CASES[name], tmp_path), output=tmp_path / "run")
     before = outcome_of_best(run)
     (row,) = run.rows()
@@ -120,7 +120,7 @@ def outcome_of_best(run: Run) -> Any:
     return [(run.path / "best" / name).read_bytes() for name in ("model.safetensors", "training.json")]
 
 
-def test_time_ends_a_training(tmp_path: Path) -> None:
+def test_training_ends_after_minutes(tmp_path: Path) -> None:
     events: list[Progress] = []
     chosen = settings(tmp_path, "classify", minutes=1e-7)
     workflow.train(chosen, output=tmp_path / "run", listeners=[lambda _, event: events.append(event)])
@@ -133,7 +133,7 @@ def test_time_ends_a_training(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("workers", [0, 2])
-def test_killed_and_gone_on_with_it_is_the_same_run(workers: int, tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_is_identical(workers: int, tmp_path: Path) -> None:
     chosen = settings(tmp_path, save_every_minutes=1e-9, workers=workers)
     whole = workflow.train(chosen, output=tmp_path / "whole")
     path = tmp_path / "killed"
@@ -150,7 +150,7 @@ def test_killed_and_gone_on_with_it_is_the_same_run(workers: int, tmp_path: Path
     assert differences(outcome(whole.path), outcome(path)) == []
 
 
-def test_a_run_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_starts_from_the_beginning(tmp_path: Path) -> None:
     chosen = settings(tmp_path)
     whole = workflow.train(chosen, output=tmp_path / "whole")
     with pytest.raises(ZeroDivisionError):  # before anything is saved
@@ -167,7 +167,7 @@ def test_a_run_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_saves_within_a_step(number: int, tmp_path: Path) -> None:
+def test_an_interruption_saves_after_the_current_update(number: int, tmp_path: Path) -> None:
     chosen = settings(tmp_path)
     whole = workflow.train(chosen, output=tmp_path / "whole")
     before = signal.getsignal(number)
@@ -180,7 +180,7 @@ def test_an_interruption_saves_within_a_step(number: int, tmp_path: Path) -> Non
 
 
 @posix
-def test_an_interruption_is_heard_in_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_stops_an_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = settings(tmp_path)
     whole = workflow.train(chosen, output=tmp_path / "whole")
     kind = type(chosen.task)
@@ -200,7 +200,7 @@ def test_an_interruption_is_heard_in_an_evaluation(tmp_path: Path, monkeypatch: 
 
 
 @posix
-def test_a_second_interruption_ends_at_once(tmp_path: Path) -> None:
+def test_a_second_interruption_stops_immediately(tmp_path: Path) -> None:
     def twice() -> None:
         send(signal.SIGINT)
         send(signal.SIGINT)
@@ -211,16 +211,16 @@ def test_a_second_interruption_ends_at_once(tmp_path: Path) -> None:
 
 
 @posix
-def test_the_command_line_says_how_to_go_on(tmp_path: Path) -> None:
+def test_the_command_says_how_to_resume(tmp_path: Path) -> None:
     """The one test with a process of its own: the signal, the exit code, the message."""
     config = prepare(tmp_path, updates=100_000)
     process = launch(command(config, tmp_path / "run"), tmp_path)
     assert process.stderr is not None
     assert "update 7 " in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
+    _, output = process.communicate()
     assert process.returncode == 130
-    assert said.splitlines()[-1] == f"stopped and saved; continue with: seqloom train --resume {tmp_path / 'run'}"
+    assert output.splitlines()[-1] == f"stopped and saved; continue with: seqloom train --resume {tmp_path / 'run'}"
     assert Run.open(tmp_path / "run").load("last").facts["position"]["update"] >= 7
 
 
@@ -239,7 +239,7 @@ def diverging(folder: Path) -> Any:
     return settings(folder, "classify", learning_rate=1e30, clip_norm=0.0, updates=50)
 
 
-def test_a_training_that_diverges_leaves_the_batch_and_finite_weights(tmp_path: Path) -> None:
+def test_divergence_saves_the_batch_and_keeps_finite_weights(tmp_path: Path) -> None:
     last: list[Progress] = []
     with pytest.raises(Diverged):
         workflow.train(diverging(tmp_path), output=tmp_path / "run", listeners=[lambda _, event: last.append(event)])
@@ -251,7 +251,7 @@ def test_a_training_that_diverges_leaves_the_batch_and_finite_weights(tmp_path: 
     assert "not finite in 10 updates in a row" in (tmp_path / "run" / "train.log").read_text()
 
 
-def test_the_command_line_returns_three(tmp_path: Path) -> None:
+def test_divergence_exits_with_code_three(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(diverging(tmp_path).text())
     result = CliRunner().invoke(app, ["train", str(tmp_path / "config.toml"), "--output", str(tmp_path / "run")])
     assert result.exit_code == 3
@@ -281,7 +281,7 @@ for name in ("tag, crf", "classify", "language_model", "forecast", "translate", 
 """
 
 
-def test_the_same_seed_is_the_same_run_in_any_process(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_run_in_any_process(tmp_path: Path) -> None:
     """Two processes with other hash seeds and another number of workers."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     started = [
@@ -301,7 +301,7 @@ def test_the_same_seed_is_the_same_run_in_any_process(tmp_path: Path) -> None:
         assert (one / "learned.json").read_bytes() == (other / "learned.json").read_bytes()
 
 
-def test_another_seed_is_another_run(tmp_path: Path) -> None:
+def test_another_seed_gives_another_run(tmp_path: Path) -> None:
     runs = [workflow.train(settings(tmp_path, seed=seed), output=tmp_path / str(seed)) for seed in (1, 2)]
     assert differences(*(outcome(run.path) for run in runs))
 
@@ -318,7 +318,7 @@ def test_a_model_that_cannot_be_built_leaves_no_run(tmp_path: Path) -> None:
 # Data
 
 
-def test_a_run_goes_on_with_the_same_data_only(tmp_path: Path) -> None:
+def test_a_run_is_resumed_with_the_same_data_only(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with pytest.raises(Interrupted):
         workflow.train(config, output=tmp_path / "run", listeners=[at(3, lambda: send(signal.SIGINT))])
@@ -331,14 +331,14 @@ def test_a_run_goes_on_with_the_same_data_only(tmp_path: Path) -> None:
     assert workflow.resume(tmp_path / "run").saved("best")
 
 
-def test_an_empty_share_of_development_examples_is_an_error(tmp_path: Path) -> None:
+def test_no_held_out_examples_are_an_error(tmp_path: Path) -> None:
     config = settings(tmp_path, "classify")
     few = config._replace(task=config.task.model_copy(update={"dev": "", "dev_fraction": 0.0001}))
     with pytest.raises(ValueError, match="no development examples"):
         workflow.train(few, output=tmp_path / "run")
 
 
-def test_a_layer_is_refused_where_there_is_no_place_for_it(tmp_path: Path) -> None:
+def test_a_custom_layer_is_refused_by_a_task_without_layers(tmp_path: Path) -> None:
     config = settings(tmp_path)
     window = config._replace(task=config.task.model_copy(update={"model": "window"}))
     with pytest.raises(ValueError, match="which has none"):

@@ -27,8 +27,8 @@ FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, M
 
 RARE = 5  # labels that occur less often than this are reported
 MANY_UNKNOWN = 0.1  # fraction of unknown tokens from which on it is reported
-LABELS = 15  # rows of the table of labels
-BAR = 30  # characters of the longest bar
+MAX_ROWS = 15  # of a histogram
+BAR_WIDTH = 30  # characters of the longest bar
 
 
 @dataclass(frozen=True)
@@ -239,11 +239,12 @@ def print_report(report: Report) -> None:
     """Print a report as tables and sentences."""
     splits = report.splits
     if splits:
-        terminal.table(("", *splits), _facts(list(splits.values())))
-        _show_histogram("length", {name: s.lengths.histogram for name, s in splits.items() if s.lengths})
-        _show_histogram("label", {name: split.labels for name, split in splits.items()})
+        terminal.table(("", *splits), _split_rows(list(splits.values())))
+        _print_histogram("length", {name: s.lengths.histogram for name, s in splits.items() if s.lengths})
+        _print_histogram("label", {name: split.labels for name, split in splits.items()})
     sizes = ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in report.bytes.items())
     rows = [
+        ("task", report.task),
         *((f"vocabulary of {name}", f"{size:,}") for name, size in report.vocabularies.items()),
         ("parameters", _cell(report.parameters)),
         ("updates per epoch", _cell(report.updates)),
@@ -251,7 +252,7 @@ def print_report(report: Report) -> None:
         ("memory (MB, estimated)", f"{sum(report.bytes.values()) / 1e6:,.1f} ({sizes})"),
     ]
     terminal.print_lines("")
-    terminal.table(("training", report.task), rows)
+    terminal.table(("property", "value"), rows)
     terminal.print_lines("")
     terminal.print_lines(*(f"warning: {warning}" for warning in report.warnings))
     terminal.print_lines(*(f"problem: {problem}" for problem in report.problems))
@@ -260,7 +261,7 @@ def print_report(report: Report) -> None:
     )
 
 
-FACTS = {
+SPLIT_ROWS = {
     "source": "source",
     "examples": "examples",
     "elements": "elements",
@@ -268,7 +269,7 @@ FACTS = {
     "duplicates": "duplicates",
     "duplicates of train": "in_train",
 }
-LENGTHS = {
+LENGTH_ROWS = {
     "shortest": "minimum",
     "median length": "median",
     "mean length": "mean",
@@ -277,21 +278,21 @@ LENGTHS = {
 }
 
 
-def _facts(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
+def _split_rows(splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     unknown = ["-" if split.unknown is None else f"{split.unknown:.2%}" for split in splits]
     return [
-        *((name, *(_cell(getattr(split, key)) for split in splits)) for name, key in FACTS.items()),
+        *((name, *(_cell(getattr(split, key)) for split in splits)) for name, key in SPLIT_ROWS.items()),
         ("unknown tokens", *unknown),
-        *((name, *(_cell(getattr(split.lengths, key, None)) for split in splits)) for name, key in LENGTHS.items()),
+        *((name, *(_cell(getattr(split.lengths, key, None)) for split in splits)) for name, key in LENGTH_ROWS.items()),
         *(
             row
             for side in dict.fromkeys(name for split in splits for name in split.sides)
-            for row in _side(side, splits)
+            for row in _side_rows(side, splits)
         ),
     ]
 
 
-def _side(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
+def _side_rows(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
     """The rows of one side of pairs: sources or targets."""
     sides = [split.sides.get(name) for split in splits]
     shares = ["-" if side is None or side.unknown is None else f"{side.unknown:.2%}" for side in sides]
@@ -300,7 +301,7 @@ def _side(name: str, splits: Sequence[SplitSummary]) -> list[tuple[str, ...]]:
         (f"{name}: empty", *(_cell(side and side.empty) for side in sides)),
         *(
             (f"{name}: {what}", *(_cell(side and getattr(side.lengths, key)) for side in sides))
-            for what, key in LENGTHS.items()
+            for what, key in LENGTH_ROWS.items()
         ),
     ]
 
@@ -311,7 +312,7 @@ def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else terminal.format_value(value)
 
 
-def _show_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:
+def _print_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:
     """A row for each name that occurs in any split, with a bar for the first split."""
     names = list(dict.fromkeys(name for each in counts.values() for name in each))
     if not names:
@@ -321,10 +322,15 @@ def _show_histogram(what: str, counts: dict[str, dict[str, int]]) -> None:
     first = next(iter(counts.values()))
     most = max(first.values(), default=0) or 1
     rows = [
-        (name, *(f"{each.get(name, 0):,}" for each in counts.values()), "#" * round(BAR * first.get(name, 0) / most))
-        for name in names[:LABELS]
+        (
+            name,
+            *(f"{each.get(name, 0):,}" for each in counts.values()),
+            "#" * round(BAR_WIDTH * first.get(name, 0) / most),
+        )
+        for name in names[:MAX_ROWS]
     ]
     terminal.print_lines("")
     terminal.table((what, *counts, ""), rows)
-    if len(names) > LABELS:
-        terminal.print_lines(f"and {pluralize(len(names) - LABELS, what)} more")
+    if len(names) > MAX_ROWS:
+        count = len(names) - MAX_ROWS
+        terminal.print_lines(f"and {count:,} more {what}{'s' if count > 1 else ''}")

@@ -55,7 +55,7 @@ def test_strings_of_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert (samples == 0).sum() <= len(digits) * RATE * 0.2
 
 
-def test_speakers_are_left_out_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_speaker_is_held_out_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "FOLDER", tmp_path)
     monkeypatch.setattr(prepare, "SPEAKERS", ("anna", "ben", "carl"))
     monkeypatch.setenv("SEQLOOM_DATA", str(tmp_path))

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks import prepare, results
 from seqloom import tasks
+from seqloom.decoding.searches import parse_search
+from seqloom.models.transcription.search_guide import parse_language_model
 from seqloom.run_config import Config, read_document
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +48,10 @@ def test_figures_name_valid_configurations(name: str) -> None:
     config = figure.get("config", figure.get("run", name))
     Config.build(read_document(str(CONFIGS / f"{config}.toml"), figure.get("overrides", [])))
     assert figure.get("run", name) in FIGURES
+    if "search" in figure:
+        parse_search(figure["search"])
+    if "lm" in figure:
+        parse_language_model(figure["lm"])
 
 
 def test_prepared_data_belong_to_configurations() -> None:

@@ -1,4 +1,4 @@
-"""The command line: what it prints, for people and for programs, what it returns, and what it does not import."""
+"""The commands: their output as text and JSON, exit codes, error messages, and light imports."""
 
 import json
 import os
@@ -48,13 +48,13 @@ def call(*arguments: object, text: str | None = None) -> Result:
         f"from seqloom.cli.main import app; [app(command, standalone_mode=False) for command in {COMMANDS}]",
     ],
 )
-def test_start_is_light(statement: str) -> None:
+def test_start_up_imports_no_heavy_library(statement: str) -> None:
     heavy = {"torch", "numpy", "llvmlite", "matplotlib"}
     ended = python("-c", f"import sys; {statement}; sys.exit(sorted({heavy} & sys.modules.keys()) or 0)")
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_commands_are_those_that_are_tested() -> None:
+def test_all_commands_are_listed() -> None:
     assert sorted(str(command.callback.__name__) for command in app.registered_commands if command.callback) == sorted(
         NAMES
     )
@@ -75,14 +75,14 @@ def test_version_by_module() -> None:
     assert (ended.returncode, ended.stdout) == (0, f"seqloom {seqloom.__version__}\n")
 
 
-def test_a_wrong_call_returns_two_and_names_the_word() -> None:
+def test_an_unknown_command_exits_with_two() -> None:
     result = call("dmeo")
     assert result.exit_code == 2
     assert "dmeo" in result.stderr
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_init_writes_a_configuration_that_can_be_used(name: str) -> None:
+def test_init_prints_a_usable_configuration(name: str) -> None:
     result = call("init", name)
     assert result.exit_code == 0
     config = Config.build(parse(result.stdout, "template"))
@@ -91,7 +91,7 @@ def test_init_writes_a_configuration_that_can_be_used(name: str) -> None:
     assert Config.build(parse(config.text(), "again")) == config
 
 
-def test_init_lists_the_tasks_and_knows_the_nearest() -> None:
+def test_init_lists_the_tasks_and_suggests_the_nearest() -> None:
     assert [line.split()[0] for line in call("init").stdout.splitlines()] == tasks.names()
     result = call("init", "tagg")
     assert result.exit_code == 1
@@ -106,17 +106,17 @@ def test_init_prints_and_lists_examples() -> None:
     assert (result.exit_code, result.stderr.startswith("seqloom: there is no example 'tga'")) == (1, True)
 
 
-def test_info_for_people() -> None:
+def test_info_as_text() -> None:
     result = call("info")
     assert result.exit_code == 0
     assert f"seqloom           {seqloom.__version__}\n" in result.stdout
     assert "\nlstm             fused\n" in result.stdout
 
 
-def test_info_for_programs() -> None:
-    found = json.loads(call("info", "--json").stdout)
-    assert found["versions"]["seqloom"] == seqloom.__version__
-    assert found["cells"]["peephole"] == "fused"
+def test_info_as_json() -> None:
+    result = json.loads(call("info", "--json").stdout)
+    assert result["versions"]["seqloom"] == seqloom.__version__
+    assert result["cells"]["peephole"] == "fused"
 
 
 def test_interruption_returns_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,27 +157,27 @@ def speaker(folder: Path) -> Path:
     data = folder / "lines.txt"
     result = call("train", *changes, "--task", "language_model", "--data", data, "--output", run, "--json")
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert found["run"] == str(run)
-    assert found["perplexity"] > 1
+    actual = json.loads(result.stdout)
+    assert actual["run"] == str(run)
+    assert actual["perplexity"] > 1
     return run
 
 
-def test_a_run_is_told_of(tagger: Path) -> None:
+def test_info_about_a_run(tagger: Path) -> None:
     for_people = call("info", tagger)
     assert ["task", "tag"] in [line.split() for line in for_people.stdout.splitlines()]
-    found = json.loads(call("info", tagger, "--json").stdout)
-    assert (found["task"], found["elements"]) == ("tag", 8)
+    result = json.loads(call("info", tagger, "--json").stdout)
+    assert (result["task"], result["elements"]) == ("tag", 8)
 
 
-def test_training_speaks_to_people_on_standard_error(folder: Path) -> None:
+def test_training_progress_goes_to_standard_error(folder: Path) -> None:
     result = call("train", folder / "tag.toml", *SMALL, "--output", folder / "loud")
     assert result.exit_code == 0
     assert "epoch 1.00  update 2  dev: accuracy " in result.stderr
     assert result.stdout.splitlines()[0].split() == ["run", str(folder / "loud")]
 
 
-def test_a_quiet_training_says_nothing(folder: Path) -> None:
+def test_quiet_training_prints_nothing(folder: Path) -> None:
     result = call("train", folder / "tag.toml", *SMALL, "train.epochs=1", "--quiet", "--output", folder / "quiet")
     assert (result.exit_code, result.output) == (0, "")
 
@@ -199,10 +199,10 @@ def test_a_finished_training_can_be_resumed(folder: Path, tagger: Path) -> None:
 def test_evaluation(folder: Path, tagger: Path) -> None:
     file = folder / "data" / "dev.conll"
     assert call("evaluate", tagger, file).stdout.splitlines()[0].split() == ["metric", "value"]
-    found = json.loads(call("evaluate", tagger, file, "--json").stdout)
-    assert found["elements"] == 8
-    low, high = found["accuracy_interval"]
-    assert low <= found["accuracy"] <= high
+    result = json.loads(call("evaluate", tagger, file, "--json").stdout)
+    assert result["elements"] == 8
+    low, high = result["accuracy_interval"]
+    assert low <= result["accuracy"] <= high
 
 
 def test_prediction_from_standard_input(tagger: Path) -> None:
@@ -219,7 +219,7 @@ def test_prediction_of_a_file(folder: Path, tagger: Path) -> None:
     assert [len(json.loads(line)["labels"]) for line in result.stdout.splitlines()] == [3, 3, 2]
 
 
-def test_text_is_drawn_again_by_its_seed(speaker: Path) -> None:
+def test_the_same_seed_generates_the_same_text(speaker: Path) -> None:
     first, again, other = (
         call("generate", speaker, "a ro", "--length", 40, "--seed", seed).stdout for seed in (1, 1, 2)
     )
@@ -227,14 +227,14 @@ def test_text_is_drawn_again_by_its_seed(speaker: Path) -> None:
     assert first == again != other
 
 
-def test_only_language_models_draw_text(tagger: Path) -> None:
+def test_only_language_models_generate_text(tagger: Path) -> None:
     result = call("generate", tagger, "the")
     assert result.exit_code == 1
     assert "tasks that can: language_model" in result.stderr
     assert result.stdout == ""
 
 
-def test_what_cannot_be_exported(folder: Path, tagger: Path) -> None:
+def test_unsupported_exports_are_refused(folder: Path, tagger: Path) -> None:
     result = call("export", tagger, folder / "model.arpa")
     assert result.exit_code == 1
     assert "a model of the task tag cannot be exported" in result.stderr
@@ -270,7 +270,7 @@ def test_variants_are_compared(folder: Path) -> None:
     assert "'gru' is no variant" in wrong.stderr
 
 
-def test_only_word_vectors_are_restricted_to_frequent_words(tagger: Path, folder: Path) -> None:
+def test_top_words_is_for_word_vectors_only(tagger: Path, folder: Path) -> None:
     result = call("evaluate", tagger, folder / "train.conll", "--top-words", 5)
     assert result.exit_code == 1
     assert (
@@ -280,7 +280,7 @@ def test_only_word_vectors_are_restricted_to_frequent_words(tagger: Path, folder
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "wanted"),
+    ("text", "line", "expected"),
     [
         ('[task]\nname = "tag"\ntrain = "x"\nhiden = 3\n', 4, "hiden"),
         ('[task]\nname = "tga"\ntrain = "x"\n', 2, 'did you mean "tag"?'),
@@ -288,18 +288,18 @@ def test_only_word_vectors_are_restricted_to_frequent_words(tagger: Path, folder
         ('[task]\nname = "tag\n', 2, ""),
     ],
 )
-def test_a_wrong_configuration_is_named_by_its_line(text: str, line: int, wanted: str, tmp_path: Path) -> None:
+def test_errors_in_a_configuration_name_the_line(text: str, line: int, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(text)
     for command in ("train", "check"):
         result = call(command, path)
         assert result.exit_code == 1
         assert result.stderr.startswith(f"seqloom: {path}:{line}: ")
-        assert wanted in result.stderr
+        assert expected in result.stderr
         assert "Traceback" not in result.output
 
 
-def test_a_wrong_change_is_of_the_command_line(folder: Path) -> None:
+def test_errors_in_an_override_name_the_command_line(folder: Path) -> None:
     result = call("train", folder / "tag.toml", "train.rtae=1")
     assert result.exit_code == 1
     assert result.stderr.startswith("seqloom: command line: ")
@@ -319,7 +319,7 @@ def test_a_wrong_change_is_of_the_command_line(folder: Path) -> None:
         *[("translate", f"task.{word}", "task.search.") for word in ("beam_size", "num_beams")],
     ],
 )
-def test_a_key_of_another_library_is_pointed_to_ours(task: str, word: str, key: str, tmp_path: Path) -> None:
+def test_a_key_of_another_library_gets_a_hint(task: str, word: str, key: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text(f'{word} = 1\ntask.name = "{task}"\ntask.train = "x"\n')
     result = call("check", path)
@@ -344,13 +344,13 @@ def test_a_key_of_another_library_is_pointed_to_ours(task: str, word: str, key: 
         ("--embedding-dim", "task.words."),
     ],
 )
-def test_an_option_that_is_a_key_is_pointed_to_its_override(option: str, key: str, folder: Path) -> None:
+def test_an_option_that_is_a_key_gets_a_hint(option: str, key: str, folder: Path) -> None:
     result = call("train", folder / "tag.toml", option, 5)
     assert result.exit_code == 2
     assert f"{option.partition('=')[0]} is not an option; did you mean the override {key}" in result.stderr
 
 
-def test_an_unknown_option_without_a_key_stays_an_error_of_its_own(folder: Path) -> None:
+def test_an_unknown_option_without_a_key_is_a_usage_error(folder: Path) -> None:
     for option, text in (("--zebra", "--zebra"), ("--ouput", "--output")):
         result = call("train", folder / "tag.toml", option, 5)
         assert result.exit_code == 2
@@ -362,7 +362,7 @@ def test_an_unknown_option_without_a_key_stays_an_error_of_its_own(folder: Path)
     assert "the override train.epochs=…" in call("compare", folder / "tag.toml", "base", "--epochs", 5).stderr
 
 
-def test_wrong_data_are_named_by_their_line(folder: Path, tagger: Path) -> None:
+def test_errors_in_data_name_the_line(folder: Path, tagger: Path) -> None:
     bad = folder / "bad.conll"
     for result in (
         call("train", folder / "tag.toml", *SMALL, f"task.train={bad}", "--output", folder / "never"),
@@ -398,14 +398,14 @@ def test_nothing_to_train() -> None:
     assert "--task and --data" in result.stderr
 
 
-def test_a_divergence_returns_three(folder: Path) -> None:
+def test_divergence_exits_with_three(folder: Path) -> None:
     changes = [*SMALL, "train.optimizer=sgd", "train.learning_rate=1e30", "train.clip_norm=0", "train.epochs=20"]
     result = call("train", folder / "tag.toml", *changes, "--output", folder / "diverged", "--quiet")
     assert result.exit_code == 3
     assert "not finite" in result.stderr
 
 
-def test_a_reader_that_has_enough_is_no_error(tagger: Path) -> None:
+def test_a_closed_pipe_is_no_error(tagger: Path) -> None:
     command = f"yes the cat | head -1000 | {sys.executable} -m seqloom predict {tagger} - | head -1"
     environment = {**os.environ, "PYTHONPATH": str(Path(seqloom.__file__).parent.parent)}
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)  # noqa: S602

@@ -93,12 +93,12 @@ def test_metric_sums_of_joined_lines_are_per_line(config: Path, tmp_path: Path) 
     model = load(tmp_path / "run")
     whole = model.config._replace(train=model.config.train.model_copy(update={"batch_size": 1}))
     examples = list(model.task.read(tmp_path / "dev.txt"))
-    found = model.task.metric_sums(predict_all(whole, model.module, examples), examples)
+    result = model.task.metric_sums(predict_all(whole, model.module, examples), examples)
     (text,) = predict_all(whole, model.module, examples)  # all of it is one track, and one piece
-    assert found is not None
+    assert result is not None
     lengths = [len(example.text.split()) + 1 for example in examples]
     parts = np.split(np.array(text.log_probabilities), np.cumsum(lengths)[:-1])
-    np.testing.assert_allclose(found.rows, [[-part.sum(), len(part)] for part in parts])
+    np.testing.assert_allclose(result.rows, [[-part.sum(), len(part)] for part in parts])
 
 
 def test_peak_memory() -> None:
@@ -109,8 +109,8 @@ block = bytearray(300 * 2**20)
 del block
 print(peak_memory() - before)
 """
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert float(found.stdout) == pytest.approx(300, abs=30)  # MB; other memory of the process varies a little
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert float(result.stdout) == pytest.approx(300, abs=30)  # MB; other memory of the process varies a little
     assert peak_memory() > 50
 
 

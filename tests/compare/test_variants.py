@@ -43,9 +43,9 @@ def test_similar_names_get_different_folders(config: Path) -> None:
     assert second == f"{first}-2"
     names = [f"task.decoder.cell=elman,task.embedding_size={size},train.warmup=100" for size in (8, 88)]
     names += [f"{name},train.clip_norm=0.{'5' * 40}" for name in names]
-    found = [each.folder for each in variants(config, names, budget=FREE, seeds=1)]
-    assert all(each.startswith("task.decoder.cell=elman_task.embedding_size=8") for each in found)
-    assert (len(set(found)), max(map(len, found))) == (4, 80)
+    result = [each.folder for each in variants(config, names, budget=FREE, seeds=1)]
+    assert all(each.startswith("task.decoder.cell=elman_task.embedding_size=8") for each in result)
+    assert (len(set(result)), max(map(len, result))) == (4, 80)
 
 
 @pytest.mark.parametrize(

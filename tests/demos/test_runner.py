@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from seqloom import demos, examples, tasks
 from seqloom.cli.main import app
 from seqloom.config import parse, read
-from seqloom.demos.runner import _ask, run
+from seqloom.demos.runner import _read_inputs, run
 from seqloom.model import load
 from seqloom.run_config import Config
 
@@ -21,21 +21,21 @@ def call(*arguments: object) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each prints with --json."""
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The JSON output of each demo."""
     folder = tmp_path_factory.mktemp("demo")
-    results = {}
+    outputs = {}
     for task in tasks.names():
         result = call(task, "--json", "--output", folder)
         assert (result.exit_code, result.stderr) == (0, ""), result.output
-        results[task] = json.loads(result.stdout)
-        assert results[task]["run"] == str(folder / f"demo-{task}" / "run")
-    return results
+        outputs[task] = json.loads(result.stdout)
+        assert outputs[task]["run"] == str(folder / f"demo-{task}" / "run")
+    return outputs
 
 
 @pytest.mark.parametrize("task", tasks.names())
-def test_figures_are_those_of_the_run(task: str, found: dict[str, Any]) -> None:
-    result = found[task]
+def test_scores_are_those_of_the_run(task: str, results: dict[str, Any]) -> None:
+    result = results[task]
     path = Path(result["run"])
     test = next((path.parent / "data").glob("test.*"))
     again = load(path).evaluate(test)
@@ -46,16 +46,16 @@ def test_figures_are_those_of_the_run(task: str, found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("task", tasks.names())
-def test_the_configuration_is_the_example(task: str, found: dict[str, Any]) -> None:
-    path = Path(found[task]["run"])
+def test_the_configuration_is_the_example(task: str, results: dict[str, Any]) -> None:
+    path = Path(results[task]["run"])
     paths = {f"task.{part}": next((path.parent / "data").glob(f"{part}.*")) for part in ("train", "dev")}
     changes = {**paths, "train.seed": 1, **demos.find(task).quick}
     example = parse(examples.text(task), task, overrides=[f"{key}={value}" for key, value in changes.items()])
     assert Config.build(read(path / "config.toml")) == Config.build(example)
 
 
-def test_tags(found: dict[str, Any]) -> None:
-    result = found["tag"]
+def test_tags(results: dict[str, Any]) -> None:
+    result = results["tag"]
     always, usual, markov = result["baseline"].values()
     assert 0.3 < always < usual < markov < 1
     assert result["test"]["accuracy"] > always  # after forty updates
@@ -63,23 +63,23 @@ def test_tags(found: dict[str, Any]) -> None:
         assert len(example["words"]) == len(example["answer"]) == len(example["truth"])
 
 
-def test_digits(found: dict[str, Any]) -> None:
-    (always,) = found["classify"]["baseline"].values()
+def test_digits(results: dict[str, Any]) -> None:
+    (always,) = results["classify"]["baseline"].values()
     assert 0.05 < always < 0.15
-    assert found["classify"]["test"]["accuracy"] > 3 * always
-    assert all(len(row) == 16 for example in found["classify"]["examples"] for row in example["picture"])
+    assert results["classify"]["test"]["accuracy"] > 3 * always
+    assert all(len(row) == 16 for example in results["classify"]["examples"] for row in example["picture"])
 
 
-def test_sunspots(found: dict[str, Any]) -> None:
-    result = found["forecast"]
+def test_sunspots(results: dict[str, Any]) -> None:
+    result = results["forecast"]
     assert result["test"]["mse"] < min(result["baseline"].values())
     *years, following = result["examples"]
     assert following == {"last": 2.9, "answer": following["answer"], "truth": None}
     assert [year["truth"] for year in years] == [111, 104, 63.7, 40.4, 29.8, 15.2, 7.5, 2.9]
 
 
-def test_letters(found: dict[str, Any]) -> None:
-    result = found["language_model"]
+def test_letters(results: dict[str, Any]) -> None:
+    result = results["language_model"]
     single, three, five = result["baseline"].values()
     assert single > three > five > 1
     assert 1 < result["test"]["perplexity"] < 2 * single
@@ -88,8 +88,8 @@ def test_letters(found: dict[str, Any]) -> None:
     assert len(drawn["text"]) > 100
 
 
-def test_dates(found: dict[str, Any]) -> None:
-    result = found["translate"]
+def test_dates(results: dict[str, Any]) -> None:
+    result = results["translate"]
     copied, ruled = result["baseline"].values()
     assert 0 < copied < ruled < 0.6
     assert [example["source"] for example in result["examples"]] == list(demos.find("translate").inputs)
@@ -101,8 +101,8 @@ def test_dates(found: dict[str, Any]) -> None:
     assert {"free_accuracy", "gap", "loss", "exact_match_interval"} <= set(result["test"])
 
 
-def test_shapes(found: dict[str, Any]) -> None:
-    result = found["caption"]
+def test_shapes(results: dict[str, Any]) -> None:
+    result = results["caption"]
     (always,) = result["baseline"].values()
     assert always == 0  # no caption of the test data is one of the training data
     assert result["test"]["forced_accuracy"] > 0.25  # after eighty updates
@@ -115,8 +115,8 @@ def test_shapes(found: dict[str, Any]) -> None:
             assert sum(map(sum, grid)) == pytest.approx(1, abs=1e-5)
 
 
-def test_lines(found: dict[str, Any]) -> None:
-    result = found["transcribe"]
+def test_lines(results: dict[str, Any]) -> None:
+    result = results["transcribe"]
     always, nearest = result["baseline"].values()
     assert 0.4 < nearest < always < 1
     assert result["test"]["cer"] < 0.7 * nearest  # after 150 updates
@@ -129,8 +129,8 @@ def test_lines(found: dict[str, Any]) -> None:
         assert set(example["answer"]) == set(symbols.replace("·", ""))
 
 
-def test_words(found: dict[str, Any]) -> None:
-    result = found["embed"]
+def test_words(results: dict[str, Any]) -> None:
+    result = results["embed"]
     assert result["baseline"]["one-hot vectors"] < 0.05
     assert result["test"]["accuracy"] > 0.9
     first, *_, odd = result["examples"]
@@ -139,7 +139,7 @@ def test_words(found: dict[str, Any]) -> None:
     assert (Path(result["run"]) / "embedding_map.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
+def test_the_default_demo_translates_dates(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0
     assert "Attention for the first date (columns: input, rows: output; darker is more):" in result.stdout
@@ -147,7 +147,7 @@ def test_dates_are_what_is_demonstrated_first(tmp_path: Path) -> None:
     assert (tmp_path / "demo-translate" / "run" / "attention.png").is_file()
 
 
-def test_what_people_type_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typed_inputs_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     typed = iter(["5 May 2005", ""])
@@ -159,11 +159,11 @@ def test_what_people_type_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
         return text
 
     monkeypatch.setattr("builtins.input", answer)
-    assert _ask(["a", "b", "c"], quiet=False) == ["5 May 2005", "b", "c"]
-    assert _ask(["a"], quiet=True) == ["a"]
+    assert _read_inputs(["a", "b", "c"], quiet=False) == ["5 May 2005", "b", "c"]
+    assert _read_inputs(["a"], quiet=True) == ["a"]
 
 
-def test_people_are_told_what_was_learnt_and_how_to_go_on(tmp_path: Path) -> None:
+def test_the_report_shows_scores_answers_and_next_commands(tmp_path: Path) -> None:
     (tmp_path / "demo-forecast").mkdir()
     result = call("forecast", "--output", tmp_path)
     assert result.exit_code == 0
@@ -189,7 +189,7 @@ def test_an_unknown_name() -> None:
 
 
 @pytest.mark.parametrize("task", ["tag", "memory"])
-def test_a_place_where_nothing_can_be_written(task: str, tmp_path: Path) -> None:
+def test_an_unwritable_folder(task: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = call(task, "--output", tmp_path / "file" / "folder")
     assert result.exit_code == 1
@@ -202,7 +202,7 @@ def test_without_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         run("classify", output=tmp_path)
 
 
-def test_memory_for_people(tmp_path: Path) -> None:
+def test_memory_as_text(tmp_path: Path) -> None:
     result = call("memory", "--output", tmp_path / "new")
     assert result.exit_code == 0
     assert "LSTM, 5 steps\n" in result.stderr
@@ -210,11 +210,11 @@ def test_memory_for_people(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "memory.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_memory_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = call("memory", "--json", "--output", tmp_path)
     assert result.exit_code == 0
     assert "seqloom[plots]" in result.stderr
-    found = json.loads(result.stdout)
-    assert [outcome["length"] for outcome in found["outcomes"]] == [5, 5, 5, 10, 10, 10]
-    assert found["picture"] is None
+    actual = json.loads(result.stdout)
+    assert [outcome["length"] for outcome in actual["outcomes"]] == [5, 5, 5, 10, 10, 10]
+    assert actual["picture"] is None

@@ -14,7 +14,7 @@ from seqloom.run_config import Config
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_every_task_has_one() -> None:
+def test_every_task_has_an_example() -> None:
     assert set(tasks.names()) <= set(examples.names())
 
 
@@ -25,7 +25,7 @@ def test_an_example_is_a_configuration_for_built_in_data(name: str) -> None:
     assert {Path(file).parts[0] for file in (config.task.train, config.task.dev)} < set(BUILDERS)
 
 
-def test_the_listing_has_a_line_for_each() -> None:
+def test_the_listing_has_a_line_for_each_example() -> None:
     lines = examples.listing().splitlines()
     assert [line.split()[0] for line in lines] == examples.names()
     assert all(line[16:].endswith((".", "…", '"')) for line in lines)
@@ -36,7 +36,7 @@ def test_an_unknown_name() -> None:
         examples.text("tga")
 
 
-def test_the_wheel_holds_them() -> None:
+def test_the_wheel_contains_the_examples() -> None:
     package_data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     for name in examples.names():
         assert any(fnmatch(f"examples/{name}.toml", pattern) for pattern in package_data["seqloom"])

@@ -29,17 +29,17 @@ def test_captured_weights_are_those_of_each_step(name: str) -> None:
     layer, mask = layers()[name], make_mask([5, 2, 0], 5)
     start = layer.start(3, memory([3, 0, 4], 4), coverage=True)
     x = noise(3, 5, INPUT)
-    (_, state), (found,) = capture_attention(layer, x, mask, start)
-    assert found.weights.shape == (3, 1, 5, 4)
-    assert not found.weights[:, 0][~mask].any()
-    wanted = coverage(state)
-    assert wanted is not None
-    torch.testing.assert_close(found.weights.sum(dim=(1, 2)), wanted, rtol=0, atol=1e-12)
+    (_, state), (result,) = capture_attention(layer, x, mask, start)
+    assert result.weights.shape == (3, 1, 5, 4)
+    assert not result.weights[:, 0][~mask].any()
+    expected = coverage(state)
+    assert expected is not None
+    torch.testing.assert_close(result.weights.sum(dim=(1, 2)), expected, rtol=0, atol=1e-12)
     for step in range(5):  # one by one: the same rows
         (_, start), (one,) = capture_attention(layer, x=x[:, step : step + 1], state=start)
-        torch.testing.assert_close(one.weights[0, 0, 0], found.weights[0, 0, step], rtol=0, atol=1e-12)
-    _, (found,) = capture_attention(layer, x[:, :0], mask[:, :0], start)
-    assert found.weights.shape == (3, 1, 0, 4)
+        torch.testing.assert_close(one.weights[0, 0, 0], result.weights[0, 0, step], rtol=0, atol=1e-12)
+    _, (result,) = capture_attention(layer, x[:, :0], mask[:, :0], start)
+    assert result.weights.shape == (3, 1, 0, 4)
 
 
 @pytest.mark.parametrize("name", ["bahdanau-additive", "luong-multiplicative"])
@@ -47,11 +47,11 @@ def test_hypotheses_are_rows(name: str) -> None:
     layer = layers()[name]
     state = states.repeat(layer.start(2, memory([3, 4], 4)), 2)
     x = noise(4, 3, INPUT)
-    _, (found,) = capture_attention(layer, x, None, state)
+    _, (result,) = capture_attention(layer, x, None, state)
     for row in range(4):
         own = states.select(state, torch.tensor([row]))
         _, (alone,) = capture_attention(layer, x[row : row + 1], None, own)
-        torch.testing.assert_close(found.weights[row : row + 1], alone.weights, rtol=0, atol=1e-12)
+        torch.testing.assert_close(result.weights[row : row + 1], alone.weights, rtol=0, atol=1e-12)
 
 
 class Decoder(nn.Module):
@@ -90,9 +90,9 @@ def test_samples_and_noise_are_replayed() -> None:
     torch.manual_seed(2)
     layer = BahdanauAttention(Zoneout(LSTM(INPUT + SOURCE, 5), 0.5), HardAttention(5, SOURCE)).double()
     source = memory([4, 2], 4)
-    (y, _), (found,) = capture_attention(layer, noise(2, 9, INPUT), None, layer.start(2, source))
+    (y, _), (result,) = capture_attention(layer, noise(2, 9, INPUT), None, layer.start(2, source))
     # Another sample would be another context.
-    torch.testing.assert_close(found.weights[:, 0] @ source.values, y[..., 5:], rtol=0, atol=1e-12)
+    torch.testing.assert_close(result.weights[:, 0] @ source.values, y[..., 5:], rtol=0, atol=1e-12)
 
 
 class Model(nn.Module):
@@ -111,14 +111,14 @@ class Model(nn.Module):
 def test_every_attention_of_a_model_is_captured_in_order() -> None:
     torch.manual_seed(3)
     model, x, mask = Model(), torch.randn(2, 4, 3), make_mask([4, 2], 4)
-    result, found = capture_attention(model, x, mask)
+    result, actual = capture_attention(model, x, mask)
     assert torch.equal(result, model(x, mask))
-    shapes = [(each.name, tuple(each.weights.shape)) for each in found]
+    shapes = [(each.name, tuple(each.weights.shape)) for each in actual]
     assert shapes == [("look", (2, 1, 4, 4)), ("pool", (2, 1, 1, 4))]
-    assert not found[0].weights.requires_grad
-    wanted = (x[1] @ x[1, :2].T / 3**0.5).softmax(dim=-1)
-    torch.testing.assert_close(found[0].weights[1, 0, :, :2], wanted)
-    torch.testing.assert_close(found[1].weights.sum(dim=-1), torch.ones(2, 1, 1))
+    assert not actual[0].weights.requires_grad
+    expected = (x[1] @ x[1, :2].T / 3**0.5).softmax(dim=-1)
+    torch.testing.assert_close(actual[0].weights[1, 0, :, :2], expected)
+    torch.testing.assert_close(actual[1].weights.sum(dim=-1), torch.ones(2, 1, 1))
     assert capture_attention(model.plain, x)[1] == []
 
 
@@ -127,9 +127,9 @@ def test_the_heads_of_a_transformer_are_captured(positions: Literal["rotary", "r
     torch.manual_seed(4)
     block = TransformerBlock(8, heads=2, positions=positions, memory_size=SOURCE).double()
     source, x = memory([3, 4], 4), noise(2, 5, 8)
-    (y, state), found = capture_attention(block, x, None, block.start(2, source, coverage=True))
+    (y, state), result = capture_attention(block, x, None, block.start(2, source, coverage=True))
     assert torch.equal(y, block(x, None, block.start(2, source, coverage=True))[0])
-    own, other = found
+    own, other = result
     assert (own.name, tuple(own.weights.shape)) == ("attention", (2, 2, 5, 5))
     assert not own.weights.triu(1).any()
     assert (other.name, tuple(other.weights.shape)) == ("look", (2, 2, 5, 4))

@@ -55,7 +55,7 @@ def test_forks_inside_branches() -> None:
     ]
 
 
-def test_the_worst_branches_are_left_out() -> None:
+def test_the_worst_branches_are_removed() -> None:
     root, left_out = build_tree(TREE, max_branches=2)
     assert left_out == 2
     assert root.leaves == 2
@@ -80,7 +80,7 @@ def test_every_fate_has_a_text() -> None:
 def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
     table = torch.from_numpy(np.random.default_rng(5).normal(size=(6, 6))).log_softmax(dim=1)
     record = SearchRecord()
-    (found,) = search(
+    (result,) = search(
         lambda last, state: (table[last], state), torch.zeros(1, 1), torch.tensor([0]), 0, lengths=7, record=record
     )
     nodes = record.nodes(0)
@@ -97,7 +97,7 @@ def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
         assert all(child.node.parent == branch.node.number for child in branch.children)
     assert sorted(branch.node.number for branch in seen) == [n.id for n in nodes if n.fate >= Fate.EXTENDED]
     ranked = sorted((branch for branch in seen if branch.rank), key=lambda branch: branch.rank)
-    assert [branch.node.score for branch in ranked] == [hypothesis.score for hypothesis in found]
+    assert [branch.node.score for branch in ranked] == [hypothesis.score for hypothesis in result]
 
 
 def test_plot(tmp_path: Path) -> None:

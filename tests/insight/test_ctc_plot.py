@@ -21,11 +21,11 @@ def model(symbols: int, *, size: int = 3, factor: int = 2, **listening: Any) -> 
     torch.manual_seed(4)
     made = build_transcriber(
         size=size,
-        symbols=symbols,
-        look=LineImageConfig(),
-        front=PrenetConfig(),
+        vocab_size=symbols,
+        image_encoder=LineImageConfig(),
+        prenet=PrenetConfig(),
         recurrence=RecurrenceConfig(cell="gru", hidden_size=5),
-        reduction=TimeReductionConfig(factor=factor),
+        time_reduction=TimeReductionConfig(factor=factor),
         **listening,
     )
     made.output.weight.data *= 8
@@ -43,18 +43,18 @@ def test_probabilities_are_those_of_the_softmax() -> None:
     values = torch.randn(1, 9, 3)
     mask = torch.ones(1, 9, dtype=torch.bool)
     with torch.no_grad():
-        found, seen = frame_probabilities(module, values, mask, encoding, transcript=["c", "a", "c"], reduction=2)
+        result, seen = frame_probabilities(module, values, mask, encoding, transcript=["c", "a", "c"], reduction=2)
         logits = module(values, mask)[0][0].double().numpy()
-    wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)  # (5, V)
-    assert found.transcript == ["c", "a", "c"]
-    assert found.tokens[:2] == ["c", "a"]
-    likely = {symbols[number] for number in range(1, len(symbols)) if wanted[:, number].max() >= 0.1}
-    assert set(found.tokens) == likely | {"c", "a"}
-    for name, row in zip(found.tokens, found.probabilities, strict=True):
-        np.testing.assert_allclose(row, wanted[:, symbols.index(name)], rtol=1e-6)
-    np.testing.assert_allclose(found.blank, wanted[:, 0], rtol=1e-6)
-    assert found.most_probable == ["" if number == 0 else symbols[number] for number in wanted.argmax(axis=1)]
-    assert (found.frame_length, found.in_seconds, found.input_kind) == (2, False, "numbers")
+    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)  # (5, V)
+    assert result.transcript == ["c", "a", "c"]
+    assert result.tokens[:2] == ["c", "a"]
+    likely = {symbols[number] for number in range(1, len(symbols)) if expected[:, number].max() >= 0.1}
+    assert set(result.tokens) == likely | {"c", "a"}
+    for name, row in zip(result.tokens, result.probabilities, strict=True):
+        np.testing.assert_allclose(row, expected[:, symbols.index(name)], rtol=1e-6)
+    np.testing.assert_allclose(result.blank, expected[:, 0], rtol=1e-6)
+    assert result.most_probable == ["" if number == 0 else symbols[number] for number in expected.argmax(axis=1)]
+    assert (result.frame_length, result.in_seconds, result.input_kind) == (2, False, "numbers")
     np.testing.assert_array_equal(seen, values[0].double().numpy())
 
 
@@ -64,14 +64,14 @@ def test_the_input_of_sound_is_its_spectrogram() -> None:
     module = model(len(encoding.vocabulary.symbols), size=6, factor=3, spectrum=spectrum)
     samples = torch.sin(torch.arange(2000) / 5).unsqueeze(0)
     with torch.no_grad():
-        found, seen = frame_probabilities(
+        result, seen = frame_probabilities(
             module, samples, torch.ones(1, 2000, dtype=torch.bool), encoding, transcript=[], reduction=3
         )
-        wanted = spectrum(samples)[0][0]
-    np.testing.assert_array_equal(seen, wanted.double().numpy())
-    assert (found.input_kind, found.in_seconds) == ("sound", True)
-    assert found.frame_length == pytest.approx(0.03)
-    assert len(found.most_probable) == -(-len(seen) // 3)
+        expected = spectrum(samples)[0][0]
+    np.testing.assert_array_equal(seen, expected.double().numpy())
+    assert (result.input_kind, result.in_seconds) == ("sound", True)
+    assert result.frame_length == pytest.approx(0.03)
+    assert len(result.most_probable) == -(-len(seen) // 3)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_kind_of_input(values: list[list[float]], name: str, kind: str) -> N
     encoding = letters()
     module = model(len(encoding.vocabulary.symbols), factor=1)
     with torch.no_grad():
-        found, _ = frame_probabilities(
+        result, _ = frame_probabilities(
             module,
             torch.tensor([values]),
             torch.ones(1, 2, dtype=torch.bool),
@@ -95,7 +95,7 @@ def test_the_kind_of_input(values: list[list[float]], name: str, kind: str) -> N
             reduction=1,
             file_name=name,
         )
-    assert found.input_kind == kind
+    assert result.input_kind == kind
 
 
 def frames(best: str, *, reduction: int = 1, kind: str = "image", seconds: bool = False) -> FrameProbabilities:
@@ -125,22 +125,22 @@ def answer(found: FrameProbabilities, words: list[str] | None = None) -> Transcr
 
 
 def test_text_for_a_terminal() -> None:
-    found = frames("..3....4  ..".replace(" ", "."))
+    result = frames("..3....4  ..".replace(" ", "."))
     seen = np.zeros((12, 2))
     seen[2], seen[7, 0] = 1, 1
-    assert ctc_lines(found, seen) == [
+    assert ctc_lines(result, seen) == [
         "  █    █",
         "  █",
         "··3····4····",
         "  █    █",
         "╵0        ╵10",
     ]
-    assert ctc_lines(found, 1 - seen) == ctc_lines(found, seen)  # ink may be dark or bright
+    assert ctc_lines(result, 1 - seen) == ctc_lines(result, seen)  # ink may be dark or bright
 
 
 def test_long_recordings_are_wrapped_and_words_are_separated() -> None:
-    found = replace(frames("." * 25, reduction=2, kind="sound", seconds=True), most_probable=[""] * 24 + ["aa"])
-    lines = ctc_lines(found, np.zeros((50, 1)), width=35)
+    result = replace(frames("." * 25, reduction=2, kind="sound", seconds=True), most_probable=[""] * 24 + ["aa"])
+    lines = ctc_lines(result, np.zeros((50, 1)), width=35)
     assert lines[0] == "·  " * 9 + "·"
     assert lines[2] == "╵0.00 s"
     assert lines[-3:] == ["·  ·  ·  ·  aa", "", "╵10.00 s"]
@@ -157,8 +157,8 @@ def test_high_frequencies_are_above_low_ones() -> None:
 
 
 def test_timings_of_words_and_tokens() -> None:
-    found = frames(".a.b", kind="sound", seconds=True)
-    lines = list(timing_lines(answer(found, ["a", "bee"]), found))
+    result = frames(".a.b", kind="sound", seconds=True)
+    lines = list(timing_lines(answer(result, ["a", "bee"]), result))
     assert lines == [
         "",
         "Word timings, start and end:",
@@ -177,12 +177,12 @@ def test_timings_of_words_and_tokens() -> None:
 
 @pytest.mark.parametrize("kind", ["image", "sound", "strokes", "numbers"])
 def test_plots(kind: str, tmp_path: Path) -> None:
-    found = frames(".$..b.b" * 40, reduction=2, kind=kind, seconds=kind == "sound")
+    result = frames(".$..b.b" * 40, reduction=2, kind=kind, seconds=kind == "sound")
     seen = np.random.default_rng(1).random((559, 3))
     seen[:, 2] = seen[:, 2] > 0.5
-    draw_ctc(found, seen, answer(found, ["a", "b$"]), tmp_path / "new" / "s.png", title="a $ b $")
+    draw_ctc(result, seen, answer(result, ["a", "b$"]), tmp_path / "new" / "s.png", title="a $ b $")
     assert (tmp_path / "new" / "s.png").read_bytes().startswith(b"\x89PNG")
-    draw_ctc(found, seen[:, :1], answer(found), tmp_path / "one.png")
+    draw_ctc(result, seen[:, :1], answer(result), tmp_path / "one.png")
     assert (tmp_path / "one.png").is_file()
 
 

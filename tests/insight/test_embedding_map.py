@@ -19,17 +19,17 @@ from seqloom.insight.embedding_map import (
 @pytest.mark.parametrize(("rows", "width"), [(30, 5), (4, 60), (2, 3), (5, 5)])
 def test_the_plane_is_that_of_the_singular_values(rows: int, width: int) -> None:
     vectors = np.random.default_rng(rows).normal(size=(rows, width))
-    found, shares = principal_components(vectors)
+    result, shares = principal_components(vectors)
     left, values, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
-    wanted = (left * values)[:, :2]
-    np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=1e-7)  # roots of values that should be zero
+    expected = (left * values)[:, :2]
+    np.testing.assert_allclose(np.abs(result), np.abs(expected), atol=1e-7)  # roots of values that should be zero
     np.testing.assert_allclose(shares, (values**2 / (values**2).sum())[:2], atol=1e-12)
-    assert (found.max(axis=0) >= -found.min(axis=0) - 1e-7).all()
+    assert (result.max(axis=0) >= -result.min(axis=0) - 1e-7).all()
 
 
 def test_one_number_has_one_direction() -> None:
-    found, shares = principal_components(np.array([[1.0], [3.0]]))
-    np.testing.assert_allclose(np.abs(found), [[1, 0], [1, 0]])
+    result, shares = principal_components(np.array([[1.0], [3.0]]))
+    np.testing.assert_allclose(np.abs(result), [[1, 0], [1, 0]])
     assert shares.tolist() == [1, 0]
 
 

@@ -31,18 +31,18 @@ def test_states_are_the_outputs_and_gates_follow_the_equations(reverse: bool) ->
     torch.manual_seed(1)
     layer = seqloom.Recurrent(cells.LSTM(3, 5), reverse=reverse).double()
     x, mask = torch.randn(3, 6, 3, dtype=torch.float64), masked(6, 2, 0)
-    (out, state), (found,) = trace_gates(layer, x, mask)
+    (out, state), (result,) = trace_gates(layer, x, mask)
     # The kernel computes the output, the plain steps the trace: they agree to the last places.
-    torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-12)
-    i, f, z, o = (found.gates[name] for name in ("input", "forget", "candidate", "output"))
-    memory = found.states["memory"]
+    torch.testing.assert_close(result.states["hidden"], out, rtol=0, atol=1e-12)
+    i, f, z, o = (result.gates[name] for name in ("input", "forget", "candidate", "output"))
+    memory = result.states["memory"]
     if reverse:
         before = torch.cat([memory[:, 1:], torch.zeros_like(memory[:, :1])], dim=1)
     else:
         before = torch.cat([torch.zeros_like(memory[:, :1]), memory[:, :-1]], dim=1)
     torch.testing.assert_close(memory, f * before + i * z, rtol=0, atol=1e-12)
     torch.testing.assert_close(out, o * memory.tanh(), rtol=0, atol=1e-12)
-    assert found.gates["forget"][1, 2:].count_nonzero() == 0
+    assert result.gates["forget"][1, 2:].count_nonzero() == 0
     torch.testing.assert_close(state.hidden[0], out[0, 0 if reverse else 5], rtol=0, atol=1e-12)
 
 
@@ -75,15 +75,15 @@ def test_tracing_changes_nothing() -> None:
 def test_dropout_is_replayed() -> None:
     torch.manual_seed(5)
     layer = seqloom.Recurrent(cells.Zoneout(cells.Elman(3, 5), 0.5))
-    (out, _), (found,) = trace_gates(layer, torch.randn(2, 20, 3))
+    (out, _), (result,) = trace_gates(layer, torch.randn(2, 20, 3))
     # Half of the values are carried over: another draw would not give the same output.
-    torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-6)
+    torch.testing.assert_close(result.states["hidden"], out, rtol=0, atol=1e-6)
 
 
 def test_state_and_empty_sequences() -> None:
     layer = seqloom.Recurrent(cells.GRU(3, 5))
     _, state = layer(torch.randn(2, 4, 3))
-    (out, _), (found,) = trace_gates(layer, torch.randn(2, 1, 3), state=state)
-    torch.testing.assert_close(found.states["hidden"], out, rtol=0, atol=1e-6)
-    _, (found,) = trace_gates(layer, torch.randn(2, 0, 3))
-    assert found.gates["reset"].shape == (2, 0, 5)
+    (out, _), (result,) = trace_gates(layer, torch.randn(2, 1, 3), state=state)
+    torch.testing.assert_close(result.states["hidden"], out, rtol=0, atol=1e-6)
+    _, (result,) = trace_gates(layer, torch.randn(2, 0, 3))
+    assert result.gates["reset"].shape == (2, 0, 5)

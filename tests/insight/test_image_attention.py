@@ -28,7 +28,7 @@ def test_plot(image: np.ndarray, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "maps", "words", "wanted"),
+    ("shape", "maps", "words", "expected"),
     [
         ((4, 4, 2), (1, 2, 2), ["a"], "image has shape"),
         ((4, 4), (2, 2, 2), ["a"], "weights has"),
@@ -36,7 +36,7 @@ def test_plot(image: np.ndarray, tmp_path: Path) -> None:
     ],
 )
 def test_invalid_arguments_are_refused(
-    shape: tuple[int, ...], maps: tuple[int, ...], words: list[str], wanted: str, tmp_path: Path
+    shape: tuple[int, ...], maps: tuple[int, ...], words: list[str], expected: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(ValueError, match=expected):
         draw_image_attention(np.zeros(shape), np.zeros(maps), words, tmp_path / "p.png")

@@ -60,7 +60,7 @@ def test_a_metric_called_loss_shares_the_panel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("part", "title"), [("loss", "loss"), ("dev", "accuracy")])
-def test_what_is_not_there_has_no_panel(tmp_path: Path, part: str, title: str) -> None:
+def test_missing_values_have_no_panel(tmp_path: Path, part: str, title: str) -> None:
     rows = [row | {"dev": {"accuracy": row["dev"]["accuracy"]}} if "dev" in row else row for row in ROWS]
     figure = draw_learning_curves([row for row in rows if part in row], tmp_path / "x.png")
     assert [axes.get_title("left") for axes in figure.axes] == [title]
@@ -73,14 +73,14 @@ def test_epochs_are_counted_above_the_updates(tmp_path: Path) -> None:
     assert above.get_xlim() == pytest.approx((low / 10, high / 10))
 
 
-def test_one_wild_value_does_not_flatten_the_curve(tmp_path: Path) -> None:
+def test_an_outlier_does_not_flatten_the_curve(tmp_path: Path) -> None:
     rows = [{"update": step, "epoch": 1.0, "loss": 1000.0 if step == 0 else 1 / step} for step in range(100)]
     figure = draw_learning_curves(rows, tmp_path / "x.png")
     assert figure.axes[0].get_ylim()[1] < 2
     assert max(drawn(figure.axes[0])["training"][1]) == 1000
 
 
-def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:
     for rows in ([], [{"update": 1, "epoch": 0.1, "loss": float("inf")}]):
         with pytest.raises(ValueError, match="nothing to draw"):
             draw_learning_curves(rows, tmp_path / "x.png")

@@ -27,23 +27,23 @@ def logits(model: Model, source: Any) -> torch.Tensor:
     (example,) = model.task.read_inputs([source])
     module: Any = model.module
     with torch.no_grad():
-        found: torch.Tensor = module(*model.task.collate([example]).inputs)[0]
-    return found
+        result: torch.Tensor = module(*model.task.collate([example]).inputs)[0]
+    return result
 
 
-def test_the_beam_gives_the_best(tmp_path: Path) -> None:
+def test_the_beam_gives_the_n_best(tmp_path: Path) -> None:
     case = _transcribe()
     model = fresh(case, tmp_path)
     source = case.questions[0]
-    found = explain(model, source, beam=True)
+    result = explain(model, source, beam=True)
     frames = logits(model, source).log_softmax(dim=-1)
-    (wanted,) = PrefixBeam(size=64, nbest=5)(frames, torch.tensor([frames.shape[1]]))
-    assert [each.score for each in found.prediction.nbest] == pytest.approx([each.score for each in wanted])
-    assert found.notes == ["the model decodes with best_path; the beam shown has size 64"]
+    (expected,) = PrefixBeam(size=64, nbest=5)(frames, torch.tensor([frames.shape[1]]))
+    assert [each.score for each in result.prediction.nbest] == pytest.approx([each.score for each in expected])
+    assert result.notes == ["the model decodes with best_path; the beam shown has size 64"]
     assert len(explain(model, source).prediction.nbest) == 1
     one = explain(fresh(_transcribe(search={"name": "prefix_beam"}), tmp_path), source, beam=True)
     assert one.notes == ["the model's search returns one transcript; here it returns 5"]
-    assert [each.text for each in one.prediction.nbest] == [each.text for each in found.prediction.nbest]
+    assert [each.text for each in one.prediction.nbest] == [each.text for each in result.prediction.nbest]
     two = explain(fresh(CASES["transcribe, beam"], tmp_path), source, beam=True)
     assert (len(two.prediction.nbest), two.notes) == (2, [])
 
@@ -53,9 +53,9 @@ def test_scores_are_split(tmp_path: Path) -> None:
     case = _transcribe(search=search, lexicon="{folder}/words.txt", lm={"word_score": 0.5})
     model = fresh(case, tmp_path)
     source = [[0.0, 1.0, 0.0]] * 12
-    found = explain(model, source)
-    assert found.prediction.nbest
-    for each in found.prediction.nbest:
+    result = explain(model, source)
+    assert result.prediction.nbest
+    for each in result.prediction.nbest:
         assert each.score == pytest.approx(each.acoustic + 0.5 * len(each.text.split()))
         assert each.language == 0
 
@@ -65,22 +65,22 @@ def test_the_reference_has_its_probability(tmp_path: Path) -> None:
     task: Any = model.task
     text, source = "ab", [[0.0, 1.0, 0.0]] * 6
     (example,) = task.read([(source, text)])
-    found = explain(model, example)
+    result = explain(model, example)
     target = torch.tensor([task.learned.text.encode(text)])
     loss = ctc_loss(logits(model, source), torch.tensor([6]), target, torch.tensor([2])).losses.item()
-    assert found.notes == [f"reference: 'ab' (log-probability {-loss:.4f})"]
+    assert result.notes == [f"reference: 'ab' (log-probability {-loss:.4f})"]
     (short,) = task.read([(source[:1], text)])
     assert explain(model, short).notes == ["reference: 'ab' (too few frames)"]
 
 
 def test_input_frames_are_kept_beside_the_data(tmp_path: Path) -> None:
     case = _transcribe_sound(time_reduction={"factor": 2})
-    found = explain(fresh(case, tmp_path), case.questions[0])
-    assert found.frames is not None
-    assert found.image is not None
-    assert found.image.shape[1] == 8  # bands
-    assert found.data()["frames"]["frame_length"] == pytest.approx(0.02)
-    assert "image" not in found.data()
+    result = explain(fresh(case, tmp_path), case.questions[0])
+    assert result.frames is not None
+    assert result.image is not None
+    assert result.image.shape[1] == 8  # bands
+    assert result.data()["frames"]["frame_length"] == pytest.approx(0.02)
+    assert "image" not in result.data()
     columns = explain(fresh(CASES["transcribe, columns"], tmp_path), [[0.0, 1.0, 0.0]] * 4)
     assert columns.frames is not None
     assert columns.frames.input_kind == "image"

@@ -1,4 +1,4 @@
-"""The memory experiment, small: what it draws, measures and concludes."""
+"""The memory experiment in small: data, measurements, verdict, plot."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_gradient_is_the_slope_of_the_loss(network: str) -> None:
     assert SMALL._gradient(network, 3) == pytest.approx(slopes.norm(dim=-1).mean().item(), rel=1e-4)
 
 
-def test_same_seed_same_outcome_and_nothing_else_is_touched() -> None:
+def test_the_same_seed_gives_the_same_outcome_and_keeps_the_random_state() -> None:
     torch.set_num_threads(2)
     random = torch.get_rng_state()
     first, second = (SMALL.measure("LSTM", 6) for _ in range(2))
@@ -60,14 +60,14 @@ def test_same_seed_same_outcome_and_nothing_else_is_touched() -> None:
 
 
 def test_a_network_that_does_not_learn_tries_again() -> None:
-    found = Memory(updates=1, attempts=2).measure("Elman network", 10)
-    assert (found.attempts, found.updates) == (2, 1)
+    result = Memory(updates=1, attempts=2).measure("Elman network", 10)
+    assert (result.attempts, result.updates) == (2, 1)
 
 
 def test_a_network_learns_and_stops() -> None:
-    found = Memory().measure("LSTM", 5)
-    assert found.accuracy > 0.95
-    assert 10 <= found.updates < 100
+    result = Memory().measure("LSTM", 5)
+    assert result.accuracy > 0.95
+    assert 10 <= result.updates < 100
 
 
 def test_reach_ends_at_the_first_failure() -> None:
@@ -76,14 +76,14 @@ def test_reach_ends_at_the_first_failure() -> None:
     assert reach([*OUTCOMES, outcome("Elman network", 40, 1.0, 1.0)], "Elman network") == 10
 
 
-def test_verdict_says_who_and_why() -> None:
+def test_the_verdict_names_networks_and_the_reason() -> None:
     assert verdict(OUTCOMES) == (
         "The symbol is remembered by the LSTM over at least 20 steps, by the Elman network over 10 steps. The reason: "
         "over 20 steps, the gradient that reaches the symbol is 3e-01 in the LSTM, 1e-09 in the Elman network."
     )
 
 
-def test_verdict_gives_no_reason_where_gradients_explain_nothing() -> None:
+def test_the_verdict_gives_no_reason_if_gradients_do_not_explain_it() -> None:
     assert "reason" not in verdict([outcome("LSTM", 10, 0.3, 1.0), outcome("Elman network", 10, 1.0, 0.1)])
 
 
@@ -93,6 +93,6 @@ def test_table_has_a_row_for_each_length() -> None:
     assert rows == [["10", "100%", "95%", "2e-01", "1e-01"], ["20", "99%", "30%", "3e-01", "1e-09"]]
 
 
-def test_picture(tmp_path: Path) -> None:
+def test_plot(tmp_path: Path) -> None:
     draw(OUTCOMES, tmp_path / "memory.png", chance=0.25)
     assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")

@@ -12,29 +12,29 @@ from seqloom.layers.convolution import Convolution
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 
 
-def build(front: PrenetConfig, recurrence: RecurrenceConfig, **options: Any) -> nn.Module:
-    layer = build_stack(front, recurrence, 3, **options)
+def build(prenet: PrenetConfig, recurrence: RecurrenceConfig, **options: Any) -> nn.Module:
+    layer = build_stack(prenet, recurrence, 3, **options)
     randomize(layer)
     return layer.eval()
 
 
-def test_front_then_recurrence_is_one_after_the_other() -> None:
+def test_the_prenet_comes_before_the_recurrence() -> None:
     layer = build(
         PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(cell="gru", hidden_size=4)
     )
     x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
-    wanted = x
+    expected = x
     assert isinstance(layer, Stack)
     for part in layer.layers:
-        wanted, _ = part(wanted, mask)
-    assert torch.equal(layer(x, mask)[0], wanted)
+        expected, _ = part(expected, mask)
+    assert torch.equal(layer(x, mask)[0], expected)
     assert [type(part) for part in layer.layers] == [Convolution, Convolution, Recurrent]
     assert isinstance(layer.layers[2].cell, GRU)
     assert layer.output_size == 4
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_causal_where_asked(causal: bool) -> None:
+def test_causal(causal: bool) -> None:
     layer = build(
         PrenetConfig(layers=2, size=6, window=3, activation="tanh"), RecurrenceConfig(hidden_size=4), causal=causal
     )
@@ -45,23 +45,23 @@ def test_causal_where_asked(causal: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("front", "recurrence", "kind", "size"),
+    ("prenet", "recurrence", "kind", "size"),
     [
         (PrenetConfig(), RecurrenceConfig(hidden_size=4), Recurrent, 4),
         (PrenetConfig(), RecurrenceConfig(hidden_size=4, bidirectional=True), Bidirectional, 8),
         (PrenetConfig(), RecurrenceConfig(hidden_size=4, layers=2), Stack, 4),
         (PrenetConfig(layers=1, size=6), RecurrenceConfig(layers=0), Convolution, 6),
-        (PrenetConfig(), RecurrenceConfig(given=LSTM, hidden_size=5), Recurrent, 5),
+        (PrenetConfig(), RecurrenceConfig(layer_factory=LSTM, hidden_size=5), Recurrent, 5),
     ],
 )
-def test_what_is_asked_for_is_built(front: PrenetConfig, recurrence: RecurrenceConfig, kind: type, size: int) -> None:
-    layer = build_stack(front, recurrence, 3)
+def test_layers_of_a_configuration(prenet: PrenetConfig, recurrence: RecurrenceConfig, kind: type, size: int) -> None:
+    layer = build_stack(prenet, recurrence, 3)
     assert type(layer) is kind
     assert layer.output_size == size
 
 
-def test_a_layer_of_the_user_s_own() -> None:
-    layer = build(PrenetConfig(layers=1, size=6), RecurrenceConfig(given=lambda size: nn.Linear(size, 2)))
+def test_custom_layer() -> None:
+    layer = build(PrenetConfig(layers=1, size=6), RecurrenceConfig(layer_factory=lambda size: nn.Linear(size, 2)))
     x = noise(2, 5, 3)
     assert isinstance(layer, Stack)
     linear: nn.Module = layer.layers[1].get_submodule("module")
@@ -81,27 +81,27 @@ def test_options_reach_the_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("front", "recurrence", "message"),
+    ("prenet", "recurrence", "message"),
     [
-        (PrenetConfig(), RecurrenceConfig(layers=0), "there is nothing to train"),
+        (PrenetConfig(), RecurrenceConfig(layers=0), "set layers or prenet.layers to at least 1"),
         (PrenetConfig(), RecurrenceConfig(custom_layer="mine"), "the custom layer mine: pass it again"),
         (
             PrenetConfig(),
             RecurrenceConfig(cell="elman", options={"activaton": "relu"}),
-            "has no option 'activaton': did you mean",
+            "has no option 'activaton'; did you mean 'activation'",
         ),
         (PrenetConfig(), RecurrenceConfig(options={"layers": 3}), "lstm has no option 'layers'"),
     ],
 )
-def test_what_cannot_be_built_is_refused(front: PrenetConfig, recurrence: RecurrenceConfig, message: str) -> None:
+def test_invalid_configurations_are_rejected(prenet: PrenetConfig, recurrence: RecurrenceConfig, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build_stack(front, recurrence, 3)
+        build_stack(prenet, recurrence, 3)
 
 
-def test_a_cell_that_does_not_exist_is_refused_with_the_nearest_one() -> None:
+def test_unknown_cells_are_rejected_with_a_suggestion() -> None:
     with pytest.raises(ValidationError, match=r'did you mean "lstm"\? \(allowed: coupled, elman, gru, .*lstm, '):
         RecurrenceConfig(cell="lstn")
-    with pytest.raises(ValidationError, match=r"there is no such cell \(allowed: coupled, "):
+    with pytest.raises(ValidationError, match=r'unknown cell "a:b" \(allowed: coupled, '):
         RecurrenceConfig(cell="a:b")
 
 
@@ -110,13 +110,13 @@ class Double(nn.Module):
         return 2 * inputs
 
 
-def test_an_encoder_embeds_and_remembers() -> None:
+def test_an_encoder_returns_a_memory() -> None:
     layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=4), 3).double()
     encoder = Encoder(Double(), layer).eval()
     x, mask = noise(2, 5, 3), make_mask([5, 2], 5)
     memory = encoder(x, mask)
-    wanted, state = layer(2 * x, mask)
-    assert torch.equal(memory.values, wanted)
+    expected, state = layer(2 * x, mask)
+    assert torch.equal(memory.values, expected)
     assert torch.equal(memory.mask, mask)
     assert torch.equal(memory.state.hidden, state.hidden)
     further = encoder(x, mask, memory.state)
@@ -125,7 +125,7 @@ def test_an_encoder_embeds_and_remembers() -> None:
 
 
 @pytest.mark.parametrize("variational", [True, False])
-def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -> None:
+def test_dropout_on_the_output_of_an_encoder(variational: bool) -> None:
     torch.manual_seed(0)
     encoder = Encoder(
         nn.Identity(),
@@ -141,8 +141,8 @@ def test_an_encoder_drops_parts_of_its_output_when_training(variational: bool) -
     torch.testing.assert_close(dropped[kept], 2 * encoder.eval()(x, mask).values[kept])
 
 
-def test_what_transformers_do_not_have_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"zoneout is 0\.1, which is of recurrent layers"):
+def test_recurrent_options_are_rejected_for_transformers() -> None:
+    with pytest.raises(ValueError, match=r"zoneout is 0\.1, which applies to recurrent layers only"):
         build_stack(PrenetConfig(), RecurrenceConfig(cell="transformer", zoneout=0.1), 8)
     mixed = build_stack(PrenetConfig(), RecurrenceConfig(cell=("gru", "transformer"), hidden_size=8, zoneout=0.1), 8)
     assert mixed.output_size == 8

@@ -80,4 +80,4 @@ def test_options_are_fields_and_others_are_refused(name: str, tmp_path: Path) ->
 def test_a_custom_layer_replaces_a_recurrence(name: str, tmp_path: Path) -> None:
     task = build(CASES[name], tmp_path).task
     recurrence = getattr(task.with_layer(dict), task.custom_layer_field)  # type: ignore[arg-type]
-    assert (recurrence.given, recurrence.own) == (dict, "dict")
+    assert (recurrence.layer_factory, recurrence.custom_layer) == (dict, "dict")

@@ -1,4 +1,4 @@
-"""Several processes are as one: the same gradient, weights, scores; and one that dies ends them all."""
+"""Several processes train as one: same gradients, weights and scores; a killed process ends the others."""
 
 import json
 import multiprocessing
@@ -85,7 +85,7 @@ def work(group: ProcessGroup) -> dict[str, Any]:
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
     """What each process of groups of 1, 2 and 4 found."""
     torch.set_num_threads(1)
-    found = {1: [work(ProcessGroup())]}
+    result = {1: [work(ProcessGroup())]}
     for size in (2, 4):
         folder = tmp_path_factory.mktemp("group")
 
@@ -94,8 +94,8 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, A
                 (folder / f"{group.rank}.json").write_text(json.dumps(work(group)))
 
         assert together(size, write) == [0] * size
-        found[size] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
-    return found
+        result[size] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
+    return result
 
 
 def flat(weights: dict[str, list[Any]]) -> torch.Tensor:
@@ -111,35 +111,35 @@ def test_one_process_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_processes_add_and_gather(jobs: dict[int, list[dict[str, Any]]], size: int) -> None:
-    for found in jobs[size]:
-        assert found["total"] == [size * (size + 1) / 2, size / 2]
-        assert found["gathered"] == [f"rank {rank}" * (rank + 1) for rank in range(size)]
-        assert found["nothing"] == [""] * size
-        assert found["any"] == [False, True]
-        assert found["shared"] == {"rank": 0}
+    for result in jobs[size]:
+        assert result["total"] == [size * (size + 1) / 2, size / 2]
+        assert result["gathered"] == [f"rank {rank}" * (rank + 1) for rank in range(size)]
+        assert result["nothing"] == [""] * size
+        assert result["any"] == [False, True]
+        assert result["shared"] == {"rank": 0}
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_weights_are_those_of_one_process(jobs: dict[int, list[dict[str, Any]]], size: int) -> None:
     one = jobs[1][0]["learnt"]
-    wanted = flat(one["weights"])
+    expected = flat(one["weights"])
     for job in jobs[size]:
         assert job["learnt"] == jobs[size][0]["learnt"]  # bit for bit the same on all
-        assert float((flat(job["learnt"]["weights"]) - wanted).norm() / wanted.norm()) < 1e-6
+        assert float((flat(job["learnt"]["weights"]) - expected).norm() / expected.norm()) < 1e-6
         assert job["learnt"]["losses"] == pytest.approx(one["losses"], rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("name", ["many", "one"])
 def test_scores_are_those_of_one_process(jobs: dict[int, list[dict[str, Any]]], size: int, name: str) -> None:
-    wanted = jobs[1][0][name]
+    expected = jobs[1][0][name]
     for job in jobs[size]:
         assert job[name] == jobs[size][0][name]
-        assert job[name] == pytest.approx(wanted, rel=1e-7)  # float32, in batches of other sizes
-        assert job[name]["tokens"] == wanted["tokens"]
+        assert job[name] == pytest.approx(expected, rel=1e-7)  # float32, in batches of other sizes
+        assert job[name]["tokens"] == expected["tokens"]
 
 
-def test_two_ranks_see_what_two_parts_are() -> None:
+def test_two_ranks_process_the_two_parts_of_a_batch() -> None:
     def seen(group: ProcessGroup, accumulate: int = 1) -> list[list[Any]]:
         loaded = batches(sequences(9), settings(accumulate=accumulate), group=group)
         return [[part.inputs.values.tolist() for part in parts] for parts in loaded.epoch(0)]
@@ -150,7 +150,7 @@ def test_two_ranks_see_what_two_parts_are() -> None:
         assert parts == one + other
 
 
-def test_alone_there_is_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_process_needs_no_communication(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with process_group() as group:
         assert group == ProcessGroup(0, 1)
@@ -166,7 +166,7 @@ def test_the_main_process_alone() -> None:
     assert (other.is_main, other.is_member) == (False, False)
 
 
-def test_a_process_that_dies_ends_the_others() -> None:
+def test_a_killed_process_ends_the_others() -> None:
     def die() -> None:
         with process_group() as group:
             for event in begin(Toy(), settings(epochs=10_000), sequences(20), group=group):
@@ -176,7 +176,7 @@ def test_a_process_that_dies_ends_the_others() -> None:
     assert together(2, die) == [1, -signal.SIGKILL]
 
 
-def test_a_run_of_two_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_a_run_of_two_processes_resumes_bit_for_bit(tmp_path: Path) -> None:
     chosen = build(CASES["language_model"], tmp_path, updates=9, evaluate_every=4, average_checkpoints=2, bptt_steps=3)
     assert together(2, lambda: workflow.train(chosen, output=tmp_path / "whole")) == [0, 0]
     path = tmp_path / "left"

@@ -28,16 +28,16 @@ from seqloom.training.progress import Evaluation, Progress
 # Schedule and log
 
 
-def test_the_rate_is_what_the_schedule_says() -> None:
+def test_the_learning_rate_follows_the_schedule() -> None:
     chosen = settings(
         epochs=2, optimizer="sgd", learning_rate=0.5, schedule="linear", decay=0.0, warmup=2, clip_norm=1e-3
     )
     model = Toy()
     before = copied(model)
     for index, event in enumerate(begin(model, chosen, sequences(20))):
-        wanted = 0.5 * min((index + 1) / 2, 1) * (1 - max(index - 2, 0) / 8)
-        assert event.learning_rate == pytest.approx(wanted)
-        assert float(moved(before, copied(model)).norm()) == pytest.approx(wanted * 1e-3, rel=1e-3)
+        expected = 0.5 * min((index + 1) / 2, 1) * (1 - max(index - 2, 0) / 8)
+        assert event.learning_rate == pytest.approx(expected)
+        assert float(moved(before, copied(model)).norm()) == pytest.approx(expected * 1e-3, rel=1e-3)
         before = copied(model)
 
 
@@ -47,14 +47,14 @@ def test_the_logged_loss_is_the_mean_over_items_since_the_last_entry() -> None:
     parts = [part for (part,) in batches(examples, chosen).epoch(0)]
     model = Toy()
     each = [(float(loss(model, part).total.detach()), part.items) for part in parts]
-    wanted = [each[:2], each[2:4], each[4:]]
+    expected = [each[:2], each[2:4], each[4:]]
     events = [event for event in begin(model, chosen, examples) if event.logged]
     assert [event.update for event in events] == [2, 4, 5]
-    for event, some in zip(events, wanted, strict=True):
+    for event, some in zip(events, expected, strict=True):
         assert event.loss == pytest.approx(sum(total for total, _ in some) / sum(items for _, items in some))
 
 
-def test_ten_in_a_row_end_the_training() -> None:
+def test_ten_skipped_updates_in_a_row_stop_training() -> None:
     model = Toy()
     weights: list[dict[str, Tensor]] = []
     message = r"not finite in 10 updates in a row, the last of them 15: lower train\.learning_rate"
@@ -65,7 +65,7 @@ def test_ten_in_a_row_end_the_training() -> None:
     assert caught.value.batch[0].inputs.values.shape[0] == 4
 
 
-def test_nine_in_a_row_do_not() -> None:
+def test_nine_skipped_updates_in_a_row_do_not() -> None:
     assert [event.skipped for event in poisoned(Toy(), [*range(2, 11), *range(12, 20)])][-1] == 17
     assert MAX_SKIPPED_IN_A_ROW == 10
 
@@ -90,22 +90,22 @@ def evaluations(scores: Sequence[float], **fields: Any) -> list[Progress]:
     return [event for event in events if event.evaluation]
 
 
-def test_training_stops_where_nothing_gets_better() -> None:
-    found = evaluations([1, 2, 1.5, 2, 9, 9], patience=2)
-    assert [event.best for event in found] == [True, True, False, True]  # of equal ones the later is kept
-    assert found[-1].finished == "no improvement in 2 evaluations"
-    assert [event.update for event in found] == [5, 10, 15, 20]
+def test_training_stops_without_improvement() -> None:
+    result = evaluations([1, 2, 1.5, 2, 9, 9], patience=2)
+    assert [event.best for event in result] == [True, True, False, True]  # of equal ones the later is kept
+    assert result[-1].finished == "no improvement in 2 evaluations"
+    assert [event.update for event in result] == [5, 10, 15, 20]
 
 
-def test_without_patience_it_goes_on_to_the_end() -> None:
-    found = evaluations([3, 2, 1, 4])
-    assert [event.best for event in found] == [True, False, False, True]
-    assert found[-1].finished == "4 epochs done"
+def test_without_patience_training_continues() -> None:
+    result = evaluations([3, 2, 1, 4])
+    assert [event.best for event in result] == [True, False, False, True]
+    assert result[-1].finished == "4 epochs done"
 
 
-def test_a_score_that_is_no_number_is_never_the_better_one() -> None:
-    found = evaluations([math.nan, 1, math.nan, 2])
-    assert [event.best for event in found] == [True, True, False, True]
+def test_nan_is_never_the_best_score() -> None:
+    result = evaluations([math.nan, 1, math.nan, 2])
+    assert [event.best for event in result] == [True, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_a_score_that_is_no_number_is_never_the_better_one() -> None:
     ],
     ids=str,
 )
-def test_evaluations_come_when_they_are_due(fields: dict[str, Any], expected: list[int]) -> None:
-    found = evaluations([0.0] * 9, **{"epochs": 2} | fields)
-    assert [event.update for event in found] == expected
-    assert found[-1].finished
-    assert not any(event.finished for event in found[:-1])
+def test_evaluations_happen_when_they_are_due(fields: dict[str, Any], expected: list[int]) -> None:
+    result = evaluations([0.0] * 9, **{"epochs": 2} | fields)
+    assert [event.update for event in result] == expected
+    assert result[-1].finished
+    assert not any(event.finished for event in result[:-1])
 
 
-def test_an_evaluation_is_announced_and_closes_an_entry_of_the_log() -> None:
+def test_an_evaluation_is_announced_and_ends_a_log_entry() -> None:
     chosen = settings(epochs=1, log_every=100)
     events = list(begin(Toy(), chosen, sequences(20), evaluate=scripted([1.0])))
     assert [event.pending for event in events] == [False] * 4 + [True, False]
@@ -135,7 +135,7 @@ def test_an_evaluation_is_announced_and_closes_an_entry_of_the_log() -> None:
     assert (events[-1].items, events[-1].epoch, events[-1].updates) == (0, 1.0, 5)
 
 
-def test_time_is_asked_for_after_every_update() -> None:
+def test_the_clock_is_read_after_every_update() -> None:
     asked = iter([0.0, 0.3, 0.6, 1.0])
     events = list(
         begin(Toy(), settings(minutes=2.5), sequences(20), time_used=lambda: next(asked), evaluate=scripted([1.0]))
@@ -144,7 +144,7 @@ def test_time_is_asked_for_after_every_update() -> None:
     assert events[-1].finished == "2.5 minutes elapsed"
 
 
-def test_tokens_end_it_whatever_the_epochs_and_the_schedule_ends_there() -> None:
+def test_tokens_limit_training_and_the_schedule() -> None:
     examples = sequences(20)
     seen = sum(map(len, examples))
     chosen = settings(epochs=1, tokens=3 * seen, learning_rate=1.0, schedule="linear", decay=0.0, batch_size=20)
@@ -158,15 +158,15 @@ def test_tokens_end_it_whatever_the_epochs_and_the_schedule_ends_there() -> None
     assert only.finished == "1 tokens seen"
 
 
-def test_the_position_among_the_tokens_is_kept() -> None:
+def test_the_number_of_tokens_seen_is_kept() -> None:
     examples = sequences(20)
     chosen = settings(tokens=2 * sum(map(len, examples)) + 1, schedule="cosine", decay=0.0)
     whole, parts = Toy(), Toy()
-    wanted = list(begin(whole, chosen, examples))
+    expected = list(begin(whole, chosen, examples))
     snapshot = next(iter(begin(parts, chosen, examples))).snapshot()
     again = Toy()
-    found = list(begin(again, chosen, examples, start=snapshot))
-    assert [facts(event) for event in found] == [facts(event) for event in wanted[1:]]
+    result = list(begin(again, chosen, examples, start=snapshot))
+    assert [facts(event) for event in result] == [facts(event) for event in expected[1:]]
     assert same(copied(whole), copied(again))
 
 
@@ -178,7 +178,7 @@ def test_the_schedule_ends_with_the_minutes() -> None:
     assert events[-1].finished == "1 minutes elapsed"
 
 
-def test_looking_changes_nothing() -> None:
+def test_events_do_not_change_training() -> None:
     examples = sequences(20)
     without, with_evaluation = Toy(dropout=0.5), Toy(dropout=0.5)
     torch.manual_seed(5)
@@ -194,19 +194,19 @@ def test_looking_changes_nothing() -> None:
     assert with_evaluation.training or event.finished
 
 
-def test_an_equal_score_is_kept_but_waiting_goes_on() -> None:
-    found = evaluations(
+def test_an_equal_score_is_best_but_counts_as_no_improvement() -> None:
+    result = evaluations(
         [1, 2, 2, 2, 2, 9], patience=3, schedule="plateau", decay=0.5, plateau_patience=2, learning_rate=1.0
     )
-    assert [event.best for event in found] == [True, True, True, True, True]
-    assert [event.learning_rate for event in found] == [1, 1, 1, 0.5, 0.5]
-    assert found[-1].finished == "no improvement in 3 evaluations"
+    assert [event.best for event in result] == [True, True, True, True, True]
+    assert [event.learning_rate for event in result] == [1, 1, 1, 0.5, 0.5]
+    assert result[-1].finished == "no improvement in 3 evaluations"
 
 
 # Ends
 
 
-def test_updates_in_all_are_known() -> None:
+def test_the_total_number_of_updates_is_known() -> None:
     events = list(begin(Toy(), settings(epochs=3), sequences(18)))
     assert {event.updates for event in events} == {15}
     assert [event.epoch for event in events] == pytest.approx([number / 5 for number in range(1, 16)])
@@ -215,7 +215,7 @@ def test_updates_in_all_are_known() -> None:
     assert len(list(begin(Toy(), settings(epochs=1, updates=12), sequences(18)))) == 12
 
 
-def test_a_schedule_that_needs_the_end_says_so() -> None:
+def test_a_schedule_that_needs_the_total_is_refused_for_streams() -> None:
     with pytest.raises(
         ValueError, match=r'train\.schedule is "cosine", which needs the total number of updates.*or train\.minutes$'
     ):
@@ -223,7 +223,7 @@ def test_a_schedule_that_needs_the_end_says_so() -> None:
     assert list(begin(Toy(), settings(schedule="cosine", shuffle_buffer=5, updates=3), sequences(18)))
 
 
-def test_nothing_to_learn_from_is_an_error() -> None:
+def test_no_training_examples_are_an_error() -> None:
     with pytest.raises(ValueError, match="there are no training examples"):
         list(begin(Toy(), settings(), []))
 

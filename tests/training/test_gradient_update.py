@@ -1,4 +1,4 @@
-"""Gradient updates against the same by hand: accumulation, clipping, non-finite gradients, BPTT, averaging."""
+"""Gradient updates against manual computations: accumulation, clipping, non-finite gradients, BPTT, averaging."""
 
 import math
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ from seqloom.training.progress import Evaluation
 
 def gradient(model: nn.Module, batch: Batch) -> list[Tensor]:
     """Of the mean loss, by hand."""
-    found = loss(model, batch)
-    return [one / found.items for one in torch.autograd.grad(found.total, list(model.parameters()))]
+    result = loss(model, batch)
+    return [one / result.items for one in torch.autograd.grad(result.total, list(model.parameters()))]
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
@@ -48,20 +48,20 @@ def test_parts_of_a_batch_have_the_gradient_of_the_whole(accumulate: int) -> Non
     examples = sequences(32)
     model = Toy().double()
     wide = [Sequences(example.values.astype(np.float64), example.target.astype(np.float64)) for example in examples]
-    wanted = flat(gradient(model, collate(wide)))
+    expected = flat(gradient(model, collate(wide)))
     for kind, tolerance, own in ((model, 1e-12, wide), (Toy(), 1e-6, examples)):
         before = copied(kind)
         chosen = settings(
             batch_size=32, accumulate=accumulate, epochs=1, optimizer="sgd", learning_rate=1.0, clip_norm=0.0
         )
         (event,) = begin(kind, chosen, own)
-        found = moved(before, copied(kind))
-        assert float((found - wanted).norm() / wanted.norm()) < tolerance
-        assert event.gradient_norm == pytest.approx(float(wanted.norm()), rel=1e-6)
+        result = moved(before, copied(kind))
+        assert float((result - expected).norm() / expected.norm()) < tolerance
+        assert event.gradient_norm == pytest.approx(float(expected.norm()), rel=1e-6)
         assert event.items == sum(map(len, examples))
 
 
-def test_a_gradient_that_is_too_long_is_made_shorter_and_counted() -> None:
+def test_large_gradients_are_clipped_and_counted() -> None:
     examples = sequences(20)
     free = [
         event.gradient_norm
@@ -85,7 +85,7 @@ def test_a_gradient_that_is_too_long_is_made_shorter_and_counted() -> None:
     assert event.logged
 
 
-def test_what_is_not_trained_stays() -> None:
+def test_frozen_parameters_do_not_change() -> None:
     model = Toy()
     model.output.weight.requires_grad_(False)
     before = copied(model)
@@ -98,7 +98,7 @@ def test_what_is_not_trained_stays() -> None:
 
 
 @pytest.mark.parametrize("kind", ["nan", "inf", "-inf", "gradient"])
-def test_an_update_that_is_not_finite_is_left_out(kind: str) -> None:
+def test_updates_that_are_not_finite_are_skipped(kind: str) -> None:
     model = Toy()
     before, state = copied(model), ""
     for event in poisoned(model, [3, 4], kind):
@@ -114,12 +114,12 @@ def test_an_update_that_is_not_finite_is_left_out(kind: str) -> None:
     assert all(torch.isfinite(tensor).all() for tensor in before.values())
 
 
-def test_what_was_left_out_is_not_part_of_the_logged_loss() -> None:
-    found = [event.loss for event in poisoned(Toy(), [3], log_every=5, epochs=1)]
-    assert all(map(math.isfinite, found))
+def test_skipped_updates_are_not_part_of_the_logged_loss() -> None:
+    result = [event.loss for event in poisoned(Toy(), [3], log_every=5, epochs=1)]
+    assert all(map(math.isfinite, result))
 
 
-def test_a_state_that_is_not_finite_is_not_carried_on() -> None:
+def test_a_state_that_is_not_finite_is_not_carried_over() -> None:
     examples = sequences(20)
     examples[0].values[0] = math.nan  # in the first piece of the first track
     events = list(begin(Toy(), settings(bptt_steps=5, batch_size=2, epochs=1), examples))
@@ -136,7 +136,7 @@ def pieces(examples: Sequence[Sequences], *, rows: int, steps: int) -> list[Batc
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_the_state_is_carried_on_and_the_gradient_is_cut(accumulate: int) -> None:
+def test_the_state_is_carried_over_without_its_gradient(accumulate: int) -> None:
     examples = sequences(12)
     model = Toy().double()
     wide = [Sequences(example.values.astype(np.float64), example.target.astype(np.float64)) for example in examples]
@@ -151,17 +151,17 @@ def test_the_state_is_carried_on_and_the_gradient_is_cut(accumulate: int) -> Non
     assert events[-1].loss * whole.items == pytest.approx(total, rel=1e-9)
     state = None
     for event, piece in zip(events, pieces(wide, rows=3, steps=4), strict=True):
-        found = loss(model, piece._replace(state=state))
-        wanted = torch.autograd.grad(found.total, list(model.parameters()))
-        state = tuple(part.detach() for part in found.state)
-        assert event.gradient_norm * piece.items == pytest.approx(float(flat(wanted).norm()), rel=1e-9)
+        result = loss(model, piece._replace(state=state))
+        expected = torch.autograd.grad(result.total, list(model.parameters()))
+        state = tuple(part.detach() for part in result.state)
+        assert event.gradient_norm * piece.items == pytest.approx(float(flat(expected).norm()), rel=1e-9)
 
 
 # Averaging
 
 
 @pytest.mark.parametrize("average", [2, 3])
-def test_the_mean_of_the_last_weights_is_evaluated_and_kept(average: int) -> None:
+def test_the_mean_of_the_last_weights_is_evaluated_and_saved(average: int) -> None:
     model = Toy(dropout=0.1)
     own: list[dict[str, Tensor]] = []
     seen: list[dict[str, Tensor]] = []
@@ -176,10 +176,10 @@ def test_the_mean_of_the_last_weights_is_evaluated_and_kept(average: int) -> Non
         if event.evaluation:
             assert same(copied(model), own[-1])
             last = own[-average:]
-            wanted = {name: sum(weights[name].double() for weights in last) / len(last) for name in last[0]}
+            expected = {name: sum(weights[name].double() for weights in last) / len(last) for name in last[0]}
             assert same(seen[-1], event.weights())
             for name, tensor in event.weights().items():
-                assert torch.allclose(tensor.double(), torch.as_tensor(wanted[name]), atol=1e-7)
+                assert torch.allclose(tensor.double(), torch.as_tensor(expected[name]), atol=1e-7)
     assert len(own) == 4
 
 

@@ -1,4 +1,4 @@
-"""Updates against the equations, written out."""
+"""Optimizers against their equations."""
 
 import math
 from typing import get_args
@@ -33,7 +33,7 @@ def by_hand(name: str, weights: Tensor, gradients: list[Tensor], *, decay: float
 
 
 @pytest.mark.parametrize("name", get_args(Name))
-def test_three_updates_and_vectors_are_spared_by_weight_decay(name: Name) -> None:
+def test_updates_match_the_equations_and_vectors_have_no_weight_decay(name: Name) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)).double()
     for parameter in model.parameters():
@@ -46,18 +46,18 @@ def test_three_updates_and_vectors_are_spared_by_weight_decay(name: Name) -> Non
             parameter.grad = gradient.clone()
         optimizer.step()
     for parameter, start, given in zip(model.parameters(), before, zip(*gradients, strict=True), strict=True):
-        wanted = by_hand(name, start, list(given), decay=DECAY if start.dim() > 1 else 0.0)
-        assert torch.allclose(parameter, wanted, rtol=0, atol=1e-12)
+        expected = by_hand(name, start, list(given), decay=DECAY if start.dim() > 1 else 0.0)
+        assert torch.allclose(parameter, expected, rtol=0, atol=1e-12)
 
 
-def test_what_is_not_trained_is_left_alone() -> None:
+def test_frozen_parameters_are_not_updated() -> None:
     model = nn.Linear(2, 2)
     model.weight.requires_grad_(False)
     optimizer = build("adam", model, learning_rate=1.0, weight_decay=0.0, momentum=0.0)
     assert [group["params"] for group in optimizer.param_groups] == [[model.bias]]
 
 
-def test_norm_is_of_all_gradients_together() -> None:
+def test_total_norm_is_of_all_gradients() -> None:
     gradients = [torch.tensor([[3.0, 4.0]]), torch.tensor([12.0])]
     assert total_norm(gradients) == 13
     assert total_norm([]) == 0

@@ -19,10 +19,10 @@ def test_constant() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
-def test_warm_up_is_linear_and_ends_at_the_whole_rate(name: str) -> None:
+def test_warm_up_is_linear_and_ends_at_the_peak(name: str) -> None:
     options = ScheduleOptions(warmup=10, decay=0.1, decay_after_epochs=1)
-    found = [factor(name, at(update), options) for update in range(10)]
-    assert found == pytest.approx([(update + 1) / 10 for update in range(10)])
+    result = [factor(name, at(update), options) for update in range(10)]
+    assert result == pytest.approx([(update + 1) / 10 for update in range(10)])
 
 
 @given(update=st.integers(0, 120), warmup=st.integers(0, 40), decay=st.floats(0, 1))
@@ -46,7 +46,7 @@ def test_the_ends_of_cosine_and_linear() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NEED_TOTAL_UPDATES))
-def test_while_the_end_is_not_known_the_rate_does_not_fall(name: str) -> None:
+def test_the_learning_rate_does_not_decay_while_the_total_is_unknown(name: str) -> None:
     assert factor(name, at(7, updates=0), ScheduleOptions(decay=0.1)) == 1
     assert factor(name, at(7, updates=0), ScheduleOptions(warmup=16, decay=0.1)) == 0.5
 
@@ -54,18 +54,18 @@ def test_while_the_end_is_not_known_the_rate_does_not_fall(name: str) -> None:
 @given(update=st.integers(0, 10_000), warmup=st.integers(1, 500))
 def test_inverse_root(update: int, warmup: int) -> None:
     # Vaswani et al. 2017, equation 3, with steps from 1 in the warm-up, in units of its highest value.
-    wanted = (update + 1) / warmup if update < warmup else math.sqrt(warmup / update)
-    assert factor("inverse_root", at(update), ScheduleOptions(warmup=warmup)) == pytest.approx(wanted)
+    expected = (update + 1) / warmup if update < warmup else math.sqrt(warmup / update)
+    assert factor("inverse_root", at(update), ScheduleOptions(warmup=warmup)) == pytest.approx(expected)
 
 
-def test_step_is_that_of_zaremba() -> None:
+def test_step_decay_of_zaremba() -> None:
     options = ScheduleOptions(decay=0.5, decay_after_epochs=4)  # the small model: four epochs, then halved in each
-    found = [factor("step", at(0, epoch=epoch), options) for epoch in (0, 0.9, 3.99, 4, 4.5, 5, 6.01)]
-    assert found == [1, 1, 1, 0.5, 0.5, 0.25, 0.125]
+    result = [factor("step", at(0, epoch=epoch), options) for epoch in (0, 0.9, 3.99, 4, 4.5, 5, 6.01)]
+    assert result == [1, 1, 1, 0.5, 0.5, 0.25, 0.125]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_training_that_says_no_more_begins_with_the_whole_rate(name: str) -> None:
+def test_default_options_start_at_the_peak(name: str) -> None:
     chosen = TrainConfig()
     options = ScheduleOptions(chosen.warmup, chosen.decay, chosen.decay_after_epochs, chosen.plateau_patience)
     assert factor(name, at(0), options) == 1

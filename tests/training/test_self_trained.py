@@ -93,8 +93,8 @@ def test_the_learning_rate_falls_with_the_data_seen() -> None:
 
 def test_evaluations_come_after_an_epoch_and_patience_stops_training() -> None:
     events = list(begin(Recorder(), TrainConfig(epochs=9, patience=2), evaluate=scored([1.0, math.nan, 0.5, 3.0])))
-    found = [(event.update, event.best) for event in events if event.evaluation]
-    assert found == [(3, True), (6, False), (9, False)]
+    result = [(event.update, event.best) for event in events if event.evaluation]
+    assert result == [(3, True), (6, False), (9, False)]
     assert events[-1].finished == "no improvement in 2 evaluations"
 
 
@@ -110,8 +110,8 @@ def test_updates_and_minutes_are_limits() -> None:
 def test_tokens_are_a_limit_and_the_schedule_ends_there() -> None:
     model = Recorder()
     events = list(begin(model, TrainConfig(**LINEAR, tokens=20)))
-    wanted = [1 - min(done / 20, 1) for done in (0, 3, 3, 10, 10, 15, 15, 18, 18, 25)]
-    assert model.rates == pytest.approx(wanted)
+    expected = [1 - min(done / 20, 1) for done in (0, 3, 3, 10, 10, 15, 15, 18, 18, 25)]
+    assert model.rates == pytest.approx(expected)
     assert events[-1].finished == "20 tokens seen"
 
 
@@ -123,8 +123,8 @@ def test_with_minutes_alone_the_first_update_has_the_peak_rate(schedule: str) ->
     list(begin(model, settings, time_used=lambda: next(clock)))
     assert model.rates[:2] == [1, 1]
     used = [0.25, 0.5, 0.75]  # each of the others begins where the clock is
-    wanted = [1 - share if schedule == "linear" else (1 + math.cos(math.pi * share)) / 2 for share in used]
-    assert model.rates[2::2] == pytest.approx(wanted)
+    expected = [1 - share if schedule == "linear" else (1 + math.cos(math.pi * share)) / 2 for share in used]
+    assert model.rates[2::2] == pytest.approx(expected)
 
 
 def test_updates_without_a_loss_are_not_logged() -> None:
@@ -139,11 +139,11 @@ def test_it_resumes_after_any_event(left: int, evaluate_every: int) -> None:
     settings = TrainConfig(**LINEAR, evaluate_every=evaluate_every)
     scores = [1.0, 2.0, 3.0]
     whole = Recorder()
-    wanted = [facts(event) for event in begin(whole, settings, evaluate=scored(scores))]
+    expected = [facts(event) for event in begin(whole, settings, evaluate=scored(scores))]
     first, snapshot = Recorder(), None
     events = begin(first, settings, evaluate=scored(scores))
     evaluations = 0
-    for _ in range(min(left, len(wanted))):
+    for _ in range(min(left, len(expected))):
         event = next(events)
         evaluations += event.evaluation is not None
         snapshot = event.snapshot()
@@ -153,7 +153,7 @@ def test_it_resumes_after_any_event(left: int, evaluate_every: int) -> None:
     rest = list(begin(again, settings, evaluate=scored(scores[evaluations:]), start=snapshot))
     assert torch.equal(again.sum, whole.sum)
     assert first.calls + again.calls == whole.calls
-    assert [facts(event) for event in rest] == wanted[left:]
+    assert [facts(event) for event in rest] == expected[left:]
     assert list(begin(again, settings, start=rest[-1].snapshot() if rest else snapshot)) == []
 
 

@@ -44,7 +44,7 @@ def equal(one: Snapshot, other: Snapshot) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_goes_on_from_every_event(kind: str) -> None:
+def test_training_resumes_after_every_event(kind: str) -> None:
     chosen = settings(**KINDS[kind])
     examples = sequences(18)
     evaluate = evaluator(sequences(5, seed=9))
@@ -59,18 +59,18 @@ def test_it_goes_on_from_every_event(kind: str) -> None:
         torch.manual_seed(1000 + number)
         other = Toy(dropout=0.4, seed=number + 1)
         end = snapshot
-        found = []
+        result = []
         for event in begin(other, chosen, examples, evaluate=evaluate, start=snapshot):
-            found.append(facts(event))
-            if number + len(found) in (number + 1, len(events) - 1):  # the next one, and the last
+            result.append(facts(event))
+            if number + len(result) in (number + 1, len(events) - 1):  # the next one, and the last
                 end = event.snapshot()
-                assert equal(end, snapshots[number + len(found)])
-        assert found == events[number + 1 :]
+                assert equal(end, snapshots[number + len(result)])
+        assert result == events[number + 1 :]
         assert equal(end, snapshots[-1])
         assert same(copied(other), copied(model))
 
 
-def test_it_starts_where_nothing_was_done() -> None:
+def test_training_resumes_from_the_start() -> None:
     """Step 0: no checkpoint, the same seeds."""
     runs = []
     for _ in range(2):
@@ -100,29 +100,29 @@ def test_another_number_of_processes_is_refused() -> None:
         next(begin(Toy(), settings(), sequences(18), start=snapshot._replace(facts=facts)))
 
 
-def test_states_have_names_and_come_back_as_tuples() -> None:
+def test_states_are_flattened_and_restored_as_tuples() -> None:
     a, b, c = (torch.full((2,), float(number)) for number in range(3))
     state = ((a, b), (c,))
     named = flatten_state(state, "carried.0")
     assert list(named) == ["carried.0.0.0", "carried.0.0.1", "carried.0.1.0"]
-    found = unflatten_state(nest(named)["carried"]["0"])
-    assert [[torch.equal(*pair) for pair in zip(*parts, strict=True)] for parts in zip(found, state, strict=True)] == [
+    result = unflatten_state(nest(named)["carried"]["0"])
+    assert [[torch.equal(*pair) for pair in zip(*parts, strict=True)] for parts in zip(result, state, strict=True)] == [
         [True, True],
         [True],
     ]
 
 
-def test_the_state_of_a_layer_without_memory_keeps_its_place() -> None:
+def test_empty_states_are_restored() -> None:
     a = torch.ones(2)
     for state in ((), ((), (a,)), ((a,), ())):
-        found = unflatten_state(nest(flatten_state(state, "x"))["x"])
-        assert [len(part) for part in found] == [len(part) for part in state]
+        result = unflatten_state(nest(flatten_state(state, "x"))["x"])
+        assert [len(part) for part in result] == [len(part) for part in state]
 
 
-def test_more_than_ten_parts_stay_in_their_order() -> None:
+def test_more_than_ten_parts_keep_their_order() -> None:
     state = tuple(torch.tensor([number]) for number in range(12))
-    found: tuple[Tensor, ...] = unflatten_state(nest(flatten_state(state, "x"))["x"])
-    assert [int(part) for part in found] == list(range(12))
+    result: tuple[Tensor, ...] = unflatten_state(nest(flatten_state(state, "x"))["x"])
+    assert [int(part) for part in result] == list(range(12))
 
 
 def test_the_state_of_an_update_rule_is_restored() -> None:

@@ -44,11 +44,11 @@ class Toy(nn.Module):
 
 def sequences(count: int = 20, *, seed: int = 0, shortest: int = 1) -> list[Sequences]:
     random = np.random.default_rng(seed)
-    found = []
+    result = []
     for length in random.integers(shortest, 9, size=count):
         values = random.normal(size=(length, 3)).astype(np.float32)
-        found.append(Sequences(values, np.cumsum(values[:, 0]).astype(np.float32)))
-    return found
+        result.append(Sequences(values, np.cumsum(values[:, 0]).astype(np.float32)))
+    return result
 
 
 def collate(examples: Sequence[Sequences]) -> Batch:
@@ -58,8 +58,8 @@ def collate(examples: Sequence[Sequences]) -> Batch:
 
 
 def loss(model: nn.Module, batch: Batch) -> Loss:
-    found, state = model(batch.inputs, batch.state)
-    return Loss(((found - batch.target)[batch.inputs.mask] ** 2).sum(), batch.items, state)
+    result, state = model(batch.inputs, batch.state)
+    return Loss(((result - batch.target)[batch.inputs.mask] ** 2).sum(), batch.items, state)
 
 
 def batches(examples: Sequence[Sequences], settings: TrainConfig, *, group: ProcessGroup = SINGLE) -> BatchLoader:
@@ -81,8 +81,8 @@ def batches(examples: Sequence[Sequences], settings: TrainConfig, *, group: Proc
 def evaluator(examples: Sequence[Sequences]) -> Callable[[nn.Module], Evaluation]:
     def evaluate(model: nn.Module) -> Evaluation:
         torch.rand(7)  # an evaluation may draw what it likes
-        found = loss(model, collate(examples))
-        value = float(found.total) / found.items
+        result = loss(model, collate(examples))
+        value = float(result.total) / result.items
         return Evaluation(-value, {"loss": value, "drawn": float(torch.rand(()))}, "loss")
 
     return evaluate
@@ -117,8 +117,8 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def facts(event: Progress) -> dict[str, Any]:
     """All numbers of an event."""
-    found = {name: value for name, value in vars(event).items() if name not in ("snapshot", "weights")}
-    return {name: repr(value) for name, value in found.items()}  # NaN is NaN
+    result = {name: value for name, value in vars(event).items() if name not in ("snapshot", "weights")}
+    return {name: repr(value) for name, value in result.items()}  # NaN is NaN
 
 
 def moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:

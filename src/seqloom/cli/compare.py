@@ -26,7 +26,7 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train several variants with the same budget and compare their scores, speed and memory in a table.
+    """Train variants with the same budget and compare them. Prints scores, speed and memory in a table.
 
     Each variant is compared with the first one, example by example.
     """

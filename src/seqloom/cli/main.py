@@ -64,9 +64,11 @@ def seqloom(
 def init(
     task: Annotated[str, typer.Argument(help="Task, such as tag; omit it to list all tasks.")] = "",
     *,
-    example: Annotated[bool, typer.Option("--example", help="Print the configuration of seqloom demo.")] = False,
+    example: Annotated[
+        bool, typer.Option("--example", help="Print the short configuration that seqloom demo uses.")
+    ] = False,
 ) -> None:
-    """Print a complete configuration with a comment for each key, or a short example."""
+    """Print a commented configuration. With --example, print the short one that seqloom demo uses."""
     from seqloom import config, examples, tasks
 
     with errors():
@@ -85,7 +87,7 @@ def init(
 
 @app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")
 def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
-    """Check the data and the configuration before training: sizes, lengths, unknown tokens, duplicates, errors."""
+    """Look for problems in data and configuration. Reports sizes, lengths, unknown tokens, duplicates and errors."""
     from seqloom import terminal
     from seqloom.check import check_data, print_report
     from seqloom.run_config import Config, read_document
@@ -117,7 +119,7 @@ def train(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model; a new run folder gets its checkpoints, metrics and learning curves.
+    """Train a model. Its checkpoints, metrics and learning curves are written to a new run folder.
 
     Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
@@ -160,7 +162,7 @@ def evaluate(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a trained model on labelled data, with 95 % confidence intervals."""
+    """Score a model on labelled data. Prints its metrics with 95 % confidence intervals."""
     from seqloom import terminal
     from seqloom.model import load
     from seqloom.run_config import find_layer
@@ -209,7 +211,7 @@ def predict(
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
 ) -> None:
-    """Predict from a file, or from standard input line by line."""
+    """Predict from a file or from standard input. Standard input is answered line by line."""
     from seqloom.model import load
     from seqloom.run_config import find_layer
     from seqloom.streaming import transcribe_stream
@@ -259,7 +261,7 @@ def explain(
     layer: Layer = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per source.")] = False,
 ) -> None:
-    """Explain a prediction: attention, alternatives, and the probability of each part."""
+    """Explain a prediction. Shows attention, alternatives and the probability of each part, as text and plots."""
     from seqloom.explain import explain_all
     from seqloom.model import load
     from seqloom.run_config import find_layer
@@ -288,7 +290,7 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     layer: Layer = "",
 ) -> None:
-    """Generate text with a language model and print it token by token."""
+    """Generate text with a language model. Prints each token as soon as it is sampled."""
     from seqloom.decoding.tokens.sample import Sample
     from seqloom.model import load
     from seqloom.run_config import find_layer
@@ -318,7 +320,7 @@ def demo(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train, evaluate and use a small model on built-in data in about a minute."""
+    """Train and use a small model on built-in data. Takes about a minute."""
     from seqloom import terminal
     from seqloom.demos.runner import run
 
@@ -354,7 +356,7 @@ def info(
     layer: Layer = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show versions, hardware and fused cells, or describe a run and its results."""
+    """Show versions and hardware, or describe a run. Without a run, also lists which cells are fused."""
     from seqloom import info as information
     from seqloom import terminal
     from seqloom.run_config import find_layer
@@ -381,7 +383,7 @@ def export(
         Path, typer.Argument(help="Output: .arpa or .arpa.gz for n-grams; .txt, .vec or .bin for word vectors.")
     ],
 ) -> None:
-    """Export a trained model for other programs."""
+    """Export a model for other programs. Writes n-grams as ARPA files and word vectors as word2vec files."""
     from seqloom.model import load
 
     with errors():

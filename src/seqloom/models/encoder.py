@@ -1,4 +1,4 @@
-"""Elements in, vectors that know their neighbours out: what stands between the input and the answer of every task."""
+"""Encoders: an embedding, then recurrent or Transformer layers, as configured by ``RecurrenceConfig``."""
 
 import inspect
 from collections.abc import Callable
@@ -20,60 +20,59 @@ from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import TransformerBlock, transformer
 
 TRANSFORMER = "transformer"
-"""What stands in the place of a cell's name for layers of attention."""
+"""The name of Transformer layers, in place of a cell's name."""
 
 LayerFactory = type[Cell] | Callable[[int], nn.Module]
-"""A user's own: a cell class, or a function from the width of the input to a module (see ``Own``)."""
+"""A custom cell class, or a function from the input size to a module (see ``CustomLayer``)."""
 
 
 class PrenetConfig(ConfigSection):
     """Feed-forward or convolutional layers before the recurrence."""
 
-    layers: int = Field(default=0, ge=0, description="How many; 0: the recurrence reads the input itself.")
-    size: int = Field(default=128, ge=1, description="Width of each.")
-    window: int = Field(
-        default=1, ge=1, description="Elements that each output sees: 1 is a plain layer, more a convolution."
-    )
+    layers: int = Field(default=0, ge=0, description="Number of layers (0: no prenet).")
+    size: int = Field(default=128, ge=1, description="Output size of each layer.")
+    window: int = Field(default=1, ge=1, description="Convolution width in time steps (1: a feed-forward layer).")
     activation: Literal["relu", "tanh", "sigmoid", "leaky_relu", "elu", "gelu", "none"] = Field(
-        default="relu", description="Their non-linearity."
+        default="relu", description="Activation function of each layer."
     )
 
 
 class RecurrenceConfig(ConfigSection):
-    """Recurrent layers by name."""
+    """Recurrent or Transformer layers."""
 
     cell: str | tuple[str, ...] = Field(
         default="lstm",
-        description="A file of cells/: elman, lstm, peephole, coupled, gru, layer_norm_lstm, … or transformer; "
-        'or a list of them, one for each layer, such as ["lstm", "transformer"].',
+        description='Cell: "lstm", "gru", "elman", … or "transformer"; or a list with one name per layer, such as '
+        '["lstm", "transformer"].',
     )
-    hidden_size: int = Field(default=128, ge=1, description="Width of each layer and direction.")
-    layers: int = Field(
-        default=1, ge=0, description="How many on top of each other; 0: none, the front is all there is."
-    )
+    hidden_size: int = Field(default=128, ge=1, description="Output size of each layer and direction.")
+    layers: int = Field(default=1, ge=0, description="Number of stacked layers (0: only the prenet).")
     bidirectional: bool = Field(
-        default=False, description="Read in both directions; a transformer sees what comes before only, or everything."
+        default=False,
+        description="Read in both directions; a Transformer without it attends to earlier positions only.",
     )
     connection: Literal["plain", "residual", "highway", "dense"] = Field(
-        default="plain", description="How layers meet."
+        default="plain", description="Connection between stacked layers."
     )
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="Between layers and on the output.")
-    variational_dropout: bool = Field(default=False, description="The same dropout mask at every step.")
-    zoneout: float = Field(default=0.0, ge=0, lt=1, description="Share of the state that stays as it was.")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout between layers and on the output.")
+    variational_dropout: bool = Field(default=False, description="Use the same dropout mask at every time step.")
+    zoneout: float = Field(
+        default=0.0, ge=0, lt=1, description="Zoneout: probability that a state value keeps its previous value."
+    )
     recurrent_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description='Of the cell, such as { activation = "relu" }; of a transformer heads, feed_forward, activation, '
-        "norm, positions, distance, longest, context.",
+        description='Options of the cell, such as { activation = "relu" }; of a Transformer: heads, feed_forward, '
+        "activation, norm, positions, distance, longest, context.",
     )
     custom_layer: str = Field(
-        default="", description="Name of a layer or cell of your own that is given with --layer; for information."
+        default="", description="Name of the custom layer or cell passed with --layer (set automatically)."
     )
-    given: Any = Field(default=None, exclude=True, repr=False)  # GivenLayer, never saved: a run names no code to import
+    layer_factory: Any = Field(default=None, exclude=True, repr=False)  # not saved: a run names no code to import
 
     @field_validator("cell", mode="before")
     @classmethod
-    def fix_list(cls, cell: Any) -> Any:
+    def convert_list(cls, cell: Any) -> Any:
         return tuple(cell) if isinstance(cell, list) else cell
 
     @field_validator("cell")
@@ -83,28 +82,28 @@ class RecurrenceConfig(ConfigSection):
         for name in (cell,) if isinstance(cell, str) else cell:
             if name not in known:
                 near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-                hint = f'did you mean "{near[0]}"?' if near else "there is no such cell"
-                raise ValueError(f"{hint} (allowed: {', '.join(known)})")
+                hint = f'; did you mean "{near[0]}"?' if near else ""
+                raise ValueError(f'unknown cell "{name}"{hint} (allowed: {", ".join(known)})')
         return cell
 
     @model_validator(mode="after")
     def check_layers(self) -> Self:
         if not isinstance(self.cell, str) and self.layers not in (1, len(self.cell)):
             raise ValueError(
-                f"layers is {self.layers}, and cell has a name for each of {len(self.cell)}: leave one out"
+                f"layers is {self.layers}, but cell lists {len(self.cell)} names: remove layers, or list as many names"
             )
         return self
 
     def require_custom_layer(self) -> None:
         """Raise if a custom layer is named, but was not passed."""
-        if self.custom_layer and self.given is None:
+        if self.custom_layer and self.layer_factory is None:
             raise ValueError(
                 f"this model was trained with the custom layer {self.custom_layer}: pass it again (--layer module:name)"
             )
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The name of each layer's cell."""
+        """The cell name of each layer."""
         return (self.cell,) * self.layers if isinstance(self.cell, str) else self.cell
 
 
@@ -117,46 +116,46 @@ class BidirectionalEncoder(RecurrenceConfig):
 
 
 def build_stack(
-    front: PrenetConfig,
+    prenet: PrenetConfig,
     recurrence: RecurrenceConfig,
     input_size: int,
     *,
     causal: bool = False,  # an output must not see later input
-    memory_size: int = 0,  # width of the memory that transformers look at
+    memory_size: int = 0,  # width of the memory that Transformers attend to
 ) -> Layer:
-    """The front and the recurrent or attention layers as one layer."""
+    """The prenet and the recurrent or Transformer layers as one layer."""
     recurrence.require_custom_layer()
     layers: list[Layer] = []
     size = input_size
-    for _ in range(front.layers):
-        layers.append(Convolution(size, front.size, window=front.window, activation=front.activation, causal=causal))
-        size = front.size
+    for _ in range(prenet.layers):
+        layers.append(Convolution(size, prenet.size, window=prenet.window, activation=prenet.activation, causal=causal))
+        size = prenet.size
     layers += group_layers(recurrence, size, memory_size=memory_size)
     if not layers:
-        raise ValueError("layers is 0, and there is no front either: there is nothing to train")
+        raise ValueError("layers is 0 and there is no prenet: set layers or prenet.layers to at least 1")
     between = VariationalDropout(recurrence.dropout) if recurrence.variational_dropout else Dropout(recurrence.dropout)
     return layers[0] if len(layers) == 1 else Stack(layers, dropout=between)
 
 
 def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 0) -> list[Layer]:
-    """The layers, those of one kind that follow each other as one."""
-    given = recurrence.given
-    if given is not None and recurrence.layers and not (isinstance(given, type) and issubclass(given, Cell)):
-        return [CustomLayer(given(size), size)]
+    """The layers; adjacent ones with the same cell are one."""
+    factory = recurrence.layer_factory
+    if factory is not None and recurrence.layers and not is_cell_class(factory):
+        return [CustomLayer(factory(size), size)]
     makers: dict[str, Callable[..., Any]] = {
-        name: transformer if name == TRANSFORMER else given or find_cell(name)
+        name: transformer if name == TRANSFORMER else factory or find_cell(name)
         for name in dict.fromkeys(recurrence.kinds)
     }
     known = {name: _options(name, make) for name, make in makers.items()}
     for option in recurrence.options:
         allowed = sorted(set().union(*known.values()))
         if makers and option not in allowed:
-            near = [f": did you mean {found!r}?" for found in get_close_matches(option, allowed, n=1)]
-            raise ValueError(f"the cell {' and '.join(makers)} has no option {option!r}{''.join(near)}")
+            hints = [f"; did you mean {name!r}?" for name in get_close_matches(option, allowed, n=1)]
+            raise ValueError(f"the cell {' and '.join(makers)} has no option {option!r}{''.join(hints)}")
     if set(recurrence.kinds) == {TRANSFORMER}:
-        plain = RecurrenceConfig()
+        defaults = RecurrenceConfig()
         for field in ("connection", "variational_dropout", "zoneout", "recurrent_dropout"):
-            if (value := getattr(recurrence, field)) != getattr(plain, field):
+            if (value := getattr(recurrence, field)) != getattr(defaults, field):
                 raise ValueError(f"{field} is {value!r}, which applies to recurrent layers only, not to a transformer")
     layers: list[Layer] = []
     for name, group in groupby(recurrence.kinds):
@@ -184,16 +183,20 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
     return layers
 
 
+def is_cell_class(factory: LayerFactory) -> bool:
+    return isinstance(factory, type) and issubclass(factory, Cell)
+
+
 def _options(name: str, make: Callable[..., Any]) -> set[str]:
-    """What users may choose besides the sizes."""
+    """The options of a cell besides its sizes."""
     if name != TRANSFORMER:
         return set(list(inspect.signature(make).parameters)[2:])
-    own = {*inspect.signature(transformer).parameters, *inspect.signature(TransformerBlock).parameters}
-    return own - {"input_size", "size", "layers", "options", "dropout", "causal", "memory_size"}
+    options = {*inspect.signature(transformer).parameters, *inspect.signature(TransformerBlock).parameters}
+    return options - {"input_size", "size", "layers", "options", "dropout", "causal", "memory_size"}
 
 
 class Encoder(nn.Module):
-    """An embedding of any input, then a layer."""
+    """An embedding of the inputs, then a layer."""
 
     def __init__(self, embed: nn.Module, layer: Layer, *, dropout: float = 0.0, variational: bool = False) -> None:
         super().__init__()

@@ -132,7 +132,7 @@ class Classify(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        custom = self.encoder.custom_layer or self.encoder.given
+        custom = self.encoder.custom_layer or self.encoder.layer_factory
         if self.pooling == "ends" and not self.encoder.bidirectional and not custom:
             raise ValueError('pooling "ends" needs encoder.bidirectional = true; use "last" for one direction')
         return self

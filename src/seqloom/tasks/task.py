@@ -242,7 +242,7 @@ class Task(ConfigSection, ABC):
         if not field:
             raise ValueError(f"this {self.name} model has no recurrent layers that a custom layer could replace")
         name = getattr(layer, "__qualname__", type(layer).__qualname__)
-        recurrence = getattr(self, field).model_copy(update={"given": layer, "custom_layer": name})
+        recurrence = getattr(self, field).model_copy(update={"layer_factory": layer, "custom_layer": name})
         return self.model_copy(update={field: recurrence})
 
     def with_learned(self, run: Run) -> Self:

@@ -35,7 +35,7 @@ from seqloom.models.transcription.audio_features import (
     AudioFeatures,
     AudioStatistics,
     AugmentConfig,
-    Scale,
+    Normalization,
     StatisticsCollector,
     build_feature_extractor,
 )
@@ -115,7 +115,7 @@ class Transcribe(Task):
         "words, trained as the first pronunciation of each word in task.lexicon.",
     )
     audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
-    normalize: Scale = Field(
+    normalize: Normalization = Field(
         "global",
         description="Scale each feature to mean 0 and standard deviation 1: global: over the training data; utterance: "
         "over the recording; streaming: over the recording so far; none: not at all.",
@@ -221,7 +221,7 @@ class Transcribe(Task):
             lengths.append(len(example))
         if not texts:
             raise DataError(self.train, "found no examples to train on")
-        learned = Learned(text=self.text.fit(texts), statistics=collector.learned(), examples=len(texts), infeasible=0)
+        learned = Learned(text=self.text.fit(texts), statistics=collector.finish(), examples=len(texts), infeasible=0)
         check = self.model_copy(update={"learned": learned}).too_short
         targets = map(learned.text.encode, texts)
         reasons = [check(length, target) for length, target in zip(lengths, targets, strict=True)]
@@ -298,11 +298,11 @@ class Transcribe(Task):
         learned = self.fitted
         return build_transcriber(
             size=learned.statistics.size,
-            symbols=len(learned.text.vocabulary),
-            look=self.image_encoder,
-            front=self.prenet,
+            vocab_size=len(learned.text.vocabulary),
+            image_encoder=self.image_encoder,
+            prenet=self.prenet,
             recurrence=self.encoder,
-            reduction=self.time_reduction,
+            time_reduction=self.time_reduction,
             **build_feature_extractor(self.audio, self.augment, self.normalize, learned.statistics),
         )
 
@@ -339,7 +339,7 @@ class Transcribe(Task):
     @cached_property
     def _frame_duration(self) -> float:
         """The duration of an output frame, in seconds for audio, otherwise in input frames."""
-        return self.time_reduction.whole * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
+        return self.time_reduction.total_factor * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
 
     @cached_property
     def _guide(self) -> Guide:
@@ -410,7 +410,7 @@ class Transcribe(Task):
             model,
             example,
             encoding=self.fitted.text,
-            reduction=self.time_reduction.whole,
+            reduction=self.time_reduction.total_factor,
             file_name="line.png" if self.image_encoder.layers else example.name,  # the image encoder reads images only
             beam=beam,
         )

@@ -16,11 +16,11 @@ def session() -> StreamingSession[list[int]]:
     recurrence = RecurrenceConfig(cell="gru", hidden_size=4)
     model = build_transcriber(
         size=3,
-        symbols=5,
-        look=LineImageConfig(),
-        front=PrenetConfig(),
+        vocab_size=5,
+        image_encoder=LineImageConfig(),
+        prenet=PrenetConfig(),
         recurrence=recurrence,
-        reduction=TimeReductionConfig(factor=2),
+        time_reduction=TimeReductionConfig(factor=2),
     )
     model.output.weight.data *= 20
     model.output.bias.data.zero_()  # the blank is no more probable than the other tokens

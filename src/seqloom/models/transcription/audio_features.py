@@ -1,4 +1,4 @@
-"""What a transcriber does to a recording before it reads it: spectrum, scale, and changes in training."""
+"""Audio features of a transcriber: spectrum, normalisation, and augmentation in training."""
 
 from typing import Literal
 
@@ -13,33 +13,42 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.layers.audio.augment import NARROWEST, VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
 from seqloom.layers.audio.spectrum import Normalise, Spectrum
 
-Scale = Literal["none", "global", "utterance", "streaming"]
+Normalization = Literal["none", "global", "utterance", "streaming"]
 
 
 class AudioFeatures(ConfigSection):
-    """How sound becomes frames; of frames, strokes and images nothing of it is used but coefficients."""
+    """How audio becomes frames. Of recordings that are frames, strokes or images, only n_mfcc is used."""
 
     features: Literal["log_mel", "mfcc"] = Field(
-        default="log_mel", description="Energies on the mel scale, or cepstra."
+        default="log_mel", description="Log mel energies, or mel-frequency cepstral coefficients."
     )
     sample_rate: int = Field(
-        default=0, ge=0, description="Samples in a second that all sound is brought to; 0: as many as the first has."
+        default=0, ge=0, description="Sampling rate in Hz to which all audio is resampled (0: that of the first file)."
     )
-    window: float = Field(default=0.025, gt=0, description="Seconds that a frame sees.")
-    hop: float = Field(default=0.01, gt=0, description="Seconds from frame to frame.")
-    n_mels: int = Field(default=40, ge=1, description="Bands of the mel scale.")
-    n_mfcc: int = Field(default=13, ge=1, description="Of mfcc; and numbers in a frame of a Sphinx .mfc file.")
-    fmin: float = Field(default=20.0, ge=0, description="Hertz where the bands begin.")
-    fmax: float = Field(default=0.0, ge=0, description="Hertz where they end; 0: half of the rate.")
+    window: float = Field(default=0.025, gt=0, description="Window length of a frame, in seconds.")
+    hop: float = Field(default=0.01, gt=0, description="Step between frames, in seconds.")
+    n_mels: int = Field(default=40, ge=1, description="Number of mel bands.")
+    n_mfcc: int = Field(
+        default=13, ge=1, description="Number of MFCC coefficients; also the frame size of Sphinx .mfc files."
+    )
+    fmin: float = Field(default=20.0, ge=0, description="Lowest frequency of the mel bands, in Hz.")
+    fmax: float = Field(
+        default=0.0, ge=0, description="Highest frequency of the mel bands, in Hz (0: half the sampling rate)."
+    )
     preemphasis: float = Field(
-        default=0.0, ge=0, lt=1, description="Of high tones, as a filter; 0.97 is usual for mfcc."
+        default=0.0, ge=0, lt=1, description="Pre-emphasis coefficient (0: none); 0.97 is usual for MFCC."
     )
-    deltas: int = Field(default=0, ge=0, le=2, description="1: with the slope of each number, 2: with its slope, too.")
+    deltas: int = Field(
+        default=0,
+        ge=0,
+        le=2,
+        description="Append first (1) or first and second (2) differences of each feature (0: none).",
+    )
     top_db: float = Field(
         default=0.0,
         ge=0,
-        description="What is farther below the loudest of a recording is taken as that loud, so that silence is alike "
-        "everywhere; 0: as it is, as a stream needs it.",
+        description="Clip energies at this many dB below the loudest of the recording (0: no clipping; streaming "
+        "needs 0).",
     )
 
     def spectrum(self, rate: int) -> Spectrum:
@@ -59,27 +68,32 @@ class AudioFeatures(ConfigSection):
 
 
 class AugmentConfig(ConfigSection):
-    """What is done to recordings in training, so that no two epochs are alike."""
+    """Augmentation of recordings in training."""
 
-    freq_masks: int = Field(default=0, ge=0, description="So many bands are hidden (SpecAugment, Park et al. 2019) …")
-    freq_mask_width: int = Field(default=8, ge=0, description="… each of up to so many numbers of a frame.")
-    time_masks: int = Field(default=0, ge=0, description="So many stretches of time are hidden …")
-    time_mask_width: int = Field(default=20, ge=0, description="… each of up to so many frames …")
-    time_mask_fraction: float = Field(default=0.2, ge=0, le=1, description="… and of up to this share of a recording.")
+    freq_masks: int = Field(
+        default=0, ge=0, description="Number of frequency masks (SpecAugment, Park et al. 2019; 0: none)."
+    )
+    freq_mask_width: int = Field(default=8, ge=0, description="Maximum width of a frequency mask, in features.")
+    time_masks: int = Field(default=0, ge=0, description="Number of time masks (0: none).")
+    time_mask_width: int = Field(default=20, ge=0, description="Maximum width of a time mask, in frames.")
+    time_mask_fraction: float = Field(
+        default=0.2, ge=0, le=1, description="Maximum width of a time mask as a fraction of the recording."
+    )
     speed_perturb: tuple[float, ...] = Field(
-        default=(), description="A recording is played at one of these, such as [0.9, 1.0, 1.1]; none: as it is."
+        default=(),
+        description="Speed factors, one of which is chosen at random, such as [0.9, 1.0, 1.1] (empty: no change).",
     )
     tempo_perturb: tuple[float, ...] = Field(
-        default=(), description="The same for its frames, so that sound keeps its pitch and its voice."
+        default=(), description="Tempo factors, applied to the frames so that pitch is kept (empty: no change)."
     )
     noise_snr: tuple[float, ...] = Field(
         default=(),
-        description="White noise is added to sound, so many decibels below it, such as [10, 40]; none: nothing.",
+        description="Range of the signal-to-noise ratio of added white noise, in dB, such as [10, 40] (empty: none).",
     )
     vtlp: tuple[float, ...] = Field(
         default=(),
-        description="The frequencies of sound are stretched by a factor between two, such as [0.85, 1.18], as if a "
-        "shorter or longer vocal tract had spoken (Jaitly and Hinton 2013); none: nothing.",
+        description="Range of the frequency warping factor of vocal tract length perturbation (Jaitly and Hinton "
+        "2013), such as [0.85, 1.18] (empty: none).",
     )
 
     @field_validator("noise_snr")
@@ -97,19 +111,19 @@ class AugmentConfig(ConfigSection):
             raise ValueError(f"expected two numbers {bounds} in ascending order or none, found {list(factors)}")
         return factors
 
-    def voice(self) -> VTLP | None:
+    def build_vtlp(self) -> VTLP | None:
         return VTLP(self.vtlp[0], self.vtlp[1]) if self.vtlp else None
 
-    def disturb(self) -> AdditiveNoise | None:
+    def build_noise(self) -> AdditiveNoise | None:
         return AdditiveNoise(self.noise_snr[0], self.noise_snr[1]) if self.noise_snr else None
 
-    def speed(self) -> SpeedPerturbation | None:
+    def build_speed(self) -> SpeedPerturbation | None:
         return SpeedPerturbation(self.speed_perturb) if self.speed_perturb else None
 
-    def tempo(self) -> SpeedPerturbation | None:
+    def build_tempo(self) -> SpeedPerturbation | None:
         return SpeedPerturbation(self.tempo_perturb) if self.tempo_perturb else None
 
-    def hide(self) -> SpecAugment | None:
+    def build_spec_augment(self) -> SpecAugment | None:
         if not self.freq_masks and not self.time_masks:
             return None
         return SpecAugment(
@@ -122,72 +136,77 @@ class AugmentConfig(ConfigSection):
 
 
 class AudioStatistics(ConfigSection):
-    """What recordings are like, learnt from those of the training data."""
+    """Properties of the recordings, learned from the training data."""
 
-    rate: int  # samples in a second; 0: frames
-    size: int  # numbers in a frame
-    mean: tuple[float, ...] = ()  # of each of them; none: not asked for
+    rate: int  # samples per second; 0: the recordings are frames
+    size: int  # features of a frame
+    mean: tuple[float, ...] = ()  # of each feature; empty: not needed
     deviation: tuple[float, ...] = ()
 
     def check(self, example: Recording, *, window: int) -> None:
-        """Refuse what a model of such recordings cannot read; a window needs so many samples."""
+        """Raise if a model of these recordings cannot read the example; ``window`` is in samples."""
         shape = example.values.shape
         if bool(example.rate) is not bool(self.rate):
             kinds = [
-                f"frames of {size} numbers" if not rate else "sound"
+                f"frames of {size} features" if not rate else "audio"
                 for rate, size in ((example.rate, shape[-1]), (self.rate, self.size))
             ]
-            raise DataError(example.location, f"found {kinds[0]}; the others are {kinds[1]}")
+            raise DataError(example.location, f"expected {kinds[1]} as in the other recordings, found {kinds[0]}")
         if example.rate != self.rate:
-            found = f"found {example.rate} samples in a second; the others have {self.rate}"
-            raise DataError(example.location, f"{found}: set task.audio.sample_rate")
+            rates = f"expected a sampling rate of {self.rate} Hz as in the other recordings, found {example.rate} Hz"
+            raise DataError(example.location, f"{rates}: set task.audio.sample_rate")
         if not self.rate and shape[1] != self.size:
-            raise DataError(example.location, f"found {shape[1]} numbers in a frame; the others have {self.size}")
+            raise DataError(
+                example.location,
+                f"expected frames of {self.size} features as in the other recordings, found {shape[1]}",
+            )
         if self.rate and len(example) < window:
             raise DataError(
-                example.location, f"the sound {example.name} has {shape[0]} samples; a window needs {window}"
+                example.location, f"the audio {example.name} has {shape[0]} samples, but a window needs {window}"
             )
 
 
 class StatisticsCollector:
-    """Listens to recordings one after the other, and learns what they are like."""
+    """Computes the statistics of recordings, one after the other."""
 
-    def __init__(self, hearing: AudioFeatures, scale: Scale) -> None:
-        self.hearing, self.scaled = hearing, scale in ("global", "streaming")
+    def __init__(self, audio: AudioFeatures, normalize: Normalization) -> None:
+        self.audio, self.needs_moments = audio, normalize in ("global", "streaming")
         self.moments = RunningMoments()
-        self.heard: AudioStatistics | None = None
+        self.statistics: AudioStatistics | None = None
         self.spectrum: Spectrum | None = None
 
     def add(self, example: Recording) -> None:
-        if self.heard is None:
-            self.spectrum = self.hearing.spectrum(example.rate) if example.rate else None
+        if self.statistics is None:
+            self.spectrum = self.audio.spectrum(example.rate) if example.rate else None
             size = self.spectrum.output_size if self.spectrum else example.values.shape[1]
-            self.heard = AudioStatistics(rate=example.rate, size=size)
-        self.heard.check(example, window=self.spectrum.window if self.spectrum else 1)
-        if self.scaled:
+            self.statistics = AudioStatistics(rate=example.rate, size=size)
+        self.statistics.check(example, window=self.spectrum.window if self.spectrum else 1)
+        if self.needs_moments:
             values = example.values
             if self.spectrum is not None:
                 values = self.spectrum(torch.from_numpy(values).unsqueeze(0))[0][0].numpy()
             self.moments.add(values)
 
-    def learned(self) -> AudioStatistics:
-        if self.heard is None:
-            raise ValueError("nothing was heard")
+    def finish(self) -> AudioStatistics:
+        if self.statistics is None:
+            raise ValueError("there are no recordings")
         moments = self.moments
-        return self.heard.model_copy(update={"mean": moments.means(), "deviation": moments.deviations()})
+        return self.statistics.model_copy(update={"mean": moments.means(), "deviation": moments.deviations()})
 
 
 def build_feature_extractor(
-    hearing: AudioFeatures, change: AugmentConfig, scale: Scale, heard: AudioStatistics
+    audio: AudioFeatures, augment: AugmentConfig, normalize: Normalization, statistics: AudioStatistics
 ) -> dict[str, nn.Module | None]:
-    """The parts of a transcriber that stand before its layers."""
-    normalise = Normalise(heard.size, kind=scale, mean=heard.mean or None, deviation=heard.deviation or None)
+    """The modules of a transcriber before its layers."""
+    normalise = Normalise(
+        statistics.size, kind=normalize, mean=statistics.mean or None, deviation=statistics.deviation or None
+    )
     return {
-        "spectrum": hearing.spectrum(heard.rate) if heard.rate else None,
-        "normalise": None if scale == "none" else normalise,
-        "speed": change.speed(),
-        "noise": change.disturb() if heard.rate else None,
-        "warp": change.voice() if heard.rate else None,
-        "tempo": change.tempo(),
-        "augment": change.hide(),
+        "spectrum": audio.spectrum(statistics.rate) if statistics.rate else None,
+        "normalise": None if normalize == "none" else normalise,
+        "speed": augment.build_speed(),
+        "noise": augment.build_noise() if statistics.rate else None,
+        "warp": augment.build_vtlp() if statistics.rate else None,
+        "tempo": augment.build_tempo(),
+        "augment": augment.build_spec_augment(),
     }
