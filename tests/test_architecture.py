@@ -68,11 +68,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("state", "data", "cells", "layers", "decoding", "insight", "model", "workflow", "explain", "testing"),
     },
 }
-"""Lowest first; ``seqloom`` is the package itself, that is, its version."""
+"""Lowest layer first; ``seqloom`` is the package itself, that is, its version."""
 
 
 def part(path: Path) -> str:
-    """The part of the house that a file belongs to: its folder, or the file itself at the top."""
+    """The part of the package a file belongs to: its folder, or a top-level file itself."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -289,7 +289,7 @@ def test_fine(x):
     assert [len(list(faults(test))) for test in tests] == [1, 1, 1, 0]
 
 
-def test_no_drawer_for_everything() -> None:
+def test_no_catch_all_modules() -> None:
     for path in [*SOURCES, *BENCHMARKS, *(ROOT / "tests").rglob("*.py")]:
         words = re.split(r"[/_.]", str(path.relative_to(ROOT)))
         assert not {"util", "utils", "helper", "helpers", "common", "misc"} & set(words), path
@@ -319,7 +319,7 @@ def test_nothing_runs_code_from_data(path: Path) -> None:
             assert ast.unparse(node.func) not in forbidden_calls, f"{path}:{node.lineno}"
 
 
-def test_no_place_of_one_machine() -> None:
+def test_no_machine_specific_paths() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607
     if listed.returncode:
         pytest.skip("not a git checkout")

@@ -1,3 +1,4 @@
+import inspect
 import math
 from typing import Any
 
@@ -59,11 +60,15 @@ def test_frames_by_their_definition(length: int) -> None:
 
 @pytest.fixture(scope="module")
 def librosa() -> Any:
-    """Its own compiled loops are not used here, and compiling them takes a quarter of a minute."""
-    module = pytest.importorskip("librosa")
-    numba = pytest.importorskip("numba")
+    """librosa without its compiled loops: they are not used here, and take a quarter of a minute to compile."""
+    module, numba = pytest.importorskip("librosa"), pytest.importorskip("numba")
+
+    def uncompiled(*arguments: Any, **_: Any) -> Any:
+        return arguments[0] if arguments and inspect.isfunction(arguments[0]) else lambda function: function
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numba.config, "DISABLE_JIT", True)
+        for decorator in ("jit", "stencil", "vectorize", "guvectorize"):
+            patch.setattr(numba, decorator, uncompiled)
         _ = module.feature.melspectrogram, module.feature.delta, module.effects.preemphasis, module.filters.mel
     return module
 
