@@ -180,11 +180,11 @@ def test_a_beam_gives_several_the_best_first() -> None:
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pictures)).answers
     for answer in answers:
-        assert len(answer.best) == 3
-        assert (answer.best[0].text, answer.best[0].score) == (answer.text, answer.score)
-        scores = [each.score for each in answer.best]
+        assert len(answer.nbest) == 3
+        assert (answer.nbest[0].text, answer.nbest[0].score) == (answer.text, answer.score)
+        scores = [each.score for each in answer.nbest]
         assert scores == sorted(scores, reverse=True)
-        assert all({"<unk>", "<pad>"}.isdisjoint(each.symbols) for each in answer.best)
+        assert all({"<unk>", "<pad>"}.isdisjoint(each.tokens) for each in answer.nbest)
 
 
 @pytest.mark.parametrize("longest", [0, 1, 5])
@@ -193,7 +193,7 @@ def test_no_answer_is_longer_than_allowed(longest: int) -> None:
     with torch.no_grad():
         model.decoder.output.bias[2] = -100  # it would never end
         answers = fitted.predict(model, fitted.collate(pictures)).answers
-    assert [len(answer.symbols) for answer in answers] == [(longest or 3) + 1] * 3
+    assert [len(answer.tokens) for answer in answers] == [(longest or 3) + 1] * 3
 
 
 def answer(text: str, *targets: list[float]) -> Captioned:
@@ -290,7 +290,7 @@ def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.Mo
     model = load(run.path, search="beam size=2 nbest=2")
     answers = model.predict(tmp_path / "images")
     assert [each.image for each in answers] == sorted(f"{number}.png" for number in range(12))
-    assert all(len(each.best) == 2 for each in answers)
+    assert all(len(each.nbest) == 2 for each in answers)
     (alone,) = model.predict([str(tmp_path / "images" / "3.png")])
     assert alone.text == next(each.text for each in answers if each.image == "3.png")
     assert model.evaluate(str(tmp_path / "list.txt"))["captions"] == 24

@@ -111,8 +111,8 @@ def test_greedy_answers_are_the_most_probable_symbols_one_by_one() -> None:
             said.append(last)
             if last == 2:
                 break
-        assert answer.symbols == names.decode(symbol for symbol in said if symbol != 2)
-        assert answer.text == " ".join(answer.symbols)
+        assert answer.tokens == names.decode(symbol for symbol in said if symbol != 2)
+        assert answer.text == " ".join(answer.tokens)
         assert answer.target == answer.forced == []
         assert answer.score == pytest.approx(math.fsum(answer.log_probabilities))
 
@@ -122,10 +122,10 @@ def test_a_beam_gives_several_the_best_first() -> None:
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pairs)).answers
     for answer in answers:
-        assert len(answer.best) == 3
-        assert (answer.best[0].text, answer.best[0].score) == (answer.text, answer.score)
-        assert len({each.text for each in answer.best}) == 3
-        scores = [each.score for each in answer.best]
+        assert len(answer.nbest) == 3
+        assert (answer.nbest[0].text, answer.nbest[0].score) == (answer.text, answer.score)
+        assert len({each.text for each in answer.nbest}) == 3
+        scores = [each.score for each in answer.nbest]
         assert scores == sorted(scores, reverse=True)
 
 
@@ -206,7 +206,7 @@ def test_scheduled_sampling_mixes_in_training_only() -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
     for _ in range(3):
         model.mixer.updated()
-    assert model.mixer.settings.share(int(model.mixer.updates)) == pytest.approx(0)
+    assert model.mixer.settings.probability(int(model.mixer.updates)) == pytest.approx(0)
 
 
 def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
