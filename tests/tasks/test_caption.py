@@ -171,7 +171,9 @@ def test_the_cells_of_other_inputs() -> None:
     assert fitted.learned.deviation == pytest.approx((2, 1, 1))  # the last number never changes
     assert fitted.collate(pictures).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
     assert model.encoder.size == 6
-    with pytest.raises(ValidationError, match=r"sight\.layers is 3, which leaves one cell of 8 pixels"):
+    with pytest.raises(
+        ValidationError, match=r"image_encoder\.layers is 3, which reduces an image of 8 × 8 pixels to one cell"
+    ):
         task(image_encoder={"layers": 3})
 
 
@@ -237,9 +239,9 @@ def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
 def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
     fitted, model, _ = fit()
     asked = list(fitted.read_inputs([image(1)]))
-    with pytest.raises(DataError, match="input:1: there is no caption; training needs one for each image"):
+    with pytest.raises(DataError, match="input:1: no caption; training needs a caption for each image"):
         task().fit(asked)
-    with pytest.raises(DataError, match="there are no examples"):
+    with pytest.raises(DataError, match="found no examples"):
         task().fit([])
     with pytest.raises(ValueError, match="there is no loss"):
         fitted.loss(model, fitted.collate(asked))

@@ -79,9 +79,9 @@ def test_one_vocabulary_for_both_sides() -> None:
         task(shared_vocab=True, target={"unit": "characters"})
 
 
-@pytest.mark.parametrize("place", ["after", "before", "none"])
-def test_the_loss_is_that_of_the_chain_rule(place: str) -> None:
-    fitted, model, pairs = fit(attention={"style": place})
+@pytest.mark.parametrize("style", ["luong", "bahdanau", "none"])
+def test_the_loss_follows_the_chain_rule(style: str) -> None:
+    fitted, model, pairs = fit(attention={"style": style})
     batch = fitted.collate(pairs)
     found = fitted.loss(model, batch)
     rows = [batch.target.values[row, : int(batch.target.lengths[row])].tolist() for row in range(len(pairs))]
@@ -226,9 +226,9 @@ def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch
 def test_what_lacks_its_target() -> None:
     fitted, model, _ = fit()
     asked = list(fitted.read_inputs(["a b"]))
-    with pytest.raises(DataError, match="there is no target; training needs one"):
+    with pytest.raises(DataError, match="no target; training needs a target"):
         task().fit(asked)
-    with pytest.raises(DataError, match="there are no examples"):
+    with pytest.raises(DataError, match="found no examples"):
         task().fit([])
     with pytest.raises(ValueError, match="there is no loss"):
         fitted.loss(model, fitted.collate(asked))

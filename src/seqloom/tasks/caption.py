@@ -142,12 +142,16 @@ class Caption(Task):
     embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
+    decoder: RecurrenceConfig = Field(
+        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    )
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="Attention of the decoder to the cells of the image."
     )
     bridge: Bridge = Field(
-        "linear", description="How the first state of the decoder is made from the mean of the image cells."
+        "linear",
+        description="First state of the decoder: linear: a projection of the mean image cell; copy: that mean; zero: "
+        "zeros.",
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."

@@ -98,7 +98,9 @@ class Tag(Task):
 
     name: Literal["tag"] = "tag"
     format: tagged.Format = Field(
-        "auto", description="File format; auto: .conllu, .csv and .npz (frames) by their suffix, all other files conll."
+        "auto",
+        description="File format: conll (a word and its label per line), conllu, lines (a sentence per line, to "
+        "predict), vectors (frames in .csv or .npz); auto: by suffix, otherwise conll.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     label_column: Column | None = Field(
@@ -132,7 +134,9 @@ class Tag(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: TaggingEncoder = Field(default_factory=TaggingEncoder, description="Encoder.")
+    encoder: TaggingEncoder = Field(
+        default_factory=TaggingEncoder, description="Encoder: recurrent or Transformer layers."
+    )
     output: Literal["linear", "crf"] = Field(
         "linear", description="linear: choose each label on its own; crf: choose all labels of a sequence jointly."
     )

@@ -147,13 +147,19 @@ class Translate(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="Encoder.")
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
+    encoder: BidirectionalEncoder = Field(
+        default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
+    )
+    decoder: RecurrenceConfig = Field(
+        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    )
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="Attention of the decoder to the source."
     )
     bridge: Bridge = Field(
-        "linear", description="How the first state of the decoder is made from the last state of the encoder."
+        "linear",
+        description="First state of the decoder: linear: a projection of the encoder's last state; copy: that state; "
+        "zero: zeros.",
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
