@@ -125,7 +125,7 @@ def test_cells_are_rows_and_columns_of_the_image(tmp_path: Path) -> None:
     assert result.image.shape == (10, 10, 3)
     expected = stepped(model, case.questions[0], result.prediction.tokens)[: len(result.nbest_tokens[0])]
     np.testing.assert_allclose(result.image_attention.reshape(-1, 9), expected, atol=CLOSE)
-    vector = explain(fresh(_caption(image_pooling="vector"), tmp_path), case.questions[0])
+    vector = explain(fresh(_caption(image_pooling="mean"), tmp_path), case.questions[0])
     assert vector.attention is None
     assert vector.notes == ["attention is not shown: the source is a single vector"]
 

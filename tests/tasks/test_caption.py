@@ -243,19 +243,19 @@ def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
         task().fit(asked)
     with pytest.raises(DataError, match="found no examples"):
         task().fit([])
-    with pytest.raises(ValueError, match="there is no loss"):
+    with pytest.raises(ValueError, match="cannot compute the loss"):
         fitted.loss(model, fitted.collate(asked))
-    with pytest.raises(DataError, match="input:1: there is no caption to compare with"):
+    with pytest.raises(DataError, match="input:1: no caption; evaluation needs"):
         fitted.score([answer("x")], asked)
     mixed = list(fitted.read([GIVEN[0], VECTORS[0]]))
     with pytest.raises(
-        DataError, match="input:2: vectors of 3 numbers; the examples before are images of 8 × 8 pixels"
+        DataError, match="input:2: expected an image of 8 × 8 pixels as in the first example, found a vector of size 3"
     ):
         task().fit(mixed)
-    with pytest.raises(DataError, match="input:2: vectors of 3 numbers; the model reads images of 8 × 8 pixels"):
+    with pytest.raises(DataError, match="input:2: expected an image of 8 × 8 pixels, found a vector of size 3"):
         fitted.collate(mixed)
     vectors = fit(VECTORS)[0]
-    with pytest.raises(DataError, match="input:1: images of 8 × 8 pixels; the model reads vectors of 3 numbers"):
+    with pytest.raises(DataError, match="input:1: expected a vector of size 3, found an image of 8 × 8 pixels"):
         vectors.collate(mixed)
 
 

@@ -255,9 +255,9 @@ def test_what_does_not_fit_the_model_is_named() -> None:
         vectors.collate(list(vectors.read(["a"])))
     with pytest.raises(DataError, match="input:1: found vectors; the model was trained on texts"):
         texts.collate(examples)
-    with pytest.raises(DataError, match="input:1: found 1 channels; the model reads 2"):
+    with pytest.raises(DataError, match="input:1: expected 2 channels, found 1"):
         vectors.collate(list(vectors.read([[1.0, 2.0]])))
-    with pytest.raises(DataError, match="input:1: there is no label to compare with"):
+    with pytest.raises(DataError, match="input:1: no label; evaluation needs"):
         texts.score([Classified("x", 1.0, {"x": 1.0})], list(texts.read(["a"])))
     with pytest.raises(ValueError, match="some examples of the batch have no label"):
         texts.loss(texts.build_model(), texts.collate(list(texts.read(["a"]))))

@@ -202,7 +202,7 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
 )
 def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
     task = fitted(["ab"], **fields)
-    with pytest.raises(ValueError, match=f"{why}: such a model cannot stream, it needs the whole"):
+    with pytest.raises(ValueError, match=f"{why}: this model needs the whole recording and cannot stream"):
         task.open_stream(task.build_model())
 
 
@@ -244,7 +244,7 @@ def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
     assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
 
 
-def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_infeasible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = config(tmp_path, time_reduction={"factor": 1})
     with terminal.TrainingProgress() as watch:
         run = workflow.train(settings, output=tmp_path / "run", listeners=[watch])
@@ -253,7 +253,7 @@ def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
     assert "1 of 18 examples (5.56%) are infeasible" in (tmp_path / "run" / "train.log").read_text()
     report = check.check_data(settings)
     assert {name: split.infeasible for name, split in report.splits.items()} == {"train": 1, "dev": 1}
-    (remark,) = [remark for remark in report.warnings if remark.startswith("train: 1 example (5.6%) impossible")]
+    (remark,) = [remark for remark in report.warnings if remark.startswith("train: 1 example (5.6%) infeasible")]
     assert "t.jsonl:6: its" in remark
     assert report.problems == []
     assert report.splits["train"].sides["text"].lengths.maximum >= 3
@@ -273,7 +273,7 @@ def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
         ),
     ],
 )
-def test_examples_that_are_played_too_fast_are_predicted(
+def test_examples_that_augmentation_makes_infeasible_are_reported(
     name: str, factor: int, change: dict[str, list[float]], rates: str, tmp_path: Path
 ) -> None:
     """Against the model itself: how many frames it makes of each recording at the fastest."""
@@ -288,14 +288,14 @@ def test_examples_that_are_played_too_fast_are_predicted(
         if not task.infeasible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
             wanted.append(example.location)
     report = check.check_data(settings)
-    (remark,) = [remark for remark in report.warnings if "played fast" in remark]
+    (remark,) = [remark for remark in report.warnings if "sped up by augmentation" in remark]
     assert wanted
     assert remark.startswith(f"train: {len(wanted)} example")
     assert f"{wanted[0]}: its" in remark
     assert f"at {rates}" in remark
 
 
-def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:
+def test_only_infeasible_examples_are_a_problem(tmp_path: Path) -> None:
     settings = config(tmp_path, time_reduction={"factor": 100})
     (tmp_path / "t.jsonl").write_text('{"strokes": [[0, 1, 2]], "text": "ab"}\n')
     problems = check.check_data(settings).problems
@@ -346,7 +346,7 @@ def test_recordings_that_do_not_fit_are_named(tmp_path: Path) -> None:
         sounds.fit([])
 
 
-def test_where_every_example_is_impossible_nothing_is_trained(tmp_path: Path) -> None:
+def test_training_refuses_only_infeasible_examples(tmp_path: Path) -> None:
     task = Transcribe(train=str(tmp_path / "train.jsonl"), time_reduction=TimeReductionConfig(factor=4))
     examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
     with pytest.raises(DataError, match="all 2 examples are infeasible: its 3 tokens need 3 frames, but it has 2"):
