@@ -81,7 +81,7 @@ def by_beam_size(run: str, file: str, *, sizes: Sequence[int]) -> list[tuple[str
         seconds = time.perf_counter() - started
         outputs, references = [answer.text for answer in answers], [example.target or "" for example in examples]
         cased, lower = bleu(outputs, references), bleu(outputs, references, lowercase=True)
-        log_probability = sum(answer.best[0].log_probability for answer in answers) / len(answers)
+        log_probability = sum(answer.nbest[0].log_probability for answer in answers) / len(answers)
         rows.append(
             (
                 str(size),

@@ -94,8 +94,8 @@ def test_attention_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: P
     result = explain(model, "a cd b b é")
     assert result.attention is not None
     assert result.attention.columns == ["a", "cd", "b", "b", "é", END]
-    assert result.attention.rows[: len(result.prediction.symbols)] == result.prediction.symbols
-    expected = stepped(model, "a cd b b é", result.prediction.symbols)[: len(result.attention.rows)]
+    assert result.attention.rows[: len(result.prediction.tokens)] == result.prediction.tokens
+    expected = stepped(model, "a cd b b é", result.prediction.tokens)[: len(result.attention.rows)]
     if fields.get("reverse_source"):
         expected = expected[:, [4, 3, 2, 1, 0, 5]]
     np.testing.assert_allclose(result.attention.weights, expected, atol=CLOSE)
@@ -112,7 +112,7 @@ def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
     weights = np.array([head.weights for head in result.heads])
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=CLOSE)
     np.testing.assert_allclose(weights[2:].mean(axis=0), result.attention.weights, atol=CLOSE)
-    both = stepped(model, "a cd b", result.prediction.symbols)[: len(result.attention.rows)]  # the mean of both layers
+    both = stepped(model, "a cd b", result.prediction.tokens)[: len(result.attention.rows)]  # the mean of both layers
     np.testing.assert_allclose(weights.mean(axis=0), both, atol=CLOSE)
 
 
@@ -123,9 +123,9 @@ def test_cells_are_rows_and_columns_of_the_image(tmp_path: Path) -> None:
     assert result.grid == (3, 3)
     assert result.image is not None
     assert result.image.shape == (10, 10, 3)
-    expected = stepped(model, case.questions[0], result.prediction.symbols)[: len(result.nbest_tokens[0])]
+    expected = stepped(model, case.questions[0], result.prediction.tokens)[: len(result.nbest_tokens[0])]
     np.testing.assert_allclose(result.image_attention.reshape(-1, 9), expected, atol=CLOSE)
-    vector = explain(fresh(_caption(image_pooling="vector"), tmp_path), case.questions[0])
+    vector = explain(fresh(_caption(image_pooling="mean"), tmp_path), case.questions[0])
     assert vector.attention is None
     assert vector.notes == ["attention is not shown: the source is a single vector"]
 
@@ -134,7 +134,7 @@ def test_a_model_without_attention_has_a_note(tmp_path: Path) -> None:
     result = explain(fresh(CASES["translate, no attention"], tmp_path), "a b")
     assert result.attention is None
     assert "no attention" in result.notes[0]
-    assert result.prediction.best
+    assert result.prediction.nbest
 
 
 def test_unknown_tokens_are_noted(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_the_branches_of_the_beam_are_the_n_best(tmp_path: Path) -> None:
     search = {"name": "beam", "size": 4, "nbest": 3, "length_penalty": "gnmt"}
     model = fresh(_translate(search=search), tmp_path)
     result = explain(model, "a cd b", beam=True)
-    ends = sorted((branch for branch in result.beam if branch.fate == "best"), key=lambda branch: -branch.score)
+    ends = sorted((branch for branch in result.beam if branch.fate == "in_nbest"), key=lambda branch: -branch.score)
     assert [spelt(result, branch.number) for branch in ends] == result.nbest_tokens
-    assert [branch.score for branch in ends] == [candidate.score for candidate in result.prediction.best]
+    assert [branch.score for branch in ends] == [candidate.score for candidate in result.prediction.nbest]
     for branch in result.beam:  # of each step at most as many as the beam is wide
         alive = [each for each in result.beam if each.length == branch.length and each.fate == "extended"]
         assert len(alive) <= 4
@@ -170,7 +170,7 @@ def test_the_branches_of_the_beam_are_the_n_best(tmp_path: Path) -> None:
 def test_a_default_beam_is_shown_for_greedy_search(tmp_path: Path) -> None:
     result = explain(fresh(_translate(), tmp_path), "a cd b", beam=True)
     assert result.notes == ["the model decodes with greedy; the beam shown has size 5"]
-    assert len(result.prediction.best) == 3
+    assert len(result.prediction.nbest) == 3
 
 
 def test_labels_and_their_alternatives(tmp_path: Path) -> None:

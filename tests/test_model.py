@@ -134,9 +134,9 @@ def test_the_search_can_be_replaced_when_a_run_is_loaded(translators: list[Path]
     questions = ["a cd é", "b"]
     greedy, beam = (load(translators[0], search=search) for search in ("greedy", "beam size=4 nbest=3"))
     for first, several in zip(greedy.predict(questions), beam.predict(questions), strict=True):
-        assert len(first.best) == 1
-        assert len(several.best) == 3
-        assert several.best[0].log_probability >= first.best[0].log_probability - 1e-5
+        assert len(first.nbest) == 1
+        assert len(several.nbest) == 3
+        assert several.nbest[0].log_probability >= first.nbest[0].log_probability - 1e-5
     with pytest.raises(ConfigError, match=r'unknown key "search\.sise"; did you mean "search\.size"'):
         load(translators[0], search="beam sise=4")
     with pytest.raises(
@@ -176,7 +176,7 @@ def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_p
     for search in ("greedy", "beam size=3 nbest=3", "sample"):
         model = load(translators[0], search=search, constrain=str(tmp_path / "answers.txt"))
         for answer in model.predict(["a cd é", "", "b x"]):
-            assert {candidate.text for candidate in answer.best} <= set(allowed)
+            assert {candidate.text for candidate in answer.nbest} <= set(allowed)
     (tmp_path / "unknown.txt").write_text("xyz\n")
     with pytest.raises(ValueError, match="holds no answer whose symbols occur"):
         load(translators[0], constrain=str(tmp_path / "unknown.txt")).predict(["a"])

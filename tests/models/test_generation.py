@@ -1,4 +1,4 @@
-"""Search and teacher forcing over a memory, against steps made one by one."""
+"""Search and teacher forcing with a memory, against single steps."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from seqloom.models.encoder import RecurrenceConfig
 from seqloom.models.encoder_decoder import AttentionConfig, build_decoder_layer
 from seqloom.models.generation import generate, shift_right, teacher_forced_scores
 
-SIZE, SYMBOLS, END = 6, 7, 2
+SIZE, VOCAB_SIZE, END = 6, 7, 2
 
 
 def decoder() -> Decoder:
@@ -29,10 +29,10 @@ def decoder() -> Decoder:
         memory_size=SIZE,
         bridge="linear",
     )
-    found = Decoder(Embedding(SYMBOLS, 4), layer)
-    for parameter in found.parameters():
+    model = Decoder(Embedding(VOCAB_SIZE, 4), layer)
+    for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.7)
-    return found.eval()
+    return model.eval()
 
 
 def memory(lengths: list[int]) -> Memory:
@@ -46,38 +46,38 @@ def row(of: Memory, index: int) -> Memory:
     return Memory(of.values[index : index + 1, :length], of.mask[index : index + 1, :length], ())
 
 
-def test_the_symbols_before() -> None:
+def test_shift_right() -> None:
     target = pad([[5, 3, END], [END]], dtype="int64")
     assert shift_right(target, END).tolist() == [[END, 5, 3], [END, END, 0]]
 
 
 @torch.no_grad()
-def test_forced_symbols_are_judged_as_step_by_step() -> None:
+def test_teacher_forced_scores_match_single_steps() -> None:
     model, source = decoder(), memory([4, 2])
     target: Padded = pad([[5, 3, END], [4, END]], dtype="int64")
-    found = teacher_forced_scores(model, source, target, end=END)
-    for index, (values, right) in enumerate(found):
-        symbols = target.values[index, : len(values)].tolist()
+    results = teacher_forced_scores(model, source, target, end=END)
+    for index, (values, correct) in enumerate(results):
+        tokens = target.values[index, : len(values)].tolist()
         state: Any = model.start(row(source, index), 1)
         last = END
-        for symbol, value, most in zip(symbols, values, right, strict=True):
+        for token, value, most in zip(tokens, values, correct, strict=True):
             scores, state = step(model, torch.tensor([last]), state)
-            assert value == pytest.approx(float(scores[0, symbol]), abs=1e-5)
-            assert most is (int(scores.argmax()) == symbol)
-            last = symbol
+            assert value == pytest.approx(float(scores[0, token]), abs=1e-5)
+            assert most is (int(scores.argmax()) == token)
+            last = token
 
 
 @torch.no_grad()
-def test_each_row_has_its_own_length_and_symbols_that_are_never_said() -> None:
+def test_maximum_lengths_and_suppressed_tokens() -> None:
     model, source = decoder(), memory([4, 2, 3])
-    found = generate(model, source, Greedy(), end=END, lengths=torch.tensor([1, 5, 9]), suppress=(0, 1, END))
-    assert [len(hypotheses[0].tokens) for hypotheses in found] == [1, 5, 9]
-    assert all(symbol > END for hypotheses in found for symbol in hypotheses[0].tokens)
+    results = generate(model, source, Greedy(), end=END, lengths=torch.tensor([1, 5, 9]), suppress=(0, 1, END))
+    assert [len(hypotheses[0].tokens) for hypotheses in results] == [1, 5, 9]
+    assert all(token > END for hypotheses in results for token in hypotheses[0].tokens)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("weight", [0.0, 0.5])
-def test_padding_is_not_to_be_covered(weight: float) -> None:
+def test_padding_need_not_be_covered(weight: float) -> None:
     model, search = decoder(), Beam(size=3, nbest=3, coverage_penalty=weight)
     narrow = memory([3, 3])
     wide = Memory(nn.functional.pad(narrow.values, (0, 0, 0, 4)), nn.functional.pad(narrow.mask, (0, 4)), ())
@@ -85,5 +85,5 @@ def test_padding_is_not_to_be_covered(weight: float) -> None:
     for one, other in zip(plain, padded, strict=True):
         assert [each.tokens for each in one] == [each.tokens for each in other]
         assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
-    if weight:  # some element of the source was looked at less than once
+    if weight:  # some source position got a total attention below 1
         assert all(each.score < each.log_probability for hypotheses in plain for each in hypotheses)

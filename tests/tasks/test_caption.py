@@ -171,7 +171,9 @@ def test_the_cells_of_other_inputs() -> None:
     assert fitted.learned.deviation == pytest.approx((2, 1, 1))  # the last number never changes
     assert fitted.collate(pictures).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
     assert model.encoder.size == 6
-    with pytest.raises(ValidationError, match=r"sight\.layers is 3, which leaves one cell of 8 pixels"):
+    with pytest.raises(
+        ValidationError, match=r"image_encoder\.layers is 3, which reduces an image of 8 × 8 pixels to one cell"
+    ):
         task(image_encoder={"layers": 3})
 
 
@@ -180,11 +182,11 @@ def test_a_beam_gives_several_the_best_first() -> None:
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pictures)).answers
     for answer in answers:
-        assert len(answer.best) == 3
-        assert (answer.best[0].text, answer.best[0].score) == (answer.text, answer.score)
-        scores = [each.score for each in answer.best]
+        assert len(answer.nbest) == 3
+        assert (answer.nbest[0].text, answer.nbest[0].score) == (answer.text, answer.score)
+        scores = [each.score for each in answer.nbest]
         assert scores == sorted(scores, reverse=True)
-        assert all({"<unk>", "<pad>"}.isdisjoint(each.symbols) for each in answer.best)
+        assert all({"<unk>", "<pad>"}.isdisjoint(each.tokens) for each in answer.nbest)
 
 
 @pytest.mark.parametrize("longest", [0, 1, 5])
@@ -193,7 +195,7 @@ def test_no_answer_is_longer_than_allowed(longest: int) -> None:
     with torch.no_grad():
         model.decoder.output.bias[2] = -100  # it would never end
         answers = fitted.predict(model, fitted.collate(pictures)).answers
-    assert [len(answer.symbols) for answer in answers] == [(longest or 3) + 1] * 3
+    assert [len(answer.tokens) for answer in answers] == [(longest or 3) + 1] * 3
 
 
 def answer(text: str, *targets: list[float]) -> Captioned:
@@ -237,23 +239,23 @@ def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
 def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
     fitted, model, _ = fit()
     asked = list(fitted.read_inputs([image(1)]))
-    with pytest.raises(DataError, match="input:1: there is no caption; training needs one for each image"):
+    with pytest.raises(DataError, match="input:1: no caption; training needs a caption for each image"):
         task().fit(asked)
-    with pytest.raises(DataError, match="there are no examples"):
+    with pytest.raises(DataError, match="found no examples"):
         task().fit([])
-    with pytest.raises(ValueError, match="there is no loss"):
+    with pytest.raises(ValueError, match="cannot compute the loss"):
         fitted.loss(model, fitted.collate(asked))
-    with pytest.raises(DataError, match="input:1: there is no caption to compare with"):
+    with pytest.raises(DataError, match="input:1: no caption; evaluation needs"):
         fitted.score([answer("x")], asked)
     mixed = list(fitted.read([GIVEN[0], VECTORS[0]]))
     with pytest.raises(
-        DataError, match="input:2: vectors of 3 numbers; the examples before are images of 8 × 8 pixels"
+        DataError, match="input:2: expected an image of 8 × 8 pixels as in the first example, found a vector of size 3"
     ):
         task().fit(mixed)
-    with pytest.raises(DataError, match="input:2: vectors of 3 numbers; the model reads images of 8 × 8 pixels"):
+    with pytest.raises(DataError, match="input:2: expected an image of 8 × 8 pixels, found a vector of size 3"):
         fitted.collate(mixed)
     vectors = fit(VECTORS)[0]
-    with pytest.raises(DataError, match="input:1: images of 8 × 8 pixels; the model reads vectors of 3 numbers"):
+    with pytest.raises(DataError, match="input:1: expected a vector of size 3, found an image of 8 × 8 pixels"):
         vectors.collate(mixed)
 
 
@@ -290,7 +292,7 @@ def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.Mo
     model = load(run.path, search="beam size=2 nbest=2")
     answers = model.predict(tmp_path / "images")
     assert [each.image for each in answers] == sorted(f"{number}.png" for number in range(12))
-    assert all(len(each.best) == 2 for each in answers)
+    assert all(len(each.nbest) == 2 for each in answers)
     (alone,) = model.predict([str(tmp_path / "images" / "3.png")])
     assert alone.text == next(each.text for each in answers if each.image == "3.png")
     assert model.evaluate(str(tmp_path / "list.txt"))["captions"] == 24

@@ -231,10 +231,14 @@ def test_it_learns_which_symbol_comes_first(pooling: str) -> None:
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ([], {}, "train.txt: there are no examples to learn from"),
-        ([("a", "x"), "b"], {}, "input:2: there is no label"),
-        ([("a", "x"), (np.ones((2, 1)), "y")], {}, "input:2: found texts and vectors"),
-        ([(np.ones((2, 1)), "x"), (np.ones((2, 3)), "y")], {}, "input:2: found 3 channels; the examples before have 1"),
+        ([], {}, "train.txt: found no examples to train on"),
+        ([("a", "x"), "b"], {}, "input:2: no label"),
+        ([("a", "x"), (np.ones((2, 1)), "y")], {}, "input:2: found both texts and vectors"),
+        (
+            [(np.ones((2, 1)), "x"), (np.ones((2, 3)), "y")],
+            {},
+            "input:2: expected 1 channels as in the first example, found 3",
+        ),
         (TEXTS, {"class_weights": {"w": 1.0}}, "class_weights: the label 'w' does not occur"),
         (TEXTS, {"class_weights": {"x": -1.0}}, "class_weights: the weight of 'x' is -1.0"),
     ],
@@ -247,13 +251,13 @@ def test_what_cannot_be_learnt_from_is_named(data: list[Any], options: Any, mess
 def test_what_does_not_fit_the_model_is_named() -> None:
     texts, _ = fitted(TEXTS)
     vectors, examples = fitted(VECTORS)
-    with pytest.raises(DataError, match="input:1: found a text; the model reads vectors"):
+    with pytest.raises(DataError, match="input:1: found a text; the model was trained on vectors"):
         vectors.collate(list(vectors.read(["a"])))
-    with pytest.raises(DataError, match="input:1: found vectors; the model reads texts"):
+    with pytest.raises(DataError, match="input:1: found vectors; the model was trained on texts"):
         texts.collate(examples)
-    with pytest.raises(DataError, match="input:1: found 1 channels; the model reads 2"):
+    with pytest.raises(DataError, match="input:1: expected 2 channels, found 1"):
         vectors.collate(list(vectors.read([[1.0, 2.0]])))
-    with pytest.raises(DataError, match="input:1: there is no label to compare with"):
+    with pytest.raises(DataError, match="input:1: no label; evaluation needs"):
         texts.score([Classified("x", 1.0, {"x": 1.0})], list(texts.read(["a"])))
     with pytest.raises(ValueError, match="some examples of the batch have no label"):
         texts.loss(texts.build_model(), texts.collate(list(texts.read(["a"]))))

@@ -71,7 +71,7 @@ def test_questions_are_answered(model: Model) -> None:
     assert str(odd) == "soup"
     assert len(odd.scores) == 4
     assert str(unknown) == "unknown: kng (known: king)"
-    assert str(unclear).startswith("not clear: wanted a word")
+    assert str(unclear).startswith("not understood: expected one or more words")
     assert (half.unknown, half.scores) == (["kng"], [])
 
 
@@ -155,11 +155,11 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("text", "fields", "message"),
     [
-        ("", {}, "no word occurs; two are needed"),
+        ("", {}, "no word occurs; training needs at least two"),
         ("\n \n", {}, "no word occurs"),
         ("word word word\n", {}, "only one word occurs at least 1 times"),
         ("one two three\n", {"task__min_count": 5}, r"no word occurs at least 5 times \(task.min_count\)"),
-        (": group\na b c d\n", {}, "train.txt:2: found a question with its answer; task.train wants a text"),
+        (": group\na b c d\n", {}, "train.txt:2: found a question with its answer; task.train needs plain text"),
     ],
 )
 def test_a_text_that_teaches_nothing(text: str, fields: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_text_that_teaches_nothing(text: str, fields: dict[str, Any], message:
 
 
 def test_a_text_is_no_question(model: Model, folder: Path) -> None:
-    with pytest.raises(DataError, match=r"train\.txt:\d+: found a text; questions are wanted"):
+    with pytest.raises(DataError, match=r"train\.txt:\d+: found plain text, expected analogies or pairs of words"):
         model.evaluate(folder / "train.txt")
 
 

@@ -108,8 +108,8 @@ def test_a_run_of_an_arpa_file_needs_it_no_longer(run: tuple[Path, Model]) -> No
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model": "recurrent"}, 'arpa is a model of kind "ngram", and kind is "recurrent"'),
-        ({"text": {"unit": "subwords"}}, 'text.unit must be "words" or "characters"'),
+        ({"model": "recurrent"}, 'arpa needs model = "ngram", but model is "recurrent"'),
+        ({"text": {"unit": "subwords"}}, 'arpa needs text.unit = "words" or "characters"'),
     ],
 )
 def test_what_cannot_be_taken_from_an_arpa_file(fields: dict[str, Any], message: str) -> None:
@@ -119,7 +119,10 @@ def test_what_cannot_be_taken_from_an_arpa_file(fields: dict[str, Any], message:
 
 @pytest.mark.parametrize(
     ("word", "unit", "message"),
-    [("<pad>", "words", "the word <pad> has a meaning of its own"), ("ab", "characters", "found 'ab'; task.text.unit")],
+    [
+        ("<pad>", "words", "contains the word <pad>, which is reserved"),
+        ("ab", "characters", "found 'ab', expected single characters"),
+    ],
 )
 def test_words_that_do_not_fit(word: str, unit: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.arpa"

@@ -107,7 +107,9 @@ def test_unknown_words_have_vectors_by_their_characters() -> None:
 
 def test_pieces_are_refused() -> None:
     given = ["task.name=language_model", "task.train=t.txt", "task.direction=both", "train.bptt_steps=35"]
-    with pytest.raises(ConfigError, match=r"train\.steps: expected 0, got 35: .*cannot be carried on: whole lines"):
+    with pytest.raises(
+        ConfigError, match=r"train\.bptt_steps: expected 0, got 35: .*the backward direction needs whole lines"
+    ):
         Config.build(config.Document.empty(given))
     Config.build(config.Document.empty([*given, "train.bptt_steps=0"]))
 
@@ -115,9 +117,9 @@ def test_pieces_are_refused() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model": "ngram"}, 'kind is "ngram": that looks back only'),
-        ({**SPELLED, "direction": "forward"}, "that is for words in both ways"),
-        ({**SPELLED, "text": {"unit": "characters"}}, 'text.unit "characters"'),
+        ({"model": "ngram"}, 'direction = "both" needs model = "recurrent", but model is "ngram"'),
+        ({**SPELLED, "direction": "forward"}, 'needs direction = "both" and text.unit = "words"'),
+        ({**SPELLED, "text": {"unit": "characters"}}, 'but they are "both" and "characters"'),
     ],
 )
 def test_what_does_not_fit_together_is_refused(fields: dict[str, Any], message: str) -> None:

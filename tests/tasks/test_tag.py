@@ -160,7 +160,7 @@ def test_scores() -> None:
     low, high = scores["span_f1_interval"]
     assert low <= scores["span_f1"] <= high
     json.dumps(scores)
-    with pytest.raises(DataError, match=r"train\.conll:3: there are no labels"):
+    with pytest.raises(DataError, match=r"train\.conll:3: no labels"):
         found.score(answers[:1], [sentence("a b c d e f")])
 
 
@@ -186,9 +186,9 @@ def test_a_sentence_with_an_unseen_label_is_judged_but_not_learnt_from(output: s
 
 
 def test_training_needs_labels() -> None:
-    with pytest.raises(DataError, match=r"train\.conll:3: there are no labels"):
+    with pytest.raises(DataError, match=r"train\.conll:3: no labels"):
         task().fit([sentence("a b")])
-    with pytest.raises(DataError, match=r"train\.conll: there is nothing"):
+    with pytest.raises(DataError, match=r"train\.conll: found no examples"):
         task().fit([])
     with pytest.raises(ValueError, match="call fit first"):
         task().collate(SPANS)
@@ -276,11 +276,11 @@ def test_frames(tmp_path: Path) -> None:
     assert found.score([first, second], examples)["elements"] == 3
     (alone,) = found.predict(model, found.collate(list(found.read([np.array([[1.0, 10], [3, 10]])])))).answers
     assert alone.labels == first.labels
-    with pytest.raises(DataError, match="input:1: found vectors of 1 numbers; this model reads vectors of 2"):
+    with pytest.raises(DataError, match="input:1: expected frames of 2 features, found 1 features"):
         found.collate(list(found.read([np.ones((2, 1))])))
     with pytest.raises(DataError, match="found words"):
         found.collate(list(found.read(["a b"])))
-    with pytest.raises(ValueError, match=r'task\.kind is "hmm"'):
+    with pytest.raises(ValueError, match=r'task\.model is "hmm"'):
         task(model="hmm").fit(examples).build_model()
 
 

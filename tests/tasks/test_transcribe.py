@@ -196,13 +196,13 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
     ("fields", "why"),
     [
         ({}, "encoder.bidirectional is true"),
-        ({"encoder": {"bidirectional": False}, "normalize": "utterance"}, 'scale is "utterance"'),
-        ({"encoder": {"bidirectional": False}, "image_encoder": {"layers": 1}}, "look.layers is 1"),
+        ({"encoder": {"bidirectional": False}, "normalize": "utterance"}, 'normalize is "utterance"'),
+        ({"encoder": {"bidirectional": False}, "image_encoder": {"layers": 1}}, "image_encoder.layers is 1"),
     ],
 )
 def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
     task = fitted(["ab"], **fields)
-    with pytest.raises(ValueError, match=f"{why}: such a model cannot stream, it needs the whole"):
+    with pytest.raises(ValueError, match=f"{why}: this model needs the whole recording and cannot stream"):
         task.open_stream(task.build_model())
 
 
@@ -210,7 +210,7 @@ def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
     sound = AudioFeatures(n_mels=5, sample_rate=1000, top_db=60.0)
     task = Transcribe(train="-", audio=sound, encoder=BidirectionalEncoder(bidirectional=False))
     task = task.fit(task.read([(np.ones(600), "ab")]))
-    with pytest.raises(ValueError, match=r"sound\.decibels is 60"):
+    with pytest.raises(ValueError, match=r"audio\.top_db is 60"):
         task.open_stream(task.build_model())
 
 
@@ -225,7 +225,7 @@ def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
     examples = list(task.read([(np.zeros((40, 6)), "RED READ")]))
     wanted = ["R EH D R IY D"]
     assert task.score(found, examples)["per"] == pytest.approx(jiwer.wer(wanted, [found[0].text]))
-    with pytest.raises(DataError, match=r"input:1: the word 'BLUE' does not stand in .*words.dict"):
+    with pytest.raises(DataError, match=r"input:1: the word 'BLUE' is not in .*words.dict"):
         fitted(["BLUE"], **fields)
     strange = list(task.read([(emissions(task, "R|EH|D"), "RED BLUE")]))  # nobody has to know all words of a test
     found = task.predict(Echo(), task.collate(strange)).answers
@@ -244,16 +244,16 @@ def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
     assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
 
 
-def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_infeasible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = config(tmp_path, time_reduction={"factor": 1})
     with terminal.TrainingProgress() as watch:
         run = workflow.train(settings, output=tmp_path / "run", listeners=[watch])
-    assert capsys.readouterr().err.startswith("1 of 18 examples (5.56%) are impossible and left out")
+    assert capsys.readouterr().err.startswith("1 of 18 examples (5.56%) are infeasible and skipped")
     assert json.loads(run.learned)["infeasible"] == 1
-    assert "1 of 18 examples (5.56%) are impossible" in (tmp_path / "run" / "train.log").read_text()
+    assert "1 of 18 examples (5.56%) are infeasible" in (tmp_path / "run" / "train.log").read_text()
     report = check.check_data(settings)
     assert {name: split.infeasible for name, split in report.splits.items()} == {"train": 1, "dev": 1}
-    (remark,) = [remark for remark in report.warnings if remark.startswith("train: 1 example (5.6%) impossible")]
+    (remark,) = [remark for remark in report.warnings if remark.startswith("train: 1 example (5.6%) infeasible")]
     assert "t.jsonl:6: its" in remark
     assert report.problems == []
     assert report.splits["train"].sides["text"].lengths.maximum >= 3
@@ -263,17 +263,17 @@ def test_impossible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("name", "factor", "change", "rates"),
     [
-        ("transcribe", 2, {"speed_perturb": [0.8, 1.6]}, "the speed 1.6"),
-        ("transcribe", 2, {"tempo_perturb": [0.8, 1.6]}, "the tempo 1.6"),
+        ("transcribe", 2, {"speed_perturb": [0.8, 1.6]}, "speed 1.6"),
+        ("transcribe", 2, {"tempo_perturb": [0.8, 1.6]}, "tempo 1.6"),
         (
             "transcribe, sound",
             6,
             {"speed_perturb": [1.7], "tempo_perturb": [1.0, 1.9]},
-            "the speed 1.7 and the tempo 1.9",
+            "speed 1.7 and tempo 1.9",
         ),
     ],
 )
-def test_examples_that_are_played_too_fast_are_predicted(
+def test_examples_that_augmentation_makes_infeasible_are_reported(
     name: str, factor: int, change: dict[str, list[float]], rates: str, tmp_path: Path
 ) -> None:
     """Against the model itself: how many frames it makes of each recording at the fastest."""
@@ -288,20 +288,18 @@ def test_examples_that_are_played_too_fast_are_predicted(
         if not task.infeasible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
             wanted.append(example.location)
     report = check.check_data(settings)
-    (remark,) = [remark for remark in report.warnings if "played fast" in remark]
+    (remark,) = [remark for remark in report.warnings if "sped up by augmentation" in remark]
     assert wanted
     assert remark.startswith(f"train: {len(wanted)} example")
     assert f"{wanted[0]}: its" in remark
     assert f"at {rates}" in remark
 
 
-def test_nothing_but_impossible_examples_is_a_problem(tmp_path: Path) -> None:
+def test_only_infeasible_examples_are_a_problem(tmp_path: Path) -> None:
     settings = config(tmp_path, time_reduction={"factor": 100})
     (tmp_path / "t.jsonl").write_text('{"strokes": [[0, 1, 2]], "text": "ab"}\n')
     problems = check.check_data(settings).problems
-    assert (
-        "nothing can be learnt from any of the 1 examples: its 2 symbols need 2 frames, and there are 1" in problems[0]
-    )
+    assert "all 1 examples are infeasible: its 2 tokens need 2 frames, but it has 1" in problems[0]
 
 
 def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
@@ -319,11 +317,11 @@ def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"spelling": "phones"}, 'spelling is "phones": its symbols stand between blanks'),
-        ({"spelling": "lexicon", "text": {"unit": "words"}}, 'spelling is "lexicon", and there is none'),
-        ({"lexicon": "w"}, 'search is "best_path", which has no room for a lexicon'),
-        ({"lm": {"model": "w"}}, 'search is "best_path", which has no room for a language model'),
-        ({"metric": "per"}, 'metric is "per"; of these symbols there is cer, wer'),
+        ({"spelling": "phones"}, 'spelling = "phones" needs text.unit = "words"'),
+        ({"spelling": "lexicon", "text": {"unit": "words"}}, 'spelling = "lexicon" needs a lexicon file'),
+        ({"lexicon": "w"}, 'search "best_path" cannot use a lexicon'),
+        ({"lm": {"model": "w"}}, 'search "best_path" cannot use a language model'),
+        ({"metric": "per"}, 'metric "per" is not available for these tokens .allowed: auto, cer, wer'),
     ],
 )
 def test_fields_that_do_not_fit_together(fields: dict[str, Any], message: str) -> None:
@@ -342,14 +340,14 @@ def test_recordings_that_do_not_fit_are_named(tmp_path: Path) -> None:
     write_npz(tmp_path / "short.npz", [np.zeros(300), np.zeros(100)], ["a", "b"], rate=8000)
     with pytest.raises(DataError, match=r"the sound .* has 100 samples; a window needs 200"):
         sounds.fit(sounds.read(resolve(str(tmp_path / "short.npz"))))
-    with pytest.raises(DataError, match=r"input:1: there is no text"):
+    with pytest.raises(DataError, match=r"input:1: no text"):
         sounds.fit(task.read([np.zeros((2, 3))]))
-    with pytest.raises(DataError, match=r"-: there are no examples"):
+    with pytest.raises(DataError, match=r"-: found no examples"):
         sounds.fit([])
 
 
-def test_where_every_example_is_impossible_nothing_is_trained(tmp_path: Path) -> None:
+def test_training_refuses_only_infeasible_examples(tmp_path: Path) -> None:
     task = Transcribe(train=str(tmp_path / "train.jsonl"), time_reduction=TimeReductionConfig(factor=4))
     examples = list(task.read([(np.zeros((6, 3), np.float32), "abc"), (np.zeros((3, 3), np.float32), "de")]))
-    with pytest.raises(DataError, match="from any of the 2 examples: its 3 symbols need 3 frames, and there are 2"):
+    with pytest.raises(DataError, match="all 2 examples are infeasible: its 3 tokens need 3 frames, but it has 2"):
         task.fit(examples)

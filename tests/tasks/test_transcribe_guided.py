@@ -77,7 +77,7 @@ def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[
     for answer in said(model):
         wanted = log_probability(load(language), answer.text)
         assert answer.language == pytest.approx(wanted, rel=1e-4)
-        total = answer.acoustic + 0.7 * answer.language + 0.4 * len(answer.symbols)
+        total = answer.acoustic + 0.7 * answer.language + 0.4 * len(answer.tokens)
         assert answer.score == pytest.approx(total, rel=1e-6)
     assert all(answer.language == 0 for answer in free)
     assert [answer.text for answer in said(model)] != [answer.text for answer in free]
@@ -128,7 +128,7 @@ def test_both_may_stand_in_the_configuration_and_be_heard_in_pieces(tmp_path: Pa
 
 def test_what_is_no_language_model_is_named(tmp_path: Path) -> None:
     run, words = transcriber(tmp_path), speaker(tmp_path, "words", model="ngram", order=2)
-    with pytest.raises(ValueError, match="is a language model of words; here characters are said"):
+    with pytest.raises(ValueError, match="expected a language model of characters, found one of words"):
         said(load(run, lm=str(words)))
     with pytest.raises(TypeError, match="is a run of the task transcribe, expected a language_model"):
         said(load(run, lm=str(run)))

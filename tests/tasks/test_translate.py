@@ -79,9 +79,9 @@ def test_one_vocabulary_for_both_sides() -> None:
         task(shared_vocab=True, target={"unit": "characters"})
 
 
-@pytest.mark.parametrize("place", ["after", "before", "none"])
-def test_the_loss_is_that_of_the_chain_rule(place: str) -> None:
-    fitted, model, pairs = fit(attention={"style": place})
+@pytest.mark.parametrize("style", ["luong", "bahdanau", "none"])
+def test_the_loss_follows_the_chain_rule(style: str) -> None:
+    fitted, model, pairs = fit(attention={"style": style})
     batch = fitted.collate(pairs)
     found = fitted.loss(model, batch)
     rows = [batch.target.values[row, : int(batch.target.lengths[row])].tolist() for row in range(len(pairs))]
@@ -111,8 +111,8 @@ def test_greedy_answers_are_the_most_probable_symbols_one_by_one() -> None:
             said.append(last)
             if last == 2:
                 break
-        assert answer.symbols == names.decode(symbol for symbol in said if symbol != 2)
-        assert answer.text == " ".join(answer.symbols)
+        assert answer.tokens == names.decode(symbol for symbol in said if symbol != 2)
+        assert answer.text == " ".join(answer.tokens)
         assert answer.target == answer.forced == []
         assert answer.score == pytest.approx(math.fsum(answer.log_probabilities))
 
@@ -122,10 +122,10 @@ def test_a_beam_gives_several_the_best_first() -> None:
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pairs)).answers
     for answer in answers:
-        assert len(answer.best) == 3
-        assert (answer.best[0].text, answer.best[0].score) == (answer.text, answer.score)
-        assert len({each.text for each in answer.best}) == 3
-        scores = [each.score for each in answer.best]
+        assert len(answer.nbest) == 3
+        assert (answer.nbest[0].text, answer.nbest[0].score) == (answer.text, answer.score)
+        assert len({each.text for each in answer.nbest}) == 3
+        scores = [each.score for each in answer.nbest]
         assert scores == sorted(scores, reverse=True)
 
 
@@ -206,7 +206,7 @@ def test_scheduled_sampling_mixes_in_training_only() -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
     for _ in range(3):
         model.mixer.updated()
-    assert model.mixer.settings.share(int(model.mixer.updates)) == pytest.approx(0)
+    assert model.mixer.settings.probability(int(model.mixer.updates)) == pytest.approx(0)
 
 
 def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,11 +226,11 @@ def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch
 def test_what_lacks_its_target() -> None:
     fitted, model, _ = fit()
     asked = list(fitted.read_inputs(["a b"]))
-    with pytest.raises(DataError, match="there is no target; training needs one"):
+    with pytest.raises(DataError, match="no target; training needs a target"):
         task().fit(asked)
-    with pytest.raises(DataError, match="there are no examples"):
+    with pytest.raises(DataError, match="found no examples"):
         task().fit([])
-    with pytest.raises(ValueError, match="there is no loss"):
+    with pytest.raises(ValueError, match="cannot compute the loss"):
         fitted.loss(model, fitted.collate(asked))
-    with pytest.raises(DataError, match="input:1: there is no target to compare with"):
+    with pytest.raises(DataError, match="input:1: no target; evaluation needs"):
         fitted.score([answer("x", [], [])], asked)

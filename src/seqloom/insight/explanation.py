@@ -65,7 +65,7 @@ class Explanation:
     prediction: Any  # as ``predict`` returns it
     headline: str = ""  # printed first
     title: str = ""  # of the plots
-    nbest_tokens: list[list[str]] = field(default_factory=list)  # of each of prediction.best, the end included
+    nbest_tokens: list[list[str]] = field(default_factory=list)  # of each of prediction.nbest, the end included
     attention: AttentionMap | None = None  # of the last layer, averaged over its heads
     heads: list[AttentionMap] = field(default_factory=list)  # each layer and head, if requested
     token_values: TokenValues | None = None

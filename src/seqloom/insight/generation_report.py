@@ -61,7 +61,7 @@ def explain_generation(
         search.record.children = search.size
     batch = task.collate([example])
     (prediction,) = task.model_copy(update={"search": search}).predict(model, batch).answers
-    rows, decoder_inputs = output_tokens(encoding, prediction.best[0])
+    rows, decoder_inputs = output_tokens(encoding, prediction.nbest[0])
     layers: AttentionLayers = []
     if not isinstance(model, EncoderDecoder):
         notes.append("attention is not shown for an ensemble: explain one of its models")
@@ -80,7 +80,7 @@ def explain_generation(
         prediction=prediction,
         headline=f"{source.text} → {prediction.text}",
         title=f"{source.text} → {prediction.text}",
-        nbest_tokens=[output_tokens(encoding, each)[0] for each in prediction.best],
+        nbest_tokens=[output_tokens(encoding, each)[0] for each in prediction.nbest],
         attention=mean_of_heads(layers, rows, source.tokens),
         heads=all_heads(layers, rows, source.tokens) if heads else [],
         beam=beam_nodes(search.record, encoding) if beam else [],
@@ -101,7 +101,7 @@ def trace_generation(
     if not isinstance(model, EncoderDecoder):  # an ensemble: its models run inside the search
         return trace_function(model, lambda: task.predict(model, batch), labels=lambda _: source_tokens)
     (prediction,) = task.predict(model, batch).answers
-    tokens, decoder_inputs = output_tokens(encoding, prediction.best[0])
+    tokens, decoder_inputs = output_tokens(encoding, prediction.nbest[0])
     target_tokens = [START, *tokens][: len(decoder_inputs)]
 
     def labels(name: str) -> list[str]:

@@ -60,7 +60,7 @@ def print_explanation(explanation: Explanation) -> None:
         terminal.table(("label", "probability"), [(label, f"{probability:.2%}") for label, probability in labels])
     if explanation.nbest_tokens:
         terminal.print_lines("", "N-best list, with the log-probability of each token:")
-        pairs = zip(explanation.prediction.best, explanation.nbest_tokens, strict=True)
+        pairs = zip(explanation.prediction.nbest, explanation.nbest_tokens, strict=True)
         for rank, (candidate, tokens) in enumerate(pairs, start=1):
             terminal.print_lines("", *_candidate_lines(rank, candidate, tokens, width=width))
     if (each := explanation.token_values) is not None:
@@ -102,7 +102,7 @@ def _print_transcript(prediction: Any, frames: FrameProbabilities, inputs: NDArr
     terminal.print_lines(*ctc_lines(frames, inputs, width=width), *timing_lines(prediction, frames, width=width))
     terminal.print_lines("", "N-best list, with log scores:")
     rows = [
-        (each.text, f"{each.score:.4f}", f"{each.acoustic:.4f}", f"{each.language:.4f}") for each in prediction.best
+        (each.text, f"{each.score:.4f}", f"{each.acoustic:.4f}", f"{each.language:.4f}") for each in prediction.nbest
     ]
     terminal.table(("transcript", "score", "acoustic", "language model"), rows)
 

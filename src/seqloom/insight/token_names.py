@@ -34,8 +34,8 @@ def output_tokens(
 ) -> tuple[list[str], list[int]]:
     """The token generated at each step, and the index that the decoder read before it (the end symbol comes first)."""
     vocabulary = encoding.vocabulary
-    indices = vocabulary.encode(candidate.symbols)
-    tokens = [display_token(encoding, token, index) for token, index in zip(candidate.symbols, indices, strict=True)]
-    ended = len(candidate.log_probabilities) > len(candidate.symbols)
+    indices = vocabulary.encode(candidate.tokens)
+    tokens = [display_token(encoding, token, index) for token, index in zip(candidate.tokens, indices, strict=True)]
+    ended = len(candidate.log_probabilities) > len(candidate.tokens)
     decoder_inputs = [vocabulary.index(END), *indices]
     return ([*tokens, END], decoder_inputs) if ended else (tokens, decoder_inputs[: len(tokens)])

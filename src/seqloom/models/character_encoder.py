@@ -1,4 +1,4 @@
-"""Words as vectors made of their characters, by a recurrent layer from both ends (Ling et al. 2015)."""
+"""Word vectors from characters, by a bidirectional recurrent layer (Ling et al. 2015)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,62 +13,62 @@ from seqloom.config import ConfigSection
 from seqloom.layers.build import recurrent
 from seqloom.layers.embedding import Embedding
 
-LONGEST = 24
-"""Characters of a word that are read: of a longer one its beginning and its end. A multiple of 4, see `distinct`."""
+MAX_CHARACTERS = 24
+"""Characters read per word; of a longer one, its start and its end. A multiple of 4, see ``distinct_words``."""
 
-NEVER = 0xFFFFFFFF
-"""No character has this number."""
+NO_CHARACTER = 0xFFFFFFFF
+"""Not a code point."""
 
 
 class CharacterConfig(ConfigSection):
-    """A recurrent layer over the characters of each word."""
+    """Recurrent layers over the characters of each word."""
 
-    layers: int = Field(1, ge=0, description="How many on top of each other; 0: words are not spelled.")
-    cell: str = Field("lstm", description="A file of cells/.")
-    embedding_size: int = Field(32, ge=1, description="Size of a character's vector.")
-    hidden_size: int = Field(64, ge=1, description="Width of each direction; a word's vector has twice as much.")
-    dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the vectors of the characters.")
+    layers: int = Field(1, ge=0, description="Number of stacked layers (0: no character encoder).")
+    cell: str = Field("lstm", description="Recurrent cell.")
+    embedding_size: int = Field(32, ge=1, description="Size of a character embedding.")
+    hidden_size: int = Field(64, ge=1, description="Hidden size of each direction; a word vector has twice this size.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the character embeddings.")
 
 
 class CharacterInput(NamedTuple):
-    """Words by their numbers and by their characters."""
+    """Words as ids and as characters."""
 
     words: Tensor  # (B, T)
-    characters: Tensor  # (B, T, LONGEST), int16; (B, T, 0) where they are not read
+    characters: Tensor  # (B, T, MAX_CHARACTERS), int16; (B, T, 0) without a character encoder
     mask: Tensor  # (B, T)
 
 
 class CharacterEncoder(nn.Module):
-    """The last states of both directions over each word's characters; each distinct word is read once."""
+    """The last states of both directions over the characters; each distinct word is computed once."""
 
-    def __init__(self, symbols: int, characters: CharacterConfig) -> None:
+    def __init__(self, vocab_size: int, config: CharacterConfig) -> None:
         super().__init__()
-        self.embed = Embedding(symbols, characters.embedding_size, dropout=characters.dropout)
+        self.embed = Embedding(vocab_size, config.embedding_size, dropout=config.dropout)
         self.layer = recurrent(
-            characters.cell,
-            characters.embedding_size,
-            characters.hidden_size,
-            layers=characters.layers,
+            config.cell,
+            config.embedding_size,
+            config.hidden_size,
+            layers=config.layers,
             bidirectional=True,
-            dropout=characters.dropout,
+            dropout=config.dropout,
         )
-        self.stacked = characters.layers > 1
-        self.size = 2 * characters.hidden_size
+        self.stacked = config.layers > 1
+        self.size = 2 * config.hidden_size
 
     def forward(
         self,
-        spelled: Tensor,  # (B, T, LONGEST), int16, 0 behind the end of a word
+        characters: Tensor,  # (B, T, MAX_CHARACTERS), int16, 0 after the end of a word
     ) -> Tensor:  # (B, T, size)
-        words, places = distinct_words(spelled.flatten(0, 1))
+        words, inverse = distinct_words(characters.flatten(0, 1))
         words = words[:, : max(1, int((words != 0).sum(dim=1).max()))].long()
         _, state = self.layer(self.embed(words), words != 0)
-        ahead, back = state[-1] if self.stacked else state
+        forward, backward = state[-1] if self.stacked else state
         # The first field of a state is its output.
-        return torch.cat([ahead[0], back[0]], dim=1)[places].view(*spelled.shape[:2], self.size)
+        return torch.cat([forward[0], backward[0]], dim=1)[inverse].view(*characters.shape[:2], self.size)
 
 
 def distinct_words(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct rows (U, C) of a table (N, C) of int16, and for each row of the table its number among them (N,).
+    """The distinct rows (U, C) of an int16 table (N, C), and the index of each row among them (N,).
 
     Four characters are compared at once, as one integer: torch.unique(dim=0) takes over ten times as long.
     """
@@ -77,26 +77,26 @@ def distinct_words(rows: Tensor) -> tuple[Tensor, Tensor]:
     ordered = table[order]
     new = np.ones(len(table), dtype=bool)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    numbers = np.empty(len(table), dtype=np.int64)
-    numbers[order] = np.cumsum(new) - 1
+    inverse = np.empty(len(table), dtype=np.int64)
+    inverse[order] = np.cumsum(new) - 1
     first = torch.from_numpy(order[new]).to(rows.device)
-    return rows[first], torch.from_numpy(numbers).to(rows.device)
+    return rows[first], torch.from_numpy(inverse).to(rows.device)
 
 
-def to_characters(words: Sequence[str], symbols: Sequence[str]) -> NDArray[np.int16]:  # (N, LONGEST)
-    """The numbers of each word's characters among the symbols; 0 behind its end, 1 for one that is not there."""
-    known = np.array([ord(symbol) if len(symbol) == 1 else NEVER for symbol in symbols], dtype=np.uint32)
+def to_characters(words: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.int16]:  # (N, MAX_CHARACTERS)
+    """The character ids of each word: indices in the vocabulary, 0 after the end, 1 for an unknown character."""
+    known = np.array([ord(token) if len(token) == 1 else NO_CHARACTER for token in vocabulary], dtype=np.uint32)
     ranks = np.argsort(known, kind="stable")
     codes = np.frombuffer("".join(words).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    found = ranks[np.minimum(np.searchsorted(known[ranks], codes), len(known) - 1)]
-    numbers = np.where(known[found] == codes, found, 1)
+    candidates = ranks[np.minimum(np.searchsorted(known[ranks], codes), len(known) - 1)]
+    ids = np.where(known[candidates] == codes, candidates, 1)
     lengths = np.array([len(word) for word in words], dtype=np.int64)
     rows = np.repeat(np.arange(len(words)), lengths)
     columns = np.arange(len(codes)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    surplus = np.maximum(lengths - LONGEST, 0)[rows]
-    tail = columns - surplus  # the column if the middle of a long word is taken out
-    begins, ends = columns < LONGEST // 2, tail >= LONGEST // 2
-    spelled = np.zeros((len(words), LONGEST), dtype=np.int16)
-    spelled[rows[begins], columns[begins]] = numbers[begins]
-    spelled[rows[ends], tail[ends]] = numbers[ends]
-    return spelled
+    surplus = np.maximum(lengths - MAX_CHARACTERS, 0)[rows]
+    tail = columns - surplus  # the column once the middle of a long word is removed
+    first_half, second_half = columns < MAX_CHARACTERS // 2, tail >= MAX_CHARACTERS // 2
+    characters = np.zeros((len(words), MAX_CHARACTERS), dtype=np.int16)
+    characters[rows[first_half], columns[first_half]] = ids[first_half]
+    characters[rows[second_half], tail[second_half]] = ids[second_half]
+    return characters

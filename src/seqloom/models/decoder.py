@@ -1,4 +1,4 @@
-"""Symbols out, one after the other: what a language model is, and half of a translator."""
+"""Decoders: an embedding, a causal layer and a softmax; a language model, or half of an encoder-decoder."""
 
 from typing import Any, Self
 
@@ -14,10 +14,10 @@ from seqloom.layers.softmax_loss import cross_entropy, log_probabilities, score_
 
 
 class Decoder(nn.Module):
-    """An embedding, a layer that looks back only, and a softmax over the vocabulary.
+    """An embedding, a causal layer, and a softmax over the vocabulary.
 
-    ``tied``: the vectors of the symbols are also the rows of the output's matrix (Press and Wolf 2017); where the layer
-    is wider or narrower than the vectors, a linear map stands between.
+    ``tied``: the embedding matrix is also the output matrix (Press and Wolf 2017), after a linear map if the layer's
+    output size differs from the embedding size.
     """
 
     def __init__(
@@ -26,15 +26,15 @@ class Decoder(nn.Module):
         layer: Layer,
         *,
         tied: bool = False,
-        dropout: float = 0.0,  # on what the layer gives
+        dropout: float = 0.0,  # on the output of the layer
         variational: bool = False,
     ) -> None:
         super().__init__()
         self.embed = embed
         self.layer = layer
         self.dropout: nn.Module = VariationalDropout(dropout) if variational else Dropout(dropout)
-        narrow = tied and layer.output_size != embed.embedding_dim
-        self.bridge = nn.Linear(layer.output_size, embed.embedding_dim) if narrow else nn.Identity()
+        bridged = tied and layer.output_size != embed.embedding_dim
+        self.bridge = nn.Linear(layer.output_size, embed.embedding_dim) if bridged else nn.Identity()
         size = embed.embedding_dim if tied else layer.output_size
         self.output = Linear(size, embed.num_embeddings)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
@@ -44,7 +44,7 @@ class Decoder(nn.Module):
         self._stepper = Stepper()
 
     def start(self, memory: Memory | None, batch: int, *, coverage: bool = False) -> Any:
-        """The state before the first symbol of each of ``batch`` sequences; a language model has no memory."""
+        """The state before the first token of each of ``batch`` sequences; a language model has no memory."""
         return self.layer.start(batch, memory, coverage=coverage)
 
     def features(
@@ -54,7 +54,7 @@ class Decoder(nn.Module):
         *,
         mask: Tensor | None = None,  # (B, T)
     ) -> tuple[Tensor, Any]:  # (B, T, D), state
-        """What the softmax is computed from."""
+        """The input of the softmax."""
         values, state = self.layer(self.embed(tokens), mask, state)
         return self.bridge(self.dropout(values)), state
 
@@ -85,27 +85,27 @@ class Decoder(nn.Module):
     ) -> Tensor:  # (N,)
         return log_probabilities(features, self.output.weight, self.output.bias, target)
 
-    def judge(
+    def score_tokens(
         self,
         features: Tensor,  # (N, D)
         target: Tensor,  # (N,)
     ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
-        """The same, and whether each target is the most probable symbol."""
+        """The log-probability of each target, and whether it is the most probable token."""
         return score_tokens(features, self.output.weight, self.output.bias, target)
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B,) → (B, V), state
-        """One step as one program; None if this is not a step for one."""
+        """One compiled step; None if it cannot be compiled."""
         return self._stepper(self, tokens, state) if type(self) is Decoder else None
 
-    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         self._stepper.clear()
         return super().train(mode)
 
 
 def step(decoder: nn.Module, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:  # (B,) → (B, V), state
-    """One step of any decoder: the last symbols → log-probabilities of the next ones."""
-    found = decoder.step(tokens, state) if isinstance(decoder, Decoder) else None
-    if found is not None:
-        return found
+    """One step of any decoder: the last tokens → log-probabilities of the next ones."""
+    compiled = decoder.step(tokens, state) if isinstance(decoder, Decoder) else None
+    if compiled is not None:
+        return compiled
     logits, state = decoder(tokens.unsqueeze(1), state)
     return torch.log_softmax(logits[:, -1], dim=-1), state

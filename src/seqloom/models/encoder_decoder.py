@@ -1,4 +1,4 @@
-"""One sequence in, another one out: any encoder with any decoder, and what carries the one to the other."""
+"""Encoder-decoders: any encoder with any decoder, and the attention and bridge between them."""
 
 from typing import Any, Literal, Protocol, cast
 
@@ -24,23 +24,26 @@ Bridge = Literal["linear", "copy", "zero"]
 
 
 class AttentionConfig(ConfigSection):
-    """How a recurrent decoder looks at the source; transformers do so by themselves."""
+    """Attention of a recurrent decoder to the source; Transformers have their own."""
 
     style: Literal["luong", "bahdanau", "none"] = Field(
         default="luong",
-        description="luong: after the recurrent step; bahdanau: before it (slower); none: no attention.",
+        description='"luong": after the recurrent step; "bahdanau": before it (slower); "none": no attention.',
     )
     score: Literal["dot", "scaled", "multiplicative", "additive"] = Field(
-        default="multiplicative", description="How well a state of the decoder fits an element of the source."
+        default="multiplicative", description="Score function between the decoder state and a source position."
     )
     type: Literal["soft", "hard", "local"] = Field(
-        default="soft", description="A mean of all elements, one that is drawn, or those of a window."
+        default="soft", description='"soft": over all positions; "hard": one sampled position; "local": over a window.'
     )
-    window: int = Field(default=5, ge=1, description="local: elements on each side of the middle.")
-    predictive: bool = Field(default=False, description="local: the middle is predicted, not the step's own number.")
+    window: int = Field(default=5, ge=1, description="Local attention: positions on each side of the centre.")
+    predictive: bool = Field(
+        default=False,
+        description="Local attention: predict the centre of the window instead of using the decoding step.",
+    )
     context: Literal["none", "last", "ends", "mean"] = Field(
         default="none",
-        description="The source as one vector beside every input: the encoder's last word, both its ends, or its mean.",
+        description="Source vector appended to every decoder input: the last encoder output, both ends, or the mean.",
     )
 
     def build(self, query_size: int, key_size: int) -> AttentionMechanism:
@@ -55,38 +58,38 @@ class AttentionConfig(ConfigSection):
 
 def build_decoder_layer(
     recurrence: RecurrenceConfig,
-    looks: AttentionConfig,
+    attention: AttentionConfig,
     input_size: int,
     *,
-    encoder: Layer | None,  # whose last state the decoder begins with; None: it has none
+    encoder: Layer | None,  # whose last state initialises the decoder; None: it has none
     memory_size: int,
     bridge: Bridge,
 ) -> Layer:
-    """The layers of a decoder that knows a source."""
+    """The layers of a decoder with a source."""
     if recurrence.bidirectional:
         raise ValueError("decoder.bidirectional is true: a decoder must not see what it predicts")
     layers: list[Layer] = []
-    if looks.context != "none":
-        layers.append(FixedContext(input_size, memory_size, kind=looks.context))
+    if attention.context != "none":
+        layers.append(FixedContext(input_size, memory_size, kind=attention.context))
     size = layers[-1].output_size if layers else input_size
     recurrent = not recurrence.custom_layer and TRANSFORMER not in recurrence.kinds
-    if recurrent and looks.style == "bahdanau":
-        layers += _looking_before(recurrence, looks, size, memory_size=memory_size)
+    if recurrent and attention.style == "bahdanau":
+        layers += _bahdanau_layers(recurrence, attention, size, memory_size=memory_size)
     else:
         layers.append(build_stack(PrenetConfig(), recurrence, size, causal=True, memory_size=memory_size))
-    if looks.style == "luong" and TRANSFORMER not in recurrence.kinds:
+    if attention.style == "luong" and TRANSFORMER not in recurrence.kinds:
         size = layers[-1].output_size
-        layers.append(LuongAttention(looks.build(size, memory_size), size))
+        layers.append(LuongAttention(attention.build(size, memory_size), size))
     whole = layers[0] if len(layers) == 1 else Stack(layers, dropout=Dropout(recurrence.dropout))
     if not recurrent_levels(whole):
         return whole
     return BridgedLayer(whole, encoder, memory_size=memory_size, kind=bridge)
 
 
-def _looking_before(
-    recurrence: RecurrenceConfig, looks: AttentionConfig, size: int, *, memory_size: int
+def _bahdanau_layers(
+    recurrence: RecurrenceConfig, attention: AttentionConfig, size: int, *, memory_size: int
 ) -> list[Layer]:
-    """The first recurrent layer looks before each step; others stand on it as always."""
+    """The first recurrent layer with attention before each step, and the layers above it."""
     kinds = recurrence.kinds
     if not kinds:
         raise ValueError(
@@ -96,42 +99,42 @@ def _looking_before(
         recurrence.model_copy(update={"cell": kinds[:1], "layers": 1, "connection": "plain"}), size + memory_size
     )
     cell = cast(Recurrent, lowest).cell
-    first = BahdanauAttention(cell, looks.build(cell.hidden_size, memory_size))
+    first = BahdanauAttention(cell, attention.build(cell.hidden_size, memory_size))
     rest = recurrence.model_copy(update={"cell": kinds[1:], "layers": len(kinds) - 1})
     return [first, *group_layers(rest, first.output_size)]
 
 
-class InputEmbedding(Protocol):
-    """A module that makes a memory of its inputs."""
+class SourceEncoder(Protocol):
+    """A module from inputs to a memory."""
 
     @property
     def size(self) -> int: ...  # the width of the memory's values
 
 
 def build_encoder_decoder(
-    encoder: InputEmbedding,
+    encoder: SourceEncoder,
     embed: Embedding,
     recurrence: RecurrenceConfig,
     *,
-    looks: AttentionConfig,
-    reading: Layer | None,  # the encoder's layer; None: it has none
+    attention: AttentionConfig,
+    encoder_layer: Layer | None,  # None: the encoder has no layer with a state
     bridge: Bridge,
     tied: bool,
-    sampling: ScheduledSampling,
+    scheduled_sampling: ScheduledSampling,
 ) -> "EncoderDecoder":
-    """The encoder with a decoder of these settings."""
+    """The encoder with the decoder that a configuration describes."""
     layer = build_decoder_layer(
-        recurrence, looks, embed.embedding_dim, encoder=reading, memory_size=encoder.size, bridge=bridge
+        recurrence, attention, embed.embedding_dim, encoder=encoder_layer, memory_size=encoder.size, bridge=bridge
     )
     decoder = Decoder(embed, layer, tied=tied, dropout=recurrence.dropout, variational=recurrence.variational_dropout)
     model = EncoderDecoder(cast(nn.Module, encoder), decoder)
-    if sampling.schedule != "none":
-        model.add_module("mixer", TokenMixer(sampling))
+    if scheduled_sampling.schedule != "none":
+        model.add_module("mixer", TokenMixer(scheduled_sampling))
     return model
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder makes a memory of the source; a decoder begins with it, and says the target symbol by symbol."""
+    """An encoder from the source to a memory, and a decoder that starts from it."""
 
     def __init__(self, encoder: nn.Module, decoder: Decoder) -> None:
         super().__init__()
@@ -145,19 +148,19 @@ class EncoderDecoder(nn.Module):
         *,
         coverage: bool = False,
     ) -> Any:
-        """The state of the decoder before the first symbol."""
+        """The state of the decoder before the first token."""
         return self.decoder.start(self.encoder(inputs, mask), len(mask), coverage=coverage)
 
     def features(
         self,
         inputs: Any,
         mask: Tensor,  # (B, S)
-        tokens: Tensor,  # (B, T), the symbols before those that are to be said
+        tokens: Tensor,  # (B, T), the tokens before those to predict
         real: Tensor,  # (B, T), their mask
     ) -> Tensor:  # (N, D) of the real ones
-        """Teacher forcing: what the softmax is computed from, of all steps in one call."""
-        found, _ = self.decoder.features(tokens, self.start(inputs, mask), mask=real)
-        return found[real]
+        """Teacher forcing: the input of the softmax for all steps in one call."""
+        features, _ = self.decoder.features(tokens, self.start(inputs, mask), mask=real)
+        return features[real]
 
     def loss(
         self,
@@ -166,13 +169,12 @@ class EncoderDecoder(nn.Module):
         real: Tensor,  # (B, T)
         *,
         smoothing: float = 0.0,
-    ) -> (
-        Tensor
-    ):  # (), the sum of the targets' negative log-probabilities, and what stands for the choices of hard attention
-        wanted = target[real]
-        total = self.decoder.loss(features, wanted, smoothing=smoothing)
+    ) -> Tensor:  # ()
+        """The sum of the targets' negative log-probabilities, and the gradient estimator of hard attention."""
+        labels = target[real]
+        total = self.decoder.loss(features, labels, smoothing=smoothing)
         if self.training and any(isinstance(part, HardAttention) for part in self.decoder.modules()):
             losses = features.new_zeros(real.shape)
-            losses[real] = -self.decoder.log_probabilities(features.detach(), wanted)
+            losses[real] = -self.decoder.log_probabilities(features.detach(), labels)
             total = total + estimator(self.decoder, losses, real)
         return total

@@ -1,4 +1,4 @@
-"""Several models that answer as one: their probabilities are averaged at every step."""
+"""An ensemble of encoder-decoders: their probabilities are averaged at every step."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,19 +14,19 @@ from seqloom.models.encoder_decoder import EncoderDecoder
 
 
 class Ensemble(nn.Module):
-    """Encoder-decoders with the same symbols, in the place of one, to be asked and not to be trained.
+    """Encoder-decoders with the same vocabulary, used as one for prediction, not for training.
 
-    It is its own decoder; the memory holds the memories of all models, and a state their states.
+    It is its own decoder; its memory holds the memories of all models, and its state their states.
     """
 
     def __init__(self, models: Sequence[nn.Module]) -> None:
         super().__init__()
         for model in models:
             if not isinstance(model, EncoderDecoder):
-                raise TypeError(f"only models of an encoder and a decoder go together, found {type(model).__name__}")
+                raise TypeError(f"an ensemble needs encoder-decoder models, found {type(model).__name__}")
         self.models = nn.ModuleList(models)
         self._decoders = [cast(EncoderDecoder, model).decoder for model in models]
-        self._together = ensemble([partial(step, decoder) for decoder in self._decoders])
+        self._step = ensemble([partial(step, decoder) for decoder in self._decoders])
 
     @property
     def decoder(self) -> Self:
@@ -38,28 +38,28 @@ class Ensemble(nn.Module):
 
     def start(self, memory: Memory, batch: int, *, coverage: bool = False) -> tuple[Any, ...]:
         pairs = zip(self._decoders, memory.state, strict=True)
-        return tuple(decoder.start(own, batch, coverage=coverage) for decoder, own in pairs)
+        return tuple(decoder.start(part, batch, coverage=coverage) for decoder, part in pairs)
 
     def forward(
         self,
         tokens: Tensor,  # (B, T)
         state: tuple[Any, ...],
         *,
-        mask: Tensor | None = None,  # noqa: ARG002  what is said of padding is not read
+        mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature; outputs at padding are not used
     ) -> tuple[Tensor, tuple[Any, ...]]:  # log-probabilities (B, T, V), state
-        found = []
-        for symbols in tokens.unbind(1):
-            scores, state = self._together(symbols, state)
-            found.append(scores)
-        return torch.stack(found, dim=1), state
+        log_probs = []
+        for column in tokens.unbind(1):
+            scores, state = self._step(column, state)
+            log_probs.append(scores)
+        return torch.stack(log_probs, dim=1), state
 
     features = forward
-    """What is judged is the distribution itself."""
+    """The log-probabilities themselves: there is no softmax after them."""
 
-    def judge(
+    def score_tokens(
         self,
         features: Tensor,  # (N, V)
         target: Tensor,  # (N,)
     ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
-        """The log-probability of each target, and whether it is the most probable one."""
+        """The log-probability of each target, and whether it is the most probable token."""
         return features.gather(1, target.unsqueeze(1)).squeeze(1), features.argmax(dim=1) == target

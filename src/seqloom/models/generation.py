@@ -1,4 +1,4 @@
-"""What a decoder says of a memory: by a search of its own, and where it is told the true symbols one by one."""
+"""Generation with a decoder: search, sampling of text, and teacher forcing."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,30 +26,30 @@ SUPPRESSED = (PADDING, UNKNOWN)  # tokens that are never generated
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An answer among several."""
+    """One of the n-best outputs."""
 
     text: str
-    score: float  # what they are ranked by
+    score: float  # what candidates are ranked by
     log_probability: float
-    symbols: list[str]
-    log_probabilities: list[float]  # of each symbol, and of the end where it ended
+    tokens: list[str]
+    log_probabilities: list[float]  # of each token, and of the end token if it ended
 
 
-def nbest_candidates(found: Sequence[Hypothesis], said: Tokenizer) -> list[Candidate]:
-    """What a search has found, as texts."""
-    if not found:
+def nbest_candidates(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Candidate]:
+    """The hypotheses of a search as texts."""
+    if not hypotheses:
         raise ValueError(
-            "the search found no answer that its settings allow: loosen minimum, no_repeat or the allowed answers"
+            "the search found no output that its settings allow: relax min_length, no_repeat_ngram or the constraints"
         )
     return [
         Candidate(
-            said.decode(each.tokens),
-            each.score,
-            each.log_probability,
-            said.vocabulary.decode(each.tokens),
-            each.log_probabilities,
+            tokenizer.decode(hypothesis.tokens),
+            hypothesis.score,
+            hypothesis.log_probability,
+            tokenizer.vocabulary.decode(hypothesis.tokens),
+            hypothesis.log_probabilities,
         )
-        for each in found
+        for hypothesis in hypotheses
     ]
 
 
@@ -58,99 +58,98 @@ def generate(
     memory: Memory,
     search: Search,
     *,
-    end: int,  # also the symbol before the first one
-    lengths: Tensor | int,  # (B,), the most symbols of each row, the end symbol included
-    suppress: tuple[int, ...] = (),  # symbols that are not chosen
-    tree: PrefixTree | None = None,  # of the answers that there may be
+    end: int,  # end token, which also precedes the first token
+    lengths: Tensor | int,  # (B,), maximum tokens of each row, the end token included
+    suppress: tuple[int, ...] = (),  # tokens that are never generated
+    tree: PrefixTree | None = None,  # the only outputs that are allowed
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each row of the memory, the best first."""
+    """The hypotheses for each row of the memory, the best first."""
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
-    follow = partial(step, decoder)
+    decoder_step = partial(step, decoder)
     if not (isinstance(search, Beam) and search.coverage_penalty):
-        begin = decoder.start(memory, len(mask))
-        return search(follow, begin, start, end, lengths=lengths, suppress=suppress, tree=tree)
+        state = decoder.start(memory, len(mask))
+        return search(decoder_step, state, start, end, lengths=lengths, suppress=suppress, tree=tree)
 
-    def beside(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """The mask of the source goes with the state, since padding is not to be covered."""
-        scores, inner = follow(tokens, state[0])
+    # The mask of the source accompanies the state, since padding need not be covered.
+    def masked_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        scores, inner = decoder_step(tokens, state[0])
         return scores, (inner, state[1])
 
-    def covered(state: Any) -> Tensor | None:
-        found = coverage(state[0])
-        return None if found is None else found.masked_fill(~state[1], 1)
+    def masked_coverage(state: Any) -> Tensor | None:
+        attention = coverage(state[0])
+        return None if attention is None else attention.masked_fill(~state[1], 1)
 
-    begin = (decoder.start(memory, len(mask), coverage=True), mask)
-    return search(beside, begin, start, end, lengths=lengths, suppress=suppress, tree=tree, coverage=covered)
+    state = (decoder.start(memory, len(mask), coverage=True), mask)
+    return search(
+        masked_step, state, start, end, lengths=lengths, suppress=suppress, tree=tree, coverage=masked_coverage
+    )
 
 
 def generate_text(
-    decoder: nn.Module, encoding: Tokenizer, prompt: str, *, length: int, sample: Sample
+    decoder: nn.Module, tokenizer: Tokenizer, prompt: str, *, length: int, sample: Sample
 ) -> Iterator[str]:
-    """Text that a language model draws to continue the prompt, piece by piece."""
+    """Sample a continuation of the prompt from a language model, and yield it as it grows."""
     module: Any = decoder
-    end = encoding.vocabulary.index(END)
-    *lines, line = ([*encoding.encode(text)] for text in prompt.split("\n"))
-    *context, last = [end, *(symbol for text in lines for symbol in (*text, end)), *line]
+    end = tokenizer.vocabulary.index(END)
+    *lines, line = ([*tokenizer.encode(text)] for text in prompt.split("\n"))
+    *context, last = [end, *(token for text in lines for token in (*text, end)), *line]
 
     @torch.no_grad()
-    def follow(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def decoder_step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         return step(decoder, tokens, state)
 
     with torch.no_grad():
         state = module.start(None, 1)
         if context:
             _, state = module(torch.tensor([context]), state)
-    printed = encoding.decode(line)
-    for symbol in map(int, sample.stream(follow, state, torch.tensor([last]), length=length, suppress=(PADDING,))):
-        if symbol == end:
-            yield encoding.decode(line)[len(printed) :] + "\n"
+    printed = tokenizer.decode(line)
+    for token in map(int, sample.stream(decoder_step, state, torch.tensor([last]), length=length, suppress=(PADDING,))):
+        if token == end:
+            yield tokenizer.decode(line)[len(printed) :] + "\n"
             line, printed = [], ""
             continue
-        line.append(symbol)
-        text = encoding.decode(line).rstrip("\ufffd")  # an incomplete character of several bytes
+        line.append(token)
+        text = tokenizer.decode(line).rstrip("\ufffd")  # an incomplete multi-byte character
         yield text[len(printed) :]
         printed += text[len(printed) :]
-    yield encoding.decode(line)[len(printed) :]
+    yield tokenizer.decode(line)[len(printed) :]
 
 
 def shift_right(target: Padded, end: int) -> Tensor:  # (B, T)
-    """The symbol before each of the target's: the end of what came before, then the target itself."""
+    """The decoder inputs for a target: the end token, then the target without its last token."""
     return torch.cat([torch.full_like(target.values[:, :1], end), target.values[:, :-1]], dim=1)
 
 
-def begin(
+def start_state(
     decoder: Any,
     memory: Memory,  # of R rows
-    rows: Tensor
-    | None = None,  # (B,), the row of the memory that each sequence is about; None: B = R, one after the other
+    rows: Tensor | None = None,  # (B,), the row of the memory for each sequence; None: B = R, in order
 ) -> Any:
-    """The state of the decoder before the first symbol of each of B sequences."""
+    """The state of the decoder before the first token of each of B sequences."""
     if rows is None:
         return decoder.start(memory, len(memory.mask))
-    if any(
-        isinstance(part, HardAttention) for part in decoder.modules()
-    ):  # each of its samples belongs to one sequence
+    if any(isinstance(module, HardAttention) for module in decoder.modules()):  # samples for each sequence
         memory = Memory(select(memory.values, rows), select(memory.mask, rows), select(memory.state, rows))
         return decoder.start(memory, len(rows))
     return select(decoder.start(memory, len(memory.mask)), rows)
 
 
 def teacher_forcing_loss(
-    model: Any,  # an EncoderDecoder; with a Mixer, if there is scheduled sampling
-    state: Any,  # of its decoder before the first symbol
+    model: Any,  # an EncoderDecoder, with a TokenMixer for scheduled sampling
+    state: Any,  # of its decoder before the first token
     target: Padded,  # (B, T)
     *,
     end: int,
     smoothing: float = 0.0,
 ) -> Tensor:  # ()
-    """The loss of a decoder that is told the true symbols, or in scheduled sampling some of its own."""
-    said, real = target
+    """The loss of a decoder that reads the target tokens, or some of its own with scheduled sampling."""
+    labels, mask = target
     tokens = shift_right(target, end)
     if model.training and hasattr(model, "mixer"):
         tokens = model.mixer(model.decoder, apply(Tensor.detach, state), tokens, suppress=SUPPRESSED)
-    features, _ = model.decoder.features(tokens, state, mask=real)
-    loss: Tensor = model.loss(features[real], said, real, smoothing=smoothing)
+    features, _ = model.decoder.features(tokens, state, mask=mask)
+    loss: Tensor = model.loss(features[mask], labels, mask, smoothing=smoothing)
     return loss
 
 
@@ -160,13 +159,13 @@ def teacher_forced_scores(
     target: Padded,
     *,
     end: int,
-    rows: Tensor | None = None,  # as in begin
+    rows: Tensor | None = None,  # as in ``start_state``
 ) -> list[tuple[list[float], list[bool]]]:
-    """Of each row, the log-probabilities of the true symbols, and whether they are the most probable ones."""
-    said, real = target
-    features, _ = decoder.features(shift_right(target, end), begin(decoder, memory, rows), mask=real)
-    values, right = decoder.judge(features[real], said[real])
-    counts = real.sum(dim=1).tolist()
+    """The log-probabilities of the target tokens of each row, and whether each is the most probable token."""
+    labels, mask = target
+    features, _ = decoder.features(shift_right(target, end), start_state(decoder, memory, rows), mask=mask)
+    log_probs, correct = decoder.score_tokens(features[mask], labels[mask])
+    counts = mask.sum(dim=1).tolist()
     return [
-        (own.tolist(), found.tolist()) for own, found in zip(values.split(counts), right.split(counts), strict=True)
+        (row.tolist(), hits.tolist()) for row, hits in zip(log_probs.split(counts), correct.split(counts), strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What is seen, as a memory that a decoder looks at: a small stack of convolutions over an image, or one vector."""
+"""Image encoders: a memory for a decoder from convolutions over an image, or from one vector."""
 
 import torch
 from pydantic import Field
@@ -8,81 +8,79 @@ from seqloom.config import ConfigSection
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.layer import Memory
 
-GROUPS = 8  # of channels that are normalised together, if they can be divided so
+GROUPS = 8  # of group normalisation; fewer if they do not divide the channels
 
 
 class ImageEncoderConfig(ConfigSection):
-    """Convolutions of 3 × 3; each level halves the image and doubles the width."""
+    """3 × 3 convolutions; each level halves the image and doubles the channels."""
 
-    layers: int = Field(default=3, ge=1, description="Levels: with 3, 64 × 64 pixels become 8 × 8 cells.")
-    channels: int = Field(
-        default=32, ge=1, description="Channels of the first level; each further one has twice as many."
-    )
-    depth: int = Field(default=1, ge=1, description="Convolutions of each level; those after the first are residual.")
+    layers: int = Field(default=3, ge=1, description="Number of levels; with 3, 64 × 64 pixels become 8 × 8 cells.")
+    channels: int = Field(default=32, ge=1, description="Channels of the first level; each further one doubles them.")
+    depth: int = Field(default=1, ge=1, description="Convolutions per level; those after the first are residual.")
     coordinate_channels: bool = Field(
-        default=True, description="The convolutions also see where a pixel is (Liu et al. 2018): left, above, …"
+        default=True, description="Append pixel coordinates as input channels (CoordConv, Liu et al. 2018)."
     )
     position_embedding: bool = Field(
-        default=True, description="Each cell knows its row and its column, by learnt vectors."
+        default=True, description="Add learned embeddings of the row and column of each cell."
     )
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="On the cells.")
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout on the cells.")
     random_flip: bool = Field(
         default=False,
-        description="In training half of the images are mirrored; not where captions tell left from right.",
+        description="In training, mirror half of the images; not suitable if captions mention left and right.",
     )
-    random_shift: int = Field(default=0, ge=0, description="In training images are moved by up to so many pixels.")
+    random_shift: int = Field(
+        default=0, ge=0, description="In training, shift images by up to this many pixels (0: no shift)."
+    )
 
     @property
     def size(self) -> int:
-        """Width of a cell."""
+        """Features of a cell."""
         return self.channels << (self.layers - 1)
 
     def side(self, size: int) -> int:
-        """Cells in a row of an image of so many pixels."""
+        """Cells per row of an image with ``size`` pixels per row."""
         return -(-size // (1 << self.layers))
 
 
 class ImageEncoder(nn.Module):
     """Convolutions over an image: (B, S, S, 3) → a memory of cells, row by row, or of their mean.
 
-    Channels are normalised in each image alone (Wu and He 2018): the other images of a batch are invisible.
+    Group normalisation (Wu and He 2018) makes an image independent of the others in its batch.
     """
 
     def __init__(
         self,
-        sight: ImageEncoderConfig,
-        size: int,  # S, of an image
+        config: ImageEncoderConfig,
+        size: int,  # S, pixels per side
         *,
-        together: bool = False,
+        mean: bool = False,  # one cell, the mean of all
     ) -> None:
         super().__init__()
-        self.sight = sight
-        self.together = together  # one cell, the mean of all
-        self.size = sight.size
+        self.config = config
+        self.mean = mean
+        self.size = config.size
         self.levels = nn.ModuleList()
-        channels = 5 if sight.coordinate_channels else 3
-        for level in range(sight.layers):
-            width = sight.channels << level
-            for number in range(sight.depth):
-                self.levels.append(ConvBlock(channels, width, stride=1 if number else 2))
+        channels = 5 if config.coordinate_channels else 3
+        for level in range(config.layers):
+            width = config.channels << level
+            for index in range(config.depth):
+                self.levels.append(ConvBlock(channels, width, stride=1 if index else 2))
                 channels = width
-        side = sight.side(size)
-        self.place = (
-            nn.Parameter(torch.empty(2, side, self.size)) if sight.position_embedding and not together else None
-        )
+        side = config.side(size)
+        self.place = nn.Parameter(torch.empty(2, side, self.size)) if config.position_embedding and not mean else None
         if self.place is not None:
-            nn.init.normal_(self.place, std=0.5)  # about as large as what the last convolution gives
-        self.dropout = Dropout(sight.dropout)
+            nn.init.normal_(self.place, std=0.5)  # about the scale of the last convolution's output
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
-        images: Tensor,  # (B, S, S, 3), of mean 0 and deviation 1
-        mask: Tensor,  # (B, S), all true: an image is not padded
+        images: Tensor,  # (B, S, S, 3), with mean 0 and standard deviation 1
+        mask: Tensor,  # (B, S), all True: images are not padded
     ) -> Memory:
-        if self.training and (self.sight.random_flip or self.sight.random_shift):
-            images = augment_images(images, mirror=self.sight.random_flip, shift=self.sight.random_shift)
-        x = images.permute(0, 3, 1, 2)  # in memory the channels stay last, which is faster
-        if self.sight.coordinate_channels:
+        if self.training and (self.config.random_flip or self.config.random_shift):
+            images = augment_images(images, mirror=self.config.random_flip, shift=self.config.random_shift)
+        x = images.permute(0, 3, 1, 2)  # channels stay last in memory, which is faster
+        if self.config.coordinate_channels:
             x = torch.cat([x, _coordinates(x)], dim=1)
         for level in self.levels:
             x = level(x)
@@ -90,13 +88,13 @@ class ImageEncoder(nn.Module):
         if self.place is not None:
             grid = grid + self.place[0].unsqueeze(1) + self.place[1]
         cells = grid.flatten(1, 2)
-        if self.together:
+        if self.mean:
             cells = cells.mean(dim=1, keepdim=True)
         return Memory(self.dropout(cells), mask.new_ones(cells.shape[:2]), ())
 
 
 class ConvBlock(nn.Module):
-    """One convolution: relu(norm(conv(x))), and x besides where it fits."""
+    """relu(norm(conv(x))), or relu(x + norm(conv(x))) with stride 1."""
 
     def __init__(self, input_size: int, output_size: int, *, stride: int) -> None:
         super().__init__()
@@ -112,7 +110,7 @@ class ConvBlock(nn.Module):
 
 
 class VectorMemory(nn.Module):
-    """One vector as a memory of one cell, W v + b."""
+    """A vector as a memory of one cell: W v + b."""
 
     def __init__(self, input_size: int, output_size: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -134,19 +132,19 @@ def augment_images(
     mirror: bool,
     shift: int,
 ) -> Tensor:  # (B, H, W, C)
-    """Each image moved by a chance of its own, its edge repeated, and mirrored or not."""
+    """Shift each image at random, repeating its edge, and mirror half of them."""
     batch, height, width, _ = images.shape
-    by = torch.randint(-shift, shift + 1, (2, batch, 1), device=images.device)
-    rows = (torch.arange(height, device=images.device) + by[0]).clamp(0, height - 1)  # (B, H)
-    columns = (torch.arange(width, device=images.device) + by[1]).clamp(0, width - 1)
+    offsets = torch.randint(-shift, shift + 1, (2, batch, 1), device=images.device)
+    rows = (torch.arange(height, device=images.device) + offsets[0]).clamp(0, height - 1)  # (B, H)
+    columns = (torch.arange(width, device=images.device) + offsets[1]).clamp(0, width - 1)
     if mirror:
-        turned = torch.rand(batch, 1, device=images.device) < 0.5
-        columns = torch.where(turned, width - 1 - columns, columns)
-    which = torch.arange(batch, device=images.device).view(-1, 1, 1)
-    return images[which, rows.unsqueeze(2), columns.unsqueeze(1)]
+        flipped = torch.rand(batch, 1, device=images.device) < 0.5
+        columns = torch.where(flipped, width - 1 - columns, columns)
+    index = torch.arange(batch, device=images.device).view(-1, 1, 1)
+    return images[index, rows.unsqueeze(2), columns.unsqueeze(1)]
 
 
 def _coordinates(x: Tensor) -> Tensor:  # (B, C, H, W) → (B, 2, H, W)
-    """How far down and how far to the right each pixel is, from -1 to 1."""
-    down, right = (torch.linspace(-1, 1, length, device=x.device, dtype=x.dtype) for length in x.shape[2:])
-    return torch.stack(torch.meshgrid(down, right, indexing="ij")).expand(len(x), -1, -1, -1)
+    """The row and column coordinates of each pixel, from -1 to 1."""
+    rows, columns = (torch.linspace(-1, 1, length, device=x.device, dtype=x.dtype) for length in x.shape[2:])
+    return torch.stack(torch.meshgrid(rows, columns, indexing="ij")).expand(len(x), -1, -1, -1)

@@ -34,9 +34,9 @@ from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
     SUPPRESSED,
     Candidate,
-    begin,
     generate,
     nbest_candidates,
+    start_state,
     teacher_forced_scores,
     teacher_forcing_loss,
 )
@@ -51,9 +51,9 @@ class Captioned:
 
     text: str
     score: float
-    symbols: list[str]
+    tokens: list[str]
     log_probabilities: list[float]  # of each token, and of the end token if the hypothesis is finished
-    best: list[Candidate]  # the n-best list, best first
+    nbest: list[Candidate]  # the n-best list, best first
     image: str  # name of the image
     targets: list[list[float]]  # per reference: log-probabilities of its tokens and the end under teacher forcing
     forced: list[list[bool]]  # whether each of them was the most probable one; both are empty without references
@@ -142,12 +142,16 @@ class Caption(Task):
     embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
+    decoder: RecurrenceConfig = Field(
+        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    )
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="Attention of the decoder to the cells of the image."
     )
     bridge: Bridge = Field(
-        "linear", description="How the first state of the decoder is made from the mean of the image cells."
+        "linear",
+        description="First state of the decoder: linear: a projection of the mean image cell; copy: that mean; zero: "
+        "zeros.",
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
@@ -269,17 +273,17 @@ class Caption(Task):
         if learned.vector:
             encoder = VectorMemory(learned.vector, self.decoder.hidden_size, dropout=self.image_encoder.dropout)
         else:
-            encoder = ImageEncoder(self.image_encoder, self.image_size, together=self.image_pooling == "mean")
+            encoder = ImageEncoder(self.image_encoder, self.image_size, mean=self.image_pooling == "mean")
         embed = Embedding(len(learned.text.vocabulary), self.embedding_size, dropout=self.input_dropout)
         return build_encoder_decoder(
             encoder,
             embed,
             self.decoder,
-            looks=self.attention,
-            reading=None,
+            attention=self.attention,
+            encoder_layer=None,
             bridge=self.bridge,
             tied=self.tie_embeddings,
-            sampling=self.scheduled_sampling,
+            scheduled_sampling=self.scheduled_sampling,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -288,7 +292,7 @@ class Caption(Task):
             raise ValueError("cannot compute the loss: some examples of the batch have no caption")
         values, mask, rows = batch.target
         end = self.fitted.text.vocabulary.index(END)
-        state = begin(model.decoder, model.encoder(*batch.inputs), rows)
+        state = start_state(model.decoder, model.encoder(*batch.inputs), rows)
         target = Padded(values, mask)
         total = teacher_forcing_loss(model, state, target, end=end, smoothing=self.label_smoothing)
         return Loss(total, batch.items)
@@ -311,7 +315,7 @@ class Caption(Task):
         for row, hypotheses in enumerate(nbest):
             best = nbest_candidates(hypotheses, learned.text)
             first = best[0]
-            fields = (first.text, first.score, first.symbols, first.log_probabilities, best)
+            fields = (first.text, first.score, first.tokens, first.log_probabilities, best)
             answers.append(Captioned(*fields, batch.examples[row].name, targets[row], correct[row]))
         return Predictions(answers)
 

@@ -114,7 +114,9 @@ class Classify(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Encoder.")
+    encoder: RecurrenceConfig = Field(
+        default_factory=RecurrenceConfig, description="Encoder: recurrent or Transformer layers."
+    )
     pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
         default="max",
         description="How the vectors of all time steps become one; ends: the final states of both directions.",

@@ -125,7 +125,9 @@ class Forecast(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Encoder.")
+    encoder: RecurrenceConfig = Field(
+        default_factory=RecurrenceConfig, description="Encoder: recurrent or Transformer layers."
+    )
     ahead: bool = Field(default=False, exclude=True, repr=False)
     """Read only the end of each series, to forecast the unknown future."""
 

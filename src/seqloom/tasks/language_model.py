@@ -149,7 +149,9 @@ class LanguageModel(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the decoder."
     )
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
+    decoder: RecurrenceConfig = Field(
+        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    )
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="before")

@@ -22,7 +22,13 @@ from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attent
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
-from seqloom.models.character_encoder import LONGEST, CharacterConfig, CharacterEncoder, CharacterInput, to_characters
+from seqloom.models.character_encoder import (
+    MAX_CHARACTERS,
+    CharacterConfig,
+    CharacterEncoder,
+    CharacterInput,
+    to_characters,
+)
 from seqloom.models.crf import CRF, allow_spans, fits
 from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, build_stack
 from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
@@ -92,7 +98,9 @@ class Tag(Task):
 
     name: Literal["tag"] = "tag"
     format: tagged.Format = Field(
-        "auto", description="File format; auto: .conllu, .csv and .npz (frames) by their suffix, all other files conll."
+        "auto",
+        description="File format: conll (a word and its label per line), conllu, lines (a sentence per line, to "
+        "predict), vectors (frames in .csv or .npz); auto: by suffix, otherwise conll.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     label_column: Column | None = Field(
@@ -126,7 +134,9 @@ class Tag(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: TaggingEncoder = Field(default_factory=TaggingEncoder, description="Encoder.")
+    encoder: TaggingEncoder = Field(
+        default_factory=TaggingEncoder, description="Encoder: recurrent or Transformer layers."
+    )
     output: Literal["linear", "crf"] = Field(
         "linear", description="linear: choose each label on its own; crf: choose all labels of a sequence jointly."
     )
@@ -254,7 +264,7 @@ class Tag(Task):
             }
             ids[mask] = torch.tensor([longest[word] for word in flat], dtype=torch.long)
             return Clues(words, ids, mask)
-        characters = torch.zeros(*words.shape, LONGEST if self.characters.layers else 0, dtype=torch.int16)
+        characters = torch.zeros(*words.shape, MAX_CHARACTERS if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
             characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.symbols))
         inputs = CharacterInput(words, characters, mask)

@@ -92,7 +92,7 @@ class Task(ConfigSection, ABC):
         0.1,
         ge=0,
         lt=1,
-        description="Fraction of the training file to hold out if there is no dev file (0: nothing).",
+        description="Fraction of the training file to hold out if there is no dev file (0: no evaluation).",
     )
 
     learned: ConfigSection | None = Field(None, exclude=True)

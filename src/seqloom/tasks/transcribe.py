@@ -117,8 +117,8 @@ class Transcribe(Task):
     audio: AudioFeatures = Field(default_factory=AudioFeatures, description="Audio features.")
     normalize: Normalization = Field(
         "global",
-        description="Scale each feature to mean 0 and standard deviation 1: global: over the training data; utterance: "
-        "over the recording; streaming: over the recording so far; none: not at all.",
+        description="How features are scaled to mean 0 and standard deviation 1. global: over the training data; "
+        "utterance: over the recording; streaming: over the recording so far; none: no scaling.",
     )
     augment: AugmentConfig = Field(
         default_factory=AugmentConfig, description="Data augmentation of recordings, in training only."
@@ -132,7 +132,9 @@ class Transcribe(Task):
     time_reduction: TimeReductionConfig = Field(
         default_factory=TimeReductionConfig, description="Reduction of the frame rate."
     )
-    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="Encoder.")
+    encoder: BidirectionalEncoder = Field(
+        default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
+    )
     search: FrameSearchConfig = Field(default_factory=BestPath, description="Search for the best transcript.")
     lexicon: str = Field(
         "",

@@ -54,9 +54,9 @@ class Translated:
 
     text: str
     score: float
-    symbols: list[str]
+    tokens: list[str]
     log_probabilities: list[float]  # of each token, and of the end token if the hypothesis is finished
-    best: list[Candidate]  # the n-best list, best first
+    nbest: list[Candidate]  # the n-best list, best first
     target: list[float]  # log-probabilities of the reference tokens and the end under teacher forcing
     forced: list[bool]  # whether each of them was the most probable one; both are empty without a reference
 
@@ -147,13 +147,19 @@ class Translate(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: BidirectionalEncoder = Field(default_factory=BidirectionalEncoder, description="Encoder.")
-    decoder: RecurrenceConfig = Field(default_factory=RecurrenceConfig, description="Decoder.")
+    encoder: BidirectionalEncoder = Field(
+        default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
+    )
+    decoder: RecurrenceConfig = Field(
+        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    )
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="Attention of the decoder to the source."
     )
     bridge: Bridge = Field(
-        "linear", description="How the first state of the decoder is made from the last state of the encoder."
+        "linear",
+        description="First state of the decoder: linear: a projection of the encoder's last state; copy: that state; "
+        "zero: zeros.",
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
@@ -256,8 +262,8 @@ class Translate(Task):
         embed = Embedding(len(learned.source.vocabulary), self.embedding_size, dropout=self.input_dropout)
         tokens = None if self.pretrained.replace_own else TokenEmbedding(embed, unknown=self.word_dropout)
         inputs, size = self.pretrained.join(learned.vectors, tokens, size=self.embedding_size)
-        reading = build_stack(self.prenet, self.encoder, size)
-        encoder = Encoder(inputs, reading, dropout=self.encoder.dropout)
+        encoder_layer = build_stack(self.prenet, self.encoder, size)
+        encoder = Encoder(inputs, encoder_layer, dropout=self.encoder.dropout)
         if not self.shared_vocab:
             vocabulary = self._target_tokenizer.vocabulary
             embed = Embedding(len(vocabulary), self.embedding_size, dropout=self.input_dropout)
@@ -265,11 +271,11 @@ class Translate(Task):
             encoder,
             embed,
             self.decoder,
-            looks=self.attention,
-            reading=reading,
+            attention=self.attention,
+            encoder_layer=encoder_layer,
             bridge=self.bridge,
             tied=self.tie_embeddings,
-            sampling=self.scheduled_sampling,
+            scheduled_sampling=self.scheduled_sampling,
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -293,10 +299,10 @@ class Translate(Task):
             forced = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
         answers = []
         for hypotheses, (target, correct) in zip(nbest, forced, strict=True):
-            best = nbest_candidates(hypotheses, self._target_tokenizer)
-            first = best[0]
+            candidates = nbest_candidates(hypotheses, self._target_tokenizer)
+            best = candidates[0]
             answers.append(
-                Translated(first.text, first.score, first.symbols, first.log_probabilities, best, target, correct)
+                Translated(best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
             )
         return Predictions(answers)
 
@@ -332,7 +338,7 @@ class Translate(Task):
                 details |= {f"{name}_interval": list(corpus.interval), f"{name}_signature": corpus.signature}
         free = metrics.edit_errors(
             range(len(references)),
-            [answer.symbols for answer in predictions],
+            [answer.tokens for answer in predictions],
             [self._target_tokenizer.tokens(text) for text in references],
         )
         values = [value for answer in predictions for value in answer.target]
