@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from seqloom import tasks
 from seqloom.cli.main import app
 from seqloom.compare import subprocess_trial, trial
-from seqloom.config.schema import all_keys
+from seqloom.config.schema import Sections, all_keys
 from seqloom.data.builtin.datasets import build
 from seqloom.training.config import TrainConfig
 
@@ -228,7 +228,7 @@ def test_examples_train(example: Path, inside: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", pages())
 def test_named_keys_exist(page: Path) -> None:
-    sections = [{"train": TrainConfig}, *({"task": tasks.find(name)} for name in tasks.names())]
+    sections: list[Sections] = [{"train": TrainConfig}, *({"task": tasks.find(name)} for name in tasks.names())]
     known = {".".join(map(str, path)) for section in sections for path in all_keys(section)}
     named = set(re.findall(r"`((?:task|train)\.[a-z_.]+)(?: ?=[^`]*)?`", page.read_text()))
     files = {"train.log", "train.en", "train.de"}

@@ -149,8 +149,8 @@ def _override(values: dict[str, Any], lines: dict[KeyPath, int], *, overrides: S
             lines.setdefault(path[:depth], 0)
             table = table.setdefault(step, {})
             if not isinstance(table, dict):
-                found = f"{dotted(path[:depth])} is {literal(table)}, not a table"
-                problems.append(f"{COMMAND_LINE}: cannot set {dotted(path)}: {found}")
+                reason = f"{dotted(path[:depth])} is {literal(table)}, not a table"
+                problems.append(f"{COMMAND_LINE}: cannot set {dotted(path)}: {reason}")
                 break
         else:
             table[path[-1]] = _value(text)

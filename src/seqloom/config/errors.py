@@ -64,19 +64,19 @@ class _Located(NamedTuple):
 def find_problems(sections: Sections, values: Mapping[str, Any]) -> list[Problem]:
     """Everything that keeps the tables from being the sections; empty if strict validation succeeds."""
     keys = all_keys(sections)
-    found = [_unknown((name,), value, keys=keys) for name, value in values.items() if name not in sections]
+    problems = [_unknown((name,), value, keys=keys) for name, value in values.items() if name not in sections]
     for name, section in sections.items():
-        cleaned = _clean(section, values.get(name, {}), (name,), keys=keys, found=found)
-        reported = {problem.path for problem in found}
+        cleaned = _clean(section, values.get(name, {}), (name,), keys=keys, problems=problems)
+        reported = {problem.path for problem in problems}
         try:
             section.model_validate_json(json.dumps(cleaned))
         except ValidationError as invalid:
             errors = [_locate(section, cleaned, (name,), error=error) for error in invalid.errors(include_url=False)]
-            found += (problem for problem in _describe(errors, keys=keys) if problem.path not in reported)
-    return found
+            problems += (problem for problem in _describe(errors, keys=keys) if problem.path not in reported)
+    return problems
 
 
-def _clean(annotation: Any, value: Any, path: KeyPath, *, keys: Keys, found: list[Problem]) -> Any:
+def _clean(annotation: Any, value: Any, path: KeyPath, *, keys: Keys, problems: list[Problem]) -> Any:
     """The value without what JSON cannot hold and what a file may not set; a problem for each."""
     if isinstance(value, dict):
         section = member_for(annotation, value)
@@ -84,18 +84,18 @@ def _clean(annotation: Any, value: Any, path: KeyPath, *, keys: Keys, found: lis
         kept = {}
         for name, item in value.items():
             if is_section(section) and name in section.model_fields and name not in settable:
-                found.append(_unknown((*path, name), item, keys=keys, allowed=settable))
+                problems.append(_unknown((*path, name), item, keys=keys, allowed=settable))
             else:
                 inner = element(annotation, value, name)
-                kept[name] = _clean(inner, item, (*path, name), keys=keys, found=found)
+                kept[name] = _clean(inner, item, (*path, name), keys=keys, problems=problems)
         return kept
     if isinstance(value, list):
         return [
-            _clean(element(annotation, value, index), item, (*path, index), keys=keys, found=found)
+            _clean(element(annotation, value, index), item, (*path, index), keys=keys, problems=problems)
             for index, item in enumerate(value)
         ]
     if isinstance(value, date | time):
-        found.append(Problem(path, f"{dotted(path)}: dates and times need quotes, got {literal(value)}"))
+        problems.append(Problem(path, f"{dotted(path)}: dates and times need quotes, got {literal(value)}"))
         return str(value)
     return value
 

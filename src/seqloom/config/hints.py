@@ -135,20 +135,20 @@ def meant(path: KeyPath, keys: Mapping[KeyPath, bool], *, table: bool = False) -
     """
     *parent, last = path
     words = [plain(str(last)), *MEANT.get(plain(str(last)), ())]
-    for wanted in ({table}, {table, not table}):
-        known = [key for key in keys if keys[key] in wanted and key != path]
+    for kinds in ({table}, {table, not table}):
+        known = [key for key in keys if keys[key] in kinds and key != path]
         for options in ([key for key in known if key[:-1] == tuple(parent)], known):
             for word in words:
                 ending = tuple(word.split("."))
-                if found := [key for key in options if key[-len(ending) :] == ending]:
-                    return sorted(found, key=lambda key: not _MAIN.intersection(key))[:SHOWN]
+                if matches := [key for key in options if key[-len(ending) :] == ending]:
+                    return sorted(matches, key=lambda key: not _MAIN.intersection(key))[:SHOWN]
     return []
 
 
 def suggestions(path: KeyPath, keys: Mapping[KeyPath, bool], *, table: bool = False) -> list[KeyPath]:
     """The keys that an unknown key stands for, or else those closest in spelling: in its own table, then anywhere."""
-    if found := meant(path, keys, table=table):
-        return found
+    if matches := meant(path, keys, table=table):
+        return matches
     here = [key for key in keys if key[:-1] == path[:-1]]
     for options, cutoff in ((here, 0.6), (keys, 0.8)):
         spelled = {plain(str(key[-1])): key for key in options if key != path}

@@ -55,7 +55,7 @@ def tagged(sections: Iterable[type[BaseModel]]) -> dict[Any, type[BaseModel]]:
 
 
 def member_for(annotation: Any, value: Any) -> Any:
-    """The member of a union that a table or a list is validated against; Any if it cannot be told."""
+    """The member of a union that a table or a list is validated against; Any if it is ambiguous."""
     options = members(annotation)
     if isinstance(value, dict):
         sections = nested(annotation)

@@ -23,5 +23,5 @@ def find(name: object) -> "type[Task]":
         hint = f'; did you mean "{near}"?' if near else ""
         raise ValueError(f"task.name: expected {one_of(names())}; got {literal(name)}{hint}")
     module = importlib.import_module(f"{__name__}.{name}")
-    found: type[Task] = getattr(module, str(name).title().replace("_", ""))
-    return found
+    task: type[Task] = getattr(module, str(name).title().replace("_", ""))
+    return task

@@ -91,8 +91,8 @@ def parts_are_named(case: CellCase) -> None:
     )
     widths = {name: (3, value.shape[-1]) for name, value in tensors(start).items()}
     widths[f"state.{cell.State._fields[0]}"] = (3, case.hidden_size)
-    found = tensors(state)
-    for name, value in [*tensors(start).items(), *found.items()]:
+    actual = tensors(state)
+    for name, value in [*tensors(start).items(), *actual.items()]:
         require(
             tuple(value.shape) == widths[name] and value.dtype == case.dtype,
             f"{name}: expected {case.dtype} {widths[name]}, found {value.dtype} {tuple(value.shape)}",
@@ -135,13 +135,13 @@ def outputs_follow_the_steps(case: CellCase) -> None:
     lengths = [6, 2, 0]
     outputs, final = layer(x, make_mask(lengths, 6))
     for row, length in enumerate(lengths):
-        cell, state, wanted = layer.cell, layer.cell.start(1), []
+        cell, state, steps = layer.cell, layer.cell.start(1), []
         moments = list(cell.project(x[row : row + 1, :length].transpose(0, 1)))
         for moment in moments[::-1] if case.reverse else moments:
             state, _ = cell.step(moment, state)
-            wanted.append(state[0])
+            steps.append(state[0])
         name, own = f"outputs of row {row}", outputs[row : row + 1, :length]
-        expected = torch.stack(wanted[::-1] if case.reverse else wanted, dim=1) if wanted else own
+        expected = torch.stack(steps[::-1] if case.reverse else steps, dim=1) if steps else own
         assert_close(
             {name: own, **_row(final, row)}, {name: expected, **tensors(state)}, tolerance=TOLERANCES[case.dtype]
         )
@@ -154,22 +154,22 @@ def equations_hold(case: CellCase) -> None:
         raise ValueError("the case has no reference implementation")
     layer, x = case.layer, case.input(4, 12)
     outputs, state = layer(x)
-    expected, last, gates = reference(layer.cell, x.double().numpy())
+    reference_outputs, last, gates = reference(layer.cell, x.double().numpy())
     cell, current, seen = layer.cell, layer.cell.start(4), []
     for moment in cell.project(x.transpose(0, 1)):
         current, values = cell.step(moment, current)
         seen.append(values)
     stacked = {name: torch.stack([values[index] for values in seen], dim=1) for index, name in enumerate(cell.gates)}
     require(set(gates) == set(cell.gates), f"the reference has gates {sorted(gates)}, expected {sorted(cell.gates)}")
-    found = {"outputs": outputs, **tensors(state), **{f"gate {name}": value for name, value in stacked.items()}}
-    wanted = {
-        "outputs": expected,
+    actual = {"outputs": outputs, **tensors(state), **{f"gate {name}": value for name, value in stacked.items()}}
+    expected = {
+        "outputs": reference_outputs,
         **{f"state.{field}": last[field] for field in cell.State._fields},
         **{f"gate {name}": gates[name] for name in cell.gates},
     }
     assert_close(
-        {name: value.double() for name, value in found.items()},
-        {name: torch.from_numpy(np.asarray(value, dtype=np.float64)) for name, value in wanted.items()},
+        {name: value.double() for name, value in actual.items()},
+        {name: torch.from_numpy(np.asarray(value, dtype=np.float64)) for name, value in expected.items()},
         tolerance=TOLERANCES[case.dtype],
     )
 
@@ -200,11 +200,11 @@ def compare_kernel_with_loop(
     x.requires_grad_()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    found = _outcome(layer, x, mask)
+    actual = _outcome(layer, x, mask)
     torch.set_num_threads(before)
     with plain(layer):
         expected = _outcome(layer, x, mask)
-    assert_close(found, expected, tolerance=TOLERANCES[dtype])
+    assert_close(actual, expected, tolerance=TOLERANCES[dtype])
 
 
 def kernel_equals_the_loop_without_gradients(case: CellCase) -> None:
@@ -268,8 +268,8 @@ def saved_weights_restore_the_cell(case: CellCase) -> None:
     with _seeded():
         expected = layer(x)[0]
     with _seeded():
-        found = Recurrent(other, reverse=case.reverse).train(case.training)(x)[0]
-    assert_close({"outputs": found}, {"outputs": expected}, tolerance=0)
+        actual = Recurrent(other, reverse=case.reverse).train(case.training)(x)[0]
+    assert_close({"outputs": actual}, {"outputs": expected}, tolerance=0)
 
 
 def carry_is_the_direct_path(case: CellCase) -> None:
@@ -278,9 +278,9 @@ def carry_is_the_direct_path(case: CellCase) -> None:
     if cell.carry is None:
         raise ValueError("the cell declares no carry")
     require(cell.carry in cell.gates, f"carry is {cell.carry!r}, expected one of {', '.join(cell.gates)}")
-    found, gates = direct_path(cell, case.input(2, 1))
+    actual, gates = direct_path(cell, case.input(2, 1))
     expected = gates[cell.gates.index(cell.carry)]
-    assert_close({"∂h'/∂h": found}, {"∂h'/∂h": expected.detach()}, tolerance=TOLERANCES[case.dtype])
+    assert_close({"∂h'/∂h": actual}, {"∂h'/∂h": expected.detach()}, tolerance=TOLERANCES[case.dtype])
 
 
 def direct_path(cell: Cell, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

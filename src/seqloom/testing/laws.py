@@ -76,14 +76,14 @@ def tensors(state: Any, name: str = "state", *, shared: bool = False) -> dict[st
 
 
 def assert_close(
-    found: Mapping[str, Tensor],
+    actual: Mapping[str, Tensor],
     expected: Mapping[str, Tensor],
     *,
     tolerance: float,  # relative to the largest value of each tensor; 0: bit for bit
 ) -> None:
-    require(list(found) == list(expected), f"expected {', '.join(expected)}; found {', '.join(found)}")
+    require(list(actual) == list(expected), f"expected {', '.join(expected)}; found {', '.join(actual)}")
     for name, value in expected.items():
-        left, right = found[name].detach(), value.detach()
+        left, right = actual[name].detach(), value.detach()
         require(
             (left.shape, left.dtype) == (right.shape, right.dtype),
             f"{name}: expected {right.dtype} {tuple(right.shape)}, found {left.dtype} {tuple(left.shape)}",

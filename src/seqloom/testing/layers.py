@@ -129,16 +129,16 @@ def run(
     loss = (outputs * weights).sum() + sum(value.square().sum() for value in state.values() if value.requires_grad)
     parameters = {f"gradient of {name}": value for name, value in case.layer.named_parameters()}
     variables = {"x": x, **sources, **parameters}
-    found = {name: torch.zeros_like(value) for name, value in variables.items()}
+    gradient_of = {name: torch.zeros_like(value) for name, value in variables.items()}
     if loss.requires_grad:  # not the case without a single step
         gradients = torch.autograd.grad(loss, list(variables.values()), allow_unused=True, materialize_grads=True)
-        found = dict(zip(variables, gradients, strict=True))
+        gradient_of = dict(zip(variables, gradients, strict=True))
     return Result(
         outputs.detach(),
-        found["x"],
+        gradient_of["x"],
         {name: value.detach() for name, value in state.items()},
-        {name: found[name] for name in sources},
-        {name: found[name] for name in parameters},
+        {name: gradient_of[name] for name in sources},
+        {name: gradient_of[name] for name in parameters},
     )
 
 
@@ -197,21 +197,21 @@ def padding_is_invisible(
     clean = torch.where(mask.unsqueeze(-1), x[:, :time], 0)
     memory = case.memory(source)
     spoiled = case.memory(source, extra=extra[1], filling=0.0 if filling is None else filling)
-    expected, found = run(case, clean, mask, memory=memory), run(case, padded, longer, memory=spoiled)
-    for name, value in (("outputs", found.outputs), ("gradient of x", found.gradient)):
+    expected, actual = run(case, clean, mask, memory=memory), run(case, padded, longer, memory=spoiled)
+    for name, value in (("outputs", actual.outputs), ("gradient of x", actual.gradient)):
         assert_close({f"{name} in padding": value[~longer]}, {f"{name} in padding": 0 * value[~longer]}, tolerance=0)
     if spoiled is not None:
-        slope = found.memory["gradient of memory.values"][~spoiled.mask]
+        slope = actual.memory["gradient of memory.values"][~spoiled.mask]
         assert_close({"gradient of padding": slope}, {"gradient of padding": torch.zeros_like(slope)}, tolerance=0)
     # What is kept for each element of the source (coverage, gradients) is as wide as the source.
-    found = Result(
-        found.outputs[:, :time],
-        found.gradient[:, :time],
-        {name: _narrow(value, expected.state[name]) for name, value in found.state.items()},
-        {name: _narrow(value, expected.memory[name]) for name, value in found.memory.items()},
-        found.parameters,
+    actual = Result(
+        actual.outputs[:, :time],
+        actual.gradient[:, :time],
+        {name: _narrow(value, expected.state[name]) for name, value in actual.state.items()},
+        {name: _narrow(value, expected.memory[name]) for name, value in actual.memory.items()},
+        actual.parameters,
     )
-    assert_close(found.everything(), expected.everything(), tolerance=case.rounding)
+    assert_close(actual.everything(), expected.everything(), tolerance=case.rounding)
     if case.direction != "both":
         going_on = case.input(len(lengths), 2, seed=7)
         continued = [
@@ -232,8 +232,8 @@ def _narrow(value: Tensor, like: Tensor) -> Tensor:
 def a_full_mask_is_no_mask(case: LayerCase) -> None:
     """A mask that is True everywhere changes nothing."""
     x, memory = case.input(3, 4), case.memory([3, 1, 4])
-    found = run(case, x, torch.ones(3, 4, dtype=torch.bool), memory=memory)
-    assert_close(found.everything(), run(case, x, None, memory=memory).everything(), tolerance=case.rounding)
+    actual = run(case, x, torch.ones(3, 4, dtype=torch.bool), memory=memory)
+    assert_close(actual.everything(), run(case, x, None, memory=memory).everything(), tolerance=case.rounding)
 
 
 def rows_are_independent(case: LayerCase) -> None:
@@ -249,8 +249,8 @@ def rows_are_independent(case: LayerCase) -> None:
     total = {name: torch.stack([slope[name] for slope in slopes]).sum(dim=0) for name in slopes[0]}
     # The gradients of the parts are rounded before they are added; normalisation turns small values into large ones.
     slack = 10 if case.dtype == torch.float32 else 1
-    wanted = {"gradient of x": whole.gradient, **whole.memory, **whole.parameters}
-    assert_close(total, wanted, tolerance=slack * case.rounding)
+    expected = {"gradient of x": whole.gradient, **whole.memory, **whole.parameters}
+    assert_close(total, expected, tolerance=slack * case.rounding)
 
 
 def a_row_equals_the_row_alone(
@@ -279,9 +279,9 @@ def a_row_of_nan_does_not_spread(case: LayerCase) -> None:
     x[1] = NAN
     if memory is not None:
         memory.values[1] = NAN
-    found = run(case, x, mask, memory=memory)
+    actual = run(case, x, mask, memory=memory)
     left, right = (
-        {"outputs": result.outputs, "gradient of x": result.gradient, **result.state} for result in (found, expected)
+        {"outputs": result.outputs, "gradient of x": result.gradient, **result.state} for result in (actual, expected)
     )
     others = [0, 2]
     assert_close(
@@ -347,8 +347,8 @@ def recording_gradients_changes_nothing(case: LayerCase) -> None:
         with mode():
             silent, last = case.layer(x, mask, case.start(3, memory))
         require(not silent.requires_grad, f"outputs require gradients inside {mode.__name__}")
-        found = {"outputs": silent, **(tensors(last) if case.comparable_state else {})}
-        assert_close(found, expected, tolerance=case.rounding)
+        actual = {"outputs": silent, **(tensors(last) if case.comparable_state else {})}
+        assert_close(actual, expected, tolerance=case.rounding)
 
 
 def saved_weights_restore_the_layer(case: LayerCase) -> None:
@@ -362,8 +362,8 @@ def saved_weights_restore_the_layer(case: LayerCase) -> None:
         require(not torch.equal(other, expected.outputs), "the outputs do not depend on the parameters of the layer")
     restored.load_state_dict(saved(case.layer))
     for twin in (restored, copy.deepcopy(case.layer)):
-        found = run(replace(case, layer=twin), x, mask, memory=memory)
-        assert_close(found.everything(), expected.everything(), tolerance=0)
+        actual = run(replace(case, layer=twin), x, mask, memory=memory)
+        assert_close(actual.everything(), expected.everything(), tolerance=0)
 
 
 def tracing_changes_nothing(case: LayerCase) -> None:
@@ -379,8 +379,8 @@ def tracing_changes_nothing(case: LayerCase) -> None:
 
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(3)
-                found = run(case, x, mask, memory=memory, call=call)
-                results.append({**found.everything(), "random numbers": torch.rand(2)})
+                actual = run(case, x, mask, memory=memory, call=call)
+                results.append({**actual.everything(), "random numbers": torch.rand(2)})
     finally:
         case.layer.eval()
     for traced in results[1:]:

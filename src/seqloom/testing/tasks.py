@@ -68,37 +68,37 @@ def _source(source: str | Path | Sequence[Any]) -> Path | Sequence[Any]:
 
 
 def answers(case: TaskCase, examples: Sequence[Any], *, rows: int = 1000) -> list[Any]:
-    """The answers to the examples, predicted in batches of so many rows."""
-    found: list[Any] = []
+    """The answers to the examples, predicted in batches of this size."""
+    actual: list[Any] = []
     with torch.no_grad():
         for start in range(0, len(examples), rows):
             batch = examples[start : start + rows]
             predicted = case.task.predict(case.module, case.task.collate(batch)).answers
             require(len(predicted) == len(batch), f"predict: expected {len(batch)} answers, found {len(predicted)}")
-            found += predicted
-    return found
+            actual += predicted
+    return actual
 
 
-def assert_same_answers(found: Sequence[Any], expected: Sequence[Any], *, label: str, exact: bool = False) -> None:
+def assert_same_answers(actual: Sequence[Any], expected: Sequence[Any], *, label: str, exact: bool = False) -> None:
     """The same words, and the same numbers except for rounding."""
-    require(len(found) == len(expected), f"{label}: expected {len(expected)} answers, found {len(found)}")
-    for row, (left, right) in enumerate(zip(found, expected, strict=True)):
+    require(len(actual) == len(expected), f"{label}: expected {len(expected)} answers, found {len(actual)}")
+    for row, (left, right) in enumerate(zip(actual, expected, strict=True)):
         if different := _difference(asdict(left), asdict(right), tolerance=0 if exact else CLOSE):
             raise AssertionError(f"{label}: answer {row}{different}")
 
 
-def _difference(found: Any, expected: Any, *, tolerance: float) -> str:
+def _difference(actual: Any, expected: Any, *, tolerance: float) -> str:
     """Where two nested values differ, as text; empty if nowhere."""
-    if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
-        parts = [(f".{key}", found[key], expected[key]) for key in expected]
-    elif isinstance(expected, list | tuple) and isinstance(found, list | tuple) and len(found) == len(expected):
-        parts = [(f"[{index}]", left, right) for index, (left, right) in enumerate(zip(found, expected, strict=True))]
-    elif isinstance(expected, float) and isinstance(found, float):
-        both = math.isnan(found) and math.isnan(expected)
-        near = math.isclose(found, expected, rel_tol=tolerance, abs_tol=tolerance)
-        return "" if both or near else f": expected {expected!r}, found {found!r}"
+    if isinstance(expected, dict) and isinstance(actual, dict) and actual.keys() == expected.keys():
+        parts = [(f".{key}", actual[key], expected[key]) for key in expected]
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple) and len(actual) == len(expected):
+        parts = [(f"[{index}]", left, right) for index, (left, right) in enumerate(zip(actual, expected, strict=True))]
+    elif isinstance(expected, float) and isinstance(actual, float):
+        both = math.isnan(actual) and math.isnan(expected)
+        near = math.isclose(actual, expected, rel_tol=tolerance, abs_tol=tolerance)
+        return "" if both or near else f": expected {expected!r}, found {actual!r}"
     else:
-        return "" if bool(found == expected) else f": expected {expected!r}, found {found!r}"
+        return "" if bool(actual == expected) else f": expected {expected!r}, found {actual!r}"
     texts = (f"{name}{text}" for name, a, b in parts if (text := _difference(a, b, tolerance=tolerance)))
     return next(texts, "")
 
@@ -110,10 +110,10 @@ def every_method_works(case: TaskCase) -> None:
         require(len(example) >= 0, f"example {number} has no length")
         require(bool(example.location.line), f"example {number} does not say where it comes from (location.line)")
     require(len(case.examples) > 1, f"found {len(case.examples)} examples, expected at least 2")
-    found = answers(case, case.examples)
-    require(all(isinstance(str(answer), str) for answer in found), "an answer has no text (__str__)")
-    json.dumps([asdict(answer) for answer in found])
-    scores = task.score(found, case.examples)
+    actual = answers(case, case.examples)
+    require(all(isinstance(str(answer), str) for answer in actual), "an answer has no text (__str__)")
+    json.dumps([asdict(answer) for answer in actual])
+    scores = task.score(actual, case.examples)
     require(
         task.main_metric in scores, f"score has no {task.main_metric!r} (the task's metric); it has {', '.join(scores)}"
     )
@@ -139,9 +139,9 @@ def loss_is_a_sum_over_rows(case: TaskCase) -> None:
     require(items > 0, "items is 0: nothing is learnt from these examples")
     parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
     slopes = [_gradients(one.total, parameters) for one in alone]
-    for name, found in _gradients(whole.total, parameters).items():
+    for name, actual in _gradients(whole.total, parameters).items():
         expected = torch.stack([slope[name] for slope in slopes]).sum(dim=0)
-        distance, allowed = float((found - expected).norm()), 10 * CLOSE * max(float(expected.norm()), 1)
+        distance, allowed = float((actual - expected).norm()), 10 * CLOSE * max(float(expected.norm()), 1)
         require(
             distance <= allowed,
             f"gradient of {name}: expected the sum of the rows (norm {float(expected.norm()):.6g}), "
@@ -150,8 +150,8 @@ def loss_is_a_sum_over_rows(case: TaskCase) -> None:
 
 
 def _gradients(total: torch.Tensor, parameters: dict[str, nn.Parameter]) -> dict[str, torch.Tensor]:
-    found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(parameters, found, strict=True))
+    actual = torch.autograd.grad(total, list(parameters.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(parameters, actual, strict=True))
 
 
 def answers_are_independent(case: TaskCase) -> None:
@@ -165,8 +165,8 @@ def answers_are_independent(case: TaskCase) -> None:
     assert_same_answers(shuffled, [alone[index] for index in order], label="shuffled")
     longest = max(examples, key=len)
     for number, (example, expected) in enumerate(zip(examples, alone, strict=True)):
-        found = answers(case, [example, longest])[:1]
-        assert_same_answers(found, [expected], label=f"example {number} beside the longest one")
+        actual = answers(case, [example, longest])[:1]
+        assert_same_answers(actual, [expected], label=f"example {number} beside the longest one")
 
 
 def predicting_changes_nothing(case: TaskCase) -> None:
@@ -184,19 +184,19 @@ def predicting_changes_nothing(case: TaskCase) -> None:
 def metric_is_made_of_sums(case: TaskCase) -> None:
     """What ``sums`` gives for each example adds up to the metric, for all examples and for a part of them."""
     task, examples = case.task, case.examples
-    found = answers(case, examples)
-    sums = task.metric_sums(found, examples)
+    actual = answers(case, examples)
+    sums = task.metric_sums(actual, examples)
     if sums is None:
         raise ValueError("the task has no sums")
-    _assert_metric(sums, sums.rows.sum(axis=0), task, found, examples)
+    _assert_metric(sums, sums.rows.sum(axis=0), task, actual, examples)
     if len(sums.rows) == len(examples):
         chosen = [row for row in range(len(examples)) if row % 3]
-        part = [found[row] for row in chosen], [examples[row] for row in chosen]
+        part = [actual[row] for row in chosen], [examples[row] for row in chosen]
         _assert_metric(sums, sums.rows[chosen].sum(axis=0), task, *part)
 
 
-def _assert_metric(sums: MetricSums, total: Any, task: Task, found: Sequence[Any], examples: Sequence[Any]) -> None:
-    value, expected = sums.value(total), task.score(found, examples)[task.main_metric]
+def _assert_metric(sums: MetricSums, total: Any, task: Task, actual: Sequence[Any], examples: Sequence[Any]) -> None:
+    value, expected = sums.value(total), task.score(actual, examples)[task.main_metric]
     require(
         math.isclose(value, expected, rel_tol=EXACT, abs_tol=1e-12),
         f"{task.main_metric} of {len(examples)} examples: expected {expected} (score), found {value} (sums)",
@@ -218,16 +218,16 @@ def configuration_survives(case: TaskCase) -> None:
     """A task that is made again from its own fields is equal to it."""
     unfitted = case.unfitted
     again = type(unfitted).model_validate(unfitted.model_dump())
-    found, expected = again.model_dump(), unfitted.model_dump()
-    require(found == expected, f"expected {expected}, found {found}")
+    actual, expected = again.model_dump(), unfitted.model_dump()
+    require(actual == expected, f"expected {expected}, found {actual}")
 
 
 def saved_weights_restore_the_model(case: TaskCase) -> None:
     """A fresh model with the saved weights answers the same, bit for bit."""
     fresh = case.task.build_model()
     fresh.load_state_dict(saved(case.module))
-    found = answers(replace(case, module=fresh.eval()), case.examples)
-    assert_same_answers(found, answers(case, case.examples), label="with saved weights", exact=True)
+    actual = answers(replace(case, module=fresh.eval()), case.examples)
+    assert_same_answers(actual, answers(case, case.examples), label="with saved weights", exact=True)
 
 
 def unfitted_tasks_say_so(case: TaskCase) -> None:
@@ -246,7 +246,8 @@ def questions_are_answered(case: TaskCase) -> None:
     """Inputs without labels are answered, each as if it were asked alone."""
     questions = list(case.task.read_inputs(case.questions))
     require(
-        len(questions) == len(case.questions), f"ask: expected {len(case.questions)} examples, found {len(questions)}"
+        len(questions) == len(case.questions),
+        f"read_inputs: expected {len(case.questions)} examples, found {len(questions)}",
     )
     assert_same_answers(answers(case, questions), answers(case, questions, rows=1), label="together")
 

@@ -78,8 +78,8 @@ def test_settled_tokens_are_not_converted_again(monkeypatch: pytest.MonkeyPatch)
         return result
 
     monkeypatch.setattr(type(PLAIN.vocabulary), "decode", count)
-    for count in range(200):
-        convert(transcript(PLAIN, "ab ba " * count))
+    for words in range(200):
+        convert(transcript(PLAIN, "ab ba " * words))
     assert decoded < 200 * 6 * 10
 
 

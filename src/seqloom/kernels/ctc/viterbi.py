@@ -129,7 +129,7 @@ def _run_block(
 
 
 def _earliest_source(position: int, frames: int, size: int, links: Integers) -> int:
-    """The first position from which this one, or one behind it, can be reached within so many frames."""
+    """The first position from which this one, or one behind it, can be reached within this many frames."""
     if position <= frames:
         return 0
     sources = np.maximum(np.arange(-1, size), 0)

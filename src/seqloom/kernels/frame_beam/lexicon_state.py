@@ -102,9 +102,9 @@ def hypothesis_key(nodes: int, symbols: int, history: int, node: int, last: int)
 
 
 @jit
-def find_live(keys: Keys, slots: Integers, wanted: int, key: int) -> int:
-    """The beam slot of a live hypothesis; -1 if there is none, or if it is not ``wanted``."""
-    if not wanted:
+def find_live(keys: Keys, slots: Integers, needed: int, key: int) -> int:
+    """The beam slot of a live hypothesis; -1 if there is none, or if it is not ``needed``."""
+    if not needed:
         return -1
     at = find_key(keys, key)
     return int(slots[at]) if keys[at] >= 0 else -1

@@ -45,8 +45,8 @@ def log_add(x: float, y: float) -> float:
 
 
 @jit
-def keep_best(scores: Floats, payload: Integers, count: int, wanted: int) -> None:
-    """Quickselect: move the ``wanted`` best of the first ``count`` scores, with their payload columns, to the front."""
+def keep_best(scores: Floats, payload: Integers, count: int, kept: int) -> None:
+    """Quickselect: move the ``kept`` best of the first ``count`` scores, with their payload columns, to the front."""
     low, high = 0, count - 1
     while low < high:
         middle = (low + high) >> 1
@@ -64,9 +64,9 @@ def keep_best(scores: Floats, payload: Integers, count: int, wanted: int) -> Non
                     payload[part, left], payload[part, right] = payload[part, right], payload[part, left]
                 left += 1
                 right -= 1
-        if wanted - 1 <= right:
+        if kept - 1 <= right:
             high = right
-        elif wanted - 1 >= left:
+        elif kept - 1 >= left:
             low = left
         else:
             return
