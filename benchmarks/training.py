@@ -78,7 +78,11 @@ class Updates(NamedTuple):
 
 def our_updates(task: Task, examples: list[Any], settings: TrainConfig) -> Updates:
     batches = BatchLoader(
-        lambda: iter(examples), task.collate, rows=settings.batch_size, steps=settings.bptt_steps, seed=settings.seed
+        lambda: iter(examples),
+        task.collate,
+        batch_size=settings.batch_size,
+        bptt_steps=settings.bptt_steps,
+        seed=settings.seed,
     )
     torch.manual_seed(1)
     training = train(GradientUpdate(task.build_model(), batches, task.loss, settings))

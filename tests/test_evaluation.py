@@ -27,5 +27,7 @@ def test_predictions_of_joined_sequences_keep_their_order(tmp_path: Path, monkey
     model = load(workflow.train(chosen, output=tmp_path / "run").path)
     examples = list(model.task.read(tmp_path / "dev-t.txt"))
     whole = predict_all(model.config, model.module, examples)
-    monkeypatch.setattr("seqloom.evaluation.BatchLoader", partial(BatchLoader, pool=3))  # in place of a million
+    monkeypatch.setattr(
+        "seqloom.evaluation.BatchLoader", partial(BatchLoader, shuffle_buffer=3)
+    )  # in place of a million
     assert predict_all(model.config, model.module, examples) == whole

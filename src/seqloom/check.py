@@ -206,13 +206,13 @@ def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:
     return BatchLoader(
         lambda: iter(examples),
         config.task.collate,
-        rows=settings.batch_size,
-        tokens=settings.batch_tokens,
-        steps=settings.bptt_steps,
+        batch_size=settings.batch_size,
+        batch_tokens=settings.batch_tokens,
+        bptt_steps=settings.bptt_steps,
         shuffle=False,
-        pool=max(len(examples), 1),
+        shuffle_buffer=max(len(examples), 1),
         parts=settings.accumulate,
-        own=range(settings.accumulate),
+        local_parts=range(settings.accumulate),
     )
 
 

@@ -46,13 +46,13 @@ def predict_all(
     batches = BatchLoader(
         lambda: (examples[row] for row in order),
         task.collate,
-        rows=settings.batch_size if steps else max(settings.batch_size, 32),
-        tokens=0 if steps else settings.batch_tokens,
-        steps=steps,
+        batch_size=settings.batch_size if steps else max(settings.batch_size, 32),
+        batch_tokens=0 if steps else settings.batch_tokens,
+        bptt_steps=steps,
         shuffle=False,
-        pool=len(examples),  # all examples form the same tracks
+        shuffle_buffer=len(examples),  # all examples form the same tracks
         parts=group.size,
-        own=range(group.rank, group.rank + 1),
+        local_parts=range(group.rank, group.rank + 1),
     )
     own_batches: list[list[Any]] = []
     state = None

@@ -208,14 +208,14 @@ def _batches(config: Config, read: Read, group: ProcessGroup) -> BatchLoader:
     return BatchLoader(
         read,
         config.task.collate,
-        rows=settings.batch_size,
-        tokens=settings.batch_tokens,
-        steps=settings.bptt_steps,
+        batch_size=settings.batch_size,
+        batch_tokens=settings.batch_tokens,
+        bptt_steps=settings.bptt_steps,
         seed=settings.seed,
-        pool=settings.shuffle_buffer,
+        shuffle_buffer=settings.shuffle_buffer,
         workers=settings.workers,
         parts=settings.accumulate * group.size,
-        own=range(group.rank * settings.accumulate, (group.rank + 1) * settings.accumulate),
+        local_parts=range(group.rank * settings.accumulate, (group.rank + 1) * settings.accumulate),
     )
 
 

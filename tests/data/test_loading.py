@@ -14,11 +14,11 @@ from seqloom.data.loading import BatchLoader
 
 FORMS = st.fixed_dictionaries(
     {
-        "rows": st.integers(1, 7),
-        "tokens": st.sampled_from([0, 6, 11, 40]),
+        "batch_size": st.integers(1, 7),
+        "batch_tokens": st.sampled_from([0, 6, 11, 40]),
         "seed": st.integers(0, 3),
         "shuffle": st.booleans(),
-        "pool": st.sampled_from([1, 3, 8, 1000]),
+        "shuffle_buffer": st.sampled_from([1, 3, 8, 1000]),
         "workers": st.sampled_from([0, 0, 0, 2]),
     }
 )
@@ -62,15 +62,15 @@ def test_every_example_once(lengths: list[int], form: dict[str, Any], epoch: int
     loaded = batches(lengths, **form)
     found = numbers(loaded, epoch)
     assert sorted(number for parts in found for part in parts for number in part) == list(range(len(lengths)))
-    if form["pool"] >= max(len(lengths), 1):
+    if form["shuffle_buffer"] >= max(len(lengths), 1):
         assert loaded.count(epoch) == len(found)
-    elif len(lengths) > form["pool"]:
+    elif len(lengths) > form["shuffle_buffer"]:
         assert loaded.count(epoch) is None
     for parts in found:
         for part in parts:
             longest = max([lengths[number] for number in part] + [1])
-            assert len(part) == 1 or not form["tokens"] or longest * len(part) <= form["tokens"]
-            assert form["tokens"] or len(part) <= form["rows"]
+            assert len(part) == 1 or not form["batch_tokens"] or longest * len(part) <= form["batch_tokens"]
+            assert form["batch_tokens"] or len(part) <= form["batch_size"]
 
 
 @given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2))
@@ -97,7 +97,7 @@ def test_an_epoch_goes_on_from_any_batch(lengths: list[int], form: dict[str, Any
 def test_parts_and_ranks_share_a_batch(lengths: list[int], form: dict[str, Any], parts: int, ranks: int) -> None:
     whole = numbers(batches(lengths, **form), 1)
     shares = [
-        numbers(batches(lengths, **form, parts=parts * ranks, own=range(rank * parts, (rank + 1) * parts)), 1)
+        numbers(batches(lengths, **form, parts=parts * ranks, local_parts=range(rank * parts, (rank + 1) * parts)), 1)
         for rank in range(ranks)
     ]
     assert all(len(share) == len(whole) for share in shares)  # a rank without a row has a batch of no parts
@@ -112,15 +112,15 @@ def test_parts_and_ranks_share_a_batch(lengths: list[int], form: dict[str, Any],
 
 def test_epochs_and_seeds_differ() -> None:
     lengths = [1] * 30
-    loaded = batches(lengths, rows=4)
-    orders = [numbers(loaded, 0), numbers(loaded, 1), numbers(batches(lengths, rows=4, seed=2), 0)]
+    loaded = batches(lengths, batch_size=4)
+    orders = [numbers(loaded, 0), numbers(loaded, 1), numbers(batches(lengths, batch_size=4, seed=2), 0)]
     assert len({str(order) for order in orders}) == 3
 
 
 def test_batches_hold_examples_of_similar_length() -> None:
     lengths = np.random.default_rng(0).integers(1, 100, size=4000).tolist()
     padded = real = 0
-    for parts in batches(lengths, rows=32).epoch(0):
+    for parts in batches(lengths, batch_size=32).epoch(0):
         padded += parts[0].inputs.mask.numel()
         real += parts[0].items
     assert padded < 1.05 * real  # in a random order it would be twice as much
@@ -135,7 +135,7 @@ def test_data_in_one_pool_are_read_once_and_larger_ones_at_each_epoch() -> None:
 
     for pool, expected in ((10, 1), (9, 3)):
         reads.clear()
-        loaded = BatchLoader(read, collate, rows=4, pool=pool)
+        loaded = BatchLoader(read, collate, batch_size=4, shuffle_buffer=pool)
         for epoch in range(3):
             list(loaded.epoch(epoch))
         assert len(reads) == expected
@@ -150,7 +150,7 @@ def test_a_pool_is_all_that_is_held_in_memory() -> None:
             taken += 1
             yield example
 
-    next(BatchLoader(read, collate, rows=5, pool=10).epoch(0))
+    next(BatchLoader(read, collate, batch_size=5, shuffle_buffer=10).epoch(0))
     assert taken <= 20  # one pool, and the next to know that it is not the last
 
 
@@ -170,7 +170,7 @@ def stream(lengths: Sequence[int]) -> list[int]:
     return [100 * number + step for number, length in enumerate(lengths) for step in range(length)]
 
 
-TRACKS = st.fixed_dictionaries({"rows": st.integers(1, 5), "steps": st.integers(1, 7)})
+TRACKS = st.fixed_dictionaries({"batch_size": st.integers(1, 5), "bptt_steps": st.integers(1, 7)})
 SOME = st.lists(st.integers(0, 9), min_size=1, max_size=30).filter(lambda lengths: sum(lengths) > 0)
 
 
@@ -178,13 +178,13 @@ SOME = st.lists(st.integers(0, 9), min_size=1, max_size=30).filter(lambda length
 def test_joined_pieces_are_the_one_long_sequence(
     lengths: list[int], form: dict[str, Any], parts: int, workers: int
 ) -> None:
-    loaded = batches(lengths, **form, parts=parts, own=range(parts), workers=workers)
-    rows: list[list[int]] = [[] for _ in range(form["rows"])]
+    loaded = batches(lengths, **form, parts=parts, local_parts=range(parts), workers=workers)
+    rows: list[list[int]] = [[] for _ in range(form["batch_size"])]
     items = 0
     for index, found in enumerate(loaded.epoch(3)):
         for number, part in enumerate(found):
             assert part.continues is (index > 0)
-            assert part.inputs.mask.shape[1] <= form["steps"]
+            assert part.inputs.mask.shape[1] <= form["bptt_steps"]
             assert part.items == int(part.inputs.mask.sum())
             assert torch.equal(part.target, -part.inputs.values)
             items += part.items
@@ -193,13 +193,13 @@ def test_joined_pieces_are_the_one_long_sequence(
     assert [value for row in rows for value in row] == stream(lengths)
     assert items == sum(lengths)
     assert len({len(row) for row in rows if row}) <= 2  # all alike but for the last one that has something
-    assert loaded.count(0) == -(-len(rows[0]) // form["steps"])
+    assert loaded.count(0) == -(-len(rows[0]) // form["bptt_steps"])
 
 
 @given(lengths=SOME, form=TRACKS, pool=st.sampled_from([1, 4, 1000]))
 def test_tracks_go_on_from_any_piece(lengths: list[int], form: dict[str, Any], pool: int) -> None:
     def seen(skip: int) -> list[Any]:
-        found = batches(lengths, **form, pool=pool).epoch(0, skip)
+        found = batches(lengths, **form, shuffle_buffer=pool).epoch(0, skip)
         return [(part.inputs.values.tolist(), part.items, part.continues) for (part,) in found]
 
     whole = seen(0)
@@ -209,7 +209,7 @@ def test_tracks_go_on_from_any_piece(lengths: list[int], form: dict[str, Any], p
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=5, max_size=30), form=TRACKS)
 def test_streamed_tracks_see_everything(lengths: list[int], form: dict[str, Any]) -> None:
-    loaded = batches(lengths, **form, pool=4)
+    loaded = batches(lengths, **form, shuffle_buffer=4)
     found: list[int] = []
     starts = 0
     for (part,) in loaded.epoch(0):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seqloom.data.text.passages import passages
-from seqloom.data.text.word_counts import WordIndex, count
+from seqloom.data.text.word_counts import WordIndex, count_words
 from seqloom.models import word2vec
 from seqloom.models.word2vec import OneHot, Word2Vec
 
@@ -15,7 +15,7 @@ TEXTS = [" ".join(f"w{number % 7} v{number % 5}" for number in range(start, star
 
 
 def model(**fields: Any) -> Word2Vec:
-    found = count(passages(TEXTS))
+    found = count_words(passages(TEXTS))
     settings: dict[str, Any] = {"size": 8, "window": 2, "negative": 2, "mean": False, "sample": 0.0}
     torch.manual_seed(1)
     return Word2Vec(

@@ -9,7 +9,7 @@ import torch
 from tests.contracts.tiny import literal
 
 from seqloom import config, workflow
-from seqloom.data.builtin.analogies import lines
+from seqloom.data.builtin.analogies import generate
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.readers.word_questions import Question
 from seqloom.data.readers.word_vectors import read_vectors
@@ -39,7 +39,7 @@ def build(train: Path, **values: Any) -> Config:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("embed")
     for name in ("train", "dev", "test"):
-        (found / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines(name, seed=1)))
+        (found / f"{name}.txt").write_text("".join(f"{line}\n" for line in generate(name, seed=1)))
     workflow.train(build(found / "train.txt", task__dev=str(found / "dev.txt")), output=found / "run")
     return found
 

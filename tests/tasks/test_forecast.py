@@ -279,7 +279,7 @@ def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
     examples = list(pieced.read([wave(40)]))
     fitted = pieced.fit(examples)
     model = shaken(fitted.build_model())
-    batches = BatchLoader(lambda: iter(examples), fitted.collate, rows=1, steps=10, shuffle=False)
+    batches = BatchLoader(lambda: iter(examples), fitted.collate, batch_size=1, bptt_steps=10, shuffle=False)
     state, cut = None, []
     with torch.no_grad():
         for (batch,) in batches.epoch(0):

@@ -159,7 +159,7 @@ def test_training_learns_the_text(kind: str, steps: int) -> None:
     )
     module = fitted.build_model()
     before = evaluate(config(fitted), module, list(fitted.read(TEXT)))["perplexity"]
-    loaded = BatchLoader(lambda: fitted.read(TEXT), fitted.collate, rows=2, steps=steps)
+    loaded = BatchLoader(lambda: fitted.read(TEXT), fitted.collate, batch_size=2, bptt_steps=steps)
     for _ in train(GradientUpdate(module, loaded, fitted.loss, settings)):
         pass
     after = evaluate(config(fitted, bptt_steps=steps, batch_size=2), module, list(fitted.read(TEXT)))["perplexity"]

@@ -131,7 +131,7 @@ def test_a_state_that_is_not_finite_is_not_carried_over() -> None:
 
 
 def pieces(examples: Sequence[Sequences], *, rows: int, steps: int) -> list[Batch]:
-    loaded = BatchLoader(lambda: iter(examples), collate, rows=rows, steps=steps)
+    loaded = BatchLoader(lambda: iter(examples), collate, batch_size=rows, bptt_steps=steps)
     return [part for (part,) in loaded.epoch(0)]
 
 

@@ -67,14 +67,14 @@ def batches(examples: Sequence[Sequences], settings: TrainConfig, *, group: Proc
     return BatchLoader(
         lambda: iter(examples),
         collate,
-        rows=settings.batch_size,
-        tokens=settings.batch_tokens,
-        steps=settings.bptt_steps,
+        batch_size=settings.batch_size,
+        batch_tokens=settings.batch_tokens,
+        bptt_steps=settings.bptt_steps,
         seed=settings.seed,
-        pool=settings.shuffle_buffer,
+        shuffle_buffer=settings.shuffle_buffer,
         workers=settings.workers,
         parts=settings.accumulate * group.size,
-        own=own,
+        local_parts=own,
     )
 
 

@@ -1,1 +1,1 @@
-"""From files to batches."""
+"""Data: from files to batches."""

@@ -1,4 +1,4 @@
-"""Sequences of unequal length as rectangles of tensors, and what a task makes of several examples."""
+"""Padded sequences and batches of examples."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from seqloom.state import apply
 
 
 class Padded(NamedTuple):
-    """Sequences of unequal length side by side, padded on the right."""
+    """Sequences of unequal length, padded on the right."""
 
     values: Tensor  # (B, T) or (B, T, D)
     mask: Tensor  # (B, T), True where real
@@ -23,14 +23,14 @@ class Padded(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some examples as tensors; ``inputs`` and ``target`` are nested named tuples, batch first, as any state is."""
+    """Examples as tensors; ``inputs`` and ``target`` are nested named tuples, batch first."""
 
     inputs: Any  # what the model reads
-    target: Any  # what it should answer; None where that is not known
-    items: int  # how many things are counted: sequences or elements, as the loss counts them
-    continues: bool = False  # the sequences of the batch before go on in this one
-    state: Any = None  # of the model after that batch; None at the start
-    examples: tuple[Any, ...] = ()  # what it was made of, where the answers repeat a part of it
+    target: Any  # what it should predict; None: unknown
+    items: int  # sequences or elements, whatever the loss is averaged over
+    continues: bool = False  # continues the sequences of the previous batch (truncated BPTT)
+    state: Any = None  # of the model after the previous batch; None at the start
+    examples: tuple[Any, ...] = ()  # the examples, if predictions repeat a part of them
 
     def to(self, device: torch.device | str) -> "Batch":
         def move(part: Any) -> Any:
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
 
 def pad(sequences: Sequence[ArrayLike], *, fill: float = 0, dtype: Any = None) -> Padded:
-    """Sequences (each (T,) or (T, D)) as one Padded; at least one step wide, so that empty rows are allowed."""
+    """Sequences (T,) or (T, D) as one Padded, at least one step wide even if all are empty."""
     arrays = [np.asarray(sequence, dtype=dtype) for sequence in sequences]
     longest = max((len(array) for array in arrays), default=0) or 1
     shape = max((array.shape[1:] for array in arrays), key=len, default=())

@@ -1,4 +1,4 @@
-"""A share of the training examples held out, the same one at every reading."""
+"""Hold out a part of the training examples, the same one each time the data are read."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -9,18 +9,21 @@ Read = Callable[[], Iterator[Any]]
 
 def hold_out(
     read: Read,
-    share: float,
+    fraction: float,
     *,
     seed: int,
-    sequential: bool,  # hold out the last part, not a random one
-    gap: int = 0,  # examples before the last part that belong to neither: they overlap with it
-) -> tuple[Read, Read]:  # to train, to develop
-    """Two readers of one source: the examples that stay, and those that are held out. Nothing is kept in memory."""
+    sequential: bool,  # hold out the last examples instead of random ones
+    gap: int = 0,  # examples before the last part that are dropped, since they overlap with it
+) -> tuple[Read, Read]:  # train, dev
+    """Two readers of one source, for the remaining and the held-out examples; nothing is kept in memory."""
     if sequential:
         total = sum(1 for _ in read())
-        border = min(max(round(total * (1 - share)), 1), total - 1)
+        border = min(max(round(total * (1 - fraction)), 1), total - 1)
         return lambda: _between(read(), 0, border - gap), lambda: _between(read(), border, total)
-    return lambda: _chosen(read(), share, seed, wanted=False), lambda: _chosen(read(), share, seed, wanted=True)
+    return (
+        lambda: _random_part(read(), fraction, seed, held_out=False),
+        lambda: _random_part(read(), fraction, seed, held_out=True),
+    )
 
 
 def _between(examples: Iterator[Any], start: int, stop: int) -> Iterator[Any]:
@@ -31,8 +34,8 @@ def _between(examples: Iterator[Any], start: int, stop: int) -> Iterator[Any]:
             yield example
 
 
-def _chosen(examples: Iterator[Any], share: float, seed: int, *, wanted: bool) -> Iterator[Any]:
-    random = Random(seed)  # noqa: S311  a choice, not a secret
+def _random_part(examples: Iterator[Any], fraction: float, seed: int, *, held_out: bool) -> Iterator[Any]:
+    random = Random(seed)  # noqa: S311  not used for security
     for example in examples:
-        if (random.random() < share) is wanted:
+        if (random.random() < fraction) is held_out:
             yield example

@@ -155,7 +155,7 @@ class Classify(Task):
             channels=self.channels,
             missing=self.missing,
             measure=len if self.text.unit == "characters" else lambda text: len(text.split()),
-            known=None if learned is None else learned.labels.numbers,
+            known=None if learned is None else learned.labels.ids,
             numeric=learned is not None and learned.text is None,
         )
         return reader.read(source)
@@ -201,11 +201,11 @@ class Classify(Task):
         learned = self.fitted
         inputs = pad([self._elements(example, learned) for example in examples])
         if learned.vectors is not None and learned.text is not None:
-            pretrained = learned.vectors.collate([learned.text.written(str(example.content)) for example in examples])
+            pretrained = learned.vectors.collate(
+                [learned.text.cased_tokens(str(example.content)) for example in examples]
+            )
             inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
-        labels = [
-            learned.labels.numbers.get(example.label, UNSEEN) for example in examples if example.label is not None
-        ]
+        labels = [learned.labels.ids.get(example.label, UNSEEN) for example in examples if example.label is not None]
         complete = len(labels) == len(examples)
         return Batch(inputs, torch.tensor(labels) if complete else None, len(labels) - labels.count(UNSEEN))
 

@@ -18,7 +18,7 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_questions import Question, detect, read_questions, read_test
 from seqloom.data.text.passages import Passage, passages
-from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count
+from seqloom.data.text.word_counts import PhraseSettings, WordIndex, count_words
 from seqloom.insight.embedding_map import embedding_map
 from seqloom.insight.explanation import Explanation
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
@@ -167,10 +167,10 @@ class Embed(Task):
 
     def fit(self, examples: Iterable[Any]) -> Self:
         phrases = PhraseSettings(self.phrases.threshold, self.phrases.discount) if self.phrases.threshold else None
-        counted = count(
+        counted = count_words(
             map(self._check_text, examples),
-            minimum=self.min_count,
-            size=self.max_words,
+            min_count=self.min_count,
+            max_words=self.max_words,
             threads=torch.get_num_threads(),
             phrases=phrases,
         )

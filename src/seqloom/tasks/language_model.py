@@ -18,7 +18,7 @@ from seqloom.config import parse
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers.text_files import DataError, Location, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
-from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, ranked
+from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.explanation import Explanation, TokenValues
@@ -206,7 +206,7 @@ class LanguageModel(Task):
         tokenizer = self.text.fit(_texts(examples, counts), specials=(END,))
         if len(tokenizer.vocabulary) <= 3:
             raise DataError(self.train, "found no text to train on")
-        characters = None if counts is None else ranked(counts, size=1 << 15, minimum=1, specials=(END,))
+        characters = None if counts is None else vocabulary_from_counts(counts, size=1 << 15, specials=(END,))
         return self.model_copy(update={"learned": Learned(text=tokenizer, characters=characters)})
 
     def _arpa_tokenizer(self, path: Path) -> Tokenizer:
@@ -228,7 +228,7 @@ class LanguageModel(Task):
         target = pad([np.array(text[1:]) for text in texts]).values
         if self.direction == "forward":
             return Batch(inputs, target, int(inputs.mask.sum()))
-        words = [word for example in examples for word in (END, *self.tokenizer.written(example.text))]
+        words = [word for example in examples for word in (END, *self.tokenizer.cased_tokens(example.text))]
         rows = torch.from_numpy(self.fitted.spelled(words))  # (words, characters)
         spelled = rows.new_zeros(*inputs.mask.shape, rows.shape[1])
         spelled[inputs.mask] = rows
@@ -318,7 +318,7 @@ class LanguageModel(Task):
         levels = model.reader.levels(batch.inputs)
         answers = []
         for row, example in enumerate(batch.examples):
-            words = self.tokenizer.written(example.text)
+            words = self.tokenizer.cased_tokens(example.text)
             layers = [level[row, 1 : len(words) + 1].tolist() for level in levels]
             answers.append(WordVectors(words, [list(vectors) for vectors in zip(*layers, strict=True)]))
         return answers

@@ -17,7 +17,7 @@ from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.readers import tagged
 from seqloom.data.readers.tagged import Column, Example, Sentence, VectorStatistics
 from seqloom.data.readers.text_files import DataError
-from seqloom.data.text.vocabulary import Labels, Vocabulary, count, ranked
+from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, vocabulary_from_counts
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
@@ -218,14 +218,14 @@ class Tag(Task):
         for word, times in surface.items():
             words[self._key(word)] += times
             characters.update(dict.fromkeys(word, times))
-        vocabulary = ranked(words, size=0, minimum=self.words.min_count, specials=())
+        vocabulary = vocabulary_from_counts(words, min_count=self.words.min_count)
         rare = (ending for word, times in surface.items() if times <= RARE for ending in endings(word))
         return Learned(
             **common,
             words=vocabulary,
             counts=tuple(words[symbol] for symbol in vocabulary.symbols),
-            characters=ranked(characters, size=1 << 15, minimum=1, specials=()),
-            endings=count(rare, minimum=2) if self.model == "hmm" else None,
+            characters=vocabulary_from_counts(characters, size=1 << 15),
+            endings=build_vocabulary(rare, min_count=2) if self.model == "hmm" else None,
             size=self.words.embedding_size,
             vectors=self.pretrained.take(surface, self.pretrained.language("words")),
         )
@@ -239,7 +239,7 @@ class Tag(Task):
         inputs = self._words(examples) if learned.words is not None else self._frames(examples)
         target, items = None, 0
         if all(example.labels is not None for example in examples):
-            numbers = learned.labels.numbers
+            numbers = learned.labels.ids
             rows = [[numbers.get(label, NO_LABEL) for label in example.labels or ()] for example in examples]
             # A sequence with a label unseen in training counts in the scores but has no loss.
             rows = [[NO_LABEL] * len(row) if NO_LABEL in row else row for row in rows]
@@ -258,7 +258,7 @@ class Tag(Task):
         words, mask = pad(rows, dtype=np.int64)
         flat = [word for sentence in sentences for word in sentence.words]
         if learned.endings is not None:
-            ids, known = torch.zeros_like(words), learned.endings.numbers
+            ids, known = torch.zeros_like(words), learned.endings.ids
             longest = {
                 word: next((known[ending] for ending in endings(word) if known.get(ending)), 1) for word in set(flat)
             }

@@ -249,7 +249,7 @@ class Translate(Task):
         sources = [learned.source.encode(example.source) for example in examples]
         inputs = pad([np.array([*(text[::-1] if self.reverse_source else text), end]) for text in sources])
         if learned.vectors is not None:
-            rows = [learned.source.written(example.source) for example in examples]
+            rows = [learned.source.cased_tokens(example.source) for example in examples]
             pretrained = learned.vectors.collate(rows, end=True, reverse=self.reverse_source)
             inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):

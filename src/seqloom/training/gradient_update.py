@@ -206,10 +206,10 @@ class GradientUpdate(UpdateRule):
         batches = BatchLoader(
             lambda: (range(length) for length in lengths),  # only their len is used
             self.batches.collate,
-            rows=settings.batch_size,
-            tokens=settings.batch_tokens,
+            batch_size=settings.batch_size,
+            batch_tokens=settings.batch_tokens,
             shuffle=False,
-            pool=max(len(lengths), 1),
+            shuffle_buffer=max(len(lengths), 1),
         )
         return batches.count(0)
 

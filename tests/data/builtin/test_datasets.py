@@ -147,7 +147,7 @@ def test_other_seeds_other_data(tmp_path: Path) -> None:
 def test_a_data_set_by_its_name_goes_into_an_empty_folder(tmp_path: Path) -> None:
     files = build("copy", tmp_path / "new")
     assert [path.read_bytes() for path in files] == [path.read_bytes() for path in copy(tmp_path / "other")]
-    with pytest.raises(ValueError, match="new: is there already and not empty"):
+    with pytest.raises(ValueError, match="new exists and is not empty"):
         build("copy", tmp_path / "new")
-    with pytest.raises(ValueError, match="there is no data set 'digit': did you mean 'digits'"):
+    with pytest.raises(ValueError, match="no data set 'digit': did you mean 'digits'"):
         build("digit", tmp_path / "third")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from seqloom.data.builtin.dates import LANGUAGES, ordinal, pairs
+from seqloom.data.builtin.dates import LANGUAGES, generate_pairs, ordinal
 
 
 def read(text: str) -> date:
@@ -34,7 +34,7 @@ def full(year: str) -> int:
 
 
 def test_every_date_means_what_it_is_paired_with() -> None:
-    found = list(pairs(3000, "train", seed=5))
+    found = list(generate_pairs(3000, "train", seed=5))
     assert [read(text).isoformat() for text, _ in found] == [iso for _, iso in found]
 
 
@@ -72,9 +72,9 @@ def test_ordinals(number: int, wanted: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_and_no_date_is_in_two_parts() -> None:
-    train, dev, test = (list(pairs(400, name, seed=1)) for name in ("train", "dev", "test"))
-    assert train == list(pairs(400, "train", seed=1))
-    assert train != list(pairs(400, "train", seed=2))
+    train, dev, test = (list(generate_pairs(400, name, seed=1)) for name in ("train", "dev", "test"))
+    assert train == list(generate_pairs(400, "train", seed=1))
+    assert train != list(generate_pairs(400, "train", seed=2))
     for one, other in pairwise([train, dev, test, train]):
         assert not {iso for _, iso in one} & {iso for _, iso in other}
         assert not {text for text, _ in one} & {text for text, _ in other}

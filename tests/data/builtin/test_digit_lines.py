@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from seqloom.data.builtin.datasets import handwriting
-from seqloom.data.builtin.digit_lines import GAP, HEIGHT, SHARES, draw, singles
+from seqloom.data.builtin.digit_lines import HEIGHT, MAX_GAP, SPLITS, digit_images, draw
 
 
 def _read(pixels: np.ndarray, images: np.ndarray, names: np.ndarray) -> str | None:
@@ -27,19 +27,19 @@ def _read(pixels: np.ndarray, images: np.ndarray, names: np.ndarray) -> str | No
     return found
 
 
-@pytest.mark.parametrize("part", SHARES)
+@pytest.mark.parametrize("part", SPLITS)
 def test_a_line_shows_the_digits_that_it_is_said_to(part: str) -> None:
-    images, names = singles()
-    own = slice(*(round(share * len(images)) for share in SHARES[part]))
+    images, names = digit_images()
+    own = slice(*(round(share * len(images)) for share in SPLITS[part]))
     scaled = (images * (255 / 16)).astype(np.uint8)
     for line in draw(10, part, seed=3):
         assert _read(line.pixels, scaled[own], names[own]) == line.text
         assert 3 <= len(line.text) <= 8
-        assert 8 * len(line.text) <= line.pixels.shape[1] <= (8 + GAP) * len(line.text)
+        assert 8 * len(line.text) <= line.pixels.shape[1] <= (8 + MAX_GAP) * len(line.text)
 
 
 def test_no_digit_is_in_two_parts() -> None:
-    assert all(last == first for (_, last), (first, _) in pairwise(SHARES.values()))
+    assert all(last == first for (_, last), (first, _) in pairwise(SPLITS.values()))
 
 
 def test_files(tmp_path: Path) -> None:

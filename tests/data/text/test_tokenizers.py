@@ -131,9 +131,9 @@ def test_no_text_at_all(unit: Any) -> None:
 
 
 def test_sizes_that_are_too_small() -> None:
-    with pytest.raises(ValueError, match="bpe needs one for each of the 256 bytes"):
+    with pytest.raises(ValueError, match="BPE needs one for each of the 256 bytes"):
         TextConfig(unit="subwords", vocab_size=100).fit(TEXTS)
-    with pytest.raises(ValueError, match="more than 2 are wanted"):
+    with pytest.raises(ValueError, match="set it to more than 2"):
         TextConfig(unit="subwords", algorithm="unigram", vocab_size=2).fit(TEXTS)
     with pytest.raises(ValidationError):
         TextConfig(vocab_size=-1)
@@ -154,9 +154,9 @@ def test_the_library_keeps_its_tokens() -> None:
 
 def test_symbols_as_they_are_written_are_as_many_as_those_that_are_read() -> None:
     words = TextConfig(lowercase=True).fit(["The cat"])
-    assert (words.written("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])
+    assert (words.cased_tokens("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])
     letters = TextConfig(unit="characters", lowercase=True).fit(["abc"])
-    assert letters.written("Ab") == ["A", "b"]
-    assert letters.written("Aİ") == letters.tokens("Aİ")  # its small form has two characters
+    assert letters.cased_tokens("Ab") == ["A", "b"]
+    assert letters.cased_tokens("Aİ") == letters.tokens("Aİ")  # its small form has two characters
     pieces = TextConfig(unit="subwords", lowercase=True, vocab_size=270).fit(["the cat"])
-    assert pieces.written("The Cat") == pieces.tokens("The Cat")
+    assert pieces.cased_tokens("The Cat") == pieces.tokens("The Cat")

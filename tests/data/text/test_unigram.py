@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from seqloom.data.text.unigram import expected, group, learn, logarithms, losses
+from seqloom.data.text.unigram import build_lattices, expected_counts, log_probabilities, removal_losses, train_unigram
 
 PIECES = ["a", "b", "ab", "ba", "aba", "abab"]
 STEMS = ["walk", "jump", "look", "call", "open", "turn", "wait", "play"]
@@ -23,7 +23,7 @@ def cuts(word: str, pieces: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def test_expected_counts_are_those_over_all_cuts() -> None:
-    scores = logarithms(np.arange(1.0, len(PIECES) + 1))
+    scores = log_probabilities(np.arange(1.0, len(PIECES) + 1))
     probability = dict(zip(PIECES, np.exp(scores), strict=False))
     wanted: Counter[str] = Counter()
     for word, number in WORDS.items():
@@ -31,14 +31,16 @@ def test_expected_counts_are_those_over_all_cuts() -> None:
         for parts, weight in weights.items():
             for part in parts:
                 wanted[part] += number * weight / sum(weights.values())
-    found = expected(list(group(WORDS, PIECES)), scores)
+    found = expected_counts(list(build_lattices(WORDS, PIECES)), scores)
     np.testing.assert_allclose(found, [wanted[piece] for piece in PIECES], rtol=1e-12)
 
 
 def test_the_loss_of_a_piece_is_that_of_its_best_cut() -> None:
     weights = np.arange(1.0, len(PIECES) + 1)
-    scores = dict(zip(PIECES, logarithms(weights), strict=False))
-    found = losses(list(group(Counter({piece: 1 for piece in PIECES if len(piece) > 1}), PIECES)), weights)
+    scores = dict(zip(PIECES, log_probabilities(weights), strict=False))
+    found = removal_losses(
+        list(build_lattices(Counter({piece: 1 for piece in PIECES if len(piece) > 1}), PIECES)), weights
+    )
     for piece, weight, loss in zip(PIECES, weights, found, strict=True):
         others = [sum(scores[part] for part in parts) for parts in cuts(piece, PIECES) if len(parts) > 1]
         assert loss == pytest.approx(weight * (scores[piece] - max(others)) if others else math.inf, rel=1e-12)
@@ -46,7 +48,7 @@ def test_the_loss_of_a_piece_is_that_of_its_best_cut() -> None:
 
 def test_what_repeats_becomes_a_piece() -> None:
     words = Counter({f"▁{stem}{ending}": 5 for stem in STEMS for ending in ("", "ing", "ed", "s")})
-    pieces = dict(learn(words, size=len(set("".join(words))) + 20))
+    pieces = dict(train_unigram(words, size=len(set("".join(words))) + 20))
     assert {f"▁{stem}" for stem in STEMS} <= pieces.keys()
     assert set("".join(words)) <= pieces.keys()
     assert sum(map(math.exp, pieces.values())) == pytest.approx(1)
@@ -55,11 +57,11 @@ def test_what_repeats_becomes_a_piece() -> None:
 @pytest.mark.parametrize("size", [1, 3, 10, 1000])
 def test_size_is_kept_and_words_of_any_length_are_learnt_from(size: int) -> None:
     words = Counter({"x" * 1000: 1, "abcabc": 4, "<s>": 9})
-    pieces = learn(words, size=size, reserved=("<s>",))
+    pieces = train_unigram(words, size=size, reserved=("<s>",))
     assert 0 < len(pieces) <= size
     assert "<s>" not in dict(pieces)
-    assert pieces == learn(Counter(dict(reversed(words.items()))), size=size, reserved=("<s>",))
+    assert pieces == train_unigram(Counter(dict(reversed(words.items()))), size=size, reserved=("<s>",))
 
 
 def test_nothing_is_learnt_from_nothing() -> None:
-    assert learn(Counter(), size=5) == []
+    assert train_unigram(Counter(), size=5) == []

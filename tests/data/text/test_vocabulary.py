@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from seqloom.data.readers.text_files import DataError, Location
-from seqloom.data.text.vocabulary import END, START, Labels, Vocabulary, count
+from seqloom.data.text.vocabulary import END, START, Labels, Vocabulary, build_vocabulary
 
 SYMBOLS = st.lists(st.sampled_from(["a", "b", "c", "ä", "", "<unk>", "<pad>", "<s>", "long word"]))
 
@@ -18,7 +18,7 @@ def test_symbols_stand_in_the_order_of_their_counts(
     first = ("<pad>", "<unk>", *specials)
     if 0 < size < len(first):
         size = len(first)
-    found = count(symbols, size=size, minimum=minimum, specials=specials)
+    found = build_vocabulary(symbols, size=size, min_count=minimum, specials=specials)
     pairs = sorted(
         (-number, symbol) for symbol, number in Counter(symbols).items() if symbol not in first and number >= minimum
     )
@@ -41,8 +41,8 @@ def test_what_is_no_vocabulary(symbols: tuple[str, ...]) -> None:
 
 
 def test_no_room_for_specials() -> None:
-    with pytest.raises(ValueError, match="size is 3; there are 4 special symbols: <pad> <unk> <s> </s>"):
-        count("abc", size=3, specials=(START, END))
+    with pytest.raises(ValueError, match="vocab_size is 3, but there are 4 special tokens: <pad> <unk> <s> </s>"):
+        build_vocabulary("abc", size=3, specials=(START, END))
 
 
 def test_labels() -> None:
@@ -55,11 +55,8 @@ def test_labels() -> None:
     assert Labels.model_validate_json(labels.model_dump_json()) == labels
     with pytest.raises(DataError) as caught:
         labels.index("B-PERS", location=Location("dev.conll", 7))
-    assert (
-        str(caught.value)
-        == "dev.conll:7: the label 'B-PERS' does not occur in the training data; the nearest is 'B-PER'"
-    )
-    with pytest.raises(DataError, match="there are B-PER, I-PER, O"):
+    assert str(caught.value) == "dev.conll:7: label 'B-PERS' does not occur in the training data; did you mean 'B-PER'?"
+    with pytest.raises(DataError, match="known labels: B-PER, I-PER, O"):
         labels.index("zzz")
     with pytest.raises(ValidationError):
         Labels(names=("a", "a"))

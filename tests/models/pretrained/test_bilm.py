@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from seqloom.data.text.tokenizers import TextConfig
-from seqloom.data.text.vocabulary import END, count
+from seqloom.data.text.vocabulary import END, build_vocabulary
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMEncoder, BiLMVocabulary, reverse_padded
@@ -39,7 +39,7 @@ def build(name: str = "residual", *, spelled: bool = False, front: int = 0, tied
 
 def knowledge(*, spelled: bool = False) -> BiLMVocabulary:
     encoding = TextConfig().fit(["a b cd é eff g"], specials=(END,))
-    return BiLMVocabulary(text=encoding, characters=count("abcdéefg", specials=(END,)) if spelled else None)
+    return BiLMVocabulary(text=encoding, characters=build_vocabulary("abcdéefg", specials=(END,)) if spelled else None)
 
 
 def text(*rows: list[int], spelled: bool = False) -> CharacterInput:

@@ -64,7 +64,7 @@ def test_spaces_separate_words_of_characters() -> None:
     encoding = TextConfig(unit="characters", lowercase=True).fit(["yes no", "on"])
     lexicon = load_lexicon(entries("Yes", "no", "nix"), encoding, name="d")
     assert lexicon.words == ["yes", "no"]
-    assert lexicon.separator == encoding.numbers[" "]
+    assert lexicon.separator == encoding.ids[" "]
     assert sorted(lexicon_spellings(lexicon)) == [("no", encoding.encode("no")), ("yes", encoding.encode("yes"))]
     assert load_lexicon(entries("no"), TextConfig(unit="characters").fit(["no"]), name="d").separator is None
 
@@ -115,7 +115,7 @@ def test_language_models_of_runs() -> None:
     lm = load_language_model(LoadedLanguageModel(encoding, counted), ["no", "maybe"], unit="words", name="runs/lm")
     assert isinstance(lm, NGramLM)
     assert lm.model is counted.counted
-    assert lm.vocabulary_ids.tolist() == [encoding.numbers["no"], -1]
+    assert lm.vocabulary_ids.tolist() == [encoding.ids["no"], -1]
     torch.manual_seed(1)
     layer = build_stack(PrenetConfig(), RecurrenceConfig(hidden_size=4), 3)
     decoder = Decoder(Embedding(len(encoding.vocabulary), 3), layer)

@@ -57,7 +57,7 @@ def test_incremental_conversion_matches_the_whole(name: str) -> None:
 @pytest.mark.parametrize("separated", [True, False])
 def test_incremental_words_of_a_lexicon(*, separated: bool) -> None:
     lexicon = Lexicon(
-        [("AB", PLAIN.encode("ab")), ("BA", PLAIN.encode("ba"))], separator=PLAIN.numbers[" "] if separated else None
+        [("AB", PLAIN.encode("ab")), ("BA", PLAIN.encode("ba"))], separator=PLAIN.ids[" "] if separated else None
     )
     convert, words = IncrementalTranscript(PLAIN, lexicon, frame_duration=2.0), [0, 1, 1, 0]
     for count in (0, 1, 1, 3, 4):
@@ -85,7 +85,7 @@ def test_settled_tokens_are_not_converted_again(monkeypatch: pytest.MonkeyPatch)
 
 def test_words_of_a_lexicon_are_joined_with_the_separator() -> None:
     ab, ba = PLAIN.encode("ab"), PLAIN.encode("ba")
-    apart = Lexicon([("AB", ab), ("BA", ba)], separator=PLAIN.numbers[" "])
+    apart = Lexicon([("AB", ab), ("BA", ba)], separator=PLAIN.ids[" "])
     assert to_word_transcript(transcript(PLAIN, "ba ab", [1, 0]), PLAIN, apart).text == "BA AB"
     together = Lexicon([("AB", ab), ("BA", ba)], separator=None)
     result = to_word_transcript(transcript(PLAIN, "baab", [1, 0]), PLAIN, together)

@@ -1,4 +1,4 @@
-"""A small text in which analogies hold by construction: of two words of a pair, one has the company of one kind."""
+"""A small corpus in which analogies hold by construction: words in the same role of a pair share contexts."""
 
 from collections.abc import Iterator
 from itertools import permutations
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-SENTENCES = 90  # in which each word occurs
-ASKED = {"dev": 40, "test": 100}  # questions of each group
+SENTENCES = 90  # per word
+QUESTIONS = {"dev": 40, "test": 100}  # per group
 
 
 class Group(NamedTuple):
-    """Pairs of words that differ in the same way."""
+    """Pairs of words with the same relation."""
 
-    pairs: str  # lines of two words, and what only these two are seen with
-    first: str  # what all first words are seen with
-    second: str
-    sentences: tuple[str, ...]  # of the word {w}, its own company {a} {b}, and that of its kind {k} {l}
+    pairs: str  # lines of two words and their common context words
+    first: str  # context words of all first words
+    second: str  # context words of all second words
+    sentences: tuple[str, ...]  # templates: word {w}, context of its pair {a} {b}, context of its kind {k} {l}
 
 
 GROUPS = {
@@ -88,32 +88,32 @@ GROUPS = {
 }
 
 
-def lines(name: str, *, seed: int) -> Iterator[str]:
-    """The text for ``train``; for ``dev`` and ``test`` questions, none of which is in both."""
+def generate(split: str, *, seed: int) -> Iterator[str]:
+    """The lines of a split: text for ``train``, disjoint sets of questions for ``dev`` and ``test``."""
     random = np.random.default_rng([seed, 5])
-    if name == "train":
-        found = [line for group in GROUPS.values() for line in _sentences(group, random)]
-        yield from (found[index] for index in random.permutation(len(found)))
+    if split == "train":
+        sentences = [line for group in GROUPS.values() for line in _sentences(group, random)]
+        yield from (sentences[index] for index in random.permutation(len(sentences)))
         return
     for title, group in GROUPS.items():
         pairs = [words for words, _ in _pairs(group)]
         questions = [f"{one[0]} {one[1]} {other[0]} {other[1]}" for one, other in permutations(pairs, 2)]
         random.shuffle(questions)
-        start = 0 if name == "dev" else ASKED["dev"]
+        start = 0 if split == "dev" else QUESTIONS["dev"]
         yield f": {title}"
-        yield from questions[start : start + ASKED[name]]
+        yield from questions[start : start + QUESTIONS[split]]
 
 
 def _pairs(group: Group) -> Iterator[tuple[list[str], list[str]]]:
     for line in group.pairs.split("\n"):
-        words, company = line.split(":")
-        yield words.split(), company.split()
+        words, context = line.split(":")
+        yield words.split(), context.split()
 
 
 def _sentences(group: Group, random: np.random.Generator) -> Iterator[str]:
-    for words, company in _pairs(group):
-        for word, kind in zip(words, (group.first, group.second), strict=True):
+    for words, context in _pairs(group):
+        for word, kind_context in zip(words, (group.first, group.second), strict=True):
             for _ in range(SENTENCES):
-                a, b = random.permutation(company)[:2]
-                k, l = random.permutation(kind.split())[:2]  # noqa: E741
+                a, b = random.permutation(context)[:2]
+                k, l = random.permutation(kind_context.split())[:2]  # noqa: E741
                 yield str(random.choice(group.sentences)).format(w=word, a=a, b=b, k=k, l=l)

@@ -1,7 +1,8 @@
-"""Data for a machine without any file: each function writes ordinary files into a folder and returns their paths."""
+"""Built-in data sets that need no download: each function writes ordinary files to a folder and returns their paths."""
 
+import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +12,8 @@ import numpy as np
 from seqloom.data.builtin import analogies as relations
 from seqloom.data.builtin import digit_lines
 from seqloom.data.builtin import shapes as scenes
-from seqloom.data.builtin.dates import pairs
-from seqloom.data.builtin.manual_prose import paragraphs
-from seqloom.data.builtin.python_code import spread, statements, tagged
+from seqloom.data.builtin.dates import generate_pairs
+from seqloom.data.builtin.python_code import evenly_spaced, statements, to_conll
 
 
 class Files(NamedTuple):
@@ -24,10 +24,10 @@ class Files(NamedTuple):
     test: Path
 
 
-def write(folder: Path, ending: str, *, train: Iterable[str], dev: Iterable[str], test: Iterable[str]) -> Files:
-    """Three files of lines."""
+def write(folder: Path, suffix: str, *, train: Iterable[str], dev: Iterable[str], test: Iterable[str]) -> Files:
+    """Write the three files, one item per line."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = Files(*(folder / f"{name}.{ending}" for name in Files._fields))
+    files = Files(*(folder / f"{name}.{suffix}" for name in Files._fields))
     for path, lines in zip(files, (train, dev, test), strict=True):
         write_lines(path, lines)
     return files
@@ -38,15 +38,24 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def prose(folder: Path) -> Files:
-    """Lines of English for language models: the paragraphs of Python's own manual; whole topics are held out."""
+    """English text for language models: paragraphs of the Python manual; whole topics are held out."""
     from pydoc_data.topics import topics
 
     order = sorted(topics, key=lambda name: zlib.crc32(name.encode()))
-    lines = list(
-        dict.fromkeys(line for topic in order for line in paragraphs(topics[topic]))
-    )  # topics quote each other
+    lines = list(dict.fromkeys(line for topic in order for line in paragraphs(topics[topic])))  # topics overlap
     eighth = len(lines) // 8
     return write(folder, "txt", train=lines[: -2 * eighth], dev=lines[-2 * eighth : -eighth], test=lines[-eighth:])
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Each paragraph of a manual page on one line, without headings, tables, grammar and code."""
+    for block in re.split(r"\n\s*\n", text):
+        first, *others = block.strip("\n").split("\n")
+        even = len({len(line) - len(line.lstrip()) for line in others}) <= 1
+        line = re.sub(r"^(\*|\d+\.) +", "", " ".join(part.strip() for part in (first, *others)))
+        sentence = re.fullmatch(r"[A-Z].*[.:;!?)]", line) and line.count(" ") >= 5
+        if even and sentence and not re.search(r"::=|>>>|[^.] {2}", line):
+            yield line
 
 
 TRAIN_MODULES = """argparse ast bdb calendar cmd code collections colorsys configparser contextlib copy csv dataclasses
@@ -58,23 +67,23 @@ TEST_MODULES = "bisect hmac poplib selectors textwrap zipapp"
 
 
 def python_tags(folder: Path) -> Files:
-    """CoNLL for tagging: lines of Python's standard library, each token with its role; modules are held out."""
+    """CoNLL for tagging: statements of the Python standard library with a role per token; modules are held out."""
     train, dev, test = (
-        [tagged(line) for module in modules.split() for line in spread(list(statements(module)), 110)]
+        [to_conll(line) for module in modules.split() for line in evenly_spaced(list(statements(module)), 110)]
         for modules in (TRAIN_MODULES, DEV_MODULES, TEST_MODULES)
     )
     return write(folder, "conll", train=train, dev=dev, test=test)
 
 
 def digits(folder: Path) -> Files:
-    """Vectors for classification: scikit-learn's 8 × 8 images of digits, read row by row; the last are held out."""
-    images, classes = digit_lines.singles()
-    lines = [series_line(image, str(name)) for image, name in zip(images, classes, strict=True)]
-    head = series_head("digits", dimensions=8, length=8, names=[str(name) for name in range(10)])
-    return write(folder, "ts", train=head + lines[:1197], dev=head + lines[1197:1397], test=head + lines[1397:])
+    """Vectors for classification: the 8 × 8 digit images of scikit-learn, row by row; the last ones are held out."""
+    images, classes = digit_lines.digit_images()
+    lines = [ts_line(image, str(name)) for image, name in zip(images, classes, strict=True)]
+    header = ts_header("digits", dimensions=8, length=8, names=[str(name) for name in range(10)])
+    return write(folder, "ts", train=header + lines[:1197], dev=header + lines[1197:1397], test=header + lines[1397:])
 
 
-def series_head(name: str, *, dimensions: int, length: int, names: Sequence[str]) -> list[str]:
+def ts_header(name: str, *, dimensions: int, length: int, names: Sequence[str]) -> list[str]:
     return [
         f"@problemName {name}",
         "@timestamps false",
@@ -88,7 +97,7 @@ def series_head(name: str, *, dimensions: int, length: int, names: Sequence[str]
     ]
 
 
-def series_line(values: np.ndarray, name: str) -> str:  # (T, D)
+def ts_line(values: np.ndarray, name: str) -> str:  # (T, D)
     return ":".join([",".join(f"{value:g}" for value in dimension) for dimension in values.T] + [name])
 
 
@@ -109,48 +118,48 @@ SUNSPOTS = """
 
 
 def sunspots(folder: Path) -> Files:
-    """A series for forecasting: the yearly number of sunspots to 1920, to 1955 and to 2008; sunspots.csv holds all."""
+    """A time series for forecasting: yearly sunspot numbers until 1920, 1955 and 2008; sunspots.csv has all of them."""
     rows = [f"{year},{value}" for year, value in enumerate(SUNSPOTS.split(), start=1700)]
-    head = ["year,sunspots"]
-    files = write(folder, "csv", train=head + rows[:221], dev=head + rows[221:256], test=head + rows[256:])
-    write_lines(folder / "sunspots.csv", head + rows)
+    header = ["year,sunspots"]
+    files = write(folder, "csv", train=header + rows[:221], dev=header + rows[221:256], test=header + rows[256:])
+    write_lines(folder / "sunspots.csv", header + rows)
     return files
 
 
-SIZES = (2000, 200, 500)  # sequences of the generated data sets, the test set being the last
+SIZES = (2000, 200, 500)  # sequences in train, dev and test of the generated data sets
 
 
 def copy(folder: Path, *, delay: int = 20, seed: int = 1) -> Files:
-    """CoNLL for tagging: five letters, a delay, and after ``:`` the letters again (Hochreiter & Schmidhuber 1997)."""
+    """CoNLL for tagging: recall five letters after a delay (the copy task, Hochreiter & Schmidhuber 1997)."""
     random = np.random.default_rng(seed)
 
     def block() -> str:
-        letters = ["abcdefgh"[number] for number in random.integers(8, size=5)]
-        read = [*letters, *"-" * delay, ":", *"-" * 4]
-        said = [*"-" * (5 + delay), *letters]
-        return "".join(f"{left}\t{right}\n" for left, right in zip(read, said, strict=True))
+        letters = ["abcdefgh"[index] for index in random.integers(8, size=5)]
+        inputs = [*letters, *"-" * delay, ":", *"-" * 4]
+        labels = [*"-" * (5 + delay), *letters]
+        return "".join(f"{token}\t{label}\n" for token, label in zip(inputs, labels, strict=True))
 
     train, dev, test = ([block() for _ in range(size)] for size in SIZES)
     return write(folder, "conll", train=train, dev=dev, test=test)
 
 
 def adding(folder: Path, *, length: int = 30, seed: int = 1) -> Files:
-    """Vectors for classification: do two marked numbers add up to more than 1 (Hochreiter & Schmidhuber 1997)."""
+    """Vectors for classification: whether two marked numbers sum to more than 1 (Hochreiter & Schmidhuber 1997)."""
     random = np.random.default_rng(seed)
-    head = series_head("adding", dimensions=2, length=length, names=["less", "more"])
+    header = ts_header("adding", dimensions=2, length=length, names=["less", "more"])
 
     def line() -> str:
         numbers = random.integers(1, 1000, size=length) / 1000
         marks = np.zeros(length)
         marks[random.integers(length // 2)] = marks[length // 2 + random.integers(length - length // 2)] = 1
-        return series_line(np.stack([numbers, marks], axis=1), "more" if (numbers * marks).sum() > 1 else "less")
+        return ts_line(np.stack([numbers, marks], axis=1), "more" if (numbers * marks).sum() > 1 else "less")
 
-    train, dev, test = ([*head, *(line() for _ in range(size))] for size in SIZES)
+    train, dev, test = ([*header, *(line() for _ in range(size))] for size in SIZES)
     return write(folder, "ts", train=train, dev=dev, test=test)
 
 
 def parentheses(folder: Path, *, pairs: int = 15, seed: int = 1) -> Files:
-    """Labelled lines for classification: brackets of two kinds, balanced or with two of them swapped."""
+    """Labelled lines for classification: brackets of two kinds, balanced or with two brackets swapped."""
     random = np.random.default_rng(seed)
 
     def line(number: int) -> str:
@@ -167,57 +176,59 @@ def parentheses(folder: Path, *, pairs: int = 15, seed: int = 1) -> Files:
 
 
 def nested(random: np.random.Generator, pairs: int) -> list[str]:
-    """A balanced sequence of so many pairs."""
+    """A random balanced sequence of ``pairs`` pairs of brackets."""
     text: list[str] = []
-    waiting: list[str] = []
+    expected: list[str] = []
     opened = 0
     while len(text) < 2 * pairs:
-        if opened < pairs and (not waiting or random.random() < 0.5):
+        if opened < pairs and (not expected or random.random() < 0.5):
             kind = "()[]"[2 * int(random.integers(2)) :][:2]
             text.append(kind[0])
-            waiting.append(kind[1])
+            expected.append(kind[1])
             opened += 1
         else:
-            text.append(waiting.pop())
+            text.append(expected.pop())
     return text
 
 
 def balanced(text: Sequence[str]) -> bool:
-    waiting: list[str] = []
+    expected: list[str] = []
     for bracket in text:
         if bracket in "([":
-            waiting.append({"(": ")", "[": "]"}[bracket])
-        elif not waiting or waiting.pop() != bracket:
+            expected.append({"(": ")", "[": "]"}[bracket])
+        elif not expected or expected.pop() != bracket:
             return False
-    return not waiting
+    return not expected
 
 
 def dates(folder: Path, *, seed: int = 1) -> Files:
     """Columns for translation: dates as people write them in seven languages, and in ISO 8601; dates are held out."""
     train, dev, test = (
-        [f"{written}\t{iso}" for written, iso in pairs(size, name, seed=seed)]
+        [f"{written}\t{iso}" for written, iso in generate_pairs(size, name, seed=seed)]
         for name, size in (("train", 12000), ("dev", 500), ("test", 1000))
     )
     return write(folder, "tsv", train=train, dev=dev, test=test)
 
 
 def shapes(folder: Path, *, seed: int = 1) -> Files:
-    """Images to caption: two coloured shapes, and what may be said of them; pairs of shapes are held out."""
+    """Images for captioning: two coloured shapes; pairs of shapes are held out."""
     sizes = {"train": 1500, "dev": 150, "test": 300}
-    return write(folder, "tsv", **{name: scenes.lines(folder, size, name, seed=seed) for name, size in sizes.items()})
+    return write(
+        folder, "tsv", **{name: scenes.write_split(folder, size, name, seed=seed) for name, size in sizes.items()}
+    )
 
 
 def handwriting(folder: Path, *, seed: int = 1) -> Files:
-    """Images to transcribe: lines of 3 to 8 handwritten digits; the writers of the last digits are held out."""
+    """Images for transcription: lines of 3 to 8 handwritten digits; the writers of the last digits are held out."""
     sizes = {"train": 3000, "dev": 200, "test": 500}
     return write(
-        folder, "tsv", **{name: digit_lines.lines(folder, size, name, seed=seed) for name, size in sizes.items()}
+        folder, "tsv", **{name: digit_lines.write_split(folder, size, name, seed=seed) for name, size in sizes.items()}
     )
 
 
 def analogies(folder: Path, *, seed: int = 1) -> Files:
     """Text for word vectors: sentences in which king is to queen as man to woman; questions are held out."""
-    return write(folder, "txt", **{name: relations.lines(name, seed=seed) for name in Files._fields})
+    return write(folder, "txt", **{name: relations.generate(name, seed=seed) for name in Files._fields})
 
 
 BUILDERS: dict[str, Callable[[Path], Files]] = {
@@ -236,14 +247,14 @@ BUILDERS: dict[str, Callable[[Path], Files]] = {
         analogies,
     )
 }
-"""Every data set by its name."""
+"""All data sets by name."""
 
 
 def build(name: str, folder: Path) -> Files:
-    """Write the data set of that name; existing files are not touched."""
+    """Write a data set to a new or empty folder."""
     if name not in BUILDERS:
-        near = "".join(f"did you mean {found!r}? " for found in get_close_matches(name, BUILDERS, n=1))
-        raise ValueError(f"there is no data set {name!r}: {near}Wanted one of {', '.join(BUILDERS)}")
+        similar = "".join(f"did you mean {other!r}? " for other in get_close_matches(name, BUILDERS, n=1))
+        raise ValueError(f"no data set {name!r}: {similar}Choose one of {', '.join(BUILDERS)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder}: is there already and not empty; choose another folder")
+        raise ValueError(f"{folder} exists and is not empty; choose another folder")
     return BUILDERS[name](folder)

@@ -1,4 +1,4 @@
-"""Dates as people write them in seven languages, and as ISO 8601 writes them: generated pairs to translate."""
+"""Dates as people write them in seven languages, paired with ISO 8601: generated data for translation."""
 
 import zlib
 from collections.abc import Iterator
@@ -9,23 +9,23 @@ import numpy as np
 
 FIRST, LAST = date(1600, 1, 1), date(2199, 12, 31)
 PIVOT = 69
-"""Two digits from here on are a year of the 1900s, below it one of the 2000s, as POSIX has it: 1969 to 2068."""
+"""Two-digit years from here on are in the 1900s, others in the 2000s, as in POSIX: 1969 to 2068."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """Its names, from January and from Monday on, and the ways to write a date.
+    """The names of months (from January) and weekdays (from Monday), and patterns of dates.
 
     ``{d}`` and ``{m}`` are numbers, ``{dd}`` and ``{mm}`` have two digits, ``{yy}`` is the end of the year, ``{nth}``
-    is an ordinal number; ``{month}`` and ``{weekday}`` are names, ``{mon}`` and ``{day}`` short ones.
+    an ordinal number; ``{month}`` and ``{weekday}`` are names, ``{mon}`` and ``{day}`` abbreviations.
     """
 
     months: tuple[str, ...]
-    short: tuple[str, ...]  # the same, abbreviated
+    short: tuple[str, ...]  # abbreviated months
     weekdays: tuple[str, ...]
     letters: int  # of an abbreviated weekday
     patterns: tuple[str, ...]
-    first: str = ""  # what follows the 1 of a first day; other days have nothing behind them
+    first: str = ""  # suffix of the first day of a month
 
     def write(self, pattern: str, day: date) -> str:
         weekday = self.weekdays[day.weekday()]
@@ -45,7 +45,7 @@ class Language:
 
 
 def ordinal(number: int) -> str:
-    """What English writes behind a number."""
+    """The English suffix of an ordinal number."""
     return "th" if number in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
 
 
@@ -53,8 +53,8 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Numbers alone are read as day, month, year, whatever stands between them, unless the year comes first: 3/4/2021 is the
-# third of April. The American order cannot be told from it and does not occur.
+# Numeric dates are day, month, year with any separator, unless the year comes first: 3/4/2021 is the third of April.
+# The American order is ambiguous and does not occur.
 LANGUAGES = {
     "English": Language(
         _names("January February March April May June July August September October November December"),
@@ -131,28 +131,28 @@ LANGUAGES = {
         ),
     ),
 }
-ANYWHERE = ("{y}-{mm}-{dd}", "{y}/{mm}/{dd}", "{y}.{m}.{d}")
-"""Ways to write a date that belong to no language."""
+COMMON_PATTERNS = ("{y}-{mm}-{dd}", "{y}/{mm}/{dd}", "{y}.{m}.{d}")
+"""Patterns of no particular language."""
 
 SPLITS = ("test", "dev", *["train"] * 18)
-"""To which a date belongs, by its hash: no date of one occurs in another, however it is written."""
+"""The split of a date, by its hash: no date occurs in two splits, however it is written."""
 
 
-def pairs(count: int, split: str, *, seed: int) -> Iterator[tuple[str, str]]:
-    """So many different ways to write dates that belong to a split, each with the date in ISO 8601."""
+def generate_pairs(count: int, split: str, *, seed: int) -> Iterator[tuple[str, str]]:
+    """``count`` distinct written dates of a split, each with its ISO 8601 form."""
     random = np.random.default_rng([seed, sorted(set(SPLITS)).index(split)])
     languages = list(LANGUAGES.values())
     seen: set[str] = set()
     while len(seen) < count:
         chosen = int(random.integers(len(languages) + 1))
         language = languages[chosen - 1]
-        patterns = language.patterns if chosen else ANYWHERE
+        patterns = language.patterns if chosen else COMMON_PATTERNS
         pattern = patterns[random.integers(len(patterns))]
         low, high = (date(1900 + PIVOT, 1, 1), date(1999 + PIVOT, 12, 31)) if "{yy}" in pattern else (FIRST, LAST)
         day = low + timedelta(days=int(random.integers((high - low).days + 1)))
-        form = int(random.integers(10))
+        case = int(random.integers(10))
         text = language.write(pattern, day)
-        text = text.lower() if form == 0 else text.upper() if form == 1 else text
+        text = text.lower() if case == 0 else text.upper() if case == 1 else text
         if text not in seen and SPLITS[zlib.crc32(day.isoformat().encode()) % len(SPLITS)] == split:
             seen.add(text)
             yield text, day.isoformat()

@@ -1,4 +1,4 @@
-"""Lines of handwritten digits, made of scikit-learn's small images of single ones; needs scikit-learn and Pillow."""
+"""Lines of handwritten digits, composed of the digit images of scikit-learn; needs scikit-learn and Pillow."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,54 +7,58 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-HEIGHT = 12  # pixels of a line; a digit has 8
-SHORTEST, LONGEST = 3, 8  # digits
-GAP = 3  # pixels between two digits at most
-SHARES = {"train": (0.0, 0.7), "dev": (0.7, 0.8), "test": (0.8, 1.0)}
-"""Which of the digits; they come in the order of their 13 writers, who are not named: most are in one part only."""
+HEIGHT = 12  # of a line in pixels; a digit has 8
+MIN_DIGITS, MAX_DIGITS = 3, 8  # per line
+MAX_GAP = 3  # pixels between two digits
+SPLITS = {"train": (0.0, 0.7), "dev": (0.7, 0.8), "test": (0.8, 1.0)}
+"""Range of the images of each split; images are ordered by their 13 anonymous writers, so most are in one split."""
 
 
 class Line(NamedTuple):
-    """Digits beside each other."""
+    """The image of a line of digits and its text."""
 
-    pixels: NDArray[np.uint8]  # (HEIGHT, W), ink is white
+    pixels: NDArray[np.uint8]  # (HEIGHT, W), white on black
     text: str
 
 
-def draw(count: int, part: str, *, seed: int) -> Iterator[Line]:
-    """Lines of digits of one part of the set."""
-    images, names = singles()
-    first, last = (round(share * len(images)) for share in SHARES[part])
-    random = np.random.default_rng([seed, list(SHARES).index(part)])
+def draw(count: int, split: str, *, seed: int) -> Iterator[Line]:
+    """Random lines of digits of a split."""
+    images, labels = digit_images()
+    first, last = (round(bound * len(images)) for bound in SPLITS[split])
+    random = np.random.default_rng([seed, list(SPLITS).index(split)])
     for _ in range(count):
-        chosen = random.integers(first, last, size=random.integers(SHORTEST, LONGEST + 1))
-        pieces = []
-        for number in chosen:
-            image = images[number]  # (8, 8), from 0 to 16
+        chosen = random.integers(first, last, size=random.integers(MIN_DIGITS, MAX_DIGITS + 1))
+        columns = []
+        for index in chosen:
+            image = images[index]  # (8, 8), from 0 to 16
             above = int(random.integers(HEIGHT - len(image) + 1))
-            pieces.append(np.pad(image, ((above, HEIGHT - len(image) - above), (0, int(random.integers(GAP + 1))))))
-        pixels = (np.concatenate(pieces, axis=1) * (255 / 16)).astype(np.uint8)
-        yield Line(pixels, "".join(str(names[number]) for number in chosen))
+            columns.append(
+                np.pad(image, ((above, HEIGHT - len(image) - above), (0, int(random.integers(MAX_GAP + 1)))))
+            )
+        pixels = (np.concatenate(columns, axis=1) * (255 / 16)).astype(np.uint8)
+        yield Line(pixels, "".join(str(labels[index]) for index in chosen))
 
 
-def lines(folder: Path, count: int, part: str, *, seed: int) -> list[str]:
-    """Columns: the name of an image, written to ``folder/lines``, and its digits."""
+def write_split(folder: Path, count: int, split: str, *, seed: int) -> list[str]:
+    """Write the images of a split to ``folder/lines``; returns rows of file name and text."""
     from PIL import Image
 
     (folder / "lines").mkdir(parents=True, exist_ok=True)
     rows = []
-    for number, line in enumerate(draw(count, part, seed=seed)):
-        name = f"lines/{part}-{number:04}.png"
+    for number, line in enumerate(draw(count, split, seed=seed)):
+        name = f"lines/{split}-{number:04}.png"
         Image.fromarray(line.pixels).save(folder / name)
         rows.append(f"{name}\t{line.text}")
     return rows
 
 
-def singles() -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # (N, 8, 8), (N,)
-    """All images of single digits, from 0 to 16, and which they show."""
+def digit_images() -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # (N, 8, 8), (N,)
+    """All images of single digits, with values from 0 to 16, and their classes."""
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("no module named sklearn: pip install 'seqloom[digits]'", name="sklearn") from None
-    found = load_digits()
-    return found.images, found.target
+        raise ModuleNotFoundError(
+            "this data set needs scikit-learn: pip install 'seqloom[digits]'", name="sklearn"
+        ) from None
+    digits = load_digits()
+    return digits.images, digits.target

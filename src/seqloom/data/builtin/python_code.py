@@ -1,4 +1,4 @@
-"""Lines of Python, each token with its role."""
+"""Statements of Python code with the syntactic role of each token: generated data for tagging."""
 
 import builtins
 import importlib.abc
@@ -11,24 +11,24 @@ from collections.abc import Iterator, Sequence
 
 from seqloom.data.readers.text_files import DataError
 
-SITE = "copyright credits exit help license quit"  # there in an interactive Python only
+SITE = "copyright credits exit help license quit"  # only in an interactive session
 BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - set(SITE.split())
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "//=", "%=", "|=", "&=", "^=", ">>=", "<<=", "**=", "@=", ":="}
 
 Line = Sequence[tokenize.TokenInfo]
 
 
-def spread(lines: Sequence[Line], most: int) -> Sequence[Line]:
-    """Some of the lines, as far from each other as possible."""
-    return lines[:: -(-len(lines) // most) or 1]
+def evenly_spaced(lines: Sequence[Line], limit: int) -> Sequence[Line]:
+    """At most ``limit`` lines at equal distances."""
+    return lines[:: -(-len(lines) // limit) or 1]
 
 
 def statements(module: str) -> Iterator[Line]:
-    """The statements of a module as tokens; very short ones have nothing to learn."""
+    """The statements of a module as tokens, without very short and very long ones."""
     spec = importlib.util.find_spec(module)
     source = spec and isinstance(spec.loader, importlib.abc.InspectLoader) and spec.loader.get_source(module)
     if not source:
-        raise DataError(module, "this Python comes without the source of its standard library")
+        raise DataError(module, "this Python installation lacks the source code of its standard library")
     line: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.NEWLINE:
@@ -39,24 +39,24 @@ def statements(module: str) -> Iterator[Line]:
             line.append(token)
 
 
-def tagged(line: Line) -> str:
+def to_conll(line: Line) -> str:
     return "".join(f"{visible(token.string)}\t{label}\n" for token, label in zip(line, labels(line), strict=True))
 
 
 def visible(token: str) -> str:
-    """A token without blanks, and not longer than anyone would read."""
+    """A token without whitespace, shortened to 24 characters."""
     text = re.sub(r"\s+", "␣", token)
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
 def labels(line: Line) -> list[str]:
-    """What each token of a statement is; that of a name is told by its neighbours and by what encloses it."""
+    """The role of each token; that of a name depends on its neighbours and the enclosing brackets."""
     kinds = {tokenize.STRING: "STRING", tokenize.NUMBER: "NUMBER", tokenize.COMMENT: "COMMENT", tokenize.OP: "OPERATOR"}
     words = ["", *(token.string for token in line), ""]
     first = words[2] if words[1] == "async" else words[1]
     assigned = last_assignment(words)
     open_brackets: list[str] = []
-    found = []
+    roles = []
     for index, token in enumerate(line, start=1):
         word = token.string
         if word in "([{":
@@ -72,14 +72,14 @@ def labels(line: Line) -> list[str]:
             open_brackets.pop()
         enclosing = open_brackets[-1] if open_brackets else ""
         if token.type == tokenize.NAME:
-            found.append(role(words, index, enclosing=enclosing, assigned=index < assigned))
+            roles.append(role(words, index, enclosing=enclosing, assigned=index < assigned))
         else:
-            found.append(kinds.get(token.type, "STRING"))
-    return found
+            roles.append(kinds.get(token.type, "STRING"))
+    return roles
 
 
 def last_assignment(words: Sequence[str]) -> int:
-    """Where the last assignment outside of brackets stands; 0 if there is none."""
+    """The index of the last assignment outside of brackets; 0 if there is none."""
     depth = last = 0
     for index, word in enumerate(words):
         depth += (word in ("(", "[", "{")) - (word in (")", "]", "}"))
@@ -89,7 +89,7 @@ def last_assignment(words: Sequence[str]) -> int:
 
 
 def role(words: Sequence[str], index: int, *, enclosing: str, assigned: bool) -> str:
-    """The label of a name."""
+    """The role of a name."""
     before, word, after = words[index - 1 : index + 2]
     earlier = words[1:index]
     if keyword.iskeyword(word):

@@ -1,4 +1,4 @@
-"""Coloured shapes beside each other, and what may be said of them: generated images to caption; needs Pillow."""
+"""Images of two coloured shapes with captions: generated data for captioning; needs Pillow."""
 
 import zlib
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SIZE = 64  # pixels
-FINER = 4  # times as large as an image is drawn, so that its edges are smooth
+SUPERSAMPLING = 4  # scale at which an image is drawn, for smooth edges
 COLOURS = {
     "red": (214, 40, 40),
     "green": (46, 160, 67),
@@ -19,19 +19,19 @@ COLOURS = {
 }
 FORMS = ("circle", "cross", "triangle")
 RELATIONS = {"above": "over", "left of": "beside"}
-"""Of the shape that is named first, which is the upper or the left one, to the other; each with another word for it."""
+"""Relations of the first shape (the upper or left one) to the second, each with a synonym."""
 
-TOWARDS = {"above": (0, -1), "left of": (-1, 0)}
+DIRECTIONS = {"above": (0, -1), "left of": (-1, 0)}
 SPLITS = ("test", "dev", *["train"] * 8)
-"""To which a pair of shapes belongs, by its hash: what is to be said in one is never said in another."""
+"""The split of a scene, by the hash of its caption: no caption occurs in two splits."""
 
 
 class Shape(NamedTuple):
-    """One shape, by its name and place."""
+    """A shape with its position."""
 
     colour: str
     form: str
-    x: float  # of its middle, in pixels from the left and from above
+    x: float  # centre, in pixels from the left and the top
     y: float
     radius: float
 
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Two shapes."""
+    """Two shapes and their relation."""
 
     first: Shape
     second: Shape
@@ -49,7 +49,7 @@ class Scene(NamedTuple):
 
     @property
     def captions(self) -> tuple[str, str]:
-        """What may be said."""
+        """The two captions of the scene."""
         first, second = self.first.name, self.second.name
         return f"{first} {self.relation} {second}", f"{first} {RELATIONS[self.relation]} {second}"
 
@@ -59,7 +59,7 @@ class Scene(NamedTuple):
 
 
 def scenes(count: int, split: str, *, seed: int) -> Iterator[tuple[Scene, int]]:
-    """So many scenes that belong to a split, each with the brightness of its background."""
+    """``count`` random scenes of a split, each with the brightness of its background."""
     random = np.random.default_rng([seed, sorted(set(SPLITS)).index(split)])
     while count:
         scene = _scene(random)
@@ -75,47 +75,47 @@ def _scene(random: np.random.Generator) -> Scene:
         for _ in range(2)
     ]
     relation = list(RELATIONS)[random.integers(len(RELATIONS))]
-    far, aside = random.uniform(28, 38), random.uniform(-8, 8)  # how the two lie, along the relation and across it
-    along = np.array(TOWARDS[relation])
-    apart = far * along + aside * along[::-1]
-    room = (SIZE - 26 - abs(apart)) / 2  # that is left on each side of the middle
-    middle = SIZE / 2 + random.uniform(-1, 1, size=2) * room
-    places = (middle + apart / 2, middle - apart / 2)
+    distance, shift = random.uniform(28, 38), random.uniform(-8, 8)  # along the direction and across it
+    direction = np.array(DIRECTIONS[relation])
+    offset = distance * direction + shift * direction[::-1]
+    margin = (SIZE - 26 - abs(offset)) / 2  # by which the centre can move
+    centre = SIZE / 2 + random.uniform(-1, 1, size=2) * margin
+    positions = (centre + offset / 2, centre - offset / 2)
     first, second = (
         Shape(colour, form, float(x), float(y), float(radius))
-        for (colour, form, radius), (x, y) in zip(names, places, strict=True)
+        for (colour, form, radius), (x, y) in zip(names, positions, strict=True)
     )
     return Scene(first, second, relation)
 
 
 def draw(scene: Scene, brightness: int) -> Any:
-    """The scene as an image of Pillow."""
+    """The scene as a Pillow image."""
     from PIL import Image, ImageDraw
 
-    image = Image.new("RGB", (SIZE * FINER, SIZE * FINER), (brightness,) * 3)
-    pencil = ImageDraw.Draw(image)
+    image = Image.new("RGB", (SIZE * SUPERSAMPLING, SIZE * SUPERSAMPLING), (brightness,) * 3)
+    canvas = ImageDraw.Draw(image)
     for shape in (scene.first, scene.second):
         colour = COLOURS[shape.colour]
         left, top, right, bottom = (
-            FINER * edge
+            SUPERSAMPLING * edge
             for edge in (
                 *(shape.x - shape.radius, shape.y - shape.radius),
                 *(shape.x + shape.radius, shape.y + shape.radius),
             )
         )
         if shape.form == "circle":
-            pencil.ellipse((left, top, right, bottom), fill=colour)
+            canvas.ellipse((left, top, right, bottom), fill=colour)
         elif shape.form == "cross":
             third = (right - left) / 3
-            pencil.rectangle((left + third, top, right - third, bottom), fill=colour)
-            pencil.rectangle((left, top + third, right, bottom - third), fill=colour)
+            canvas.rectangle((left + third, top, right - third, bottom), fill=colour)
+            canvas.rectangle((left, top + third, right, bottom - third), fill=colour)
         else:
-            pencil.polygon([((left + right) / 2, top), (right, bottom), (left, bottom)], fill=colour)
+            canvas.polygon([((left + right) / 2, top), (right, bottom), (left, bottom)], fill=colour)
     return image.resize((SIZE, SIZE), Image.Resampling.BOX)
 
 
-def lines(folder: Path, count: int, split: str, *, seed: int) -> Iterator[str]:
-    """Draws the images of a split into the folder ``images``; for each caption the name, a tab, the caption."""
+def write_split(folder: Path, count: int, split: str, *, seed: int) -> Iterator[str]:
+    """Write the images of a split to ``folder/images``; yields rows of file name and caption."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     for number, (scene, brightness) in enumerate(scenes(count, split, seed=seed), start=1):
         name = f"images/{split}-{number:04}.png"

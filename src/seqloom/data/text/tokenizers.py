@@ -1,4 +1,4 @@
-"""Text ↔ numbers: characters, words, or subwords learnt from the text (Sennrich et al. 2016, Kudo 2018)."""
+"""Text ↔ token ids: characters, words, or learned subwords (Sennrich et al. 2016, Kudo 2018)."""
 
 import os
 from collections import Counter
@@ -9,58 +9,64 @@ from typing import Any, Literal
 from pydantic import Field
 
 from seqloom.config import ConfigSection
-from seqloom.data.text.unigram import learn
-from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, ranked
+from seqloom.data.text.unigram import train_unigram
+from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
 
-# The library's threads do not survive a fork, and give sums of another order each time.
+# The threads of the tokenizers library do not survive a fork, and sum in a different order each time.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-SUBWORDS = 8000  # the size where none is asked for
-RESERVED = (PAD, START, END)  # a word of the text that is spelt so is unknown
+DEFAULT_SUBWORDS = 8000  # vocabulary size if none is set
+RESERVED = (PAD, START, END)  # unknown if they occur in a text
 Unit = Literal["characters", "words", "subwords"]
 
 
 class TextConfig(ConfigSection):
-    """How text is cut into symbols."""
+    """How text is split into tokens."""
 
-    unit: Unit = Field("words", description="What a symbol is; words stand between blanks.")
-    lowercase: bool = Field(default=False, description="Whether capital letters are made small.")
-    vocab_size: int = Field(0, ge=0, description="Largest number of symbols; 0: all, or 8000 subwords.")
-    min_count: int = Field(
-        1, ge=1, description="How often a symbol occurs at least; rarer ones are <unk> (not for unigram)."
-    )
-    algorithm: Literal["bpe", "unigram"] = Field("bpe", description="How subwords are found: bpe (bytes) or unigram.")
+    unit: Unit = Field("words", description="What a token is; words are separated by whitespace.")
+    lowercase: bool = Field(default=False, description="Convert text to lowercase.")
+    vocab_size: int = Field(0, ge=0, description="Largest number of tokens (0: all, or 8000 subwords).")
+    min_count: int = Field(1, ge=1, description="Tokens that occur less often become <unk> (not for unigram).")
+    algorithm: Literal["bpe", "unigram"] = Field("bpe", description="Subword algorithm: byte-level BPE or unigram.")
 
     def fit(self, texts: Iterable[str], *, specials: Sequence[str] = ()) -> "Tokenizer":
-        """Learn the symbols from texts, which are read once."""
+        """Build the vocabulary from texts, which are read once."""
         if self.lowercase:
             texts = (text.lower() for text in texts)
         if self.unit == "subwords":
             first = (PAD, UNKNOWN, *specials)
-            tokenizer = self.train(texts, (self.vocab_size or SUBWORDS) - len(first), reserved=first)
+            tokenizer = self.train_subwords(texts, (self.vocab_size or DEFAULT_SUBWORDS) - len(first), reserved=first)
             pieces = map(tokenizer.id_to_token, range(tokenizer.get_vocab_size()))
             vocabulary = Vocabulary(symbols=(*first, *(piece for piece in pieces if piece not in first)))
-            learnt = tokenizer.to_str()
+            serialized = tokenizer.to_str()
         else:
             counts: Counter[str] = Counter()
             for text in texts:
                 counts.update(text.split() if self.unit == "words" else text)
             for name in RESERVED:
                 counts.pop(name, None)
-            vocabulary = ranked(counts, size=self.vocab_size, minimum=self.min_count, specials=specials)
-            learnt = ""
+            vocabulary = vocabulary_from_counts(
+                counts, size=self.vocab_size, min_count=self.min_count, specials=specials
+            )
+            serialized = ""
         return Tokenizer(
-            unit=self.unit, lowercase=self.lowercase, vocabulary=vocabulary, specials=tuple(specials), tokenizer=learnt
+            unit=self.unit,
+            lowercase=self.lowercase,
+            vocabulary=vocabulary,
+            specials=tuple(specials),
+            tokenizer=serialized,
         )
 
-    def train(self, texts: Iterable[str], size: int, *, reserved: Sequence[str]) -> Any:
-        """A tokenizer of the library with at most ``size`` pieces."""
+    def train_subwords(self, texts: Iterable[str], size: int, *, reserved: Sequence[str]) -> Any:
+        """A trained tokenizer of the tokenizers library with at most ``size`` pieces."""
         from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
         if self.algorithm == "bpe":
             alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
             if size < len(alphabet):
-                raise ValueError(f"size leaves room for {size} subwords; bpe needs one for each of the 256 bytes")
+                raise ValueError(
+                    f"vocab_size leaves room for {size} subwords, but BPE needs one for each of the 256 bytes"
+                )
             tokenizer = Tokenizer(models.BPE())
             tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
             tokenizer.decoder = decoders.ByteLevel()
@@ -70,25 +76,27 @@ class TextConfig(ConfigSection):
             tokenizer.train_from_iterator(texts, trainer=trainer)
             return tokenizer
         if size < 1:
-            raise ValueError(f"size leaves room for {size} subwords; more than {len(reserved)} are wanted")
-        blanks = normalizers.Replace(Regex(r"\s+"), " ")
-        normalizer = normalizers.Sequence([normalizers.NFKC(), blanks, normalizers.Strip()])
+            raise ValueError(f"vocab_size leaves room for {size} subwords; set it to more than {len(reserved)}")
+        whitespace = normalizers.Replace(Regex(r"\s+"), " ")
+        normalizer = normalizers.Sequence([normalizers.NFKC(), whitespace, normalizers.Strip()])
         splitter = pre_tokenizers.Metaspace()
         words = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-        tokenizer = Tokenizer(models.Unigram([(UNKNOWN, 0.0), *learn(words, size=size, reserved=reserved)], unk_id=0))
+        tokenizer = Tokenizer(
+            models.Unigram([(UNKNOWN, 0.0), *train_unigram(words, size=size, reserved=reserved)], unk_id=0)
+        )
         tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
         tokenizer.decoder = decoders.Metaspace()
         return tokenizer
 
 
 class Tokenizer(ConfigSection):
-    """The symbols that were learnt: text → numbers → text."""
+    """A fitted tokenizer: text → ids → text."""
 
     unit: Unit
     lowercase: bool
     vocabulary: Vocabulary
-    specials: tuple[str, ...] = ()  # of the vocabulary, after <pad> and <unk>
-    tokenizer: str = ""  # of the library, as JSON; of subwords only
+    specials: tuple[str, ...] = ()  # in the vocabulary after <pad> and <unk>
+    tokenizer: str = ""  # JSON of the tokenizers library, for subwords
 
     @cached_property
     def library(self) -> Any:
@@ -97,21 +105,22 @@ class Tokenizer(ConfigSection):
         return Tokenizer.from_str(self.tokenizer)
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
-        """Of what may stand in a text."""
-        return {symbol: number for symbol, number in self.vocabulary.numbers.items() if symbol not in RESERVED}
+    def ids(self) -> dict[str, int]:
+        """Ids of the tokens that may occur in a text."""
+        return {token: index for token, index in self.vocabulary.ids.items() if token not in RESERVED}
 
     @cached_property
-    def ours(self) -> list[int]:
-        """Our number for each number of the library."""
+    def from_library(self) -> list[int]:
+        """Our id for each id of the library."""
         return self.vocabulary.encode(map(self.library.id_to_token, range(self.library.get_vocab_size())))
 
     @cached_property
-    def theirs(self) -> dict[int, int]:
-        return {ours: theirs for theirs, ours in enumerate(self.ours)}
+    def to_library(self) -> dict[int, int]:
+        """The id of the library for each of our ids."""
+        return {ours: theirs for theirs, ours in enumerate(self.from_library)}
 
     def tokens(self, text: str) -> list[str]:
-        """The symbols of a text as they are written in it, known or not."""
+        """The tokens of a text, known or not."""
         if self.lowercase:
             text = text.lower()
         if self.unit == "subwords":
@@ -119,32 +128,32 @@ class Tokenizer(ConfigSection):
             return pieces
         return text.split() if self.unit == "words" else list(text)
 
-    def written(self, text: str) -> list[str]:
-        """The same with their capital letters, where they have the same number."""
+    def cased_tokens(self, text: str) -> list[str]:
+        """The tokens of a text in their original case, if there are as many."""
         if not self.lowercase or self.unit == "subwords":
             return self.tokens(text)
-        symbols, tokens = text.split() if self.unit == "words" else list(text), self.tokens(text)
-        return symbols if len(symbols) == len(tokens) else tokens  # İ is two characters where it is small
+        cased, tokens = text.split() if self.unit == "words" else list(text), self.tokens(text)
+        return cased if len(cased) == len(tokens) else tokens  # İ has two characters in lowercase
 
     def encode(self, text: str) -> list[int]:
         if self.unit == "subwords":
-            ours = self.ours
-            return [ours[number] for number in self.library.encode(text.lower() if self.lowercase else text).ids]
-        find = self.numbers.get
-        return [find(symbol, 1) for symbol in self.tokens(text)]
+            ours = self.from_library
+            return [ours[index] for index in self.library.encode(text.lower() if self.lowercase else text).ids]
+        find = self.ids.get
+        return [find(token, 1) for token in self.tokens(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text without padding and specials; an unknown character is the replacement character."""
-        kept = self.kept(ids)
+        """The text without padding and special tokens; unknown characters become the replacement character."""
+        kept = self._without_specials(ids)
         if self.unit == "subwords":
-            theirs = [self.theirs[number] for number in kept if number in self.theirs]  # bytes have no <unk>
+            theirs = [self.to_library[index] for index in kept if index in self.to_library]  # BPE has no <unk>
             text: str = self.library.decode(theirs, skip_special_tokens=False)
             return text
-        symbols = self.vocabulary.decode(kept)
+        tokens = self.vocabulary.decode(kept)
         if self.unit == "words":
-            return " ".join(symbols)
-        return "".join("\ufffd" if symbol == UNKNOWN else symbol for symbol in symbols)
+            return " ".join(tokens)
+        return "".join("\ufffd" if token == UNKNOWN else token for token in tokens)
 
-    def kept(self, ids: Iterable[int]) -> Iterator[int]:
+    def _without_specials(self, ids: Iterable[int]) -> Iterator[int]:
         last = 1 + len(self.specials)
-        return (number for number in ids if number == 1 or number > last)
+        return (index for index in ids if index == 1 or index > last)

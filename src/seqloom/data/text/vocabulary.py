@@ -1,4 +1,4 @@
-"""Symbols and labels ↔ numbers."""
+"""Vocabularies: tokens and labels ↔ ids."""
 
 import difflib
 from collections import Counter
@@ -16,63 +16,67 @@ START, END = "<s>", "</s>"
 
 
 class Vocabulary(ConfigSection):
-    """Symbols by number: padding, unknown, specials, then the symbols from the most to the least frequent."""
+    """Tokens by id: padding, unknown, specials, then the others by decreasing frequency."""
 
-    symbols: tuple[str, ...] = Field(description="Each symbol at its number; 0 is <pad>, 1 is <unk>.")
+    symbols: tuple[str, ...] = Field(description="Tokens in the order of their ids; 0 is <pad>, 1 is <unk>.")
 
     @model_validator(mode="after")
     def check(self) -> Self:
         if self.symbols[:2] != (PAD, UNKNOWN):
-            raise ValueError(f"a vocabulary begins with {PAD} and {UNKNOWN}, found {self.symbols[:2]}")
-        if len(self.numbers) < len(self.symbols):
-            raise ValueError("a vocabulary holds each symbol once")
+            raise ValueError(f"expected {PAD} and {UNKNOWN} at the start of a vocabulary, found {self.symbols[:2]}")
+        if len(self.ids) < len(self.symbols):
+            raise ValueError("duplicate tokens in a vocabulary")
         return self
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
-        return {symbol: number for number, symbol in enumerate(self.symbols)}
+    def ids(self) -> dict[str, int]:
+        return {token: index for index, token in enumerate(self.symbols)}
 
-    def index(self, symbol: str) -> int:
-        return self.numbers.get(symbol, 1)
+    def index(self, token: str) -> int:
+        return self.ids.get(token, 1)
 
-    def encode(self, symbols: Iterable[str]) -> list[int]:
-        find = self.numbers.get
-        return [find(symbol, 1) for symbol in symbols]
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        find = self.ids.get
+        return [find(token, 1) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        return [self.symbols[number] for number in ids]
+        return [self.symbols[index] for index in ids]
 
     def __len__(self) -> int:
         return len(self.symbols)
 
-    def __contains__(self, symbol: str) -> bool:
-        return symbol in self.numbers
+    def __contains__(self, token: str) -> bool:
+        return token in self.ids
 
 
-def count(symbols: Iterable[str], *, size: int = 0, minimum: int = 1, specials: Sequence[str] = ()) -> Vocabulary:
-    """The vocabulary of what occurs at least ``minimum`` times, specials included at most ``size`` symbols (0: all)."""
-    return ranked(Counter(symbols), size=size, minimum=minimum, specials=specials)
+def build_vocabulary(
+    tokens: Iterable[str], *, size: int = 0, min_count: int = 1, specials: Sequence[str] = ()
+) -> Vocabulary:
+    """The tokens that occur at least ``min_count`` times; at most ``size`` with the special tokens (0: all)."""
+    return vocabulary_from_counts(Counter(tokens), size=size, min_count=min_count, specials=specials)
 
 
-def ranked(counts: Counter[str], *, size: int, minimum: int, specials: Sequence[str]) -> Vocabulary:
-    """``count`` of what is counted already."""
+def vocabulary_from_counts(
+    counts: Counter[str], *, size: int = 0, min_count: int = 1, specials: Sequence[str] = ()
+) -> Vocabulary:
+    """As ``build_vocabulary``, from counts of tokens."""
     first = (PAD, UNKNOWN, *specials)
     if 0 < size < len(first):
-        raise ValueError(f"size is {size}; there are {len(first)} special symbols: {' '.join(first)}")
-    frequent = (symbol for symbol, number in counts.items() if number >= minimum and symbol not in first)
-    chosen = sorted(frequent, key=lambda symbol: (-counts[symbol], symbol))
-    return Vocabulary(symbols=(*first, *(chosen[: size - len(first)] if size else chosen)))
+        raise ValueError(f"vocab_size is {size}, but there are {len(first)} special tokens: {' '.join(first)}")
+    frequent = (token for token, count in counts.items() if count >= min_count and token not in first)
+    ordered = sorted(frequent, key=lambda token: (-counts[token], token))
+    return Vocabulary(symbols=(*first, *(ordered[: size - len(first)] if size else ordered)))
 
 
 class Labels(ConfigSection):
-    """The names of the classes, in the order of the alphabet."""
+    """Class names in alphabetical order."""
 
-    names: tuple[str, ...] = Field(description="Each name at its number.")
+    names: tuple[str, ...] = Field(description="Names in the order of their ids.")
 
     @model_validator(mode="after")
     def check(self) -> Self:
-        if len(self.numbers) < len(self.names):
-            raise ValueError("each label has its own name")
+        if len(self.ids) < len(self.names):
+            raise ValueError("duplicate label names")
         return self
 
     @classmethod
@@ -80,22 +84,22 @@ class Labels(ConfigSection):
         return cls(names=tuple(sorted(set(names))))
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.names)}
+    def ids(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.names)}
 
     def index(self, name: str, *, location: Location | str = "label") -> int:
-        number = self.numbers.get(name)
-        if number is None:
-            raise self.unseen(name, location)
-        return number
+        index = self.ids.get(name)
+        if index is None:
+            raise self.unseen_error(name, location)
+        return index
 
-    def unseen(self, name: str, location: Location | str) -> DataError:
-        near = difflib.get_close_matches(name[:100], self.names, n=1)
-        hint = f"the nearest is {near[0]!r}" if near else f"there are {', '.join(self.names[:20])}"
-        return DataError(location, f"the label {name[:100]!r} does not occur in the training data; {hint}")
+    def unseen_error(self, name: str, location: Location | str) -> DataError:
+        similar = difflib.get_close_matches(name[:100], self.names, n=1)
+        hint = f"did you mean {similar[0]!r}?" if similar else f"known labels: {', '.join(self.names[:20])}"
+        return DataError(location, f"label {name[:100]!r} does not occur in the training data; {hint}")
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.numbers
+        return name in self.ids

@@ -45,7 +45,7 @@ class PretrainedBiLM(ConfigSection):
 
     def collate(self, rows: Sequence[Sequence[str]], places: Tensor) -> ContextualInput:
         """Rows of symbols as they are written in the text."""
-        text, find = self.known.text, self.known.text.numbers.get
+        text, find = self.known.text, self.known.text.ids.get
         lower = text.lowercase and text.unit != "subwords"
         tokens = [[END, *(token.lower() if lower else token for token in row)] for row in rows]
         numbers = [[text.vocabulary.index(END), *(find(token, 1) for token in row[1:])] for row in tokens]
@@ -70,7 +70,7 @@ class PretrainedWords(ConfigSection):
         return static
 
     def collate(self, rows: Sequence[Sequence[str]]) -> Tensor:  # (B, T)
-        find = self.vocabulary.numbers.get
+        find = self.vocabulary.ids.get
         return pad([[find(word) or find(word.lower(), 1) for word in row] for row in rows], dtype=np.int64).values
 
 

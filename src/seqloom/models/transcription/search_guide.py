@@ -113,7 +113,7 @@ def spellings(entry: Entry, tokenizer: Tokenizer) -> list[list[int]]:
 
 def _separator(tokenizer: Tokenizer) -> int | None:
     """The token between words: the space of a model of characters, if the training texts contain any."""
-    return tokenizer.numbers.get(" ") if tokenizer.unit == "characters" else None
+    return tokenizer.ids.get(" ") if tokenizer.unit == "characters" else None
 
 
 def load_language_model(
@@ -132,7 +132,7 @@ def load_language_model(
     tokenizer, decoder = model
     if tokenizer.unit != unit:
         raise ValueError(f"{name}: expected a language model of {unit}, found one of {tokenizer.unit}")
-    ids = _vocabulary_ids(names, tokenizer.numbers, name=name)
+    ids = _vocabulary_ids(names, tokenizer.ids, name=name)
     if isinstance(decoder, NGramDecoder):
         return NGramLM(decoder.counted, vocabulary_ids=ids, unknown=UNKNOWN)
     module: Any = decoder.eval()
