@@ -141,7 +141,7 @@ def test_the_search_can_be_replaced_when_a_run_is_loaded(translators: list[Path]
         load(translators[0], search="beam sise=4")
     with pytest.raises(
         ConfigError,
-        match=r'^command line: task\.search\.name is "best_path", wanted one of "greedy", "beam", "sample"$',
+        match=r'^command line: task\.search\.name: expected one of: "greedy", "beam", "sample"; got "best_path"$',
     ):
         load(translators[0], search="best_path")
     (typed,), (text,) = (
@@ -178,7 +178,7 @@ def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_p
         for answer in model.predict(["a cd é", "", "b x"]):
             assert {candidate.text for candidate in answer.nbest} <= set(allowed)
     (tmp_path / "unknown.txt").write_text("xyz\n")
-    with pytest.raises(ValueError, match="holds no answer whose symbols occur"):
+    with pytest.raises(ValueError, match="contains no output whose tokens all occur"):
         load(translators[0], constrain=str(tmp_path / "unknown.txt")).predict(["a"])
 
 
@@ -188,7 +188,7 @@ def test_an_impossible_search_is_refused(translators: list[Path], tmp_path: Path
     (tmp_path / "answers.txt").write_text(f"{words[0]}\n")
     with pytest.raises(ValueError, match="no answer that its settings allow"):
         load(translators[0], search="beam size=2 min_length=30", constrain=str(tmp_path / "answers.txt")).predict(["a"])
-    with pytest.raises(ValueError, match=r"--search has '5', expected a name and key=value pairs"):
+    with pytest.raises(ValueError, match=r"--search contains '5', expected a name and key=value pairs"):
         load(translators[0], search="beam 5")
 
 

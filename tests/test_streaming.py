@@ -181,7 +181,7 @@ def test_errors_are_printed(runs: dict[str, Path], tmp_path: Path) -> None:
     scores = json.loads(call("evaluate", run, test, "--lexicon", words, "--json").stdout)
     assert scores["worst"][0] in result.stdout
     counts = scores["cer_errors"]
-    assert f"{counts['substitutions']} replaced, {counts['insertions']} put in" in result.stdout
+    assert f"{counts['substitutions']} substitutions, {counts['insertions']} insertions" in result.stdout
     output = call("explain", run, test, "--lexicon", words, "--json", "--output", tmp_path)
     actual = json.loads(output.stdout)
     assert set(actual["prediction"]["words"]) <= set(WORDS)

@@ -341,6 +341,6 @@ def test_no_held_out_examples_are_an_error(tmp_path: Path) -> None:
 def test_a_custom_layer_is_refused_by_a_task_without_layers(tmp_path: Path) -> None:
     config = settings(tmp_path)
     window = config._replace(task=config.task.model_copy(update={"model": "window"}))
-    with pytest.raises(ValueError, match="which has none"):
+    with pytest.raises(ValueError, match="has no recurrent layers that a custom layer could replace"):
         workflow.train(window, output=tmp_path / "run", layer=lambda size: torch.nn.Linear(size, 4))
     assert not (tmp_path / "run").exists()

@@ -267,7 +267,7 @@ def test_variants_are_compared(folder: Path) -> None:
     assert "training" not in again.stderr  # all is done
     wrong = call("compare", folder / "small.toml", "task.model=hmm", "gru")
     assert (wrong.exit_code, wrong.stdout) == (1, "")
-    assert "'gru' is no variant" in wrong.stderr
+    assert "'gru' is not a variant" in wrong.stderr
 
 
 def test_top_words_is_for_word_vectors_only(tagger: Path, folder: Path) -> None:
