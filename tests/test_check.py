@@ -156,7 +156,7 @@ def test_a_column_that_never_changes(tmp_path: Path) -> None:
     ("task", "changes", "expected"),
     [
         ("tag", {"train__bptt_steps": 3}, "train.bptt_steps = 0"),
-        ("tag", {"task__encoder__layers": 0}, "there is nothing to train"),
+        ("tag", {"task__encoder__layers": 0}, "set layers or prenet.layers to at least 1"),
         ("tag", {"task__encoder__options__colour": 1}, "has no option 'colour'"),
         ("tag", {"train__device": "abacus"}, "abacus"),
         ("language_model", {"task__decoder__bidirectional": True}, "task.decoder.bidirectional is true"),
@@ -298,7 +298,7 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
     ]
     assert result.problems == [
         (
-            "dev: all of its content also occurs in train: 1 example, 1 of them with other captions "
+            "dev: all of its content also occurs in train: 1 example, 1 of them with different captions "
             f"({dev_file}:1 = {train_file}:2)"
         )
     ]

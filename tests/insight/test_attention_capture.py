@@ -132,5 +132,5 @@ def test_the_heads_of_a_transformer_are_captured(positions: Literal["rotary", "r
     own, other = result
     assert (own.name, tuple(own.weights.shape)) == ("attention", (2, 2, 5, 5))
     assert not own.weights.triu(1).any()
-    assert (other.name, tuple(other.weights.shape)) == ("look", (2, 2, 5, 4))
+    assert (other.name, tuple(other.weights.shape)) == ("cross_attention", (2, 2, 5, 4))
     torch.testing.assert_close(other.weights.mean(dim=1).sum(dim=1), state.coverage)
