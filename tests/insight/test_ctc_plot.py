@@ -60,7 +60,7 @@ def test_probabilities_are_those_of_the_softmax() -> None:
 
 def test_the_input_of_sound_is_its_spectrogram() -> None:
     encoding = letters()
-    spectrum = Spectrum(8000, mels=6)
+    spectrum = Spectrum(8000, n_mels=6)
     module = model(len(encoding.vocabulary.symbols), size=6, factor=3, spectrum=spectrum)
     samples = torch.sin(torch.arange(2000) / 5).unsqueeze(0)
     with torch.no_grad():

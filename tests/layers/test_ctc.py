@@ -1,4 +1,4 @@
-"""The loss against a sum over all paths and against torch's; alignments against the best of all paths."""
+"""The loss against a sum over all paths and against torch; alignments against the best of all paths."""
 
 import itertools
 import math
@@ -54,8 +54,8 @@ def test_sum_over_all_paths(frames: int, blank: int) -> None:
     actual = ctc_loss(logits, lengths, [torch.tensor(target) for target in targets], blank=blank)
     for row, target in enumerate(targets):
         expected = brute_force(logits[row], target, blank=blank)
-        assert actual.possible[row] == (expected != math.inf) == (frames >= frames_needed(target))
-        assert abs(actual.losses[row] - (expected if actual.possible[row] else 0)) < EXACT
+        assert actual.feasible[row] == (expected != math.inf) == (frames >= frames_needed(target))
+        assert abs(actual.losses[row] - (expected if actual.feasible[row] else 0)) < EXACT
 
 
 @given(
@@ -64,7 +64,7 @@ def test_sum_over_all_paths(frames: int, blank: int) -> None:
     scale=st.sampled_from([0.0, 1.0, 10.0]),
     seed=st.integers(0, 100),
 )
-def test_values_and_gradients_are_those_of_torch(
+def test_values_and_gradients_equal_those_of_torch(
     rows: list[tuple[int, int]], symbols: int, scale: float, seed: int
 ) -> None:
     lengths, sizes = torch.tensor(rows).T
@@ -73,16 +73,16 @@ def test_values_and_gradients_are_those_of_torch(
     weights = random(len(rows), seed=seed + 1)
     actual = ctc_loss(logits, lengths, targets, sizes)
     needed = [frames_needed(target[:size].tolist()) for target, size in zip(targets, sizes, strict=True)]
-    assert actual.possible.tolist() == (lengths >= torch.tensor(needed)).tolist()
+    assert actual.feasible.tolist() == (lengths >= torch.tensor(needed)).tolist()
     expected = torch_loss(logits, lengths, targets, sizes)
-    some = actual.possible & (lengths > 0)  # torch's loss of no frames at all is not always 0
-    assert torch.allclose(actual.losses[some], expected[some], rtol=1e-12, atol=1e-12)
-    assert not actual.losses[~some].any()
-    (own,) = torch.autograd.grad((weights * actual.losses).sum(), logits)
-    assert not own[~some].any()
-    if some.any():
-        (other,) = torch.autograd.grad((weights * some * expected).sum(), logits)
-        assert torch.allclose(own, other, atol=1e-11)  # torch subtracts logarithms up to some hundred
+    feasible = actual.feasible & (lengths > 0)  # torch's loss of no frames at all is not always 0
+    assert torch.allclose(actual.losses[feasible], expected[feasible], rtol=1e-12, atol=1e-12)
+    assert not actual.losses[~feasible].any()
+    (gradient,) = torch.autograd.grad((weights * actual.losses).sum(), logits)
+    assert not gradient[~feasible].any()
+    if feasible.any():
+        (other,) = torch.autograd.grad((weights * feasible * expected).sum(), logits)
+        assert torch.allclose(gradient, other, atol=1e-11)  # torch subtracts logarithms up to some hundred
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -95,16 +95,18 @@ def test_extreme_logits(dtype: torch.dtype, scale: float) -> None:
     exact = signs.detach().double().requires_grad_()
     expected = torch_loss(exact, lengths, targets, sizes)
     tolerance = 1e-6 if dtype == torch.float32 else 1e-13
-    assert actual.possible.all()
+    assert actual.feasible.all()
     assert torch.allclose(actual.losses.double(), expected, rtol=tolerance)
-    (own,), (other,) = (torch.autograd.grad(loss.sum(), at) for loss, at in ((actual.losses, signs), (expected, exact)))
+    (gradient,), (other,) = (
+        torch.autograd.grad(loss.sum(), at) for loss, at in ((actual.losses, signs), (expected, exact))
+    )
     # The gradient of torch comes from differences of logarithms up to 2e4.
-    assert torch.allclose(own.double(), other, atol=1e-5 if dtype == torch.float32 else 1e-10)
+    assert torch.allclose(gradient.double(), other, atol=1e-5 if dtype == torch.float32 else 1e-10)
 
 
 @pytest.mark.parametrize("likely", [0.0, 8.0, 30.0, -30.0])
-def test_long_rows_where_all_frames_are_alike(likely: float) -> None:
-    """Each direction alone finds states likely that have no part in the sum."""
+def test_long_rows_of_equal_frames(likely: float) -> None:
+    """The forward and the backward pass alone favour states that contribute nothing to the sum."""
     lengths, sizes = torch.tensor([900]), torch.tensor([150])
     logits = torch.zeros(1, 900, 30, dtype=torch.float64)
     logits[..., 0] = likely
@@ -112,55 +114,55 @@ def test_long_rows_where_all_frames_are_alike(likely: float) -> None:
     targets = torch.randint(1, 30, (1, 150), generator=torch.Generator().manual_seed(1))
     actual, expected = ctc_loss(logits, lengths, targets, sizes).losses, torch_loss(logits, lengths, targets, sizes)
     assert torch.allclose(actual, expected, rtol=1e-12)
-    (own,), (other,) = (torch.autograd.grad(loss.sum(), logits) for loss in (actual, expected))
-    assert torch.allclose(own, other, atol=1e-9)
+    (gradient,), (other,) = (torch.autograd.grad(loss.sum(), logits) for loss in (actual, expected))
+    assert torch.allclose(gradient, other, atol=1e-9)
 
 
-def test_single_precision_loses_nothing_over_many_frames() -> None:
+def test_single_precision_stays_accurate_over_many_frames() -> None:
     logits = random(2, 500, 40, dtype=torch.float32)
     arguments = torch.tensor([500, 450]), torch.randint(1, 40, (2, 60)), torch.tensor([60, 60])
     actual = []
     for at in (logits.requires_grad_(), logits.detach().double().requires_grad_()):
         losses = ctc_loss(at, *arguments).losses
         actual.append((losses.double(), torch.autograd.grad(losses.sum(), at)[0].double()))
-    (losses, gradient), (exact, truth) = actual
+    (losses, gradient), (exact, reference) = actual
     assert torch.allclose(losses, exact, rtol=1e-6)
-    assert (gradient - truth).abs().max() < 1e-6  # torch's own, in logarithms of some thousand, is 1e-3 away
+    assert (gradient - reference).abs().max() < 1e-6  # torch's own, in logarithms of some thousand, is 1e-3 away
 
 
-def test_the_loss_alone_is_the_same() -> None:
+def test_the_loss_without_gradient_is_the_same() -> None:
     logits, lengths, targets = random(3, 20, 6).requires_grad_(), torch.tensor([20, 2, 9]), torch.randint(1, 6, (3, 4))
     expected = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
     with torch.no_grad():
         actual = ctc_loss(logits, lengths, targets, torch.tensor([4, 4, 0]))
-        turned = ctc_loss(
+        transposed = ctc_loss(
             logits.transpose(0, 1).contiguous().transpose(0, 1), lengths, targets, torch.tensor([4, 4, 0])
         )
     assert torch.equal(actual.losses, expected.losses)
-    assert torch.equal(turned.losses, expected.losses)
-    assert torch.equal(actual.possible, expected.possible)
+    assert torch.equal(transposed.losses, expected.losses)
+    assert torch.equal(actual.feasible, expected.feasible)
     assert not actual.losses.requires_grad
 
 
-def test_gradient_is_that_of_differences() -> None:
+def test_gradient_equals_finite_differences() -> None:
     logits = random(3, 7, 4).requires_grad_()
     lengths, targets, sizes = torch.tensor([7, 5, 2]), torch.tensor([[1, 1, 2], [3, 1, 3], [1, 1, 0]]), [3, 3, 2]
 
-    def losses(given: Tensor) -> Tensor:
-        return ctc_loss(given, lengths, targets, torch.tensor(sizes)).losses
+    def losses(logits: Tensor) -> Tensor:
+        return ctc_loss(logits, lengths, targets, torch.tensor(sizes)).losses
 
     assert torch.autograd.gradcheck(losses, [logits])
-    together = losses(logits).sum()
-    first, second = (torch.autograd.grad(together, logits, retain_graph=True)[0] for _ in range(2))
+    total = losses(logits).sum()
+    first, second = (torch.autograd.grad(total, logits, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
 
 
-def test_impossible_rows_are_left_out() -> None:
+def test_infeasible_rows_have_zero_loss_and_gradient() -> None:
     logits = random(5, 4, 3, dtype=torch.float32).requires_grad_()
     lengths = torch.tensor([4, 3, 0, 0, 2])
     targets = [torch.tensor(target, dtype=torch.long) for target in ([1, 1, 1], [1, 1], [1], [], [])]
     actual = ctc_loss(logits, lengths, targets)
-    assert actual.possible.tolist() == [False, True, False, True, True]
+    assert actual.feasible.tolist() == [False, True, False, True, True]
     assert actual.losses[[0, 2, 3]].tolist() == [0, 0, 0]
     empty = -logits[4, :2].log_softmax(dim=1)[:, 0].sum()
     assert float(actual.losses[4].detach()) == pytest.approx(float(empty.detach()), rel=1e-6)
@@ -169,13 +171,13 @@ def test_impossible_rows_are_left_out() -> None:
     assert logits.grad.flatten(1).any(dim=1).tolist() == [False, True, False, False, True]
 
 
-def test_a_path_of_probability_zero_is_none() -> None:
+def test_a_target_of_probability_zero_is_infeasible() -> None:
     logits = random(2, 5, 4)
     logits[0, :, 2] = -torch.inf
     actual = ctc_loss(
         logits.requires_grad_(), torch.tensor([5, 5]), torch.tensor([[1, 2], [1, 2]]), torch.tensor([2, 2])
     )
-    assert actual.possible.tolist() == [False, True]
+    assert actual.feasible.tolist() == [False, True]
     actual.losses.sum().backward()
     assert logits.grad is not None
     assert not logits.grad[0].any()
@@ -209,13 +211,13 @@ def test_padding_and_other_rows_are_invisible(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_bad_frame_spoils_its_row_only(value: float) -> None:
+def test_an_invalid_frame_affects_its_row_only(value: float) -> None:
     logits = random(3, 6, 4)
     logits[1, 3, 2] = value
     lengths, targets, sizes = torch.tensor([6, 6, 6]), torch.tensor([[1, 2]] * 3), torch.tensor([2, 2, 2])
     actual = ctc_loss(logits.requires_grad_(), lengths, targets, sizes)
     assert actual.losses.isnan().tolist() == [False, True, False]
-    assert actual.possible.all()
+    assert actual.feasible.all()
     actual.losses[[0, 2]].sum().backward()
     assert logits.grad is not None
     assert logits.grad[[0, 2]].isfinite().all()
@@ -248,24 +250,24 @@ def test_half_precision_is_computed_in_full() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"targets": torch.tensor([[1, 2], [1, 4]])}, "second: the target has the symbol 4; expected 0 to 3"),
-        ({"targets": torch.tensor([[-1, 2], [1, 1]])}, "first: the target has the symbol -1"),
-        ({"targets": torch.tensor([[1, 2], [0, 1]])}, "second: the target has the blank, 0, inside"),
-        ({"targets": torch.tensor([[1, 2]])}, "2 rows; there are 2 lengths, 1 targets"),
-        ({"lengths": torch.tensor([5, 6])}, "second: has 6 frames; expected 0 to 5"),
-        ({"lengths": torch.tensor([-1, 5])}, "first: has -1 frames"),
-        ({"target_lengths": torch.tensor([3, 2])}, "first: the target has 3 symbols; expected 0 to 2"),
-        ({"target_lengths": None}, "need target_lengths"),
-        ({"targets": torch.tensor([[1.7, 2.0], [1.0, 1.0]])}, "targets are torch.float32; expected whole numbers"),
+        ({"targets": torch.tensor([[1, 2], [1, 4]])}, "second: the target contains the token 4, expected 0 to 3"),
+        ({"targets": torch.tensor([[-1, 2], [1, 1]])}, "first: the target contains the token -1"),
+        ({"targets": torch.tensor([[1, 2], [0, 1]])}, "second: the target contains the blank, 0"),
+        ({"targets": torch.tensor([[1, 2]])}, "2 rows, but there are 2 lengths, 1 targets"),
+        ({"lengths": torch.tensor([5, 6])}, "second: length is 6, expected 0 to 5 frames"),
+        ({"lengths": torch.tensor([-1, 5])}, "first: length is -1"),
+        ({"target_lengths": torch.tensor([3, 2])}, "first: target length is 3, expected 0 to 2"),
+        ({"target_lengths": None}, "need it"),
+        ({"targets": torch.tensor([[1.7, 2.0], [1.0, 1.0]])}, "targets are torch.float32, expected integers"),
         ({"targets": [torch.tensor([1]), torch.tensor([1.5])]}, "targets are torch.float32"),
         ({"lengths": torch.tensor([4.6, 4.0])}, "lengths are torch.float32"),
         ({"target_lengths": torch.tensor([2.0, 2.0])}, "target_lengths are torch.float32"),
-        ({"blank": 4}, "the blank is 4; expected one of the 4 symbols"),
+        ({"blank": 4}, "blank is 4, expected a token from 0 to 3"),
         ({"logits": torch.zeros(2, 5)}, r"logits are torch.float32 \(2, 5\)"),
     ],
 )
-def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
-    given: dict[str, object] = {
+def test_errors_name_the_row_and_the_value(change: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {
         "logits": torch.zeros(2, 5, 4),
         "lengths": torch.tensor([5, 4]),
         "targets": torch.tensor([[1, 2], [1, 1]]),
@@ -273,7 +275,7 @@ def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
         "names": ["first", "second"],
     }
     with pytest.raises(ValueError, match=message):
-        ctc_loss(**(given | change))  # type: ignore[arg-type]
+        ctc_loss(**(arguments | change))  # type: ignore[arg-type]
 
 
 def test_frames_needed() -> None:
@@ -292,7 +294,7 @@ def best_path(table: np.ndarray, target: list[int], *, blank: int) -> float:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("blank", [0, 1])
-def test_alignment_is_the_best_of_all_paths(blank: int, dtype: type) -> None:
+def test_the_alignment_is_the_best_of_all_paths(blank: int, dtype: type) -> None:
     other = 1 - blank
     for seed, target in enumerate(([other], [2], [other, 2], [2, 2], [other, other, 2], [2, other, 2], [2, 2, 2])):
         table: np.ndarray = random(6, 3, seed=seed, scale=3).log_softmax(dim=1).numpy().astype(dtype)
@@ -311,7 +313,7 @@ def test_alignment_of_any_frames() -> None:
     assert align(np.full((2, 3), np.nan, np.float32), [1, 2]) == [(0, 0), (1, 1)]
     with pytest.raises(ValueError, match="needs 3 frames, not 2"):
         align(np.zeros((2, 2)), [1, 1])
-    with pytest.raises(ValueError, match="the target has the symbol 2"):
+    with pytest.raises(ValueError, match="the target contains the token 2"):
         align(np.zeros((2, 2)), [2])
     with pytest.raises(ValueError, match="int64"):
         align(np.zeros((2, 2), np.int64), [1])

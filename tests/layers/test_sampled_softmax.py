@@ -4,21 +4,23 @@ import pytest
 import torch
 from torch.nn import functional
 
-from seqloom.layers.sampled_softmax import sampled_cross_entropy, zipf
+from seqloom.layers.sampled_softmax import sample_zipf, sampled_cross_entropy
 
-SYMBOLS = 12
+VOCAB_SIZE = 12
 
 
-def given() -> tuple[torch.Tensor, ...]:
+def make_inputs() -> tuple[torch.Tensor, ...]:
     torch.manual_seed(0)
-    hidden, weight, bias = (torch.randn(*shape, dtype=torch.float64) for shape in ((5, 3), (SYMBOLS, 3), (SYMBOLS,)))
+    hidden, weight, bias = (
+        torch.randn(*shape, dtype=torch.float64) for shape in ((5, 3), (VOCAB_SIZE, 3), (VOCAB_SIZE,))
+    )
     for tensor in (hidden, weight, bias):
         tensor.requires_grad_()
     return hidden, weight, bias, torch.tensor([3, 0, 11, 3, 7])
 
 
-def test_with_very_many_samples_it_is_the_whole_softmax() -> None:
-    hidden, weight, bias, target = given()
+def test_very_many_samples_give_the_full_softmax() -> None:
+    hidden, weight, bias, target = make_inputs()
     actual = sampled_cross_entropy(hidden, weight, bias, target, samples=10_000)
     expected = functional.cross_entropy(hidden @ weight.T + bias, target, reduction="sum")
     torch.testing.assert_close(actual, expected)
@@ -30,28 +32,28 @@ def test_with_very_many_samples_it_is_the_whole_softmax() -> None:
         torch.testing.assert_close(one, other)
 
 
-def test_with_some_samples_it_is_the_corrected_softmax_over_them() -> None:
-    hidden, weight, bias, target = given()
+def test_few_samples_give_the_corrected_softmax_over_them() -> None:
+    hidden, weight, bias, target = make_inputs()
     torch.manual_seed(3)
-    drawn = set(zipf(4, SYMBOLS, like=target).tolist())
+    sampled = set(sample_zipf(4, VOCAB_SIZE, like=target).tolist())
     torch.manual_seed(3)
     actual = sampled_cross_entropy(hidden, weight, bias, target, samples=4)
-    present = sorted(drawn | {0, 3, 7, 11})
-    probabilities = [math.log((symbol + 2) / (symbol + 1)) / math.log(SYMBOLS + 1) for symbol in present]
-    shift = torch.tensor([-math.log(1 - (1 - each) ** 9) for each in probabilities], dtype=torch.float64)
-    logits = torch.full((5, SYMBOLS), -math.inf, dtype=torch.float64)
+    present = sorted(sampled | {0, 3, 7, 11})
+    probabilities = [math.log((token + 2) / (token + 1)) / math.log(VOCAB_SIZE + 1) for token in present]
+    shift = torch.tensor([-math.log(1 - (1 - probability) ** 9) for probability in probabilities], dtype=torch.float64)
+    logits = torch.full((5, VOCAB_SIZE), -math.inf, dtype=torch.float64)
     logits[:, present] = (hidden @ weight.T + bias)[:, present] + shift
     torch.testing.assert_close(actual, functional.cross_entropy(logits, target, reduction="sum"))
-    toward = torch.autograd.grad(actual, weight)[0]
-    absent = [symbol for symbol in range(SYMBOLS) if symbol not in drawn | {0, 3, 7, 11}]
+    gradient = torch.autograd.grad(actual, weight)[0]
+    absent = [token for token in range(VOCAB_SIZE) if token not in sampled | {0, 3, 7, 11}]
     assert absent
-    assert not toward[absent].any()
+    assert not gradient[absent].any()
 
 
-def test_symbols_are_drawn_by_rank() -> None:
+def test_tokens_are_sampled_by_rank() -> None:
     torch.manual_seed(0)
     count = 200_000
-    drawn = torch.bincount(zipf(count, SYMBOLS, like=torch.zeros(0)), minlength=SYMBOLS) / count
-    expected = [math.log((rank + 2) / (rank + 1)) / math.log(SYMBOLS + 1) for rank in range(SYMBOLS)]
+    sampled = torch.bincount(sample_zipf(count, VOCAB_SIZE, like=torch.zeros(0)), minlength=VOCAB_SIZE) / count
+    expected = [math.log((rank + 2) / (rank + 1)) / math.log(VOCAB_SIZE + 1) for rank in range(VOCAB_SIZE)]
     assert sum(expected) == pytest.approx(1)
-    assert drawn.tolist() == pytest.approx(expected, abs=0.004)  # five deviations
+    assert sampled.tolist() == pytest.approx(expected, abs=0.004)  # five deviations

@@ -66,7 +66,7 @@ def frame_probabilities(
     probabilities: Matrix = logits[0][real[0]].double().softmax(dim=-1).cpu().numpy()  # (T, V)
     spectrum: Any = model.spectrum
     frames = values[0] if spectrum is None else spectrum(values, mask)[0][0]
-    seconds = 1.0 if spectrum is None else spectrum.step / spectrum.rate
+    seconds = 1.0 if spectrum is None else spectrum.hop / spectrum.sample_rate
     vocabulary = encoding.vocabulary
 
     def display(index: int) -> str:

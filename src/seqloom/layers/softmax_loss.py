@@ -1,4 +1,4 @@
-"""The loss of a softmax over a large vocabulary, some rows at a time, so that all logits never exist at once."""
+"""Cross-entropy of a softmax over a large vocabulary, in chunks of rows to save memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ from seqloom.kernels.linalg import cross_entropy as kernel
 from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.runtime.buffers import borrow
 
-LOGITS = 8_000_000
-"""Logits that exist at once: 32 MB in float32."""
+MAX_LOGITS = 8_000_000
+"""Logits in memory at once: 32 MB in float32."""
 
 
 def cross_entropy(
@@ -21,15 +21,18 @@ def cross_entropy(
     bias: Tensor | None,  # (V,)
     target: Tensor,  # (N,)
     *,
-    smoothing: float = 0.0,  # share of the target's probability that is spread over all symbols
+    smoothing: float = 0.0,  # label smoothing: probability mass spread over all tokens
 ) -> Tensor:  # (), the sum over N
-    """-Σ log softmax(W h + b)[target], with its gradient computed on the way.
+    """-Σ log softmax(W h + b)[target]; the gradient is computed in the forward pass.
 
-    Equal to ``torch.nn.functional.cross_entropy`` with ``reduction="sum"``; it can be differentiated once.
+    Equals ``torch.nn.functional.cross_entropy`` with ``reduction="sum"``, but can be differentiated only once.
     """
     if not (torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)):
         return sum(
-            (_rows(hidden[rows], weight, bias, target[rows], smoothing)[0].sum() for rows in _chunks(hidden, weight)),
+            (
+                _softmax_rows(hidden[rows], weight, bias, target[rows], smoothing)[0].sum()
+                for rows in _chunks(hidden, weight)
+            ),
             start=hidden.new_zeros(()),
         )
     result: Tensor = _CrossEntropy.apply(hidden, weight, bias, target, smoothing)
@@ -42,10 +45,10 @@ def log_probabilities(
     bias: Tensor | None,  # (V,)
     target: Tensor,  # (N,)
 ) -> Tensor:  # (N,)
-    """Of each target; without a gradient."""
+    """Return the log-probability of each target, without gradient."""
     with torch.no_grad():
-        found = [-_rows(hidden[rows], weight, bias, target[rows], 0.0)[0] for rows in _chunks(hidden, weight)]
-    return torch.cat(found) if found else hidden.new_zeros(0)
+        values = [-_softmax_rows(hidden[rows], weight, bias, target[rows], 0.0)[0] for rows in _chunks(hidden, weight)]
+    return torch.cat(values) if values else hidden.new_zeros(0)
 
 
 def score_tokens(
@@ -54,52 +57,52 @@ def score_tokens(
     bias: Tensor | None,  # (V,)
     target: Tensor,  # (N,)
 ) -> tuple[Tensor, Tensor]:  # (N,), (N,)
-    """Log-probabilities, and whether each target is the most probable symbol; without a gradient."""
-    values, right = [], []
+    """Return the log-probability of each target, and whether it is the most probable token, without gradient."""
+    values, correct = [], []
     with torch.no_grad():
         for rows in _chunks(hidden, weight):
-            loss, softmax = _rows(hidden[rows], weight, bias, target[rows], 0.0)
+            loss, softmax = _softmax_rows(hidden[rows], weight, bias, target[rows], 0.0)
             values.append(-loss)
-            right.append(softmax.argmax(dim=1) == target[rows])
+            correct.append(softmax.argmax(dim=1) == target[rows])
     if not values:
         return hidden.new_zeros(0), target.new_zeros(0, dtype=torch.bool)
-    return torch.cat(values), torch.cat(right)
+    return torch.cat(values), torch.cat(correct)
 
 
 def _chunks(hidden: Tensor, weight: Tensor) -> Iterator[slice]:
-    count = max(LOGITS // len(weight), 1)
-    pieces = -(-len(hidden) // count) or 1
-    even = -(-len(hidden) // pieces) or 1  # no short last piece
-    for start in range(0, len(hidden), even):
-        yield slice(start, start + even)
+    count = max(MAX_LOGITS // len(weight), 1)
+    chunks = -(-len(hidden) // count) or 1
+    size = -(-len(hidden) // chunks) or 1  # chunks of equal size
+    for start in range(0, len(hidden), size):
+        yield slice(start, start + size)
 
 
-def _rows(
+def _softmax_rows(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:  # loss (N,), softmax (N, V)
     logits = hidden @ weight.T if bias is None else torch.addmm(bias, hidden, weight.T)
-    largest, where = logits.max(dim=1)
+    largest, argmax = logits.max(dim=1)
     chosen = logits.gather(1, target.unsqueeze(1)).squeeze(1)
     mean = logits.mean(dim=1) if smoothing else chosen
     softmax = torch.softmax(logits, dim=1, out=logits) if not logits.requires_grad else torch.softmax(logits, dim=1)
-    # The largest probability is at least 1 / V: its logarithm is exact where that of another might be of zero.
-    normalizer = largest - softmax.gather(1, where.unsqueeze(1)).squeeze(1).log()
+    # The largest probability is at least 1 / V, so that its logarithm is exact; that of another might be zero.
+    normalizer = largest - softmax.gather(1, argmax.unsqueeze(1)).squeeze(1).log()
     return normalizer - (1 - smoothing) * chosen - smoothing * mean, softmax
 
 
 @contextmanager
-def _differences(
+def _logit_gradients(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
-) -> Iterator[tuple[Tensor, Tensor]]:  # loss (N,), its gradient by the logits (N, V), for the time of the context
+) -> Iterator[tuple[Tensor, Tensor]]:  # loss (N,), its gradient w.r.t. the logits (N, V), valid inside the context
     size = len(hidden) * len(weight)
     if hidden.device.type != "cpu" or hidden.dtype not in LLVM_TYPES:
-        loss, difference = _rows(hidden, weight, bias, target, smoothing)
+        loss, gradient = _softmax_rows(hidden, weight, bias, target, smoothing)
         if smoothing:
-            difference -= smoothing / len(weight)
-        difference.scatter_add_(1, target.unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))
-        yield loss, difference
+            gradient -= smoothing / len(weight)
+        gradient.scatter_add_(1, target.unsqueeze(1), loss.new_full((len(loss), 1), smoothing - 1))
+        yield loss, gradient
         return
-    with borrow(size, hidden) as buffer:  # allocate memory of this size would cost as much as the softmax
+    with borrow(size, hidden) as buffer:  # allocating this much memory would cost as much as the softmax
         logits = torch.mm(hidden, weight.T, out=buffer[:size].view(len(hidden), len(weight)))
         yield kernel.cross_entropy(logits, bias, target.contiguous(), smoothing=smoothing), logits
 
@@ -110,24 +113,24 @@ class _CrossEntropy(torch.autograd.Function):
         context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
     ) -> Tensor:
         total = hidden.new_zeros(())
-        toward_hidden = torch.empty_like(hidden)
-        toward_weight = torch.empty_like(weight)
-        toward_bias = None if bias is None else torch.zeros_like(bias)
+        hidden_gradient = torch.empty_like(hidden)
+        weight_gradient = torch.empty_like(weight)
+        bias_gradient = None if bias is None else torch.zeros_like(bias)
         first = True
         for rows in _chunks(hidden, weight):
-            with _differences(hidden[rows], weight, bias, target[rows], smoothing) as (loss, difference):
+            with _logit_gradients(hidden[rows], weight, bias, target[rows], smoothing) as (loss, gradient):
                 total += loss.sum()
-                torch.mm(difference, weight, out=toward_hidden[rows])
+                torch.mm(gradient, weight, out=hidden_gradient[rows])
                 if first:
-                    torch.mm(difference.T, hidden[rows], out=toward_weight)
+                    torch.mm(gradient.T, hidden[rows], out=weight_gradient)
                 else:
-                    toward_weight.addmm_(difference.T, hidden[rows])
-                if toward_bias is not None:
-                    toward_bias += difference.sum(dim=0)
+                    weight_gradient.addmm_(gradient.T, hidden[rows])
+                if bias_gradient is not None:
+                    bias_gradient += gradient.sum(dim=0)
             first = False
         if first:
-            toward_weight.zero_()
-        context.gradients = (toward_hidden, toward_weight, toward_bias)
+            weight_gradient.zero_()
+        context.gradients = (hidden_gradient, weight_gradient, bias_gradient)
         return total
 
     @staticmethod

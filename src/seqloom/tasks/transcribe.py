@@ -24,9 +24,9 @@ from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import FrameSearchConfig
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.transcript_report import explain_transcript
-from seqloom.layers.audio.augment import FINEST
+from seqloom.layers.audio.augment import MAX_SPEED_DENOMINATOR
 from seqloom.layers.audio.spectrum import Spectrum
-from seqloom.layers.ctc import CTC, ctc_loss, frames_needed
+from seqloom.layers.ctc import CTCLosses, ctc_loss, frames_needed
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
@@ -261,7 +261,7 @@ class Transcribe(Task):
 
     def infeasible_when_augmented(self, example: Recording) -> str:
         speed, tempo = (
-            Fraction(max(factors, default=1.0)).limit_denominator(FINEST)
+            Fraction(max(factors, default=1.0)).limit_denominator(MAX_SPEED_DENOMINATOR)
             for factors in (self.augment.speed_perturb, self.augment.tempo_perturb)
         )
         if example.text is None or speed == tempo == 1 or self.infeasible(example):
@@ -317,7 +317,7 @@ class Transcribe(Task):
         items = (batch.target.lengths + 1)[feasible.to(batch.target.lengths.device)].sum()
         return Loss(losses.sum(), int(items))  # fewer items than the batch has if augmentation made examples infeasible
 
-    def _losses(self, logits: Tensor, mask: Tensor, batch: Batch) -> CTC:
+    def _losses(self, logits: Tensor, mask: Tensor, batch: Batch) -> CTCLosses:
         names = [f"{example.location} {example.name}".strip() for example in batch.examples]
         values, lengths = batch.target.values, batch.target.lengths
         return ctc_loss(logits, mask.sum(dim=1), values, lengths, blank=BLANK, names=names)
@@ -328,7 +328,7 @@ class Transcribe(Task):
         losses: list[float | None] = [None] * len(nbest)
         if batch.target is not None:
             reference = self._losses(logits, mask, batch)
-            pairs = zip(reference.losses.tolist(), reference.possible.tolist(), strict=True)
+            pairs = zip(reference.losses.tolist(), reference.feasible.tolist(), strict=True)
             losses = [loss if feasible else None for loss, feasible in pairs]
         rows = zip(nbest, batch.examples, losses, strict=True)
         return Predictions([self._answer(best, example.name, loss) for best, example, loss in rows])
@@ -341,7 +341,8 @@ class Transcribe(Task):
     @cached_property
     def _frame_duration(self) -> float:
         """The duration of an output frame, in seconds for audio, otherwise in input frames."""
-        return self.time_reduction.total_factor * (self._spectrum.step / self._spectrum.rate if self._spectrum else 1)
+        hop = self._spectrum.hop / self._spectrum.sample_rate if self._spectrum else 1
+        return self.time_reduction.total_factor * hop
 
     @cached_property
     def _guide(self) -> Guide:

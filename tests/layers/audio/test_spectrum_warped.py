@@ -1,4 +1,4 @@
-"""Bands of a spectrum at other frequencies, as if another vocal tract had spoken."""
+"""Spectra with warped mel filters (VTLP)."""
 
 import math
 from typing import Any
@@ -21,8 +21,8 @@ def by_hand(hertz: float, warp: float, half: float) -> float:
 
 
 @pytest.mark.parametrize("warp", [0.5, 0.8, 1.0, 1.25, 2.0])
-def test_bands_stand_at_the_warped_frequencies(warp: float) -> None:
-    layer, samples = Spectrum(8000, mels=12, lowest=100.0, highest=3800.0).double(), sound(8000).astype(np.float64)
+def test_filters_are_at_the_warped_frequencies(warp: float) -> None:
+    layer, samples = Spectrum(8000, n_mels=12, fmin=100.0, fmax=3800.0).double(), sound(8000).astype(np.float64)
     mels = np.linspace(100 / (200 / 3), 15 + np.log(3.8) / (np.log(6.4) / 27), 14)  # 1000 hertz are 15 mels
     plain = [mel * 200 / 3 if mel < 15 else 1000 * np.exp((mel - 15) * np.log(6.4) / 27) for mel in mels]
     edges = [by_hand(hertz, warp, 4000.0) for hertz in plain]
@@ -36,17 +36,17 @@ def test_bands_stand_at_the_warped_frequencies(warp: float) -> None:
     np.testing.assert_allclose(actual[0].numpy(), expected, rtol=0, atol=1e-5)  # tables are float32
 
 
-def test_a_tone_moves_where_the_warp_says() -> None:
-    """What a tract has at 1200 hertz is heard in the band of 1000, if the bands are 1.2 times as high."""
+def test_a_warp_moves_a_tone_to_another_band() -> None:
+    """With filters 1.2 times as high, 1200 hertz fall into the band of 1000 hertz."""
     tones = [torch.sin(2 * torch.pi * pitch * torch.arange(4000) / 8000).unsqueeze(0) for pitch in (1000, 1200)]
-    layer = Spectrum(8000, mels=30)
+    layer = Spectrum(8000, n_mels=30)
     plain, warped = layer(tones[0])[0], layer(tones[1], warps=torch.tensor([1.2]))[0]
     assert torch.equal(plain.mean(dim=1).argmax(), warped.mean(dim=1).argmax())
     assert not torch.equal(plain.mean(dim=1).argmax(), layer(tones[1])[0].mean(dim=1).argmax())
 
 
 @OPTIONS
-def test_warped_rows_are_as_alone_whatever_is_in_the_padding_and_in_pieces(options: dict[str, Any]) -> None:
+def test_warped_rows_are_independent_of_padding_other_rows_and_chunks(options: dict[str, Any]) -> None:
     layer, mask, warps = build(**options), make_mask([40, 23, 0], 40), torch.tensor([0.8, 1.0, 1.3])
     samples = noise(3, 40).masked_fill(~mask, math.nan)
     actual, real, _ = layer(samples, mask, warps=warps)
@@ -57,10 +57,12 @@ def test_warped_rows_are_as_alone_whatever_is_in_the_padding_and_in_pieces(optio
         second, _, _ = layer(samples[row : row + 1, 17:length], state=state, warps=warps[row : row + 1])
         torch.testing.assert_close(torch.cat([first, second], dim=1), alone, rtol=0, atol=1e-10)
     plain, _, _ = layer(samples, mask)
-    torch.testing.assert_close(actual[1], plain[1], rtol=0, atol=1e-5)  # 1 is nothing; tables are float32
+    torch.testing.assert_close(
+        actual[1], plain[1], rtol=0, atol=1e-5
+    )  # a warp of 1 changes nothing; tables are float32
     assert not torch.allclose(actual[0], plain[0], atol=1e-2)
 
 
-def test_a_warp_for_each_row() -> None:
+def test_one_warp_per_row_is_needed() -> None:
     with pytest.raises(ValueError, match=r"warps have shape \(1,\), expected \(2,\)"):
         build()(noise(2, 20), warps=torch.ones(1))

@@ -9,7 +9,7 @@ import torch
 from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.layers.audio.augment import VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
-from seqloom.layers.audio.spectrum import Normalise, Spectrum
+from seqloom.layers.audio.spectrum import Normalize, Spectrum
 from seqloom.models.transcription.audio_features import (
     AudioFeatures,
     AudioStatistics,
@@ -64,7 +64,7 @@ def test_modules_follow_the_configuration() -> None:
         "tempo": SpeedPerturbation,
         "augment": SpecAugment,
     }
-    assert kinds == {"spectrum": Spectrum, "normalise": Normalise} | changes
+    assert kinds == {"spectrum": Spectrum, "normalise": Normalize} | changes
     frames = build_feature_extractor(AUDIO, augment, "none", AudioStatistics(rate=0, size=2))
     assert (frames["noise"], frames["warp"]) == (None, None)
     normalise = whole["normalise"]

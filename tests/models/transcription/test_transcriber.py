@@ -110,7 +110,7 @@ def test_augmentation_is_for_training_only() -> None:
 
 
 def test_vtlp_is_for_training_only() -> None:
-    spectrum = Spectrum(1000, window=0.008, step=0.004, mels=4).double()
+    spectrum = Spectrum(1000, window=0.008, hop=0.004, n_mels=4).double()
     samples, mask = torch.randn(2, 60, dtype=torch.float64), masked([60, 33], 60)
     plain, real, _ = spectrum(samples, mask)
     changed, _, _ = spectrum(samples, mask, warps=torch.full((2,), 1.3))

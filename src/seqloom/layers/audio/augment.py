@@ -1,4 +1,4 @@
-"""More than was recorded: frames with parts left out (Park et al. 2019), other speeds (Ko et al. 2015) and voices."""
+"""Audio augmentation: SpecAugment (Park et al. 2019), speed perturbation (Ko et al. 2015), noise and VTLP."""
 
 import math
 from collections.abc import Sequence
@@ -10,36 +10,34 @@ from torch import Tensor, nn
 from seqloom.kernels.resample import resample, resampled_length
 from seqloom.layers.layer import check_input
 
-FINEST = 100  # the denominator of a speed, at most
-NARROWEST = 0.5  # of a warp: farther, bands are lost or fall together
+MAX_SPEED_DENOMINATOR = 100
+MIN_WARP = 0.5  # smaller factors, or larger ones than its inverse, lose or merge mel bands
 
 
 class SpecAugment(nn.Module):
-    """In training, bands of numbers and stretches of frames of each row are set to zero; in eval mode nothing is.
+    """SpecAugment: in training, random frequency bands and time spans of each row are set to zero.
 
-    Zero is the mean of frames that are normalised. The frames are not warped in time: it is said to matter least.
+    Zero is the mean of normalised frames. Time warping, which matters least according to the paper, is not included.
     """
 
     def __init__(
         self,
         *,
-        bands: int = 2,
-        band: int = 8,  # numbers of a frame: each is 0 to so many wide
-        stretches: int = 2,
-        stretch: int = 40,  # frames: each is 0 to so many long
-        share: float = 0.2,  # of a row: no stretch is longer
+        freq_masks: int = 2,
+        freq_mask_width: int = 8,  # largest width of a frequency mask, in features
+        time_masks: int = 2,
+        time_mask_width: int = 40,  # largest length of a time mask, in frames
+        time_mask_fraction: float = 0.2,  # largest length of a time mask, as a fraction of its row
     ) -> None:
         super().__init__()
-        for name, value in (("bands", bands), ("band", band), ("stretches", stretches), ("stretch", stretch)):
-            if value < 0:
-                raise ValueError(f"{name} is {value}, expected 0 or more")
-        if not 0 <= share <= 1:
-            raise ValueError(f"share is {share}, expected 0 to 1")
-        self.bands = bands
-        self.band = band
-        self.stretches = stretches
-        self.stretch = stretch
-        self.share = share
+        self.freq_masks, self.freq_mask_width = freq_masks, freq_mask_width
+        self.time_masks, self.time_mask_width = time_masks, time_mask_width
+        self.time_mask_fraction = time_mask_fraction
+        for name in ("freq_masks", "freq_mask_width", "time_masks", "time_mask_width"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if not 0 <= time_mask_fraction <= 1:
+            raise ValueError(f"time_mask_fraction must be between 0 and 1, got {time_mask_fraction}")
 
     def forward(
         self,
@@ -48,140 +46,141 @@ class SpecAugment(nn.Module):
     ) -> tuple[Tensor, Tensor]:  # (B, T, D), zero in the padding; (B, T)
         if values.dim() != 3:
             raise ValueError(f"values have shape {tuple(values.shape)}, expected (batch, time, size)")
-        mask = _checked(values, mask)
+        mask = _check_mask(values, mask)
         if not self.training:
             return values.masked_fill(~mask.unsqueeze(-1), 0), mask
         lengths = mask.sum(dim=1)
         sizes = torch.full_like(lengths, values.shape[2])
-        widest = (lengths * self.share).long().clamp(max=self.stretch)
-        hidden = _drawn(lengths, widest, count=self.stretches, places=values.shape[1]).unsqueeze(2)
-        across = _drawn(sizes, sizes.clamp(max=self.band), count=self.bands, places=values.shape[2]).unsqueeze(1)
-        return values.masked_fill(hidden | across | ~mask.unsqueeze(-1), 0), mask
+        longest = (lengths * self.time_mask_fraction).long().clamp(max=self.time_mask_width)
+        widest = sizes.clamp(max=self.freq_mask_width)
+        time_mask = _sample_spans(lengths, longest, count=self.time_masks, size=values.shape[1]).unsqueeze(2)
+        freq_mask = _sample_spans(sizes, widest, count=self.freq_masks, size=values.shape[2]).unsqueeze(1)
+        return values.masked_fill(time_mask | freq_mask | ~mask.unsqueeze(-1), 0), mask
 
     def extra_repr(self) -> str:
-        return f"bands={self.bands} × {self.band}, stretches={self.stretches} × {self.stretch}, share={self.share}"
+        frequency = f"freq_masks={self.freq_masks} × {self.freq_mask_width}"
+        time = f"time_masks={self.time_masks} × {self.time_mask_width}"
+        return f"{frequency}, {time}, time_mask_fraction={self.time_mask_fraction}"
 
 
 class SpeedPerturbation(nn.Module):
-    """In training each row is played at one of the speeds, all as probable; in eval mode as it is.
+    """In training, each row is played at one of the speeds, chosen uniformly.
 
-    Samples are resampled, which moves the pitch too; frames are interpolated between neighbours.
+    Samples are resampled, which also changes the pitch; frames are interpolated linearly, which does not.
     """
 
     def __init__(self, speeds: Sequence[float] = (0.9, 1.0, 1.1)) -> None:
         super().__init__()
         if not speeds or not all(0.1 <= speed <= 10 for speed in speeds):
-            raise ValueError(f"speeds are {list(speeds)}, expected one or more from 0.1 to 10")
+            raise ValueError(f"speeds are {list(speeds)}, expected one or more between 0.1 and 10")
         self.speeds = tuple(speeds)
-        self.ratios = [Fraction(speed).limit_denominator(FINEST) for speed in speeds]
+        self.ratios = [Fraction(speed).limit_denominator(MAX_SPEED_DENOMINATOR) for speed in speeds]
 
     def forward(
         self,
         values: Tensor,  # samples (B, N), or frames (B, T, D)
         mask: Tensor | None = None,  # (B, N) or (B, T), True where real; right-padded
     ) -> tuple[Tensor, Tensor]:  # the same, longer or shorter, zero in the padding
-        mask = _checked(values, mask)
+        mask = _check_mask(values, mask)
         values = values.masked_fill(~mask.view(*mask.shape, *[1] * (values.dim() - 2)), 0)
         if not self.training or not len(values):
             return values, mask
-        drawn = torch.randint(len(self.ratios), (len(values),)).tolist()
+        choices = torch.randint(len(self.ratios), (len(values),)).tolist()
         lengths = mask.sum(dim=1).tolist()
-        rows = [length_at_speed(values[row, :length], self.ratios[drawn[row]]) for row, length in enumerate(lengths)]
-        heard = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        rows = [change_speed(values[row, :length], self.ratios[choices[row]]) for row, length in enumerate(lengths)]
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True)
         counts = torch.tensor([len(row) for row in rows], device=values.device)
-        return heard, torch.arange(heard.shape[1], device=values.device) < counts.unsqueeze(1)
+        return padded, torch.arange(padded.shape[1], device=values.device) < counts.unsqueeze(1)
 
     def extra_repr(self) -> str:
         return f"speeds={', '.join(map(str, self.speeds))}"
 
 
 class AdditiveNoise(nn.Module):
-    """In training white noise is added to each row of samples, so many decibels below its own mean energy."""
+    """In training, adds white noise to each row of samples, at a random signal-to-noise ratio in decibels."""
 
-    def __init__(self, loudest: float, quietest: float) -> None:
+    def __init__(self, min_snr: float, max_snr: float) -> None:
         super().__init__()
-        if not 0 <= loudest <= quietest:
-            raise ValueError(
-                f"noise is {loudest} to {quietest} decibels below the sound, expected the lower number first"
-            )
-        self.loudest = loudest
-        self.quietest = quietest
+        if not 0 <= min_snr <= max_snr:
+            raise ValueError(f"noise_snr is {min_snr} to {max_snr}, expected 0 or more in ascending order")
+        self.min_snr = min_snr
+        self.max_snr = max_snr
 
     def forward(
         self,
         samples: Tensor,  # (B, N)
         mask: Tensor | None = None,  # (B, N), True where real; right-padded
     ) -> tuple[Tensor, Tensor]:  # (B, N), zero in the padding; (B, N)
-        mask = _checked(samples, mask)
+        mask = _check_mask(samples, mask)
         samples = samples.masked_fill(~mask, 0)
         if not self.training:
             return samples, mask
         energy = samples.square().sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-        below = torch.empty_like(energy).uniform_(self.loudest, self.quietest)
-        loudness = (energy * 10 ** (-below / 10)).sqrt().unsqueeze(1)
-        return samples + (torch.randn_like(samples) * loudness).masked_fill(~mask, 0), mask
+        snr = torch.empty_like(energy).uniform_(self.min_snr, self.max_snr)
+        amplitude = (energy * 10 ** (-snr / 10)).sqrt().unsqueeze(1)
+        return samples + (torch.randn_like(samples) * amplitude).masked_fill(~mask, 0), mask
 
     def extra_repr(self) -> str:
-        return f"{self.loudest} to {self.quietest} decibels below"
+        return f"{self.min_snr} to {self.max_snr} dB"
 
 
 class VTLP(nn.Module):
-    """In training each row gets a factor for the frequencies of its bands (Jaitly and Hinton 2013), in eval mode 1.
+    """Vocal tract length perturbation (Jaitly and Hinton 2013): a random frequency factor for each row; 1 in eval mode.
 
-    The logarithm of it is drawn evenly, so that a vocal tract becomes longer as often as shorter. The tempo stays.
+    Its logarithm is uniform, so that the vocal tract becomes longer as often as shorter. The tempo does not change.
     """
 
-    def __init__(self, lowest: float, highest: float) -> None:
+    def __init__(self, minimum: float, maximum: float) -> None:
         super().__init__()
-        if not NARROWEST <= lowest <= highest <= 1 / NARROWEST:
-            expected = f"expected {NARROWEST} to {1 / NARROWEST:g}, the lower number first"
-            raise ValueError(f"warp is {lowest} to {highest}, {expected}")
-        self.lowest = lowest
-        self.highest = highest
+        if not MIN_WARP <= minimum <= maximum <= 1 / MIN_WARP:
+            expected = f"expected numbers between {MIN_WARP} and {1 / MIN_WARP:g} in ascending order"
+            raise ValueError(f"vtlp is {minimum} to {maximum}, {expected}")
+        self.minimum = minimum
+        self.maximum = maximum
 
-    def forward(self, rows: int) -> Tensor:  # (rows,), of Spectrum
+    def forward(self, rows: int) -> Tensor:  # (rows,), for Spectrum
         if not self.training:
             return torch.ones(rows)
-        return torch.empty(rows).uniform_(math.log(self.lowest), math.log(self.highest)).exp()
+        return torch.empty(rows).uniform_(math.log(self.minimum), math.log(self.maximum)).exp()
 
     def extra_repr(self) -> str:
-        return f"{self.lowest} to {self.highest}"
+        return f"{self.minimum} to {self.maximum}"
 
 
-def length_at_speed(
+def change_speed(
     values: Tensor,  # samples (N,), or frames (T, D)
     speed: Fraction,
-) -> Tensor:  # ⌈N / speed⌉ of them
-    """The same at another speed."""
+) -> Tensor:  # of length ⌈N / speed⌉
+    """Resample samples, or interpolate frames, to another speed."""
     up, down = speed.denominator, speed.numerator
     if values.dim() == 1:
         return resample(values, up=up, down=down)
     count = resampled_length(len(values), up, down)
     if up == down or not count:
         return values
-    places = torch.arange(count, device=values.device, dtype=values.dtype) * (down / up)
-    before = places.floor().long().clamp(max=len(values) - 1)
-    after = (before + 1).clamp(max=len(values) - 1)
-    return torch.lerp(values[before], values[after], (places - before).clamp(max=1).unsqueeze(1))
+    positions = torch.arange(count, device=values.device, dtype=values.dtype) * (down / up)
+    left = positions.floor().long().clamp(max=len(values) - 1)
+    right = (left + 1).clamp(max=len(values) - 1)
+    return torch.lerp(values[left], values[right], (positions - left).clamp(max=1).unsqueeze(1))
 
 
-def _drawn(
+def _sample_spans(
     lengths: Tensor,  # (B,)
     widest: Tensor,  # (B,)
     *,
     count: int,
-    places: int,
-) -> Tensor:  # (B, places), True where hidden
-    """As many spans of each row, of any width up to the widest, at any place where they fit."""
-    width, place = torch.rand(2, len(lengths), count, 1, device=lengths.device)  # (B, count, 1)
+    size: int,
+) -> Tensor:  # (B, size), True inside a span
+    """Sample ``count`` spans per row, of uniform width up to the widest and uniform start."""
+    width, start = torch.rand(2, len(lengths), count, 1, device=lengths.device)  # (B, count, 1)
     widths = (width * (widest.view(-1, 1, 1) + 1)).floor()
-    starts = (place * (lengths.view(-1, 1, 1) - widths + 1)).floor()
-    at = torch.arange(places, device=lengths.device)
-    hidden: Tensor = ((at >= starts) & (at < starts + widths)).any(dim=1)
-    return hidden
+    starts = (start * (lengths.view(-1, 1, 1) - widths + 1)).floor()
+    positions = torch.arange(size, device=lengths.device)
+    masked: Tensor = ((positions >= starts) & (positions < starts + widths)).any(dim=1)
+    return masked
 
 
-def _checked(values: Tensor, mask: Tensor | None) -> Tensor:
+def _check_mask(values: Tensor, mask: Tensor | None) -> Tensor:
     if values.dim() not in (2, 3):
         raise ValueError(f"values have shape {tuple(values.shape)}, expected (batch, samples) or (batch, time, size)")
     frames = values if values.dim() == 3 else values.unsqueeze(2)

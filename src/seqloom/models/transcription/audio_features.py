@@ -10,8 +10,8 @@ from seqloom.config import ConfigSection
 from seqloom.data.moments import RunningMoments
 from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.text_files import DataError
-from seqloom.layers.audio.augment import NARROWEST, VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
-from seqloom.layers.audio.spectrum import Normalise, Spectrum
+from seqloom.layers.audio.augment import MIN_WARP, VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation
+from seqloom.layers.audio.spectrum import Normalize, Spectrum
 
 Normalization = Literal["none", "global", "utterance", "streaming"]
 
@@ -56,14 +56,14 @@ class AudioFeatures(ConfigSection):
             rate,
             kind=self.features,
             window=self.window,
-            step=self.hop,
-            mels=self.n_mels,
-            coefficients=self.n_mfcc,
-            lowest=self.fmin,
-            highest=self.fmax or None,
-            emphasis=self.preemphasis,
+            hop=self.hop,
+            n_mels=self.n_mels,
+            n_mfcc=self.n_mfcc,
+            fmin=self.fmin,
+            fmax=self.fmax or None,
+            preemphasis=self.preemphasis,
             deltas=self.deltas,
-            decibels=self.top_db,
+            top_db=self.top_db,
         )
 
 
@@ -106,8 +106,8 @@ class AugmentConfig(ConfigSection):
     @field_validator("vtlp")
     @classmethod
     def _check_vtlp(cls, factors: tuple[float, ...]) -> tuple[float, ...]:
-        if factors and (len(factors) != 2 or not NARROWEST <= factors[0] <= factors[1] <= 1 / NARROWEST):
-            bounds = f"between {NARROWEST} and {1 / NARROWEST:g}"
+        if factors and (len(factors) != 2 or not MIN_WARP <= factors[0] <= factors[1] <= 1 / MIN_WARP):
+            bounds = f"between {MIN_WARP} and {1 / MIN_WARP:g}"
             raise ValueError(f"expected two numbers {bounds} in ascending order or none, found {list(factors)}")
         return factors
 
@@ -127,11 +127,11 @@ class AugmentConfig(ConfigSection):
         if not self.freq_masks and not self.time_masks:
             return None
         return SpecAugment(
-            bands=self.freq_masks,
-            band=self.freq_mask_width,
-            stretches=self.time_masks,
-            stretch=self.time_mask_width,
-            share=self.time_mask_fraction,
+            freq_masks=self.freq_masks,
+            freq_mask_width=self.freq_mask_width,
+            time_masks=self.time_masks,
+            time_mask_width=self.time_mask_width,
+            time_mask_fraction=self.time_mask_fraction,
         )
 
 
@@ -198,7 +198,7 @@ def build_feature_extractor(
     audio: AudioFeatures, augment: AugmentConfig, normalize: Normalization, statistics: AudioStatistics
 ) -> dict[str, nn.Module | None]:
     """The modules of a transcriber before its layers."""
-    normalise = Normalise(
+    normalise = Normalize(
         statistics.size, kind=normalize, mean=statistics.mean or None, deviation=statistics.deviation or None
     )
     return {
