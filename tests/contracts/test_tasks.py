@@ -1,4 +1,4 @@
-"""The laws of seqloom.testing for every task, and what a run of each task promises beyond them."""
+"""The contract laws of seqloom.testing for every task, and what a run of each task guarantees beyond them."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from seqloom.training.self_trained import SelfTrained
 EVERY_LAW = [
     *laws.LAWS,
     laws.loss_is_a_sum_over_rows,
-    laws.metric_is_made_of_sums,
+    laws.metric_is_computed_from_sums,
     laws.questions_are_answered,
 ]
 
@@ -43,19 +43,20 @@ class Fitted(NamedTuple):
 
 @pytest.fixture(scope="module", params=CASES)
 def fitted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    """Every task, fitted once for all tests of this file; they must not change it."""
+    """Every task, fitted once for all tests of this file, which must not change it."""
     return make(request.param, tmp_path_factory.mktemp("task"))
 
 
 def make(name: str, folder: Path) -> Fitted:
-    found = build(CASES[name], folder)
-    case = fit(found.task, found.task.train, dev=found.task.dev, questions=CASES[name].questions)
-    return Fitted(found._replace(task=case.task), case)
+    settings = build(CASES[name], folder)
+    task = settings.task
+    case = fit(task, task.train, dev=task.dev, questions=CASES[name].questions)
+    return Fitted(settings._replace(task=case.task), case)
 
 
-def test_every_task_has_an_entry() -> None:
+def test_every_task_has_a_case() -> None:
     missing = set(tasks.names()) - {case.name for case in CASES.values()}
-    assert not missing, f"{', '.join(missing)}: write tiny data for it into tests/contracts/tiny.py"
+    assert not missing, f"{', '.join(missing)}: add a case with tiny data to tests/contracts/tiny.py"
 
 
 @pytest.mark.parametrize("law", EVERY_LAW, ids=lambda law: law.__name__)
@@ -67,35 +68,35 @@ def test_law(fitted: Fitted, law: Law) -> None:
 
 
 def variants(task: Task) -> list[Task]:
-    """The task with each metric that it can be judged by."""
-    field = type(task).model_fields.get("best_by")
-    chosen = []
+    """The task with each metric that can choose its best model."""
+    field = type(task).model_fields.get("metric")
+    copies = []
     for name in get_args(field.annotation) if field else ():
-        with suppress(ValidationError):  # of other symbols
-            type(task).model_validate({**task.model_dump(), "best_by": name})
-            chosen.append(task.model_copy(update={"best_by": name}))
-    return chosen or [task]
+        with suppress(ValidationError):  # a metric of other tokens
+            type(task).model_validate({**task.model_dump(), "metric": name})
+            copies.append(task.model_copy(update={"metric": name}))
+    return copies or [task]
 
 
-def test_every_metric_is_made_of_sums_over_examples(fitted: Fitted) -> None:
+def test_every_metric_is_computed_from_sums_over_examples(fitted: Fitted) -> None:
     for task in variants(fitted.config.task):
-        check_law(laws.metric_is_made_of_sums, replace(fitted.case, task=task))
+        check_law(laws.metric_is_computed_from_sums, replace(fitted.case, task=task))
 
 
 @pytest.mark.parametrize("name", ["language_model", "language_model, transformer", "forecast, every_step"])
-def test_joined_and_cut_the_sums_are_still_those_of_examples(name: str, tmp_path: Path) -> None:
+def test_sums_of_concatenated_sequences_are_those_of_examples(name: str, tmp_path: Path) -> None:
     fitted = make(name, tmp_path)
     task, examples = fitted.config.task, fitted.case.examples
     for batch in (1, 4, 5):
-        train = fitted.config.train.model_copy(update={"steps": 5, "batch": batch})
-        found = predict_all(fitted.config._replace(train=train), fitted.case.module, list(examples))
-        sums = task.metric_sums(found, examples)
+        train = fitted.config.train.model_copy(update={"bptt_steps": 5, "batch_size": batch})
+        answers = predict_all(fitted.config._replace(train=train), fitted.case.module, list(examples))
+        sums = task.metric_sums(answers, examples)
         assert sums is not None
-        assert sums.whole == pytest.approx(task.score(found, examples)[task.main_metric], rel=1e-9)
+        assert sums.whole == pytest.approx(task.score(answers, examples)[task.main_metric], rel=1e-9)
         assert len(sums.rows) == len(examples)
 
 
-def test_a_configuration_comes_back_from_its_text(fitted: Fitted) -> None:
+def test_a_configuration_survives_its_text(fitted: Fitted) -> None:
     text = fitted.config.text()
     again = Config.build(config.parse(text, "config.toml"))
     assert again.text() == text
@@ -103,56 +104,57 @@ def test_a_configuration_comes_back_from_its_text(fitted: Fitted) -> None:
 
 
 @pytest.mark.parametrize("name", tasks.names())
-def test_a_template_can_be_read(name: str) -> None:
+def test_a_template_is_valid(name: str) -> None:
     kind = tasks.find(name)
     text = config.template({"task": kind, "train": TrainConfig}, kind.recommended)
     assert Config.build(config.parse(text, "config.toml")).name == name
 
 
-def test_a_saved_run_answers_the_same(fitted: Fitted, tmp_path: Path) -> None:
+def test_a_saved_run_predicts_the_same(fitted: Fitted, tmp_path: Path) -> None:
     assert fitted.config.task.learned is not None
     learned = fitted.config.task.learned.model_dump_json()
     run = Run.create(tmp_path / "run", config=fitted.config.text(), learned=learned, environment={})
     run.save("best", Snapshot(fitted.case.module.state_dict(), {}, {}))
     model = load(tmp_path / "run")
     examples = list(model.task.read(resolve(fitted.config.task.dev)))
-    found = laws.answers(TaskCase(model.task, model.module, examples), examples)
-    assert_same_answers(found, laws.answers(fitted.case, fitted.case.examples), label="loaded", exact=True)
+    answers = laws.answers(TaskCase(model.task, model.module, examples), examples)
+    assert_same_answers(answers, laws.answers(fitted.case, fitted.case.examples), label="loaded", exact=True)
 
 
-def test_questions_are_answered_by_a_loaded_model(fitted: Fitted) -> None:
+def test_a_model_predicts_each_question_as_if_alone(fitted: Fitted) -> None:
     questions = fitted.case.questions
     model = Model(fitted.config, fitted.case.module)
-    before = torch.is_grad_enabled()
-    found = model.predict(questions)
-    assert torch.is_grad_enabled() is before
+    enabled = torch.is_grad_enabled()
+    together = model.predict(questions)
+    assert torch.is_grad_enabled() is enabled
     one_by_one = [answer for question in questions for answer in model.predict([question])]
-    assert len(found) == len(questions)
-    assert [type(answer) for answer in found] == [type(answer) for answer in one_by_one]
-    assert_same_answers(found, one_by_one, label="together")
+    assert len(together) == len(questions)
+    assert [type(answer) for answer in together] == [type(answer) for answer in one_by_one]
+    assert_same_answers(together, one_by_one, label="together")
 
 
-def test_a_task_that_explains_nothing_shows_its_prediction(fitted: Fitted) -> None:
-    """The defaults of Task, which hold for a task that overrides none of them."""
+def test_the_default_explanation_is_the_prediction(fitted: Fitted) -> None:
+    """The defaults of Task, for tasks that override none of them."""
     task, example = fitted.config.task, fitted.case.examples[0]
     with torch.no_grad():
-        found = Task.explain(task, fitted.case.module, example)
-    assert [asdict(found.prediction)] == [
-        asdict(answer) for answer in task.predict(fitted.case.module, task.collate([example])).answers
+        explanation = Task.explain(task, fitted.case.module, example)
+        (answer,) = task.predict(fitted.case.module, task.collate([example])).answers
+    assert asdict(explanation.prediction) == asdict(answer)
+    assert explanation.headline == str(explanation.prediction)
+    assert explanation.notes == [
+        f"the task {task.name} has no explanation of its own; --gates draws its recurrent layers"
     ]
-    assert found.headline == str(found.prediction)
-    assert found.notes == [f"the task {task.name} has no explanation of its own; --gates draws its recurrent layers"]
     assert Task.explain_together(task, fitted.case.module, [example]) is None
     assert Task.input_tokens(task, example) == []
 
 
 def test_explanations_are_data(fitted: Fitted, tmp_path: Path) -> None:
-    """Every task explains a prediction as data, and draws predictions only into the folder it is given."""
+    """Every task explains a prediction as JSON data, and plots predictions only into the given folder."""
     task, example = fitted.config.task, fitted.case.examples[0]
     with torch.no_grad():
-        found = task.explain(fitted.case.module, example, beam=task.searches, heads=True)
-    assert found.task == task.name
-    json.dumps(found.data())
+        explanation = task.explain(fitted.case.module, example, beam=task.searches, heads=True)
+    assert explanation.task == task.name
+    json.dumps(explanation.data())
     tokens = task.input_tokens(example)
     assert tokens == [] or len(tokens) == task.collate([example]).inputs.mask.shape[1]
     files = set(tmp_path.rglob("*"))
@@ -167,11 +169,8 @@ def _predict(model: Model, examples: Sequence[Any]) -> list[Any]:
     return [answer for batch in model.predict_batches(iter(examples)) for answer in batch]
 
 
-# A run that was left goes on bit for bit.
-
-
-class Left(Exception):
-    """Raised to interrupt a training."""
+class Interruption(Exception):
+    """Raised to interrupt training."""
 
 
 def contents(run: Run) -> tuple[Any, ...]:
@@ -192,27 +191,33 @@ TRAINED = [
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_run_that_is_left_anywhere_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
+def test_a_run_interrupted_after_every_event_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    options: dict[str, Any] = {"updates": 6, "evaluate_every": 4, "average": 2, "accumulate": 2, "save_minutes": 1e-9}
+    options: dict[str, Any] = {
+        "updates": 6,
+        "evaluate_every": 4,
+        "average_checkpoints": 2,
+        "accumulate": 2,
+        "save_every_minutes": 1e-9,
+    }
     if case.name == "language_model" and "direction" not in case.fields:
-        options |= {"steps": 4}
+        options |= {"bptt_steps": 4}
     settings = build(case, tmp_path, **options)
     events = 0
 
-    def listen(run: Run, event: Progress) -> None:
+    def count(run: Run, event: Progress) -> None:
         nonlocal events
         events += 1
 
-    whole = contents(workflow.train(settings, output=tmp_path / "whole", listeners=[listen]))
-    path = tmp_path / "left"
-    for _ in range(events):  # interrupted after every single event, one after the other
+    whole = contents(workflow.train(settings, output=tmp_path / "whole", listeners=[count]))
+    path = tmp_path / "interrupted"
+    for _ in range(events):
 
-        def leave(run: Run, event: Progress) -> None:
-            raise Left
+        def interrupt(run: Run, event: Progress) -> None:
+            raise Interruption
 
         torch.manual_seed(99)
-        go = partial(workflow.resume, path) if path.exists() else partial(workflow.train, settings, output=path)
-        with pytest.raises(Left):
-            go(listeners=[leave])
+        run = partial(workflow.resume, path) if path.exists() else partial(workflow.train, settings, output=path)
+        with pytest.raises(Interruption):
+            run(listeners=[interrupt])
     assert contents(workflow.resume(path)) == whole

@@ -1,4 +1,4 @@
-"""Tiny data for every task: a new task needs an entry here, and is then held to all contracts."""
+"""Tiny data for every task: a new task needs a case here, and is then tested against all contracts."""
 
 import json
 import math
@@ -24,12 +24,12 @@ class Case(NamedTuple):
     """A task with its data."""
 
     name: str
-    file: str  # name of the training file; that of the development file begins with "dev-"
+    file: str  # name of the training file; the development file is named "dev-" + file
     train: str
     dev: str
-    fields: dict[str, Any]  # of [task]; {folder} in a text is the folder of the data
-    questions: Sequence[Any]  # without answers
-    beside: Callable[[Path], None] = lambda _: None  # writes what the two files name
+    fields: dict[str, Any]  # of [task]; {folder} stands for the folder of the data
+    questions: Sequence[Any]  # inputs without labels
+    write_files: Callable[[Path], None] = lambda _: None  # writes further files
 
 
 def _tagged(seed: int, count: int) -> str:
@@ -48,8 +48,8 @@ def _labelled(seed: int, count: int) -> str:
     words = [("up", "high above over"), ("down", "low below under")]
     lines = []
     for _ in range(count):
-        label, own = draw.choice(words)
-        lines.append(f"{label} {' '.join(draw.choices([*own.split(), 'it', 'goes'], k=draw.randint(1, 8)))}\n")
+        label, typical = draw.choice(words)
+        lines.append(f"{label} {' '.join(draw.choices([*typical.split(), 'it', 'goes'], k=draw.randint(1, 8)))}\n")
     return "".join(lines)
 
 
@@ -98,7 +98,7 @@ def _model(**fields: Any) -> Case:
 
 
 def _pairs(seed: int, count: int) -> str:
-    """Words, and the same backwards in capital letters; some sources occur twice, one is empty."""
+    """Words, and the same reversed in upper case; some sources occur twice, some are empty."""
     draw = random.Random(seed)  # noqa: S311
     lines = []
     for _ in range(count):
@@ -112,11 +112,11 @@ def _translate(**fields: Any) -> Case:
     return Case("translate", "t.tsv", _pairs(1, 18), _pairs(2, 11), common | fields, ["a cd é", "", "b x"])
 
 
-IMAGES = [(f"{number}.png", number % 3, number % 2) for number in range(14)]  # name, colour, whether it is wide
+IMAGES = [(f"{number}.png", number % 3, number % 2) for number in range(14)]  # file name, colour, whether it is wide
 
 
 def _colours(rows: Sequence[tuple[str, int, int]]) -> str:
-    """Images of one colour; some have one caption, some three, not one behind the other."""
+    """Images of one colour with one to three captions, not on adjacent lines."""
     lines = []
     for times in range(3):
         for name, colour, wide in rows[:: times + 1]:
@@ -133,7 +133,7 @@ def _paint(folder: Path) -> None:
 
 
 def _points(seed: int, count: int) -> str:
-    """Vectors, and where their first two numbers are."""
+    """Vectors, and captions that describe the signs of their first two components."""
     draw = random.Random(seed)  # noqa: S311
     lines = []
     for _ in range(count):
@@ -157,14 +157,14 @@ def _caption_vectors(**fields: Any) -> Case:
     return Case("caption", "t.jsonl", _points(1, 18), _points(2, 11), common | fields, [[0, 1, 2], [2.5, -1, 3]])
 
 
-def _strokes(seed: int, count: int, *, blanks: bool = True) -> str:
-    """Letters as three points each; a word in between now and then, and some that are too short for their text."""
+def _strokes(seed: int, count: int, *, spaces: bool = True) -> str:
+    """Letters as three points each, in one or two words; one example is too short for its text."""
     draw = random.Random(seed)  # noqa: S311
     shapes = {"a": (1.0, 0.0), "b": (0.0, 1.0), "c": (-1.0, -1.0), " ": (0.0, 0.0)}
     lines = []
     for number in range(count):
         text = " ".join("".join(draw.choices("abc", k=draw.randint(1, 3))) for _ in range(draw.randint(1, 2)))
-        text = text if blanks else text.replace(" ", "")
+        text = text if spaces else text.replace(" ", "")
         points = [
             [x + draw.gauss(0, 0.1), y + draw.gauss(0, 0.1), float(step == 2)]
             for x, y in map(shapes.__getitem__, text)
@@ -190,52 +190,54 @@ def _words(folder: Path) -> None:
     (folder / "words.txt").write_text("".join(f"{word}\n" for word in WORDS))
 
 
-def _sing(folder: Path) -> None:
-    """Two tones, high and low, as sound."""
+def _write_tones(folder: Path) -> None:
+    """Recordings of high and low tones."""
     for part, seed in (("train", 1), ("dev", 2)):
         draw = random.Random(seed)  # noqa: S311
-        sounds: list[np.ndarray[Any, Any]] = []
+        recordings: list[np.ndarray[Any, Any]] = []
         texts = []
         for _ in range(12):
             text = "".join(draw.choices("hl", k=draw.randint(1, 4)))
             tones = [np.sin(np.arange(400) * (1.2 if tone == "h" else 0.3)) for tone in text]
-            sounds.append(np.concatenate(tones) + np.random.default_rng(len(sounds)).normal(0, 0.01, 400 * len(text)))
+            recordings.append(
+                np.concatenate(tones) + np.random.default_rng(len(recordings)).normal(0, 0.01, 400 * len(text))
+            )
             texts.append(text)
-        write_npz(folder / ("t.npz" if part == "train" else "dev-t.npz"), sounds, texts, rate=4000)
+        write_npz(folder / ("t.npz" if part == "train" else "dev-t.npz"), recordings, texts, rate=4000)
 
 
 def _transcribe_sound(**fields: Any) -> Case:
     audio = {"n_mels": 8, "fmin": 50.0}
     common = {"encoder": RECURRENCE, "audio": audio, "format": "npz"}
     questions = [np.sin(np.arange(900) / 2), np.sin(np.arange(500) / 3)]
-    return Case("transcribe", "t.npz", "", "", common | fields, questions, _sing)
+    return Case("transcribe", "t.npz", "", "", common | fields, questions, _write_tones)
 
 
-def _language(lines: str, **fields: Any) -> Callable[[Path], None]:
-    """Writes a language model in both directions with random weights, as a run, and a file of vectors of its words."""
+def _write_bilm(lines: str, **fields: Any) -> Callable[[Path], None]:
+    """Writes the run of a bidirectional language model with random weights, and a file of word vectors."""
 
-    def beside(folder: Path) -> None:
+    def write(folder: Path) -> None:
         (folder / "language.txt").write_text(lines)
-        made = {
+        task_fields = {
             "name": "language_model",
             "train": str(folder / "language.txt"),
             "direction": "both",
             "embedding_size": 4,
         }
-        values = made | {"decoder": {**RECURRENCE, "hidden_size": 4, "layers": 2}} | fields
+        values = task_fields | {"decoder": {**RECURRENCE, "hidden_size": 4, "layers": 2}} | fields
         document = config.Document.empty([f"task.{name}={literal(value)}" for name, value in values.items()])
-        found = Config.build(document)
-        task: Any = found.task.fit(found.task.read(folder / "language.txt"))
+        settings = Config.build(document)
+        task: Any = settings.task.fit(settings.task.read(folder / "language.txt"))
         torch.manual_seed(5)
         run = Run.create(
-            folder / "language", config=found.text(), learned=task.learned.model_dump_json(), environment={}
+            folder / "language", config=settings.text(), learned=task.learned.model_dump_json(), environment={}
         )
         run.save("best", Snapshot(task.build_model().state_dict(), {}, {}))
-        symbols = task.tokenizer.vocabulary.symbols[2:]
-        rows = (f"{symbol} {number} {number % 3} 1\n" for number, symbol in enumerate(symbols) if symbol.strip())
+        tokens = task.tokenizer.vocabulary.symbols[2:]
+        rows = (f"{token} {index} {index % 3} 1\n" for index, token in enumerate(tokens) if token.strip())
         (folder / "vectors.txt").write_text("".join(rows))
 
-    return beside
+    return write
 
 
 CONTEXT = {"run": "{folder}/language", "dropout": 0.2}
@@ -259,7 +261,7 @@ cd é eff a
 
 
 def _embed(**fields: Any) -> Case:
-    """Threads change vectors without locks, so that law 6 holds on one thread only, as ``build`` has it."""
+    """Threads update the vectors without locks, so results are reproducible on one thread only, as in ``build``."""
     common = {"min_count": 1, "vector_size": 5, "window": 2, "negative": 3, "neighbours": 2}
     questions = ["a", "a - b + cd", "a b", "a b cd é", "what", "", "a - + b", "-"]
     return Case("embed", "t.txt", _text(1, 18), ANALOGIES, common | fields, questions)
@@ -274,18 +276,20 @@ CASES: dict[str, Case] = {
     "tag, one way": _tag(encoder=RECURRENCE, characters={"layers": 0}),
     "tag, hmm": _tag(model="hmm"),
     "tag, transformer": _tag(encoder={**TRANSFORMER, "bidirectional": True}),
-    "tag, in context": _tag(pretrained=CONTEXT)._replace(beside=_language("Anna sees New York\nthe Paris\n")),
+    "tag, in context": _tag(pretrained=CONTEXT)._replace(write_files=_write_bilm("Anna sees New York\nthe Paris\n")),
     "tag, tuned and static": _tag(
         pretrained={**CONTEXT, **STATIC, "fine_tune": True, "replace_own": True},
         words={"embedding_size": 5, "lowercase": False},
     )._replace(
-        beside=_language("Anna sees\nthe Paris\n", characters={"layers": 1, "hidden_size": 2, "embedding_size": 3})
+        write_files=_write_bilm(
+            "Anna sees\nthe Paris\n", characters={"layers": 1, "hidden_size": 2, "embedding_size": 3}
+        )
     ),
     "classify": _classify(),
     "classify, in context": _classify(pretrained={**CONTEXT, "replace_own": True})._replace(
-        beside=_language("it goes up\n")
+        write_files=_write_bilm("it goes up\n")
     ),
-    "classify, static": _classify(pretrained=STATIC)._replace(beside=_language("it goes over\nlow below\n")),
+    "classify, static": _classify(pretrained=STATIC)._replace(write_files=_write_bilm("it goes over\nlow below\n")),
     "classify, attention": _classify(pooling="attention", encoder={**RECURRENCE, "bidirectional": True}),
     "classify, mixed": _classify(encoder={**TRANSFORMER, "cell": ["lstm", "transformer"], "bidirectional": True}),
     "classify, numbers": Case(
@@ -315,10 +319,10 @@ CASES: dict[str, Case] = {
         shared_vocab=True, reverse_source=True, attention={"style": "none", "context": "last"}
     ),
     "translate, in context": _translate(pretrained={**CONTEXT, **STATIC}, reverse_source=True)._replace(
-        beside=_language("a b cd\ne eff\n")
+        write_files=_write_bilm("a b cd\ne eff\n")
     ),
     "translate, characters in context": _translate(source=CHARACTERS, target=CHARACTERS, pretrained=CONTEXT)._replace(
-        beside=_language("a b cd\ne eff\n", text=CHARACTERS, decoder=TRANSFORMER)
+        write_files=_write_bilm("a b cd\ne eff\n", text=CHARACTERS, decoder=TRANSFORMER)
     ),
     "translate, beam": _translate(
         search={"name": "beam", "size": 3, "nbest": 2, "coverage_penalty": 0.2}, tie_embeddings=False
@@ -360,23 +364,23 @@ CASES: dict[str, Case] = {
 def write(case: Case, folder: Path) -> None:
     (folder / case.file).write_text(case.train)
     (folder / f"dev-{case.file}").write_text(case.dev)
-    case.beside(folder)
+    case.write_files(folder)
 
 
 def build(case: Case, folder: Path, **train: Any) -> Config:
-    """The configuration of a case whose data are written to the folder."""
+    """Write the data of a case to the folder; return its configuration."""
     write(case, folder)
     values: dict[str, Any] = {f"task.{name}": value for name, value in case.fields.items()}
     values |= {"task.name": case.name, "task.train": str(folder / case.file)}
     values |= {"task.dev": str(folder / f"dev-{case.file}")}
     settings = {"batch_size": 4, "epochs": 2, "log_every": 3, "threads": 1, "learning_rate": 0.01} | train
     values |= {f"train.{name}": value for name, value in settings.items()}
-    given = [f"{name}={literal(value)}".replace("{folder}", str(folder)) for name, value in values.items()]
-    return Config.build(config.Document.empty(given))
+    assignments = [f"{name}={literal(value)}".replace("{folder}", str(folder)) for name, value in values.items()]
+    return Config.build(config.Document.empty(assignments))
 
 
 def literal(value: Any) -> str:
-    """As TOML writes it inside of a line."""
+    """A value as inline TOML."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name} = {literal(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, bool):

@@ -25,9 +25,9 @@ LINES = "up it goes high\ndown low\nup above and over it\ndown below\nup high hi
 QUESTIONS = ["it goes", "low"]
 
 
-class Unscored(Classify):
+class WithoutMainMetric(Classify):
     def score(self, *_: Any) -> dict[str, Any]:
-        return {"right": 1.0}
+        return {"correct": 1.0}
 
 
 class MeanLoss(Classify):
@@ -38,19 +38,21 @@ class MeanLoss(Classify):
 
 class BatchScaled(Classify):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        found = super().predict(model, batch)
-        answers = [replace(answer, probability=answer.probability / len(found.answers)) for answer in found.answers]
-        return found._replace(answers=answers)
+        predictions = super().predict(model, batch)
+        answers = [
+            replace(answer, probability=answer.probability / len(predictions.answers)) for answer in predictions.answers
+        ]
+        return predictions._replace(answers=answers)
 
 
-class Learning(Classify):
+class ChangesWeights(Classify):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         with torch.no_grad():
             next(model.parameters()).mul_(0.9)
         return super().predict(model, batch)
 
 
-class Drawing(Classify):
+class DrawsRandomNumbers(Classify):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         torch.rand(1)
         return super().predict(model, batch)
@@ -62,16 +64,16 @@ class WrongSums(Classify):
 
 
 class ForgottenLabels(Classify):
-    """Answers by something that is not among what is saved."""
+    """Predicts from something that is not saved."""
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        found = super().predict(model, batch)
+        predictions = super().predict(model, batch)
         name = str(id(self.learned))
-        return found._replace(answers=[replace(answer, label=name) for answer in found.answers])
+        return predictions._replace(answers=[replace(answer, label=name) for answer in predictions.answers])
 
 
 class Drifting(Classify):
-    suffix: str = Field("", description="Grows whenever the task is made again.")
+    suffix: str = Field("", description="Grows whenever the task is validated.")
 
     @field_validator("suffix")
     @classmethod
@@ -86,9 +88,11 @@ class Unsaved(Classify):
         return model
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        found = super().predict(model, batch)
+        predictions = super().predict(model, batch)
         scale: Any = model.scale
-        return found._replace(answers=[replace(answer, probability=float(scale)) for answer in found.answers])
+        return predictions._replace(
+            answers=[replace(answer, probability=float(scale)) for answer in predictions.answers]
+        )
 
 
 class AlwaysFitted(Classify):
@@ -102,13 +106,13 @@ class LosesQuestions(Classify):
 
 
 BROKEN: list[tuple[type[Classify], Law, str]] = [
-    (Unscored, laws.every_method_works, "score has no 'accuracy'"),
+    (WithoutMainMetric, laws.every_method_works, "score has no 'accuracy'"),
     (MeanLoss, laws.loss_is_a_sum_over_rows, "loss: expected"),
     (BatchScaled, laws.answers_are_independent, "all in one batch: answer 0"),
-    (Learning, laws.predicting_changes_nothing, "expected .*, found"),
-    (Drawing, laws.predicting_changes_nothing, "draws random numbers"),
-    (WrongSums, laws.metric_is_made_of_sums, "accuracy of 6 examples"),
-    (ForgottenLabels, laws.fitted_state_survives_json, "with what came back: answer 0.label"),
+    (ChangesWeights, laws.predicting_changes_nothing, "expected .*, found"),
+    (DrawsRandomNumbers, laws.predicting_changes_nothing, "draws random numbers"),
+    (WrongSums, laws.metric_is_computed_from_sums, "accuracy of 6 examples"),
+    (ForgottenLabels, laws.fitted_state_survives_json, "restored from JSON: answer 0.label"),
     (Drifting, laws.configuration_survives, "suffix"),
     (Unsaved, laws.saved_weights_restore_the_model, "with saved weights: answer 0.probability"),
     (AlwaysFitted, laws.unfitted_tasks_say_so, "model of a task that is not fitted"),

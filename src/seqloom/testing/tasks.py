@@ -18,7 +18,7 @@ from seqloom.testing.laws import Law, assert_close, check_laws, require, saved
 from seqloom.training.self_trained import CountingModel, SelfTrained
 
 CLOSE = 1e-5
-"""float32, where batches of another size are summed in another order."""
+"""float32, since batches of another size are summed in another order."""
 
 EXACT = 1e-9
 """Sums in float64."""
@@ -26,7 +26,7 @@ EXACT = 1e-9
 
 @dataclass(frozen=True)
 class TaskCase:
-    """A fitted task, a model of it with random weights in eval mode, and examples to answer."""
+    """A fitted task, its model with random weights in eval mode, and examples to predict."""
 
     task: Task
     module: nn.Module
@@ -48,7 +48,7 @@ def fit(
     dev: str | Path | Sequence[Any] | None = None,
     questions: Sequence[Any] = (),
 ) -> TaskCase:
-    """Fit the task, make its model and give it random weights; a model that counts counts the training examples."""
+    """Fit the task, build its model and give it random weights; a counting model counts the training examples."""
     examples = list(task.read(_source(train)))
     require(bool(examples), "found no training examples")
     fitted = task.fit(iter(examples))
@@ -68,27 +68,27 @@ def _source(source: str | Path | Sequence[Any]) -> Path | Sequence[Any]:
 
 
 def answers(case: TaskCase, examples: Sequence[Any], *, rows: int = 1000) -> list[Any]:
-    """The answers to the examples, predicted in batches of this size."""
-    actual: list[Any] = []
+    """Predict the examples in batches of ``rows`` rows."""
+    collected: list[Any] = []
     with torch.no_grad():
         for start in range(0, len(examples), rows):
             batch = examples[start : start + rows]
             predicted = case.task.predict(case.module, case.task.collate(batch)).answers
             require(len(predicted) == len(batch), f"predict: expected {len(batch)} answers, found {len(predicted)}")
-            actual += predicted
-    return actual
+            collected += predicted
+    return collected
 
 
 def assert_same_answers(actual: Sequence[Any], expected: Sequence[Any], *, label: str, exact: bool = False) -> None:
-    """The same words, and the same numbers except for rounding."""
+    """Require equal answers, except for the rounding of numbers."""
     require(len(actual) == len(expected), f"{label}: expected {len(expected)} answers, found {len(actual)}")
     for row, (left, right) in enumerate(zip(actual, expected, strict=True)):
-        if different := _difference(asdict(left), asdict(right), tolerance=0 if exact else CLOSE):
-            raise AssertionError(f"{label}: answer {row}{different}")
+        if difference := _difference(asdict(left), asdict(right), tolerance=0 if exact else CLOSE):
+            raise AssertionError(f"{label}: answer {row}{difference}")
 
 
 def _difference(actual: Any, expected: Any, *, tolerance: float) -> str:
-    """Where two nested values differ, as text; empty if nowhere."""
+    """Where two nested values differ; empty if they are equal."""
     if isinstance(expected, dict) and isinstance(actual, dict) and actual.keys() == expected.keys():
         parts = [(f".{key}", actual[key], expected[key]) for key in expected]
     elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple) and len(actual) == len(expected):
@@ -104,18 +104,18 @@ def _difference(actual: Any, expected: Any, *, tolerance: float) -> str:
 
 
 def every_method_works(case: TaskCase) -> None:
-    """Examples can be read, collated, answered and scored; the scores are JSON, and the metric is a finite number."""
+    """Examples can be read, collated, predicted and scored; scores are JSON, and the main metric is finite."""
     task = case.task
     for number, example in enumerate(case.examples):
         require(len(example) >= 0, f"example {number} has no length")
-        require(bool(example.location.line), f"example {number} does not say where it comes from (location.line)")
+        require(bool(example.location.line), f"example {number} has no line number (location.line)")
     require(len(case.examples) > 1, f"found {len(case.examples)} examples, expected at least 2")
-    actual = answers(case, case.examples)
-    require(all(isinstance(str(answer), str) for answer in actual), "an answer has no text (__str__)")
-    json.dumps([asdict(answer) for answer in actual])
-    scores = task.score(actual, case.examples)
+    predicted = answers(case, case.examples)
+    require(all(isinstance(str(answer), str) for answer in predicted), "an answer has no text (__str__)")
+    json.dumps([asdict(answer) for answer in predicted])
+    scores = task.score(predicted, case.examples)
     require(
-        task.main_metric in scores, f"score has no {task.main_metric!r} (the task's metric); it has {', '.join(scores)}"
+        task.main_metric in scores, f"score has no {task.main_metric!r} (the main metric); it has {', '.join(scores)}"
     )
     value = scores[task.main_metric]
     require(bool(np.isfinite(value)), f"{task.main_metric}: expected a finite number, found {value!r}")
@@ -136,12 +136,12 @@ def loss_is_a_sum_over_rows(case: TaskCase) -> None:
     require(math.isclose(total, parts, rel_tol=CLOSE), f"loss: expected {parts} (the sum of the rows), found {total}")
     items = sum(one.items for one in alone)
     require(whole.items == items == batch.items, f"items: expected {items}, found {whole.items}; batch {batch.items}")
-    require(items > 0, "items is 0: nothing is learnt from these examples")
+    require(items > 0, "items is 0: nothing can be learned from these examples")
     parameters = {name: value for name, value in module.named_parameters() if value.requires_grad}
-    slopes = [_gradients(one.total, parameters) for one in alone]
-    for name, actual in _gradients(whole.total, parameters).items():
-        expected = torch.stack([slope[name] for slope in slopes]).sum(dim=0)
-        distance, allowed = float((actual - expected).norm()), 10 * CLOSE * max(float(expected.norm()), 1)
+    gradients = [_gradients(one.total, parameters) for one in alone]
+    for name, gradient in _gradients(whole.total, parameters).items():
+        expected = torch.stack([row[name] for row in gradients]).sum(dim=0)
+        distance, allowed = float((gradient - expected).norm()), 10 * CLOSE * max(float(expected.norm()), 1)
         require(
             distance <= allowed,
             f"gradient of {name}: expected the sum of the rows (norm {float(expected.norm()):.6g}), "
@@ -150,12 +150,12 @@ def loss_is_a_sum_over_rows(case: TaskCase) -> None:
 
 
 def _gradients(total: torch.Tensor, parameters: dict[str, nn.Parameter]) -> dict[str, torch.Tensor]:
-    actual = torch.autograd.grad(total, list(parameters.values()), allow_unused=True, materialize_grads=True)
-    return dict(zip(parameters, actual, strict=True))
+    gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True, materialize_grads=True)
+    return dict(zip(parameters, gradients, strict=True))
 
 
 def answers_are_independent(case: TaskCase) -> None:
-    """An answer depends neither on the other rows of its batch nor on its padding or place in it."""
+    """An answer does not depend on the other rows of its batch, on padding, or on its position in the batch."""
     examples = case.examples
     alone = answers(case, examples, rows=1)
     order = np.random.default_rng(0).permutation(len(examples)).tolist()
@@ -165,12 +165,12 @@ def answers_are_independent(case: TaskCase) -> None:
     assert_same_answers(shuffled, [alone[index] for index in order], label="shuffled")
     longest = max(examples, key=len)
     for number, (example, expected) in enumerate(zip(examples, alone, strict=True)):
-        actual = answers(case, [example, longest])[:1]
-        assert_same_answers(actual, [expected], label=f"example {number} beside the longest one")
+        beside_longest = answers(case, [example, longest])[:1]
+        assert_same_answers(beside_longest, [expected], label=f"example {number} beside the longest one")
 
 
 def predicting_changes_nothing(case: TaskCase) -> None:
-    """``predict`` leaves the model as it is: weights, mode and random numbers, and answers the same again."""
+    """``predict`` changes neither weights nor mode nor the random state, and repeats its answers."""
     before = {name: value.clone() for name, value in case.module.state_dict().items()}
     modes = [part.training for part in case.module.modules()]
     random = torch.get_rng_state()
@@ -178,25 +178,25 @@ def predicting_changes_nothing(case: TaskCase) -> None:
     require(torch.equal(random, torch.get_rng_state()), "predict draws random numbers")
     require(modes == [part.training for part in case.module.modules()], "predict changes the mode of the model")
     assert_close(dict(case.module.state_dict()), before, tolerance=0)
-    assert_same_answers(answers(case, case.examples), first, label="asked again", exact=True)
+    assert_same_answers(answers(case, case.examples), first, label="predicted again", exact=True)
 
 
-def metric_is_made_of_sums(case: TaskCase) -> None:
-    """What ``sums`` gives for each example adds up to the metric, for all examples and for a part of them."""
+def metric_is_computed_from_sums(case: TaskCase) -> None:
+    """The rows of ``metric_sums`` give the main metric, for all examples and for a subset."""
     task, examples = case.task, case.examples
-    actual = answers(case, examples)
-    sums = task.metric_sums(actual, examples)
+    predicted = answers(case, examples)
+    sums = task.metric_sums(predicted, examples)
     if sums is None:
-        raise ValueError("the task has no sums")
-    _assert_metric(sums, sums.rows.sum(axis=0), task, actual, examples)
+        raise ValueError("metric_sums returned None")
+    _assert_metric(sums, sums.rows.sum(axis=0), task, predicted, examples)
     if len(sums.rows) == len(examples):
         chosen = [row for row in range(len(examples)) if row % 3]
-        part = [actual[row] for row in chosen], [examples[row] for row in chosen]
+        part = [predicted[row] for row in chosen], [examples[row] for row in chosen]
         _assert_metric(sums, sums.rows[chosen].sum(axis=0), task, *part)
 
 
-def _assert_metric(sums: MetricSums, total: Any, task: Task, actual: Sequence[Any], examples: Sequence[Any]) -> None:
-    value, expected = sums.value(total), task.score(actual, examples)[task.main_metric]
+def _assert_metric(sums: MetricSums, total: Any, task: Task, predicted: Sequence[Any], examples: Sequence[Any]) -> None:
+    value, expected = sums.value(total), task.score(predicted, examples)[task.main_metric]
     require(
         math.isclose(value, expected, rel_tol=EXACT, abs_tol=1e-12),
         f"{task.main_metric} of {len(examples)} examples: expected {expected} (score), found {value} (sums)",
@@ -204,18 +204,18 @@ def _assert_metric(sums: MetricSums, total: Any, task: Task, actual: Sequence[An
 
 
 def fitted_state_survives_json(case: TaskCase) -> None:
-    """What ``fit`` learnt comes back from JSON, and the task answers the same with it."""
+    """The learned state survives JSON, and the task predicts the same with it."""
     learned: Any = case.task.learned
     text = learned.model_dump_json()
     back = type(learned).model_validate_json(text)
-    require(back.model_dump_json() == text, "what was learnt changes when it is written as JSON and read back")
+    require(back.model_dump_json() == text, "the learned state changes when it is written as JSON and read back")
     again = replace(case, task=case.task.model_copy(update={"learned": back}))
     expected = answers(case, case.examples)
-    assert_same_answers(answers(again, case.examples), expected, label="with what came back", exact=True)
+    assert_same_answers(answers(again, case.examples), expected, label="restored from JSON", exact=True)
 
 
 def configuration_survives(case: TaskCase) -> None:
-    """A task that is made again from its own fields is equal to it."""
+    """A task built from the dump of another is equal to it."""
     unfitted = case.unfitted
     again = type(unfitted).model_validate(unfitted.model_dump())
     actual, expected = again.model_dump(), unfitted.model_dump()
@@ -223,27 +223,27 @@ def configuration_survives(case: TaskCase) -> None:
 
 
 def saved_weights_restore_the_model(case: TaskCase) -> None:
-    """A fresh model with the saved weights answers the same, bit for bit."""
+    """A new model with the saved weights predicts the same, bit for bit."""
     fresh = case.task.build_model()
     fresh.load_state_dict(saved(case.module))
-    actual = answers(replace(case, module=fresh.eval()), case.examples)
-    assert_same_answers(actual, answers(case, case.examples), label="with saved weights", exact=True)
+    restored = answers(replace(case, module=fresh.eval()), case.examples)
+    assert_same_answers(restored, answers(case, case.examples), label="with saved weights", exact=True)
 
 
 def unfitted_tasks_say_so(case: TaskCase) -> None:
-    """``build_model`` and ``collate`` of a task that is not fitted raise a ValueError that says to call fit."""
+    """``build_model`` and ``collate`` of a task that is not fitted raise a ValueError that mentions fit."""
     unfitted = case.unfitted
     for name, use in (("build_model", unfitted.build_model), ("collate", lambda: unfitted.collate(case.examples))):
         try:
             use()
         except ValueError as error:
-            require("fit" in str(error), f"{name}: expected an error that names fit, found {error}")
+            require("fit" in str(error), f"{name}: expected an error that mentions fit, found {error}")
         else:
             raise AssertionError(f"{name} of a task that is not fitted: expected a ValueError, found none")
 
 
 def questions_are_answered(case: TaskCase) -> None:
-    """Inputs without labels are answered, each as if it were asked alone."""
+    """Inputs without labels are predicted, each as if it were alone."""
     questions = list(case.task.read_inputs(case.questions))
     require(
         len(questions) == len(case.questions),
@@ -264,26 +264,27 @@ LAWS: tuple[Law, ...] = (
 
 
 def laws_for(case: TaskCase) -> tuple[Law, ...]:
+    """The laws that apply to a task, depending on its optional parts."""
     laws = LAWS
     if not isinstance(case.module, SelfTrained):
         laws += (loss_is_a_sum_over_rows,)
     if case.task.metric_sums(answers(case, case.examples), case.examples) is not None:
-        laws += (metric_is_made_of_sums,)
+        laws += (metric_is_computed_from_sums,)
     return (*laws, questions_are_answered) if case.questions else laws
 
 
 def check_task(
     task: Task,
-    train: str | Path | Sequence[Any],  # a file, or values that task.read understands: a few examples are enough
+    train: str | Path | Sequence[Any],  # a file or values for task.read; a few examples are enough
     *,
-    dev: str | Path | Sequence[Any] | None = None,  # examples to answer; None: those of train
+    dev: str | Path | Sequence[Any] | None = None,  # examples to predict; None: those of train
     questions: Sequence[Any] = (),  # inputs without labels
 ) -> None:
-    """Check that a task keeps the contract on a few examples; raise an AssertionError that names the broken law.
+    """Check that a task fulfils its contract on a few examples; raise an AssertionError that names the broken law.
 
-    The task is fitted, its model gets random weights, and nothing is trained. The laws are: all seven methods work, a
-    loss and its gradient are sums over rows, an answer does not depend on the rest of its batch, prediction changes
-    nothing, and everything that is saved comes back.
+    The task is fitted and its model gets random weights; nothing is trained. The laws: all seven methods work, a loss
+    and its gradient are sums over rows, an answer does not depend on the rest of its batch, prediction changes nothing,
+    and everything that is saved can be restored.
     """
     case = fit(task, train, dev=dev, questions=questions)
     check_laws((every_method_works,), case)
