@@ -6,7 +6,7 @@ from itertools import pairwise, product
 import torch
 
 from seqloom.data.batch import Batch, pad
-from seqloom.models.hmm import ENDING, HMM, NEIGHBOURS, WORD, Clues, endings, shape, shorten
+from seqloom.models.hmm import ENDING, HMM, NEIGHBOURS, WORD, HMMInput, endings, shape, shorten
 
 # Words 2, 3 and 4 are known, 1 is unknown; endings: 2 is the parent of 3, whose parent is the root 1.
 PARENTS = [1, 1, 1, 2]
@@ -22,7 +22,7 @@ DATA: list[Row] = [
 
 def collate(rows: Sequence[Row]) -> Batch:
     words, mask = pad([row[0] for row in rows], dtype="int64")
-    inputs = Clues(words, pad([row[1] for row in rows], dtype="int64").values, mask)
+    inputs = HMMInput(words, pad([row[1] for row in rows], dtype="int64").values, mask)
     target = pad([row[2] for row in rows], fill=-1, dtype="int64").values
     return Batch(inputs, target, int(mask.sum()))
 

@@ -94,5 +94,5 @@ def test_attention_tells_its_weights(lengths: list[int]) -> None:
 
 
 def test_ends_need_two_directions() -> None:
-    with pytest.raises(ValueError, match="needs two directions of equal width, found a width of 5"):
+    with pytest.raises(ValueError, match="needs a bidirectional encoder with an even size, found size 5"):
         EndsPooling(5)

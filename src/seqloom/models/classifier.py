@@ -1,4 +1,4 @@
-"""One answer for a whole sequence: an encoder, its memory as one vector, a score for each label."""
+"""Sequence classifiers: an encoder, a pooling of its outputs, a score for each label."""
 
 import torch
 from torch import Tensor, nn
@@ -10,23 +10,23 @@ from seqloom.models.pooling import Pooling
 
 
 class TokenEmbedding(nn.Module):
-    """Symbols as vectors; in training a share of them is unknown, so that the model learns what to make of that."""
+    """Token embeddings with word dropout: in training, some tokens are replaced by the unknown token."""
 
-    def __init__(self, embedding: Embedding, *, unknown: float = 0.0) -> None:
+    def __init__(self, embedding: Embedding, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.embedding = embedding
-        self.unknown = unknown
+        self.dropout = dropout
 
-    def forward(self, symbols: Tensor) -> Tensor:  # (B, T) → (B, T, D)
-        if self.training and self.unknown:
-            hidden = torch.rand(symbols.shape, device=symbols.device) < self.unknown
-            symbols = symbols.masked_fill(hidden & (symbols != PADDING), UNKNOWN)
-        vectors: Tensor = self.embedding(symbols)
+    def forward(self, tokens: Tensor) -> Tensor:  # (B, T) → (B, T, D)
+        if self.training and self.dropout:
+            dropped = torch.rand(tokens.shape, device=tokens.device) < self.dropout
+            tokens = tokens.masked_fill(dropped & (tokens != PADDING), UNKNOWN)
+        vectors: Tensor = self.embedding(tokens)
         return vectors
 
 
 class GaussianNoise(nn.Module):
-    """Adds normal noise to vectors in training."""
+    """Adds Gaussian noise in training."""
 
     def __init__(self, deviation: float) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class GaussianNoise(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Inputs to logits."""
+    """An encoder, a pooling and a linear output: inputs to logits."""
 
     def __init__(self, encoder: Encoder, pooling: Pooling, *, labels: int, dropout: float = 0.0) -> None:
         super().__init__()

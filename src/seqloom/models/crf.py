@@ -8,30 +8,30 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 EMISSION, TRANSITION = -640.0, -60.0
-"""A score this much below the best of its place (of its table) counts as this much: no sum vanishes in float64."""
+"""Lower bounds of emission and transition scores relative to their maximum: no sum underflows in float64."""
 
 
 class Chain(NamedTuple):
-    """Scores of labels that follow each other; -inf forbids."""
+    """Transition scores of labels; -inf forbids a transition."""
 
-    start: Tensor  # (L,), of the first label
-    between: Tensor  # (L, L), of a label (row) and the next one (column)
-    end: Tensor  # (L,), of the last label
+    start: Tensor  # (L,), first label
+    between: Tensor  # (L, L), from a label (row) to the next (column)
+    end: Tensor  # (L,), last label
 
 
 class CRF(nn.Module):
-    """Scores whole sequences of labels: emissions, and learnt scores of neighbours, of the start and of the end.
+    """Scores label sequences by emissions and learned transition, start and end scores.
 
-    A row of length zero has one sequence, the empty one, of score 0. Labels are integers (B, T); what they and the
-    emissions hold in the padding does not matter.
+    A row of length 0 has one sequence, the empty one, with score 0. Labels are integers (B, T); labels and emissions
+    in the padding are ignored.
     """
 
     def __init__(
         self,
         labels: int,
         *,
-        allowed: Chain | None = None,  # Booleans; what they forbid is never decoded
-        strict: bool = False,  # what they forbid has no probability in training either
+        allowed: Chain | None = None,  # Booleans; forbidden transitions are never decoded
+        strict: bool = False,  # forbidden transitions have no probability in training either
     ) -> None:
         super().__init__()
         self.start = nn.Parameter(torch.zeros(labels))
@@ -61,7 +61,7 @@ class CRF(nn.Module):
         return viterbi(emissions, mask, self.allowed_chain)
 
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The probability of each label at each place (B, T, L), 0 in the padding."""
+        """The probability of each label at each position (B, T, L), 0 in the padding."""
         return marginals(emissions, mask, self.allowed_chain)
 
     def extra_repr(self) -> str:
@@ -69,34 +69,34 @@ class CRF(nn.Module):
 
 
 def allow_spans(names: Sequence[str]) -> Chain:
-    """Which labels may follow each other (Booleans): I-x and E-x only B-x and I-x; with E- labels, spans are ended."""
+    """Allowed transitions (Booleans): I-x and E-x only follow B-x and I-x; with E- labels, spans end with one."""
     kinds = [name[:1] for name in names]
     types = [name[2:] for name in names]
-    ended = "E" in kinds and bool({"O", "S"} & set(kinds))
+    has_ends = "E" in kinds and bool({"O", "S"} & set(kinds))
     inside = torch.tensor([kind in "IE" for kind in kinds])  # must continue a span
     opened = torch.tensor([kind in "BI" for kind in kinds])  # can be continued
     same = torch.tensor([[left == right for right in types] for left in types])
     continues = opened.unsqueeze(1) & inside & same
-    between = continues | ~inside.expand_as(same) & (~opened.unsqueeze(1) if ended else torch.ones_like(same))
-    return Chain(~inside, between, ~opened if ended else torch.ones_like(opened))
+    between = continues | ~inside.expand_as(same) & (~opened.unsqueeze(1) if has_ends else torch.ones_like(same))
+    return Chain(~inside, between, ~opened if has_ends else torch.ones_like(opened))
 
 
-def fits(
+def is_allowed(
     allowed: Chain,
     names: Sequence[str],
-    pairs: Iterable[tuple[str, str]],  # labels that follow each other, an empty name before the first, behind the last
+    pairs: Iterable[tuple[str, str]],  # adjacent labels; an empty name stands for the start and the end
 ) -> bool:
-    """Whether all of the pairs are allowed."""
-    numbers = {name: number for number, name in enumerate(names)}
+    """Whether all transitions between these labels are allowed."""
+    index = {name: position for position, name in enumerate(names)}
     starts, ends = allowed.start.tolist(), allowed.end.tolist()
     between = allowed.between.tolist()
 
-    def fit(left: str, right: str) -> bool:
+    def allows(left: str, right: str) -> bool:
         if not left:
-            return not right or bool(starts[numbers[right]])
-        return bool(between[numbers[left]][numbers[right]] if right else ends[numbers[left]])
+            return not right or bool(starts[index[right]])
+        return bool(between[index[left]][index[right]] if right else ends[index[left]])
 
-    return all(fit(left, right) for left, right in pairs)
+    return all(allows(left, right) for left, right in pairs)
 
 
 def score(
@@ -106,14 +106,14 @@ def score(
     *,
     chain: Chain,
 ) -> Tensor:  # (B,)
-    """The score of one sequence of labels for each row."""
+    """The score of one label sequence per row."""
     labels = labels.masked_fill(~mask, 0)
-    own = emissions.gather(2, labels.unsqueeze(2)).squeeze(2)
+    emission_scores = emissions.gather(2, labels.unsqueeze(2)).squeeze(2)
     pairs = labels[:, :-1] * len(chain.start) + labels[:, 1:]
     steps = chain.between.flatten()[pairs].masked_fill(~mask[:, 1:], 0)
     last = labels.gather(1, (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
     ends = (chain.start[labels[:, 0]] + chain.end[last]).masked_fill(~mask[:, 0], 0)
-    return own.masked_fill(~mask, 0).sum(dim=1) + steps.sum(dim=1) + ends
+    return emission_scores.masked_fill(~mask, 0).sum(dim=1) + steps.sum(dim=1) + ends
 
 
 def log_partition(
@@ -121,7 +121,7 @@ def log_partition(
     mask: Tensor,  # (B, T)
     chain: Chain,
 ) -> Tensor:  # (B,)
-    """The logarithm of the sum over all sequences of labels of exp(score)."""
+    """The log of the sum of exp(score) over all label sequences."""
     total: Tensor = _LogPartition.apply(emissions, mask, *chain)
     return total
 
@@ -138,25 +138,25 @@ def viterbi(
     mask: Tensor,  # (B, T)
     chain: Chain,
 ) -> Tensor:  # (B, T)
-    """The sequence of labels with the highest score, 0 in the padding."""
+    """The label sequence with the highest score, 0 in the padding."""
     emissions = emissions.masked_fill(~mask.unsqueeze(2), 0)
-    into = chain.between.T.contiguous()  # the label before is last: a maximum over neighbours in memory
-    best = [chain.start + emissions[:, 0]]  # each (B, L), of sequences that end there with that label
+    into = chain.between.T.contiguous()  # previous label last: the maximum runs over adjacent memory
+    best = [chain.start + emissions[:, 0]]  # each (B, L): best score of a sequence that ends there with each label
     for time in range(1, emissions.shape[1]):
         best.append((best[-1].unsqueeze(1) + into).amax(dim=2) + emissions[:, time])
-    found = torch.zeros_like(mask, dtype=torch.long)
-    following = found[:, 0]
+    path = torch.zeros_like(mask, dtype=torch.long)
+    following = path[:, 0]
     lengths = mask.sum(dim=1)
     for time in reversed(range(emissions.shape[1])):
-        # Only the way back is asked which label was the best, so the way there need not keep it.
+        # Backpointers are recomputed on the way back instead of stored on the way forward.
         after = torch.where((lengths == time + 1).unsqueeze(1), chain.end, into[following])
         following = (best[time] + after).argmax(dim=1)
-        found[:, time] = following
-    return found.masked_fill(~mask, 0)
+        path[:, time] = following
+    return path.masked_fill(~mask, 0)
 
 
 class _Forward:
-    """The forward recursion in float64, scaled to sum 1 at each place: products of matrices instead of logarithms."""
+    """The forward recursion in float64, scaled to sum 1 at each position: matrix products instead of logarithms."""
 
     def __init__(self, emissions: Tensor, mask: Tensor, chain: Chain) -> None:
         start, between, end = (scores.detach().double() for scores in chain)
@@ -169,9 +169,9 @@ class _Forward:
         self.end, last = _exponentials(end, dim=0, lowest=TRANSITION)
         self.values = torch.empty_like(self.factors)  # (T, B, L)
         self.scales = self.values.new_empty(*self.values.shape[:2], 1)  # (T, B, 1)
-        places = zip(self.values.unbind(0), self.factors.unbind(0), self.scales.unbind(0), strict=True)
+        steps = zip(self.values.unbind(0), self.factors.unbind(0), self.scales.unbind(0), strict=True)
         before: Tensor | None = None
-        for value, factor, scale in places:
+        for value, factor, scale in steps:
             if before is None:
                 value.copy_(factor)
             else:
@@ -185,14 +185,12 @@ class _Forward:
         self.total = total.masked_fill(self.lengths == 0, 0)  # (B,)
 
     def backward(self) -> Tensor:  # (T, B, L)
-        """What follows each place, scaled to sum 1, for the label there."""
+        """The backward recursion, scaled to sum 1 at each position."""
         values = (self.end / self.end.sum()).expand_as(self.values).contiguous()
         into = self.between.T.contiguous()
         product, arrived = torch.empty_like(values[0]), torch.empty_like(values[0])
-        places = zip(
-            values.unbind(0)[:-1], values.unbind(0)[1:], self.factors.unbind(0)[1:], self.mask[1:], strict=True
-        )
-        for value, following, factor, real in reversed(list(places)):
+        steps = zip(values.unbind(0)[:-1], values.unbind(0)[1:], self.factors.unbind(0)[1:], self.mask[1:], strict=True)
+        for value, following, factor, real in reversed(list(steps)):
             torch.mm(torch.mul(following, factor, out=arrived), into, out=product)
             product.div_(product.sum(dim=1, keepdim=True))
             torch.where(real, product, value, out=value)
@@ -200,7 +198,7 @@ class _Forward:
 
 
 def _exponentials(scores: Tensor, *, dim: int, lowest: float) -> tuple[Tensor, Tensor]:
-    """Exp of the scores below their maximum, not less than exp(lowest) unless forbidden, and the maximum."""
+    """exp(scores - maximum), at least exp(lowest) unless forbidden, and the maximum."""
     highest = scores.amax(dim=dim, keepdim=True)
     below = scores - highest
     return below.clamp(min=lowest).exp_().masked_fill_(below == -torch.inf, 0), highest

@@ -1,4 +1,4 @@
-"""What comes next: the vectors of an encoder as forecasts of the steps that follow."""
+"""Forecasters: an encoder, and a linear output for the following steps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from seqloom.state import apply
 
 
 class Forecaster(nn.Module):
-    """ŷ_{t+1…t+horizon} = W h_t + b at every step t (``every_step``), or at the last one alone.
+    """ŷ_{t+1…t+horizon} = W h_t + b at every step t (``every_step``), or at the last one only.
 
-    With ``reach`` it is the change from what was read at t: ŷ_{t+k} = x_t + reach_k ∘ (W_k h_t + b_k), which starts as
-    the forecast that nothing changes. ``separate`` reads and forecasts each target alone, all with the same weights.
+    With ``reach`` it forecasts the change from the last value: ŷ_{t+k} = x_t + reach_k ∘ (W_k h_t + b_k), which starts
+    as the persistence forecast. ``separate`` forecasts each target from its own history, with shared weights.
     """
 
     targets: Tensor
@@ -28,11 +28,11 @@ class Forecaster(nn.Module):
         encoder: Encoder,
         horizon: int,
         *,
-        targets: Sequence[int],  # which of the columns read are forecast
+        targets: Sequence[int],  # columns of the input that are forecast
         every_step: bool = False,
         separate: bool = False,
         reach: Tensor | None = None,  # (horizon, targets)
-        first: int = 0,  # of the features that the encoder reads
+        first: int = 0,  # first feature that the encoder reads
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -49,11 +49,11 @@ class Forecaster(nn.Module):
 
     def forward(
         self,
-        inputs: Padded,  # (B, T, features, columns), the first feature is the value itself
+        inputs: Padded,  # (B, T, features, columns); the first feature is the value
         state: Any = None,
     ) -> tuple[Tensor, Any]:  # (B, T or 1, horizon, targets), state
         if self.separate:
-            forecast, state = self._each(inputs, state)
+            forecast, state = self._separate(inputs, state)
         else:
             memory = self.encoder(inputs.values[:, :, self.first :].flatten(2), inputs.mask, state)
             forecast, state = self.head(self._steps(memory)).unflatten(-1, (self.horizon, -1)), memory.state
@@ -62,8 +62,8 @@ class Forecaster(nn.Module):
             forecast = self._steps(Memory(values, inputs.mask, None)).unsqueeze(-2) + self.reach * forecast
         return forecast, state
 
-    def _each(self, inputs: Padded, state: Any) -> tuple[Tensor, Any]:
-        """The targets as rows of the batch."""
+    def _separate(self, inputs: Padded, state: Any) -> tuple[Tensor, Any]:
+        """Each target as a row of the batch."""
         rows = (len(inputs.values), len(self.targets))
         values = inputs.values[:, :, self.first :].index_select(-1, self.targets).permute(0, 3, 1, 2).flatten(0, 1)
         if state is not None:

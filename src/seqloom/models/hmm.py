@@ -1,4 +1,4 @@
-"""Hidden Markov models of labels by counting, with unknown words judged by their endings (Brants 2000)."""
+"""Hidden Markov models of labels, estimated by counting; unknown words are handled by their suffixes (Brants 2000)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,27 +14,27 @@ from seqloom.training.self_trained import CountingModel
 
 LONGEST_ENDING = 5
 RARE = 10
-"""Words that occur up to so often tell what unknown words are like."""
+"""Words with at most this many occurrences stand in for unknown words."""
 
-COUNTED_TOGETHER = 256
+BATCH_SIZE = 256
 NEIGHBOURS, WORD, ENDING = 3.0, 0.5, 3.0
-"""How many times the less precise estimate counts beside what was counted."""
+"""Pseudo-counts of the back-off estimates: transitions, words, suffixes."""
 
 
-class Clues(NamedTuple):
-    """What the model sees of each word."""
+class HMMInput(NamedTuple):
+    """The input of the model for each word."""
 
     words: Tensor  # (B, T), 1 where unknown
-    endings: Tensor  # (B, T), the longest known ending
+    endings: Tensor  # (B, T), the longest known suffix
     mask: Tensor  # (B, T)
 
 
 class HMM(CountingModel):
-    """P(label | label before) and P(word | label) from counts: has no parameters and needs one pass over the data.
+    """P(label | previous label) and P(word | label) from counts, in one pass over the data and without parameters.
 
-    An unknown word's labels are those of rare words with the same ending; P(word | label) is proportional to
-    P(label | word) / P(label). Counts are interpolated with those of less: a word's with its ending's, an ending's with
-    the one that is a character shorter, a pair's with its second label's.
+    Unknown words get the labels of rare words with the same suffix; P(word | label) is proportional to
+    P(label | word) / P(label). Estimates are interpolated with less specific ones: words with their suffix, suffixes
+    with the one that is a character shorter, transitions with the probability of the second label.
     """
 
     start: Tensor
@@ -48,8 +48,8 @@ class HMM(CountingModel):
         words: int,
         labels: int,
         *,
-        parents: Sequence[int],  # of each ending the number of the one that is a character shorter; 1 is the root
-        collate: Callable[[Sequence[Any]], Batch],  # examples → Clues and labels (B, T), -1 where there is none
+        parents: Sequence[int],  # for each suffix, the index of the one that is a character shorter; 1 is the root
+        collate: Callable[[Sequence[Any]], Batch],  # examples → HMMInput and labels (B, T), -1 where there is none
     ) -> None:
         super().__init__()
         self.collate = collate
@@ -67,24 +67,23 @@ class HMM(CountingModel):
     def count(self, examples: Iterable[Any]) -> None:
         """Estimate all tables from the examples."""
         labels = len(self.start)
-        pairs = torch.zeros(
-            labels + 1, labels + 1, dtype=torch.float64
-        )  # the last row is the start, the last column the end
+        # The last row is the start, the last column the end.
+        pairs = torch.zeros(labels + 1, labels + 1, dtype=torch.float64)
         words = torch.zeros(self.words.shape, dtype=torch.float64)
         endings = torch.zeros(self.endings.shape, dtype=torch.float64)
         ending = torch.ones(len(words), dtype=torch.long)  # of each word
         for batch in self._batches(examples):
-            clues, target = batch.inputs, batch.target
-            real = clues.mask & (target >= 0)
-            _add(words, clues.words[real], target[real])
-            ending[clues.words[real]] = clues.endings[real]
-            unknown = real & (clues.words == UNKNOWN)
-            _add(endings, clues.endings[unknown], target[unknown])
+            inputs, target = batch.inputs, batch.target
+            real = inputs.mask & (target >= 0)
+            _add(words, inputs.words[real], target[real])
+            ending[inputs.words[real]] = inputs.endings[real]
+            unknown = real & (inputs.words == UNKNOWN)
+            _add(endings, inputs.endings[unknown], target[unknown])
             edge = torch.full((len(real), 1), labels)
             before = torch.cat([edge, target.masked_fill(~real, labels)], dim=1)
             after = torch.cat([target.masked_fill(~real, labels), edge], dim=1)
-            some = torch.cat([real[:, :1], real], dim=1)  # a row that is not empty has a pair more than labels
-            _add(pairs, before[some], after[some])
+            present = torch.cat([real[:, :1], real], dim=1)  # a non-empty row has one transition more than labels
+            _add(pairs, before[present], after[present])
         rare = (words.sum(dim=1) <= RARE).nonzero().flatten()
         rare = rare[rare > UNKNOWN]
         endings.index_add_(0, ending[rare], words[rare])
@@ -101,26 +100,26 @@ class HMM(CountingModel):
 
     def _batches(self, examples: Iterable[Any]) -> Iterator[Batch]:
         iterator = iter(examples)
-        while some := list(islice(iterator, COUNTED_TOGETHER)):
-            yield self.collate(some)
+        while chunk := list(islice(iterator, BATCH_SIZE)):
+            yield self.collate(chunk)
 
     def _interpolate(self, counts: Tensor, overall: Tensor) -> Tensor:
-        """P(label | ending) from counts of the longest endings: each is seen by all that are shorter."""
+        """P(label | suffix) from the counts of the longest suffixes, which add to all shorter ones."""
         parents = torch.tensor(self.parents)
-        depths = torch.tensor([self._depth(number) for number in range(len(self.parents))])
+        depths = torch.tensor([self._depth(index) for index in range(len(self.parents))])
         levels = [(depths == depth).nonzero().flatten() for depth in range(int(depths.max()) + 1)]
         for level in reversed(levels[1:]):
             counts.index_add_(0, parents[level], counts[level])
-        found = overall.expand_as(counts).clone()
-        found[levels[0]] = _mix(counts[levels[0]], found[levels[0]], ENDING)
+        probabilities = overall.expand_as(counts).clone()
+        probabilities[levels[0]] = _mix(counts[levels[0]], probabilities[levels[0]], ENDING)
         for level in levels[1:]:
-            found[level] = _mix(counts[level], found[parents[level]], ENDING)
-        return found
+            probabilities[level] = _mix(counts[level], probabilities[parents[level]], ENDING)
+        return probabilities
 
-    def _depth(self, number: int) -> int:
-        return 0 if number <= UNKNOWN else 1 + self._depth(self.parents[number])
+    def _depth(self, index: int) -> int:
+        return 0 if index <= UNKNOWN else 1 + self._depth(self.parents[index])
 
-    def forward(self, inputs: Clues, state: None = None) -> tuple[Tensor, None]:
+    def forward(self, inputs: HMMInput, state: None = None) -> tuple[Tensor, None]:
         """log P(label | word) / P(label) for each label (B, T, L)."""
         known = (inputs.words != UNKNOWN).unsqueeze(2)
         return torch.where(known, self.words[inputs.words], self.endings[inputs.endings]), state
@@ -131,30 +130,30 @@ class HMM(CountingModel):
         return total.sum()
 
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The most probable sequence of labels (B, T)."""
+        """The most probable label sequence (B, T)."""
         return viterbi(emissions, mask, self.chain)
 
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The probability of each label at each place (B, T, L)."""
+        """The probability of each label at each position (B, T, L)."""
         return marginals(emissions, mask, self.chain)
 
 
 def endings(word: str) -> list[str]:
-    """A word's shape with its last characters, from many to none."""
+    """The shape of a word followed by its last characters, from the longest suffix to the empty one."""
     tails = [word[len(word) - length :].lower() for length in range(min(LONGEST_ENDING, len(word)), -1, -1)]
     return [shape(word) + tail for tail in tails]
 
 
 def shorten(ending: str) -> str:
-    """The same ending with a character less; an empty text where there is none left."""
+    """The suffix without its first character; empty if none is left."""
     return ending[:1] + ending[2:] if len(ending) > 1 else ""
 
 
 def shape(word: str) -> str:
-    """One character: 0 with a digit, * without a letter, A in capitals, a all small, Aa as T, other mixtures as m."""
-    if any(symbol.isdigit() for symbol in word):
+    """0: contains a digit; *: no letters; a: lowercase; A: uppercase; T: title case; m: mixed case."""
+    if any(character.isdigit() for character in word):
         return "0"
-    if not any(symbol.isalpha() for symbol in word):
+    if not any(character.isalpha() for character in word):
         return "*"
     if word == word.lower():
         return "a"
@@ -169,5 +168,5 @@ def _add(table: Tensor, rows: Tensor, columns: Tensor) -> None:
 
 
 def _mix(counts: Tensor, prior: Tensor, times: float) -> Tensor:
-    """Shares of each row, as if the prior had been counted so many times more."""
+    """The relative frequencies of each row after adding the prior ``times`` times."""
     return (counts + times * prior) / (counts.sum(dim=1, keepdim=True) + times)

@@ -1,4 +1,4 @@
-"""A sequence as one vector: how the vectors of an encoder's memory become the vector that an answer is made of."""
+"""Pooling: from the outputs of an encoder to one vector per sequence."""
 
 from abc import ABC, abstractmethod
 
@@ -9,7 +9,7 @@ from seqloom.layers.layer import Memory
 
 
 class Pooling(nn.Module, ABC):
-    """Memory to (B, D). The padding is invisible, whatever it holds; a row of length zero gives zeros."""
+    """Memory to (B, D). Padding has no effect; a row of length 0 gives zeros."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -21,18 +21,20 @@ class Pooling(nn.Module, ABC):
 
 
 class LastPooling(Pooling):
-    """What the encoder says at the last element."""
+    """The output at the last element."""
 
     def forward(self, memory: Memory) -> Tensor:
         return _at(memory, memory.mask.sum(dim=1) - 1)
 
 
 class EndsPooling(Pooling):
-    """The forward direction at the last element and the backward one at the first: each has read the whole sequence."""
+    """The forward output at the last element and the backward output at the first: each has read the whole sequence."""
 
     def __init__(self, size: int) -> None:
         if size % 2:
-            raise ValueError(f"pooling over both ends needs two directions of equal width, found a width of {size}")
+            raise ValueError(
+                f"pooling over both ends needs a bidirectional encoder with an even size, found size {size}"
+            )
         super().__init__(size)
 
     def forward(self, memory: Memory) -> Tensor:
@@ -67,10 +69,10 @@ class AttentionPooling(Pooling):
         self.query = nn.Linear(size, 1, bias=False)
 
     def weights(self, memory: Memory) -> Tensor:
-        """How much each element counts: (B, T), each row adds up to one, the padding is zero."""
+        """The attention weights (B, T): each row sums to one, padding is zero."""
         values = memory.values.masked_fill(~memory.mask.unsqueeze(-1), 0)
         scores = self.query(torch.tanh(self.project(values))).squeeze(-1)
-        # The lowest number and not minus infinity: the softmax of a row of length zero must not be NaN.
+        # The lowest number instead of -inf: the softmax of a row of length 0 must not be NaN.
         scores = scores.masked_fill(~memory.mask, torch.finfo(scores.dtype).min)
         weights: Tensor = scores.softmax(dim=1).masked_fill(~memory.mask, 0)
         return weights
@@ -91,7 +93,7 @@ POOLINGS: dict[str, type[Pooling]] = {
 
 def _at(
     memory: Memory,
-    steps: Tensor,  # (B,), which element of each row; below zero: there is none
+    steps: Tensor,  # (B,), index of an element in each row; negative: none
 ) -> Tensor:  # (B, D)
     rows = torch.arange(len(steps), device=steps.device)
     return memory.values[rows, steps.clamp(min=0)].masked_fill((steps < 0).unsqueeze(1), 0)

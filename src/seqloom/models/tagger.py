@@ -1,4 +1,4 @@
-"""A label for each element: vectors of words or frames, an encoder, and an output that scores labels."""
+"""Sequence taggers: word or frame vectors, an encoder, and an output layer over labels."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ from seqloom.models.encoder import Encoder
 
 
 class WordVectors(nn.Module):
-    """A vector for each word, learnt, together with one that its characters make; there may be one of them only.
+    """Word embeddings, vectors from characters, or both concatenated.
 
-    In training, a word that occurs n times is taken for unknown with probability a / (a + n), so that the vector of the
-    unknown is learnt from what it will stand for (Kiperwasser & Goldberg 2016).
+    In training, a word with n occurrences is replaced by the unknown word with probability a / (a + n), so that the
+    unknown word's embedding is learned from rare words (Kiperwasser & Goldberg 2016).
     """
 
     counts: Tensor
 
     def __init__(
         self,
-        counts: Tensor,  # (V,), of each word in the training data
-        size: int,  # 0: of characters only
+        counts: Tensor,  # (V,), occurrences of each word in the training data
+        size: int,  # of a word embedding; 0: characters only
         *,
         characters: CharacterEncoder | None,
         unknown: float,  # a
@@ -53,7 +53,7 @@ class WordVectors(nn.Module):
 
 
 class FrameVectors(nn.Module):
-    """Vectors as they come."""
+    """Frames as they are, with dropout."""
 
     def __init__(self, size: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class FrameVectors(nn.Module):
 
 
 class Independent(nn.Module):
-    """Each label by itself: a softmax at each place."""
+    """A softmax over labels at each position."""
 
     def __init__(self, *, smoothing: float = 0.0) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Independent(nn.Module):
 
 
 class Tagger(nn.Module):
-    """Scores of labels for each element, and an output that makes sequences of them."""
+    """Label scores for each element, and an output layer that decodes them."""
 
     def __init__(self, encoder: Encoder, labels: int, output: CRF | Independent) -> None:
         super().__init__()
@@ -107,5 +107,5 @@ class Tagger(nn.Module):
         return self.output.decode(emissions, mask)
 
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:  # (B, T, L)
-        """The probability of each label at each place."""
+        """The probability of each label at each position."""
         return self.output.marginals(emissions, mask)

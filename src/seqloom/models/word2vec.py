@@ -1,4 +1,4 @@
-"""A vector for each word, learnt from the words around it (Mikolov et al. 2013); and what can be asked of vectors."""
+"""word2vec (Mikolov et al. 2013): word vectors from contexts, and queries for similar words."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,48 +16,48 @@ from seqloom.data.text.passages import Passage
 from seqloom.data.text.word_counts import WordIndex
 from seqloom.training.self_trained import CountingModel, SelfTrained, UpdateStats
 
-BLOCK = 1 << 16  # words that questions are compared with at a time
-POWER = 0.75  # of a word's frequency, to draw what is not meant
+BLOCK = 1 << 16  # words compared at a time
+POWER = 0.75  # exponent of word frequencies in the distribution of negative samples
 
 
 class Vectors(nn.Module, ABC):
-    """What answers questions about words: the vectors of a subclass, as they are compared with each other."""
+    """Word vectors that can be compared with each other."""
 
     @abstractmethod
     def compare(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:  # (B, T), (B, T) → (B, chosen)
-        """The cosines of weighted sums of words' unit vectors, and each of the chosen words."""
+        """The cosines between weighted sums of unit vectors and each of the chosen words."""
 
     @abstractmethod
     def between(self, words: Tensor, weights: Tensor) -> Tensor:  # (B, T), (B, T) → (B, T)
-        """The same with the words of the sums themselves."""
+        """The cosines between each sum and its own words."""
 
     def nearest(self, words: Tensor, weights: Tensor, *, among: int, count: int) -> tuple[Tensor, Tensor]:
-        """Cosines and numbers (B, count) of the words nearest to each sum, but those it is made of."""
+        """Cosines and ids (B, count) of the words nearest to each sum, without its own words."""
         size = words.shape[1]
         best = torch.full((len(words), 0), -torch.inf)
-        numbers = torch.zeros(len(words), 0, dtype=torch.int64)
+        ids = torch.zeros(len(words), 0, dtype=torch.int64)
         rows = torch.arange(len(words))[:, None]
         for start in range(0, among, BLOCK):
             stop = min(start + BLOCK, among)
-            found = self.compare(words, weights, slice(start, stop))
+            cosines = self.compare(words, weights, slice(start, stop))
             inside = (words >= start) & (words < stop) & (weights != 0)
-            found[rows.expand(-1, size)[inside], words[inside] - start] = -torch.inf
-            values, places = found.topk(min(count, stop - start), dim=1)
-            values, places = torch.cat([best, values], 1), torch.cat([numbers, places + start], 1)
+            cosines[rows.expand(-1, size)[inside], words[inside] - start] = -torch.inf
+            values, columns = cosines.topk(min(count, stop - start), dim=1)
+            values, columns = torch.cat([best, values], 1), torch.cat([ids, columns + start], 1)
             best, order = values.topk(min(count, values.shape[1]), dim=1)
-            numbers = places.gather(1, order)
-        return best, numbers
+            ids = columns.gather(1, order)
+        return best, ids
 
 
 class OneHot(Vectors, CountingModel):
-    """The baseline: all words are equally far from each other. There is nothing to learn."""
+    """The baseline: all words are equally distant from each other. There is nothing to train."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
 
     def count(self, examples: Iterable[Any]) -> None:
-        """Nothing: the vocabulary is all there is."""
+        """Does nothing: only the vocabulary matters."""
 
     def compare(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:
         sums = torch.zeros(len(words), self.size).scatter_add_(1, words, weights.float())
@@ -70,11 +70,11 @@ class OneHot(Vectors, CountingModel):
 class Word2Vec(Vectors, SelfTrained):
     """Skip-gram or CBOW, with negative sampling or hierarchical softmax.
 
-    Two matrices are all that is large. Threads change them at the same time and take no notice of each other
-    (Recht et al. 2011); on one thread the result depends on the seed alone.
+    Threads update the two matrices without locks (Hogwild, Recht et al. 2011); with one thread, the result depends
+    only on the seed.
     """
 
-    examples_per_update = 32  # passages: about four million characters
+    examples_per_update = 32  # passages, about four million characters
     unit = "words"
 
     def __init__(
@@ -86,7 +86,7 @@ class Word2Vec(Vectors, SelfTrained):
         window: int,
         negative: int,  # 0: hierarchical softmax
         mean: bool,  # CBOW
-        sample: float,  # share of the text from which on a word counts as frequent; 0: none does
+        sample: float,  # frequency above which words are subsampled (0: no subsampling)
         examples: int,
         length: int,
     ) -> None:
@@ -100,23 +100,23 @@ class Word2Vec(Vectors, SelfTrained):
         self._scales: Tensor | None = None
 
     def update(self, examples: Iterable[Passage], *, rates: tuple[float, float], seed: Sequence[int]) -> UpdateStats:
-        """One pass over some passages; the learning rate is interpolated between the two."""
+        """Train on some passages; the learning rate goes linearly from the first to the second of ``rates``."""
         self._scales = None
         tables, passages = self.tables(), list(examples)
         ends = np.cumsum([0, *map(len, passages)]) / max(sum(map(len, passages)), 1)
         at = [rates[0] + (rates[1] - rates[0]) * end for end in ends.tolist()]
-        jobs = [(each, (at[index], at[index + 1]), _mixed((*seed, index))) for index, each in enumerate(passages)]
+        jobs = [(passage, (at[i], at[i + 1]), _mix_seed((*seed, i))) for i, passage in enumerate(passages)]
         threads = min(torch.get_num_threads(), len(jobs))
         if threads <= 1:
-            found = [self._train_passage(job, tables) for job in jobs]
+            results = [self._train_passage(job, tables) for job in jobs]
         else:
             with ThreadPoolExecutor(threads, thread_name_prefix="seqloom-words") as executor:
-                found = list(executor.map(lambda job: self._train_passage(job, tables), jobs))
-        losses, predictions, words = zip(*found, strict=True)
+                results = list(executor.map(lambda job: self._train_passage(job, tables), jobs))
+        losses, predictions, words = zip(*results, strict=True)
         return UpdateStats(float(sum(losses)), sum(predictions), sum(words))
 
     def tables(self) -> tuple[Any, ...]:
-        """What is drawn with which chance, and the tree, as the kernel wants them."""
+        """Sampling probabilities and the Huffman tree, as the kernel reads them."""
         if self._tables is None:
             from seqloom.kernels.word2vec import training as kernel
 
@@ -140,7 +140,7 @@ class Word2Vec(Vectors, SelfTrained):
         from seqloom.kernels.word2vec import training as kernel
 
         passage, rates, seed = job
-        found: tuple[float, int, int] = kernel.train(
+        result: tuple[float, int, int] = kernel.train(
             self.words.encode(passage.data),
             self.vectors.numpy(),
             self.outputs.numpy(),
@@ -154,20 +154,20 @@ class Word2Vec(Vectors, SelfTrained):
             self.mean,
             np.uint64(seed),
         )
-        return found
+        return result
 
     def write(self, path: Path) -> None:
-        """The vectors in the format of word2vec: binary where the file ends with .bin, as text otherwise."""
+        """Write the vectors in word2vec format: binary if the file name ends with .bin, otherwise as text."""
         write_vectors(path, self.words, self.vectors.numpy(), binary=path.name.endswith(".bin"))
 
     def scales(self) -> Tensor:  # (V,)
-        """What makes each vector as long as one."""
+        """The reciprocal norm of each vector."""
         if self._scales is None:
             lengths = [part.norm(dim=1) for part in self.vectors.split(BLOCK)]
             self._scales = torch.cat(lengths).clamp_min(1e-12).reciprocal()
         return self._scales
 
-    def sums(self, words: Tensor, weights: Tensor) -> Tensor:  # (B, T) → (B, D), as long as one
+    def sums(self, words: Tensor, weights: Tensor) -> Tensor:  # (B, T) → (B, D), unit vectors
         units = self.vectors[words] * (self.scales()[words] * weights)[..., None]
         return nn.functional.normalize(units.sum(dim=1), dim=1)
 
@@ -183,12 +183,12 @@ class Word2Vec(Vectors, SelfTrained):
         return super().load_state_dict(state_dict, **options)
 
 
-def _mixed(numbers: Sequence[int]) -> int:
-    """A seed of 64 bits from several numbers (splitmix64)."""
-    found = 0
-    for number in numbers:
-        found = (found + number + 0x9E3779B97F4A7C15) & (2**64 - 1)
-        found = ((found ^ (found >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-        found = ((found ^ (found >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-        found ^= found >> 31
-    return found
+def _mix_seed(parts: Sequence[int]) -> int:
+    """A 64-bit seed from several integers (splitmix64)."""
+    seed = 0
+    for part in parts:
+        seed = (seed + part + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        seed = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        seed = ((seed ^ (seed >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+        seed ^= seed >> 31
+    return seed

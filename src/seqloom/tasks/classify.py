@@ -171,7 +171,7 @@ class Classify(Task):
             language = self.pretrained.language(self.text.unit)
             text = self.pretrained.fit(self.text, (str(example.content) for example in rest), language)
             parts: dict[str, Any] = {"text": text}
-            parts["vectors"] = self.pretrained.take(text.vocabulary.symbols, language)
+            parts["vectors"] = self.pretrained.load(text.vocabulary.symbols, language)
         else:
             if self.pretrained:
                 raise DataError(first.location, "found vectors; task.pretrained works with texts only")
@@ -228,8 +228,8 @@ class Classify(Task):
         if learned.text is not None:
             size = self.embedding_size
             embedding = Embedding(len(learned.text.vocabulary), size, dropout=self.input_dropout)
-            tokens = None if self.pretrained.replace_own else TokenEmbedding(embedding, unknown=self.word_dropout)
-            embed, size = self.pretrained.join(learned.vectors, tokens, size=size)
+            tokens = None if self.pretrained.replace_own else TokenEmbedding(embedding, dropout=self.word_dropout)
+            embed, size = self.pretrained.build_embedding(learned.vectors, tokens, size=size)
         else:
             size = len(learned.means)
             embed = nn.Sequential(GaussianNoise(self.noise), Dropout(self.input_dropout))

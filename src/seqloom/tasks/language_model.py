@@ -229,7 +229,7 @@ class LanguageModel(Task):
         if self.direction == "forward":
             return Batch(inputs, target, int(inputs.mask.sum()))
         words = [word for example in examples for word in (END, *self.tokenizer.cased_tokens(example.text))]
-        rows = torch.from_numpy(self.fitted.spelled(words))  # (words, characters)
+        rows = torch.from_numpy(self.fitted.to_characters(words))  # (words, characters)
         spelled = rows.new_zeros(*inputs.mask.shape, rows.shape[1])
         spelled[inputs.mask] = rows
         both = CharacterInput(inputs.values, spelled, inputs.mask)
@@ -238,7 +238,7 @@ class LanguageModel(Task):
     def build_model(self) -> nn.Module:
         vocabulary = self.tokenizer.vocabulary
         if self.direction == "both":
-            return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).model(self.fitted)
+            return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).build(self.fitted)
         if self.model == "ngram":
             end = vocabulary.index(END)
             return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=end, arpa=self.arpa)

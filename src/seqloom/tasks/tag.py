@@ -29,9 +29,9 @@ from seqloom.models.character_encoder import (
     CharacterInput,
     to_characters,
 )
-from seqloom.models.crf import CRF, allow_spans, fits
+from seqloom.models.crf import CRF, allow_spans, is_allowed
 from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, build_stack
-from seqloom.models.hmm import HMM, RARE, Clues, endings, shorten
+from seqloom.models.hmm import HMM, RARE, HMMInput, endings, shorten
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
@@ -227,7 +227,7 @@ class Tag(Task):
             characters=vocabulary_from_counts(characters, size=1 << 15),
             endings=build_vocabulary(rare, min_count=2) if self.model == "hmm" else None,
             size=self.words.embedding_size,
-            vectors=self.pretrained.take(surface, self.pretrained.language("words")),
+            vectors=self.pretrained.load(surface, self.pretrained.language("words")),
         )
 
     def _key(self, word: str) -> str:
@@ -247,7 +247,7 @@ class Tag(Task):
             items = int((target >= 0).sum())
         return Batch(inputs, target, items, examples=tuple(examples))
 
-    def _words(self, examples: Sequence[Example]) -> CharacterInput | Clues | CombinedInput:
+    def _words(self, examples: Sequence[Example]) -> CharacterInput | HMMInput | CombinedInput:
         learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
@@ -263,7 +263,7 @@ class Tag(Task):
                 word: next((known[ending] for ending in endings(word) if known.get(ending)), 1) for word in set(flat)
             }
             ids[mask] = torch.tensor([longest[word] for word in flat], dtype=torch.long)
-            return Clues(words, ids, mask)
+            return HMMInput(words, ids, mask)
         characters = torch.zeros(*words.shape, MAX_CHARACTERS if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
             characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.symbols))
@@ -307,7 +307,9 @@ class Tag(Task):
             unknown=self.words.unknown_dropout,
             dropout=self.input_dropout,
         )
-        return self.pretrained.join(learned.vectors, embedding if embedding.size else None, size=embedding.size)
+        return self.pretrained.build_embedding(
+            learned.vectors, embedding if embedding.size else None, size=embedding.size
+        )
 
     def _output(self) -> CRF | Independent:
         names = self.fitted.labels.names
@@ -316,7 +318,7 @@ class Tag(Task):
         if self.crf_constraints == "never" or not self._has_spans:
             return CRF(len(names))
         allowed = allow_spans(names)
-        well_formed = fits(allowed, names, self.fitted.pairs)
+        well_formed = is_allowed(allowed, names, self.fitted.pairs)
         return CRF(len(names), allowed=allowed if well_formed else None, strict=self.crf_constraints == "always")
 
     def loss(self, model: Any, batch: Batch) -> Loss:

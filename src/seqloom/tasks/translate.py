@@ -227,7 +227,7 @@ class Translate(Task):
         source = self.pretrained.fit(self.source, texts, language, specials=(END,))
         target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
-        vectors = self.pretrained.take(source.vocabulary.symbols, language)
+        vectors = self.pretrained.load(source.vocabulary.symbols, language)
         learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio)
         return self.model_copy(update={"learned": learned})
 
@@ -260,8 +260,8 @@ class Translate(Task):
     def build_model(self) -> EncoderDecoder:
         learned = self.fitted
         embed = Embedding(len(learned.source.vocabulary), self.embedding_size, dropout=self.input_dropout)
-        tokens = None if self.pretrained.replace_own else TokenEmbedding(embed, unknown=self.word_dropout)
-        inputs, size = self.pretrained.join(learned.vectors, tokens, size=self.embedding_size)
+        tokens = None if self.pretrained.replace_own else TokenEmbedding(embed, dropout=self.word_dropout)
+        inputs, size = self.pretrained.build_embedding(learned.vectors, tokens, size=self.embedding_size)
         encoder_layer = build_stack(self.prenet, self.encoder, size)
         encoder = Encoder(inputs, encoder_layer, dropout=self.encoder.dropout)
         if not self.shared_vocab:

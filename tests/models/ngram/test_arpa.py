@@ -53,12 +53,12 @@ def read(text: str, folder: Path) -> tuple[NGram, tuple[str, ...]]:
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_written_and_read(order: int, tmp_path: Path) -> None:
-    wanted = model(order)
-    write_arpa(wanted, ["start", "end", *SYMBOLS[2:]], tmp_path / "model.arpa")
+    expected = model(order)
+    write_arpa(expected, ["start", "end", *SYMBOLS[2:]], tmp_path / "model.arpa")
     found, symbols = read_arpa(tmp_path / "model.arpa")
     assert list(symbols) == SYMBOLS
     assert (found.start, found.end, found.fallbacks) == (0, 1, ())
-    for name, tensor in wanted.tensors().items():
+    for name, tensor in expected.tensors().items():
         if name != "fallbacks":
             np.testing.assert_array_equal(found.tensors()[name], tensor, err_msg=name)
 
@@ -74,8 +74,8 @@ def test_kenlm_reads_the_same_scores(tmp_path: Path) -> None:
     texts += [(3 + random.binomial(22, random.random(), 8)).tolist() for _ in range(100)]
     for text, found in zip(texts, ours.score(texts), strict=True):
         scores = theirs.full_scores(" ".join(SYMBOLS[word] for word in text))
-        wanted = [probability * math.log(10) for probability, _, _ in scores]
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)  # KenLM adds in float32
+        expected = [probability * math.log(10) for probability, _, _ in scores]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)  # KenLM adds in float32
 
 
 def check_foreign(found: NGram, symbols: tuple[str, ...]) -> None:
@@ -83,14 +83,14 @@ def check_foreign(found: NGram, symbols: tuple[str, ...]) -> None:
     assert found.order == 3
     assert found.log_probabilities[0][found.start] == -np.inf
     (scores,) = found.score([[2, 3, 3, 2]])
-    wanted = [
+    expected = [
         -0.2,  # <s> a
         -0.05,  # <s> a b
         -0.0625 - 0.125 - 0.8,  # a b, b, b
         -0.4,  # b a; "b b" is not known
         -0.25 - 0.6,  # b a without back-off, a, </s>
     ]
-    np.testing.assert_allclose(scores / math.log(10), wanted, rtol=1e-6)
+    np.testing.assert_allclose(scores / math.log(10), expected, rtol=1e-6)
     assert found.score([[2, 3]])[0][-1] == pytest.approx(-0.1 * math.log(10))
 
 
@@ -104,22 +104,28 @@ def test_what_others_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        pytest.param("\\data\\", "the cat sat", 2, r"found 'the cat sat'; \\data\\ is wanted", id="no ARPA"),
+        pytest.param("\\data\\", "the cat sat", 2, r"expected \\data\\, found 'the cat sat'", id="no ARPA"),
         pytest.param(FOREIGN, "", 1, "found the end of the file", id="empty"),
-        pytest.param("ngram 2=3\n", "", 4, "found the size of order 3; that of 2 is wanted", id="sizes"),
-        pytest.param("ngram 2=3", "ngram 2=4", 13, "found 3 2-grams; 4 were announced", id="size"),
-        pytest.param("ngram 3=2\n", "", 17, r"found '\\\\3-grams:'; \\end\\ is wanted", id="one order more"),
-        pytest.param("-0.8 b", "-0.8 b c", 11, "found 4 fields; a probability, 1 words and a back-off", id="fields"),
-        pytest.param("-0.8 b", "-0.8 a", 11, "the word 'a' stands here a second time", id="word twice"),
-        pytest.param("-0.8 b", "zero b", 11, "could not convert string to float: 'zero'; a logarithm", id="number"),
-        pytest.param("-0.8 b", "0.8 b", 11, "the probability is not a logarithm up to 0", id="positive"),
-        pytest.param("-0.8 b", "nan b", 11, "the probability is not a logarithm up to 0", id="nan"),
-        pytest.param("-0.125", "1e300", 11, "the back-off is not a finite logarithm", id="infinite"),
-        pytest.param("-99\t<s>", "-99\t<S>", 13, "the 1-grams lack <s>", id="no start"),
+        pytest.param("ngram 2=3\n", "", 4, "expected the size of order 2, found that of order 3", id="sizes"),
+        pytest.param("ngram 2=3", "ngram 2=4", 13, "expected 4 2-grams as in the header, found 3", id="size"),
+        pytest.param("ngram 3=2\n", "", 17, r"expected \\end\\, found '\\\\3-grams:'", id="one order more"),
+        pytest.param(
+            "-0.8 b", "-0.8 b c", 11, "expected a probability, 1 words and a back-off, found 4 fields", id="fields"
+        ),
+        pytest.param("-0.8 b", "-0.8 a", 11, "the word 'a' occurs twice", id="word twice"),
+        pytest.param(
+            "-0.8 b", "zero b", 11, "expected a logarithm: could not convert string to float: 'zero'", id="number"
+        ),
+        pytest.param("-0.8 b", "0.8 b", 11, "expected the logarithm of a probability, at most 0", id="positive"),
+        pytest.param("-0.8 b", "nan b", 11, "expected the logarithm of a probability, at most 0", id="nan"),
+        pytest.param("-0.125", "1e300", 11, "expected a finite logarithm as back-off", id="infinite"),
+        pytest.param("-99\t<s>", "-99\t<S>", 13, "the 1-grams do not contain <s>", id="no start"),
         pytest.param("<s> a\t", "<s> c\t", 16, "the word 'c' is not among the 1-grams", id="unknown"),
-        pytest.param("b a", "a b", 17, "this n-gram stands here a second time", id="twice"),
-        pytest.param("<s> a b", "b b a", 20, "the n-gram without its last word is not in the file", id="orphan"),
-        pytest.param("\\end\\", "", 20, r"found the end of the file; \\end\\ is wanted", id="cut off"),
+        pytest.param("b a", "a b", 17, "this n-gram occurs twice", id="twice"),
+        pytest.param(
+            "<s> a b", "b b a", 20, "the file does not contain this n-gram without its last word", id="orphan"
+        ),
+        pytest.param("\\end\\", "", 20, r"expected \\end\\, found the end of the file", id="cut off"),
     ],
 )
 def test_names_the_line(old: str, new: str, line: int, message: str, tmp_path: Path) -> None:
@@ -147,14 +153,16 @@ def test_damaged_files_are_refused_or_read(data: st.DataObject, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("symbols", "message"),
     [
-        pytest.param(SYMBOLS[:-1], "found 25 symbols, wanted 26", id="too few"),
-        pytest.param([*SYMBOLS[:-1], "a b"], "symbol 25 is 'a b': ARPA wants no blanks", id="blank"),
-        pytest.param([*SYMBOLS[:-2], " ", "<space>"], "symbols 24 and 25 are both '<space>'", id="space"),
-        pytest.param([*SYMBOLS[:-1], ""], "symbol 25 is ''", id="empty"),
-        pytest.param([*SYMBOLS[:-1], "</s>"], "symbols 1 and 25 are both '</s>'", id="twice"),
+        pytest.param(SYMBOLS[:-1], "expected 26 tokens, one for each of the model, found 25", id="too few"),
+        pytest.param(
+            [*SYMBOLS[:-1], "a b"], "token 25 is 'a b', but ARPA words are not empty and have no whitespace", id="blank"
+        ),
+        pytest.param([*SYMBOLS[:-2], " ", "<space>"], "tokens 24 and 25 are both '<space>'", id="space"),
+        pytest.param([*SYMBOLS[:-1], ""], "token 25 is ''", id="empty"),
+        pytest.param([*SYMBOLS[:-1], "</s>"], "tokens 1 and 25 are both '</s>'", id="twice"),
     ],
 )
-def test_refuses_symbols(symbols: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_tokens_are_rejected(symbols: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         write_arpa(model(2), symbols, tmp_path / "model.arpa")
     assert not list(tmp_path.iterdir())
@@ -176,7 +184,7 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     def fail(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("seqloom.models.ngram.arpa.words", fail)
+    monkeypatch.setattr("seqloom.models.ngram.arpa.ngram_words", fail)
     with pytest.raises(OSError, match="full"):
         write_arpa(model(2), SYMBOLS, path)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["before"]
@@ -203,9 +211,9 @@ def test_words_in_any_order_have_our_numbers(unknown: str, tmp_path: Path) -> No
     ours = layout.arrange(found)
     assert (ours.start, ours.end, ours.vocabulary) == (0, 2, 5)
     texts = [["a", "b", "b", "a"], ["b"], [], ["a"]]
-    wanted = found.score([words.index(word) for word in text] for text in texts)
+    expected = found.score([words.index(word) for word in text] for text in texts)
     for row, scores in zip(
-        ours.score([layout.names.index(word) for word in text] for text in texts), wanted, strict=True
+        ours.score([layout.names.index(word) for word in text] for text in texts), expected, strict=True
     ):
         np.testing.assert_array_equal(row, scores)
     assert ours.score([[1]])[0][0] / math.log(10) == pytest.approx(-0.5 + (-2.5 if unknown else -99), rel=1e-6)

@@ -73,9 +73,9 @@ def check_formulas(model: NGram, formulas: Formulas, contexts: set[Gram]) -> Non
     state = np.array(
         [(-1,) * (model.order - 1 - len(context)) + context for context in contexts], dtype=np.int64
     ).reshape(len(contexts), model.order - 1)
-    wanted = [[formulas.probability(word, context) for word in range(model.vocabulary)] for context in contexts]
+    expected = [[formulas.probability(word, context) for word in range(model.vocabulary)] for context in contexts]
     # Tables are float32: half a unit in the last place of a logarithm down to -16, a few of them added.
-    np.testing.assert_allclose(np.exp(model.next(state)), wanted, rtol=4e-6, atol=0)
+    np.testing.assert_allclose(np.exp(model.next(state)), expected, rtol=4e-6, atol=0)
 
 
 def test_hand_computed() -> None:
@@ -87,8 +87,8 @@ def test_hand_computed() -> None:
     np.testing.assert_allclose(np.exp(model.log_probabilities[0]), words, rtol=1e-6)
     contexts = np.array([[START], [a], [b], [b]])
     found = model.log_probability(np.array([a, b, END, c]), contexts)
-    wanted = [1 / 2 + 0.5 * 0.225, 0.5 / 2 + 0.5 * 0.225, 0.5 / 1 + 0.5 * 0.325, 0.5 * 0.225]
-    np.testing.assert_allclose(np.exp(found), wanted, rtol=1e-6)
+    expected = [1 / 2 + 0.5 * 0.225, 0.5 / 2 + 0.5 * 0.225, 0.5 / 1 + 0.5 * 0.325, 0.5 * 0.225]
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-6)
 
 
 def test_discounts_by_hand() -> None:
@@ -155,11 +155,11 @@ def test_keys_of_a_large_vocabulary() -> None:
 @pytest.mark.parametrize(
     ("sentences", "order", "message"),
     [
-        pytest.param([[2]], 0, "order is 0, wanted at least 1", id="order"),
+        pytest.param([[2]], 0, "order is 0, expected at least 1", id="order"),
         pytest.param([], 2, "there are no sentences", id="nothing"),
-        pytest.param([[2], [3, 9]], 2, "text 1 holds the symbol 9, wanted symbols from 0 to 4", id="outside"),
-        pytest.param([[], [2], [2, START]], 2, r"text 2 holds the symbol 0.* other than 0 \(start\)", id="start"),
-        pytest.param([[END]], 2, "text 0 holds the symbol 1", id="end"),
+        pytest.param([[2], [3, 9]], 2, "text 1 contains token 9, expected token ids from 0 to 4", id="outside"),
+        pytest.param([[], [2], [2, START]], 2, r"text 2 contains token 0.* other than 0 \(start\)", id="start"),
+        pytest.param([[END]], 2, "text 0 contains token 1", id="end"),
     ],
 )
 def test_refuses(sentences: list[list[int]], order: int, message: str) -> None:

@@ -45,11 +45,11 @@ def test_back_off_by_definition(model: NGram) -> None:
     texts = sentences(2, seed=1)
     for text, found in zip(texts, model.score(texts), strict=True):
         whole = (START, *text, END)
-        wanted = []
+        expected = []
         for at in range(1, len(whole)):
             context = whole[max(0, at - model.order + 1) : at]
-            wanted.append(by_definition(model, context, whole[at]))
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+            expected.append(by_definition(model, context, whole[at]))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @settings(deadline=None, max_examples=50)
@@ -93,8 +93,8 @@ def test_other_numbers_same_scores(model: NGram, numbers: list[int], more: int, 
     found = model.renumber(new, vocabulary=V + more)
     assert (found.start, found.end, found.order, found.vocabulary) == (new[START], new[END], model.order, V + more)
     texts = sentences(20, seed=seed)
-    for row, wanted in zip(found.score([new[text].tolist() for text in texts]), model.score(texts), strict=True):
-        np.testing.assert_array_equal(row, wanted)
+    for row, expected in zip(found.score([new[text].tolist() for text in texts]), model.score(texts), strict=True):
+        np.testing.assert_array_equal(row, expected)
     states = np.random.default_rng(seed).integers(0, V, (3, model.order - 1))
     np.testing.assert_array_equal(found.next(new[states])[:, new], model.next(states))
     free = sorted(set(range(V + more)) - set(new.tolist()))
@@ -104,10 +104,10 @@ def test_other_numbers_same_scores(model: NGram, numbers: list[int], more: int, 
 @pytest.mark.parametrize(
     ("numbers", "vocabulary", "message"),
     [
-        pytest.param(range(V - 1), V, "numbers are not 30 different ones", id="too few"),
-        pytest.param([0, *range(V - 1)], V, "numbers are not 30 different ones", id="twice"),
-        pytest.param(range(1, V + 1), V, "numbers are not all from 0 to 29", id="large"),
-        pytest.param(range(-1, V - 1), V, "numbers are not all from 0 to 29", id="negative"),
+        pytest.param(range(V - 1), V, "expected 30 different ids", id="too few"),
+        pytest.param([0, *range(V - 1)], V, "expected 30 different ids", id="twice"),
+        pytest.param(range(1, V + 1), V, "expected ids from 0 to 29", id="large"),
+        pytest.param(range(-1, V - 1), V, "expected ids from 0 to 29", id="negative"),
     ],
 )
 def test_refuses_numbers(numbers: range, vocabulary: int, message: str) -> None:
@@ -122,28 +122,28 @@ def test_saved_and_loaded(model: NGram, tmp_path: Path) -> None:
     assert (again.vocabulary, again.start, again.end, again.order) == (V, START, END, model.order)
     assert again.fallbacks == model.fallbacks
     texts = sentences(20, seed=4)
-    for row, wanted in zip(again.score(texts), model.score(texts), strict=True):
-        np.testing.assert_array_equal(row, wanted)
+    for row, expected in zip(again.score(texts), model.score(texts), strict=True):
+        np.testing.assert_array_equal(row, expected)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        pytest.param("keys.2", None, "wanted, of one dimension: .*keys.2", id="missing"),
-        pytest.param("keys.9", torch.zeros(1), "found the tensors .*keys.9", id="unknown"),
+        pytest.param("keys.2", None, "expected one-dimensional tensors .*keys.2", id="missing"),
+        pytest.param("keys.9", torch.zeros(1), "; found .*keys.9", id="unknown"),
         pytest.param("keys.2", torch.zeros(3), "keys.2", id="dtype"),
-        pytest.param("log_backoffs.1", torch.zeros(V, 1), "of one dimension", id="shape"),
-        pytest.param("symbols", torch.tensor([V, 0]), "symbols holds 2 numbers", id="symbols"),
-        pytest.param("symbols", torch.tensor([V, V, 0]), "start is 30 and end is 0, wanted two different", id="start"),
-        pytest.param("symbols", torch.tensor([1 << 62, 0, 1]), "order 1 has not one value for each", id="huge"),
-        pytest.param("log_backoffs.1", torch.zeros(3), "order 1 has not one value for each of its 30", id="size"),
-        pytest.param("keys.2", torch.tensor([1, 1]), "keys of order 2 are not sorted", id="unsorted"),
-        pytest.param("keys.2", torch.tensor([V * V]), "keys of order 2 .* name rows that order 1 lacks", id="row"),
-        pytest.param("log_probabilities.1", torch.full((V,), torch.nan), "positive or not a number", id="nan"),
+        pytest.param("log_backoffs.1", torch.zeros(V, 1), "expected one-dimensional tensors", id="shape"),
+        pytest.param("symbols", torch.tensor([V, 0]), "symbols: expected 3 integers .* found 2", id="symbols"),
+        pytest.param("symbols", torch.tensor([V, V, 0]), "start is 30 and end is 0, expected two", id="start"),
+        pytest.param("symbols", torch.tensor([1 << 62, 0, 1]), "order 1: expected one value for each", id="huge"),
+        pytest.param("log_backoffs.1", torch.zeros(3), "order 1: expected one value for each of 30", id="size"),
+        pytest.param("keys.2", torch.tensor([1, 1]), "order 2: keys are not sorted", id="unsorted"),
+        pytest.param("keys.2", torch.tensor([V * V]), "order 2: keys .* refer to missing rows of order 1", id="row"),
+        pytest.param("log_probabilities.1", torch.full((V,), torch.nan), "positive or NaN", id="nan"),
         pytest.param("log_backoffs.1", torch.full((V,), torch.inf), "back-off is not finite", id="infinite"),
     ],
 )
-def test_refuses_tensors(name: str, value: Tensor | None, message: str) -> None:
+def test_invalid_tensors_are_rejected(name: str, value: Tensor | None, message: str) -> None:
     model = estimate(sentences(20), order=2, start=START, end=END, vocabulary=V)
     tensors = {each: tensor for each, tensor in model.tensors().items() if each != name}
     if value is not None:
@@ -155,10 +155,10 @@ def test_refuses_tensors(name: str, value: Tensor | None, message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "contexts", "message"),
     [
-        pytest.param([2], [[2]], r"contexts have shape \(1, 1\), wanted \(B, 2\)", id="order"),
-        pytest.param([2], [[2, V]], "contexts hold symbols outside of -1 to 29", id="context"),
-        pytest.param([2, 3], [[2, 3]], "words are not 1 symbols", id="rows"),
-        pytest.param([-1], [[2, 3]], "words are not 1 symbols from 0 to 29", id="word"),
+        pytest.param([2], [[2]], r"contexts have shape \(1, 1\), expected \(B, 2\)", id="order"),
+        pytest.param([2], [[2, V]], "contexts contain ids outside of -1 to 29", id="context"),
+        pytest.param([2, 3], [[2, 3]], "expected 1 words", id="rows"),
+        pytest.param([-1], [[2, 3]], "expected 1 words with ids from 0 to 29", id="word"),
     ],
 )
 def test_refuses_words(words: list[int], contexts: list[list[int]], message: str) -> None:

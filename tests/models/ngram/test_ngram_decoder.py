@@ -31,21 +31,21 @@ def test_probabilities_are_those_of_the_model(order: int) -> None:
     model = estimate(TEXTS, order=order, start=0, end=END, vocabulary=len(SYMBOLS))
     asked = [*TEXTS, [1, 3], [5, 4, 3]]
     found = counted(order).log_probabilities(*batch(asked))
-    for one, wanted in zip(found, model.score(asked), strict=True):
-        assert one == wanted.tolist()
+    for one, expected in zip(found, model.score(asked), strict=True):
+        assert one == expected.tolist()
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_steps_walk_through_the_same_probabilities(order: int) -> None:
     model = counted(order)
     target, mask = batch([[3, 4, 5, 3], [5, 5, 1, 4]])
-    wanted = model.log_probabilities(target, mask)
+    expected = model.log_probabilities(target, mask)
     state = model.start(None, 2)
     last = torch.tensor([END, END])  # as a decoder reads it: the line begins behind an end
     for place in range(target.shape[1]):
         found, state = step(model, last, state)
         assert found.exp().sum(dim=1).tolist() == pytest.approx([1.0, 1.0], abs=1e-6)
-        assert found[range(2), target[:, place]].tolist() == pytest.approx([row[place] for row in wanted], abs=1e-6)
+        assert found[range(2), target[:, place]].tolist() == pytest.approx([row[place] for row in expected], abs=1e-6)
         last = target[:, place]
 
 
@@ -62,8 +62,8 @@ def test_saved_and_loaded() -> None:
     assert other.log_probabilities(*batch(TEXTS)) == model.log_probabilities(*batch(TEXTS))
 
 
-def test_nothing_counted_is_nothing_known() -> None:
+def test_an_unestimated_model_raises() -> None:
     empty = NGramDecoder(lambda text: text, SYMBOLS, order=3, end=END)
     assert empty.state_dict() == {}
-    with pytest.raises(ValueError, match="the n-gram model has counted nothing yet"):
+    with pytest.raises(ValueError, match="the n-gram model has not been estimated yet"):
         empty.start(None, 1)

@@ -10,58 +10,60 @@ from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig
 from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMEncoder, BiLMVocabulary, reverse_padded
 
-BORDER = 2  # the number of END
+BOUNDARY = 2  # id of END
 RECURRENCES: dict[str, dict[str, Any]] = {
-    "one layer": {"cell": "gru", "hidden": 5},
-    "residual": {"cell": "lstm", "hidden": 6, "layers": 2, "connect": "residual"},
-    "dense": {"cell": "gru", "hidden": 4, "layers": 3, "connect": "dense"},
-    "transformer": {"cell": "transformer", "hidden": 8, "layers": 2, "options": {"heads": 2}},
-    "mixed": {"cell": ("gru", "transformer"), "hidden": 8, "layers": 2, "options": {"heads": 2}},
+    "one layer": {"cell": "gru", "hidden_size": 5},
+    "residual": {"cell": "lstm", "hidden_size": 6, "layers": 2, "connection": "residual"},
+    "dense": {"cell": "gru", "hidden_size": 4, "layers": 3, "connection": "dense"},
+    "transformer": {"cell": "transformer", "hidden_size": 8, "layers": 2, "options": {"heads": 2}},
+    "mixed": {"cell": ("gru", "transformer"), "hidden_size": 8, "layers": 2, "options": {"heads": 2}},
 }
 
 
-def build(name: str = "residual", *, spelled: bool = False, front: int = 0, tied: bool = True) -> BiLM:
-    known = knowledge(spelled=spelled)
-    anatomy = BiLMConfig(
+def build(name: str = "residual", *, spelled: bool = False, prenet: int = 0, tied: bool = True) -> BiLM:
+    vocabulary = bilm_vocabulary(spelled=spelled)
+    config = BiLMConfig(
         embedding_size=6,
         tie_embeddings=tied,
         input_dropout=0.3,
         characters=CharacterConfig(layers=int(spelled), hidden_size=3, embedding_size=4),
-        prenet=PrenetConfig(layers=front, size=7, window=2),
+        prenet=PrenetConfig(layers=prenet, size=7, window=2),
         decoder=RecurrenceConfig(**RECURRENCES[name], dropout=0.3),
     )
     torch.manual_seed(1)
-    model = anatomy.model(known)
+    model = config.build(vocabulary)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     return model.eval().double()
 
 
-def knowledge(*, spelled: bool = False) -> BiLMVocabulary:
+def bilm_vocabulary(*, spelled: bool = False) -> BiLMVocabulary:
     encoding = TextConfig().fit(["a b cd é eff g"], specials=(END,))
     return BiLMVocabulary(text=encoding, characters=build_vocabulary("abcdéefg", specials=(END,)) if spelled else None)
 
 
 def text(*rows: list[int], spelled: bool = False) -> CharacterInput:
-    """Numbers of words behind the border; those of a row that are 0 at its end are padding."""
-    words = torch.tensor([[BORDER, *row] for row in rows])
-    symbols = knowledge().text.vocabulary.symbols
-    known = knowledge(spelled=spelled)
-    characters = torch.stack([torch.from_numpy(known.spelled([symbols[word] for word in row])) for row in words])
+    """Word ids after the boundary; zeros at the end of a row are padding."""
+    words = torch.tensor([[BOUNDARY, *row] for row in rows])
+    tokens = bilm_vocabulary().text.vocabulary.symbols
+    vocabulary = bilm_vocabulary(spelled=spelled)
+    characters = torch.stack(
+        [torch.from_numpy(vocabulary.to_characters([tokens[word] for word in row])) for row in words]
+    )
     return CharacterInput(words, characters, words != 0)
 
 
 @pytest.mark.parametrize("name", RECURRENCES)
 @pytest.mark.parametrize("spelled", [False, True])
-def test_what_reads_from_the_end_is_what_reads_the_text_turned_round(name: str, spelled: bool) -> None:
+def test_the_backward_direction_is_the_forward_one_of_the_reversed_text(name: str, spelled: bool) -> None:
     model = build(name, spelled=spelled)
     model.reader.back.load_state_dict(model.reader.ahead.state_dict())
     model.bridges[1].load_state_dict(model.bridges[0].state_dict())
     rows, backwards = [[3, 4, 5, 6, 7], [8, 1, 3]], [[7, 6, 5, 4, 3], [3, 1, 8]]
     for row, back in zip(rows, backwards, strict=True):
-        given, other = text(row, spelled=spelled), text(back, spelled=spelled)
-        torch.testing.assert_close(model.log_probabilities(given)[1], model.log_probabilities(other)[0])
-        for level, of_other in zip(model.reader.levels(given)[1:], model.reader.levels(other)[1:], strict=True):
+        inputs, other = text(row, spelled=spelled), text(back, spelled=spelled)
+        torch.testing.assert_close(model.log_probabilities(inputs)[1], model.log_probabilities(other)[0])
+        for level, of_other in zip(model.reader.levels(inputs)[1:], model.reader.levels(other)[1:], strict=True):
             half = level.shape[2] // 2
             torch.testing.assert_close(level[:, 1:, half:], of_other[:, 1:, :half].flip(1))
             torch.testing.assert_close(level[:, 0, half:], of_other[:, 0, :half])
@@ -69,7 +71,7 @@ def test_what_reads_from_the_end_is_what_reads_the_text_turned_round(name: str, 
 
 @pytest.mark.parametrize("name", RECURRENCES)
 def test_no_direction_sees_what_it_predicts(name: str) -> None:
-    model = build(name, front=2)
+    model = build(name, prenet=2)
     one, other = text([3, 4, 5, 6, 7]), text([3, 4, 8, 6, 7])  # they differ at place 3
     for level, changed in zip(model.reader.levels(one)[1:], model.reader.levels(other)[1:], strict=True):
         half = level.shape[2] // 2
@@ -87,8 +89,8 @@ def test_padding_and_other_rows_are_invisible(spelled: bool) -> None:
     short, long = [3, 4], [5, 6, 7, 8]
     together = text([*short, 0, 0], long, spelled=spelled)
     alone = text(short, spelled=spelled)
-    for level, wanted in zip(model.reader.levels(together), model.reader.levels(alone), strict=True):
-        torch.testing.assert_close(level[0, :3], wanted[0])
+    for level, expected in zip(model.reader.levels(together), model.reader.levels(alone), strict=True):
+        torch.testing.assert_close(level[0, :3], expected[0])
     both = [model.loss(*model.features(text(row, spelled=spelled))) for row in (short, long)]
     torch.testing.assert_close(model.loss(*model.features(together)), both[0] + both[1])
 
@@ -97,12 +99,12 @@ def test_the_loss_is_that_of_two_language_models_by_brute_force() -> None:
     model = build(tied=False)
     row = [3, 4, 1, 6]
     ahead, back = model.log_probabilities(text(row))
-    logits, _ = model(torch.tensor([[BORDER, *row]]))
-    wanted = logits[0].log_softmax(dim=1)[range(5), [*row, BORDER]]
-    torch.testing.assert_close(ahead, wanted)
+    logits, _ = model(torch.tensor([[BOUNDARY, *row]]))
+    expected = logits[0].log_softmax(dim=1)[range(5), [*row, BOUNDARY]]
+    torch.testing.assert_close(ahead, expected)
     model.reader.ahead.load_state_dict(model.reader.back.state_dict())
-    logits, _ = model(torch.tensor([[BORDER, *row[::-1]]]))
-    torch.testing.assert_close(back, logits[0].log_softmax(dim=1)[range(5), [*row[::-1], BORDER]])
+    logits, _ = model(torch.tensor([[BOUNDARY, *row[::-1]]]))
+    torch.testing.assert_close(back, logits[0].log_softmax(dim=1)[range(5), [*row[::-1], BOUNDARY]])
     model = build(tied=False)
     torch.testing.assert_close(model.loss(*model.features(text(row))), -(ahead.sum() + back.sum()))
 
@@ -110,30 +112,30 @@ def test_the_loss_is_that_of_two_language_models_by_brute_force() -> None:
 @pytest.mark.parametrize("spelled", [False, True])
 def test_the_half_that_reads_ahead_goes_on_step_by_step(spelled: bool) -> None:
     model = build(spelled=spelled)
-    whole, _ = model(torch.tensor([[BORDER, 3, 4, 1]]))
+    whole, _ = model(torch.tensor([[BOUNDARY, 3, 4, 1]]))
     state = model.start(None, 1)
-    for step, token in enumerate([BORDER, 3, 4, 1]):
+    for step, token in enumerate([BOUNDARY, 3, 4, 1]):
         logits, state = model(torch.tensor([[token]]), state)
         torch.testing.assert_close(logits[0, 0], whole[0, step])
 
 
 @pytest.mark.parametrize("name", RECURRENCES)
 def test_the_highest_level_is_what_the_softmax_reads(name: str) -> None:
-    reader = build(name, front=1).reader
-    given = text([3, 4, 5])
-    levels = reader.levels(given)
-    ahead, back = reader(given)
-    torch.testing.assert_close(levels[-1], torch.cat([ahead, reverse_padded(back, given.mask)], dim=2))
+    reader = build(name, prenet=1).reader
+    inputs = text([3, 4, 5])
+    levels = reader.levels(inputs)
+    ahead, back = reader(inputs)
+    torch.testing.assert_close(levels[-1], torch.cat([ahead, reverse_padded(back, inputs.mask)], dim=2))
     assert reader.sizes == [level.shape[2] for level in levels]
     layers = len(RECURRENCES[name]["cell"]) if name == "mixed" else RECURRENCES[name].get("layers", 1)
-    assert len(levels) == 1 + 1 + layers  # the words themselves, the front, the recurrence
+    assert len(levels) == 1 + 1 + layers  # the words themselves, the prenet, the recurrence
 
 
 def test_the_lowest_level_is_the_word_itself_twice() -> None:
     reader: BiLMEncoder = build().reader  # as wide as the vectors
-    given = text([3, 4])
-    vectors = reader.embed(given.words)
-    torch.testing.assert_close(reader.levels(given)[0], torch.cat([vectors, vectors], dim=2))
+    inputs = text([3, 4])
+    vectors = reader.embed(inputs.words)
+    torch.testing.assert_close(reader.levels(inputs)[0], torch.cat([vectors, vectors], dim=2))
     narrow = build("one layer").reader
     assert narrow.sizes == [6, 10]
 
@@ -145,12 +147,12 @@ def test_turned_twice_is_as_before() -> None:
     assert torch.equal(reverse_padded(reverse_padded(values, mask), mask), values)
 
 
-def test_the_border_and_the_unknown_have_characters_of_their_own() -> None:
-    known = knowledge(spelled=True)
-    assert known.characters is not None
-    rows = known.spelled([END, "<unk>", "eff"])
+def test_the_boundary_and_the_unknown_token_have_characters() -> None:
+    vocabulary = bilm_vocabulary(spelled=True)
+    assert vocabulary.characters is not None
+    rows = vocabulary.to_characters([END, "<unk>", "eff"])
     assert rows[:2, :2].tolist() == [[2, 0], [1, 0]]
-    assert known.characters.decode(rows[2, :3].tolist()) == ["e", "f", "f"]
+    assert vocabulary.characters.decode(rows[2, :3].tolist()) == ["e", "f", "f"]
     assert not rows[2, 3:].any()
 
 
@@ -161,13 +163,13 @@ def test_one_softmax_and_one_table_of_vectors() -> None:
     assert sum("output" in name for name in names) == 1  # its bias: the weight is that of the vectors
 
 
-def test_a_bidirectional_recurrence_would_see_what_it_predicts() -> None:
-    anatomy = BiLMConfig(
+def test_a_bidirectional_recurrence_is_rejected() -> None:
+    config = BiLMConfig(
         embedding_size=4,
         tie_embeddings=True,
         input_dropout=0,
         characters=CharacterConfig(layers=0),
         decoder=RecurrenceConfig(bidirectional=True),
     )
-    with pytest.raises(ValueError, match="must not see what it predicts"):
-        anatomy.model(knowledge())
+    with pytest.raises(ValueError, match="must not read the token that it predicts"):
+        config.build(bilm_vocabulary())

@@ -1,4 +1,4 @@
-"""Vectors from elsewhere: what they are, that they stay as they are, and that a run needs nothing else afterwards."""
+"""Pretrained inputs: their values, frozen weights, and runs that need no other files."""
 
 import shutil
 from collections.abc import Iterator
@@ -33,10 +33,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tag(folder: Path, **vectors: Any) -> Tag:
-    given = {"run": str(folder / "language")} | vectors
-    small = {"words": {"size": 3}, "characters": {"layers": 0}, "encoder": {"hidden": 4}}
-    task = Tag.model_validate({"train": str(folder / "t.conll"), "vectors": given, **small})
+def tag(folder: Path, **options: Any) -> Tag:
+    pretrained = {"run": str(folder / "language")} | options
+    small = {"words": {"embedding_size": 3}, "characters": {"layers": 0}, "encoder": {"hidden_size": 4}}
+    task = Tag.model_validate({"train": str(folder / "t.conll"), "pretrained": pretrained, **small})
     return task.fit(task.read(folder / "t.conll"))
 
 
@@ -51,28 +51,33 @@ def parts(model: torch.nn.Module, *, kind: type[torch.nn.Module]) -> Iterator[An
     return (part for part in model.modules() if isinstance(part, kind))
 
 
-# What they are
+# Values
 
 
-def test_vectors_in_context_are_a_mixture_of_what_the_language_model_gives(folder: Path) -> None:
+def test_contextual_vectors_mix_the_layers_of_the_language_model(folder: Path) -> None:
     (found,) = load(folder / "language").embed(["Anna sees the Zebra"])
     levels = torch.tensor(found.vectors)  # (words, layers, D)
     joined, inputs = embed(tag(folder), "Anna sees the Zebra")
     (mixed,) = parts(joined, kind=ContextualEmbedding)
     torch.nn.init.normal_(mixed.mixture.scores)
     torch.nn.init.constant_(mixed.mixture.scale, 0.6)
-    wanted = 0.6 * (mixed.mixture.scores.softmax(dim=0)[:, None] * levels).sum(dim=1)
+    expected = 0.6 * (mixed.mixture.scores.softmax(dim=0)[:, None] * levels).sum(dim=1)
     vectors = joined(inputs)
     assert vectors.shape == (1, 4, 3 + 8)
-    torch.testing.assert_close(vectors[0, :, 3:], wanted)
+    torch.testing.assert_close(vectors[0, :, 3:], expected)
     torch.testing.assert_close(vectors[:, :, :3], joined.own(inputs.own))
 
 
-def test_the_end_of_a_source_is_the_border_and_order_does_not_matter_to_the_language_model(folder: Path) -> None:
+def test_the_end_token_is_the_boundary_and_reversal_keeps_the_vectors(folder: Path) -> None:
     found = {}
     for reverse in (False, True):
         task = Translate.model_validate(
-            {"train": "t.tsv", "reverse": reverse, "vectors": {"run": str(folder / "language")}, "embedding": 3}
+            {
+                "train": "t.tsv",
+                "reverse_source": reverse,
+                "pretrained": {"run": str(folder / "language")},
+                "embedding_size": 3,
+            }
         )
         fitted = task.fit(list(task.read([("Anna sees the Paris", "x"), ("York", "y")])))
         joined, inputs = embed(fitted, "Anna sees York")
@@ -82,11 +87,15 @@ def test_the_end_of_a_source_is_the_border_and_order_does_not_matter_to_the_lang
     torch.testing.assert_close(other(inputs)[0, -1, 3:], found[True][-1])
 
 
-def test_static_vectors_by_spelling_small_letters_or_as_unknown(tmp_path: Path) -> None:
+def test_word_vectors_by_spelling_lowercase_or_as_unknown(tmp_path: Path) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text("<unk> 5 5 5\nmet 1 2 3\nYork 9 9 9\nrome 4 5 6\nberlin 7 8 9\n")
     task = Tag.model_validate(
-        {"train": "t.conll", "vectors": {"file": str(path), "extra": 1, "alone": True}, "characters": {"layers": 0}}
+        {
+            "train": "t.conll",
+            "pretrained": {"file": str(path), "extra_words": 1, "replace_own": True},
+            "characters": {"layers": 0},
+        }
     )
     fitted = task.fit([Sentence(Location("t.conll", 1), ("met", "Rome", "him"), ("A", "B", "A"))])
     assert fitted.learned is not None
@@ -97,7 +106,7 @@ def test_static_vectors_by_spelling_small_letters_or_as_unknown(tmp_path: Path) 
     assert joined(inputs)[0].tolist() == [[1, 2, 3], [4, 5, 6], [5, 5, 5], [9, 9, 9]]
 
 
-def test_vectors_of_an_embed_run_are_static(tmp_path: Path) -> None:
+def test_word_vectors_of_an_embed_run(tmp_path: Path) -> None:
     settings = build(CASES["embed"], tmp_path)
     fitted: Any = settings.task.fit(settings.task.read(resolve(settings.task.train)))
     module: Any = fitted.build_model()
@@ -107,7 +116,7 @@ def test_vectors_of_an_embed_run_are_static(tmp_path: Path) -> None:
     run.save("best", _snapshot(module))
     word, other = list(fitted.learned.vocabulary)[:2]
     task = Classify.model_validate(
-        {"train": "t", "vectors": {"run": str(run.path), "extra": 1, "alone": True, "tune": True}}
+        {"train": "t", "pretrained": {"run": str(run.path), "extra_words": 1, "replace_own": True, "fine_tune": True}}
     )
     found = task.fit(list(task.read([(f"{word} never-seen", "x"), ("never-seen", "y")])))
     joined, inputs = embed(found, f"{other} never-seen {word}")
@@ -116,31 +125,33 @@ def test_vectors_of_an_embed_run_are_static(tmp_path: Path) -> None:
     assert not vectors[1].any()
 
 
-@pytest.mark.parametrize("tune", [False, True])
-def test_only_tuned_vectors_have_gradients_but_the_unknown_is_always_learnt(folder: Path, tune: bool) -> None:
-    task = tag(folder, file=str(folder / "vectors.txt"), tune=tune)
+@pytest.mark.parametrize("fine_tune", [False, True])
+def test_only_fine_tuned_vectors_have_gradients_but_the_unknown_is_always_trained(
+    folder: Path, fine_tune: bool
+) -> None:
+    task = tag(folder, file=str(folder / "vectors.txt"), fine_tune=fine_tune)
     joined, inputs = embed(task, "Anna sees Zebra")
     joined(inputs).square().sum().backward()
     frozen = [
         *next(parts(joined, kind=ContextualEmbedding)).reader.parameters(),
         next(parts(joined, kind=PretrainedEmbedding)).table.weight,
     ]
-    assert all(parameter.requires_grad is tune for parameter in frozen)
-    assert all((parameter.grad is not None) is tune for parameter in frozen)
+    assert all(parameter.requires_grad is fine_tune for parameter in frozen)
+    assert all((parameter.grad is not None) is fine_tune for parameter in frozen)
     (static,) = parts(joined, kind=PretrainedEmbedding)
     (mixed,) = parts(joined, kind=ContextualEmbedding)
-    for learnt in (static.unknown, mixed.mixture.scores, mixed.mixture.scale):
-        assert learnt.grad is not None
+    for trained_parameters in (static.unknown, mixed.mixture.scores, mixed.mixture.scale):
+        assert trained_parameters.grad is not None
 
 
-def test_what_is_frozen_has_no_dropout_and_keeps_nothing(folder: Path) -> None:
+def test_frozen_weights_have_no_dropout_and_save_no_tensors(folder: Path) -> None:
     joined, inputs = embed(tag(folder), "Anna sees the Paris")
     (mixed,) = parts(joined, kind=ContextualEmbedding)
-    calm = mixed(inputs.given[0])
+    frozen_output = mixed(inputs.pretrained[0])
     mixed.train()
     assert mixed.training
     assert not any(part.training for part in mixed.reader.modules())
-    torch.testing.assert_close(mixed(inputs.given[0]), calm, rtol=0, atol=0)
+    torch.testing.assert_close(mixed(inputs.pretrained[0]), frozen_output, rtol=0, atol=0)
     saved: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
@@ -148,15 +159,15 @@ def test_what_is_frozen_has_no_dropout_and_keeps_nothing(folder: Path) -> None:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda kept: kept):
-        mixed(inputs.given[0])
+        mixed(inputs.pretrained[0])
     assert len(saved) <= 4 * 3 + 4  # of the mixture of three layers; none of the language model
-    tuned, inputs = embed(tag(folder, tune=True), "Anna sees the Paris")
-    assert all(part.training for part in next(parts(tuned.train(), kind=ContextualEmbedding)).reader.modules())
+    fine_tuned, inputs = embed(tag(folder, fine_tune=True), "Anna sees the Paris")
+    assert all(part.training for part in next(parts(fine_tuned.train(), kind=ContextualEmbedding)).reader.modules())
 
 
 def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
     case = CASES["language_model, both ways"]
-    settings = build(case._replace(fields=case.fields | {"text": {"unit": "subwords", "size": 270}}), tmp_path)
+    settings = build(case._replace(fields=case.fields | {"text": {"unit": "subwords", "vocab_size": 270}}), tmp_path)
     fitted: Any = settings.task.fit(settings.task.read(tmp_path / case.file))
     run = Run.create(
         tmp_path / "language",
@@ -165,15 +176,15 @@ def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
         environment={},
     )
     run.save("best", _snapshot(fitted.build_model()))
-    text = {"unit": "subwords", "size": 300}
+    text = {"unit": "subwords", "vocab_size": 300}
     task = Classify.model_validate(
-        {"train": "t", "text": text, "vectors": {"run": str(tmp_path / "language")}, "embedding": 3}
+        {"train": "t", "text": text, "pretrained": {"run": str(tmp_path / "language")}, "embedding_size": 3}
     )
     found = task.fit(list(task.read([("a Cd éff", "x"), ("b", "y")])))
     assert found.learned is not None
     assert found.learned.text == fitted.learned.text
     _, inputs = embed(found, "a Cd éff")
-    context: ContextualInput = inputs.given[0]
+    context: ContextualInput = inputs.pretrained[0]
     assert context.text.words[0, 1:].tolist() == inputs.own[0].tolist() == fitted.tokenizer.encode("a Cd éff")
 
 
@@ -185,28 +196,28 @@ def _snapshot(module: torch.nn.Module) -> Snapshot:
 
 
 @pytest.mark.parametrize("name", ["tag, in context", "tag, tuned and static"])
-def test_frozen_weights_stay_as_they_are_and_cost_no_optimiser(name: str, tmp_path: Path) -> None:
+def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path, updates=3)
     run = workflow.train(settings, output=tmp_path / "run")
-    given = Run.open(tmp_path / "language").load("best").model
+    pretrained = Run.open(tmp_path / "language").load("best").model
     last = run.load("last")
     prefix = "encoder.embed.given.0.reader."
     trained = {name.removeprefix(prefix): weight for name, weight in last.model.items() if name.startswith(prefix)}
     assert trained
     tuned = name != "tag, in context"
-    same = [torch.equal(weight, given[f"reader.{name}"]) for name, weight in trained.items()]
+    same = [torch.equal(weight, pretrained[f"reader.{name}"]) for name, weight in trained.items()]
     assert not any(same) if tuned else all(same)
     assert last.model["encoder.embed.given.0.mixture.scores"].abs().max() > 0
     moments = sum(name.endswith("exp_avg") for name in last.training)
-    learnt = sum(parameter.requires_grad for parameter in load(run.path).module.parameters())
-    assert moments == learnt
+    trained_parameters = sum(parameter.requires_grad for parameter in load(run.path).module.parameters())
+    assert moments == trained_parameters
 
 
 @pytest.mark.parametrize(
     "name", ["tag, in context", "tag, tuned and static", "classify, static", "translate, in context"]
 )
 def test_a_run_needs_no_other_folder(name: str, tmp_path: Path) -> None:
-    settings = build(CASES[name], tmp_path, updates=4, save_minutes=1e-9)
+    settings = build(CASES[name], tmp_path, updates=4, save_every_minutes=1e-9)
 
     def leave(run: Run, event: Progress) -> None:
         if event.update == 2 and run.path.name == "left":
@@ -215,23 +226,25 @@ def test_a_run_needs_no_other_folder(name: str, tmp_path: Path) -> None:
     whole = workflow.train(settings, output=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         workflow.train(settings, output=tmp_path / "left", listeners=[leave])
-    wanted = load(whole.path).predict(CASES[name].questions)
+    expected = load(whole.path).predict(CASES[name].questions)
     shutil.rmtree(tmp_path / "language")
     (tmp_path / "vectors.txt").unlink()
-    assert load(whole.path).predict(CASES[name].questions) == wanted
+    assert load(whole.path).predict(CASES[name].questions) == expected
     resumed = workflow.resume(tmp_path / "left")
-    assert load(resumed.path).predict(CASES[name].questions) == wanted
+    assert load(resumed.path).predict(CASES[name].questions) == expected
     weights, others = whole.load("last").model, resumed.load("last").model
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-# What is wrong
+# Errors
 
 
-def test_other_units_and_other_runs_are_named(folder: Path) -> None:
-    vectors = {"run": str(folder / "language")}
-    task = Classify.model_validate({"train": "t", "text": {"unit": "characters"}, "vectors": vectors})
-    with pytest.raises(DataError, match="language: reads words, and this task reads characters"):
+def test_mismatching_runs_are_reported(folder: Path) -> None:
+    pretrained = {"run": str(folder / "language")}
+    task = Classify.model_validate({"train": "t", "text": {"unit": "characters"}, "pretrained": pretrained})
+    with pytest.raises(
+        DataError, match="language: expected a language model of characters, as in this task, found words"
+    ):
         task.fit(list(task.read([("a", "x")])))
     with pytest.raises(RunError, match="not a run"):
         tag(folder, run=str(folder))
@@ -239,35 +252,37 @@ def test_other_units_and_other_runs_are_named(folder: Path) -> None:
     settings = build(one_way, folder)
     fitted: Any = settings.task.fit(settings.task.read(folder / one_way.file))
     Run.create(folder / "forward", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={})
-    with pytest.raises(DataError, match=r'task language_model with task.direction = "forward"; .* direction = "both"'):
+    with pytest.raises(
+        DataError, match=r'direction = "both", .* the task language_model with task.direction = "forward"'
+    ):
         PretrainedConfig(run=str(folder / "forward")).language("words")
 
 
-def test_frames_and_files_without_any_word_are_refused(folder: Path) -> None:
+def test_frames_and_files_without_a_known_word_are_rejected(folder: Path) -> None:
     (folder / "strange.txt").write_text("elsewhere 1 2 3\n")
-    with pytest.raises(DataError, match="has a vector for no word"):
-        tag(folder, run="", file=str(folder / "strange.txt"), extra=0)
-    vectors = {"run": str(folder / "language")}
+    with pytest.raises(DataError, match="contains no vector for a word of the training data"):
+        tag(folder, run="", file=str(folder / "strange.txt"), extra_words=0)
+    pretrained = {"run": str(folder / "language")}
     (folder / "t.csv").write_text("1,2,A\n3,4,B\n")
-    tagger = Tag.model_validate({"train": "t.csv", "vectors": vectors})
-    with pytest.raises(DataError, match=r"found vectors; task\.vectors is for words"):
+    tagger = Tag.model_validate({"train": "t.csv", "pretrained": pretrained})
+    with pytest.raises(DataError, match=r"found vectors; task\.pretrained works with words only"):
         tagger.fit(tagger.read(folder / "t.csv"))
-    classifier = Classify.model_validate({"train": "t.csv", "vectors": vectors})
-    with pytest.raises(DataError, match=r"found vectors; task\.vectors is for texts"):
+    classifier = Classify.model_validate({"train": "t.csv", "pretrained": pretrained})
+    with pytest.raises(DataError, match=r"found vectors; task\.pretrained works with texts only"):
         classifier.fit(list(classifier.read([([[1.0, 2.0]], "A")])))
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (["task.pretrained.replace_own=true"], "there would be no vectors at all"),
-        (["task.pretrained.file=v.txt", "task.model=hmm"], "which counts words"),
+        (["task.pretrained.replace_own=true"], "there are no pretrained vectors: set run or file"),
+        (["task.pretrained.file=v.txt", "task.model=hmm"], "which cannot use pretrained vectors"),
         (
             ["task.pretrained.run=runs/language", "train.bptt_steps=10"],
-            "expected 0, got 10: task.pretrained.run reads whole",
+            "expected 0, got 10: the language model of task.pretrained.run reads whole",
         ),
     ],
 )
-def test_what_does_not_fit_together_is_refused(fields: list[str], message: str) -> None:
+def test_conflicting_options_are_rejected(fields: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Config.build(config.Document.empty(["task.name=tag", "task.train=t.conll", *fields]))

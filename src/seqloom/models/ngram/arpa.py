@@ -1,4 +1,4 @@
-"""n-gram models as ARPA text, the format that SRILM, KenLM and speech recognisers share."""
+"""n-gram models in ARPA format, as used by SRILM, KenLM and speech recognisers."""
 
 import gzip
 import math
@@ -19,12 +19,12 @@ from seqloom.models.ngram.ngram import NOTHING, Integers, NGram, Stored, look_up
 START, END = "<s>", "</s>"
 LOG_10 = math.log(10)
 ZERO = -99.0
-"""The logarithm of zero, by custom of the format."""
-BLANK = re.compile("[ \t\n\r\0]")
-SPELT = {" ": "<space>", "\t": "<tab>", "\r": "<return>"}
-"""Characters that may be symbols of a model, but no words of the format."""
+"""The logarithm of zero, by convention of the format."""
+WHITESPACE = re.compile("[ \t\n\r\0]")
+NAMES = {" ": "<space>", "\t": "<tab>", "\r": "<return>"}
+"""Tokens that cannot be words of the format, and the words that stand for them."""
 UNKNOWN_WORDS = ("<unk>", "<UNK>")
-SLICE = 1 << 16  # n-grams that are turned into text at once
+SLICE = 1 << 16  # n-grams formatted at once
 
 
 def write_arpa(
@@ -32,17 +32,19 @@ def write_arpa(
     symbols: Sequence[str],  # (V,); those of start and end are written as <s> and </s>
     path: Path,
 ) -> None:
-    """Write a model; nine digits, so that reading it gives the same model."""
+    """Write a model with nine digits, so that reading it back gives the same model."""
     names = to_arpa_words(symbols)
     if len(names) != model.vocabulary:
-        raise ValueError(f"found {len(names)} symbols, wanted {model.vocabulary}, one for each of the model's")
+        raise ValueError(f"expected {model.vocabulary} tokens, one for each of the model, found {len(names)}")
     names[model.start], names[model.end] = START, END
     seen: dict[str, int] = {}
     for index, name in enumerate(names):
-        if not name or BLANK.search(name):
-            raise ValueError(f"symbol {index} is {name!r}: ARPA wants no blanks, give another name such as '<space>'")
+        if not name or WHITESPACE.search(name):
+            raise ValueError(
+                f"token {index} is {name!r}, but ARPA words are not empty and have no whitespace: use e.g. '<space>'"
+            )
         if seen.setdefault(name, index) != index:
-            raise ValueError(f"symbols {seen[name]} and {index} are both {name!r}, wanted different ones")
+            raise ValueError(f"tokens {seen[name]} and {index} are both {name!r}, expected different ones")
     partial = path.with_name(f"{path.name}.partial")
     try:
         with partial.open("wb") as file:
@@ -55,14 +57,14 @@ def write_arpa(
 
 
 def to_arpa_words(symbols: Iterable[str]) -> list[str]:
-    """Symbols as words of the format."""
-    return [SPELT.get(symbol, symbol) for symbol in symbols]
+    """Tokens as words of the format."""
+    return [NAMES.get(symbol, symbol) for symbol in symbols]
 
 
 def characters(names: Iterable[str]) -> list[str]:
     """Words of the format as the characters that they stand for."""
-    meant = {name: character for character, name in SPELT.items()}
-    return [meant.get(name, name) for name in names]
+    originals = {name: character for character, name in NAMES.items()}
+    return [originals.get(name, name) for name in names]
 
 
 def write(model: NGram, names: Sequence[str], stream: IO[bytes]) -> None:
@@ -75,16 +77,16 @@ def write(model: NGram, names: Sequence[str], stream: IO[bytes]) -> None:
         file.write(f"\n\\{order}-grams:\n")
         for first in range(0, len(values), SLICE):
             rows = np.arange(first, min(first + SLICE, len(values)))
-            columns = [numbers(values[rows])]
-            columns.append([" ".join(row) for row in table[words(model, rows, order=order)]])
+            columns = [format_logarithms(values[rows])]
+            columns.append([" ".join(row) for row in table[ngram_words(model, rows, order=order)]])
             if order < model.order:
-                columns.append(numbers(model.log_backoffs[order - 1][rows]))
+                columns.append(format_logarithms(model.log_backoffs[order - 1][rows]))
             file.writelines("\t".join(row) + "\n" for row in zip(*columns, strict=True))
     file.write("\n\\end\\\n")
     file.detach()
 
 
-def words(model: NGram, rows: Integers, *, order: int) -> Integers:  # (N,) → (N, order)
+def ngram_words(model: NGram, rows: Integers, *, order: int) -> Integers:  # (N,) → (N, order)
     """The words of n-grams."""
     columns = []
     for keys in reversed(model.keys[: order - 1]):
@@ -93,19 +95,19 @@ def words(model: NGram, rows: Integers, *, order: int) -> Integers:  # (N,) → 
     return np.stack([rows, *reversed(columns)], axis=1)
 
 
-def numbers(values: Stored) -> list[str]:
-    """Natural logarithms as text to base 10."""
+def format_logarithms(values: Stored) -> list[str]:
+    """Natural logarithms as text in base 10."""
     return [f"{max(value, ZERO):.9g}" for value in (values.astype(np.float64) / LOG_10).tolist()]
 
 
 def natural(values: "array[float]") -> Stored:
-    """Logarithms to base 10 as natural ones."""
+    """Natural logarithms from base 10."""
     with np.errstate(over="ignore"):
         return (np.array(values) * LOG_10).astype(np.float32)
 
 
 class Section(NamedTuple):
-    """The n-grams of one order as they stand in the file."""
+    """The n-grams of one order, in the order of the file."""
 
     words: Integers  # (N, order)
     probabilities: Stored  # (N,)
@@ -122,36 +124,36 @@ def read_arpa(path: Path) -> tuple[NGram, tuple[str, ...]]:
 
 
 def read_words(path: Path) -> tuple[str, ...]:
-    """The words of a model alone, in the order of the file."""
+    """Only the words of a model, in the order of the file."""
     reader = Reader(path)
-    reader.begin()
+    reader.read_unigrams()
     return tuple(reader.index)
 
 
 class Layout(NamedTuple):
-    """The words of a file as we number them: the start, the unknown word, the end, then the others in their order."""
+    """Our word ids for a file: the start, the unknown word, the end, then the others in their order."""
 
     names: tuple[str, ...]
-    numbers: Integers  # (words,), the number of each
+    ids: Integers  # (words,), the id of each word of the file
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Self:
         unknown = next((name for name in UNKNOWN_WORDS if name in words), UNKNOWN_WORDS[0])
         first = (START, unknown, END)
         names = (*first, *(word for word in words if word not in first))
-        index = {name: number for number, name in enumerate(names)}
+        index = {name: position for position, name in enumerate(names)}
         return cls((START, UNKNOWN_WORDS[0], *names[2:]), np.array([index[word] for word in words]))
 
     def arrange(self, model: NGram) -> NGram:
-        """The model with our numbers; where the unknown word has no probability, the smallest that can be written."""
-        found = model.renumber(self.numbers, vocabulary=len(self.names))
-        single = found.log_probabilities[0]
-        single[1] = max(single[1], ZERO * LOG_10)
-        return found
+        """The model with our ids; an unknown word without a probability gets the smallest that can be written."""
+        arranged = model.renumber(self.ids, vocabulary=len(self.names))
+        unigrams = arranged.log_probabilities[0]
+        unigrams[1] = max(unigrams[1], ZERO * LOG_10)
+        return arranged
 
 
 class Reader:
-    """Walks through a file, and knows the words met."""
+    """Reads a file line by line, and collects its vocabulary."""
 
     def __init__(self, path: Path) -> None:
         self.location = Location(str(path), 1)
@@ -159,20 +161,20 @@ class Reader:
         self.line = ""
         self.index: dict[str, int] = {}
 
-    def begin(self) -> tuple[list[int], Section]:
-        """Read up to the single words; how many n-grams of each order there will be."""
+    def read_unigrams(self) -> tuple[list[int], Section]:
+        """Read the header and the 1-grams; returns the number of n-grams of each order and the 1-grams."""
         self._step()
         self._expect("\\data\\")
         sizes = self._sizes()
         first = self._section(1, sizes[0])
         absent = [name for name in (START, END) if name not in self.index]
         if absent:
-            raise DataError(self.location, f"the 1-grams lack {' and '.join(absent)}")
-        first.probabilities[self.index[START]] = -np.inf  # a custom value; never predicted
+            raise DataError(self.location, f"the 1-grams do not contain {' and '.join(absent)}")
+        first.probabilities[self.index[START]] = -np.inf  # by convention any value; never predicted
         return sizes, first
 
     def read(self) -> tuple[NGram, tuple[str, ...]]:
-        sizes, first = self.begin()
+        sizes, first = self.read_unigrams()
         sections = [first]
         keys: list[Integers] = []
         for order, size in enumerate(sizes[1:], start=2):
@@ -181,8 +183,8 @@ class Reader:
             position = np.argsort(key, kind="stable")
             keys.append(key[position])
             sections.append(section.select(position))
-            twice = np.append(False, keys[-1][1:] == keys[-1][:-1])
-            self._refuse(sections[-1], twice, "this n-gram stands here a second time")
+            repeated = np.append(False, keys[-1][1:] == keys[-1][:-1])
+            self._refuse(sections[-1], repeated, "this n-gram occurs twice")
         self._expect("\\end\\")
         model = NGram(
             len(self.index),
@@ -195,7 +197,7 @@ class Reader:
         return model, tuple(self.index)
 
     def _step(self) -> None:
-        """Go to the next line that is not blank; it is empty after the last."""
+        """Advance to the next non-empty line; an empty string after the last one."""
         for location, line in self.lines:
             if line.strip():
                 self.location, self.line = location, line
@@ -204,8 +206,8 @@ class Reader:
 
     def _expect(self, title: str) -> None:
         if self.line.strip() != title:
-            found = repr(self.line[:80]) if self.line else "the end of the file"
-            raise DataError(self.location, f"found {found}; {title} is wanted")
+            actual = repr(self.line[:80]) if self.line else "the end of the file"
+            raise DataError(self.location, f"expected {title}, found {actual}")
         self._step()
 
     def _sizes(self) -> list[int]:
@@ -213,55 +215,55 @@ class Reader:
         while match := re.fullmatch(r"\s*ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,18})\s*", self.line):
             if int(match[1]) != len(sizes) + 1:
                 raise DataError(
-                    self.location, f"found the size of order {match[1]}; that of {len(sizes) + 1} is wanted"
+                    self.location, f"expected the size of order {len(sizes) + 1}, found that of order {match[1]}"
                 )
             sizes.append(int(match[2]))
             self._step()
         if not sizes:
-            raise DataError(self.location, f"found {self.line[:80]!r}; the number of n-grams, 'ngram 1=…', is wanted")
+            raise DataError(self.location, f"expected the number of n-grams, 'ngram 1=…', found {self.line[:80]!r}")
         return sizes
 
     def _section(self, order: int, size: int) -> Section:
-        """The n-grams of one order; those of order 1 make the vocabulary."""
+        """The n-grams of one order; those of order 1 are the vocabulary."""
         title = self.location
         self._expect(f"\\{order}-grams:")
         index = self.index
-        found, probabilities, backoffs, places = array("q"), array("d"), array("d"), array("q")
+        words, probabilities, backoffs, line_numbers = array("q"), array("d"), array("d"), array("q")
         while self.line and not self.line.startswith("\\"):
             parts = [part for part in self.line.replace("\t", " ").split(" ") if part]
             if not order < len(parts) < order + 3:
                 raise DataError(
-                    self.location, f"found {len(parts)} fields; a probability, {order} words and a back-off are wanted"
+                    self.location, f"expected a probability, {order} words and a back-off, found {len(parts)} fields"
                 )
-            if order == 1 and index.setdefault(parts[1], len(index)) != len(places):
-                raise DataError(self.location, f"the word {parts[1]!r} stands here a second time")
+            if order == 1 and index.setdefault(parts[1], len(index)) != len(line_numbers):
+                raise DataError(self.location, f"the word {parts[1]!r} occurs twice")
             try:
                 probabilities.append(float(parts[0]))
                 backoffs.append(float(parts[-1]) if len(parts) == order + 2 else 0.0)
-                found.extend([index[word] for word in parts[1 : order + 1]])
+                words.extend([index[word] for word in parts[1 : order + 1]])
             except ValueError as error:
-                raise DataError(self.location, f"{error}; a logarithm is wanted") from None
+                raise DataError(self.location, f"expected a logarithm: {error}") from None
             except KeyError as error:
                 raise DataError(self.location, f"the word {error} is not among the 1-grams") from None
-            places.append(self.location.line)
+            line_numbers.append(self.location.line)
             self._step()
-        if len(places) != size:
-            raise DataError(title, f"found {len(places)} {order}-grams; {size} were announced")
+        if len(line_numbers) != size:
+            raise DataError(title, f"expected {size} {order}-grams as in the header, found {len(line_numbers)}")
         section = Section(
-            np.array(found).reshape(size, order), natural(probabilities), natural(backoffs), np.array(places)
+            np.array(words).reshape(size, order), natural(probabilities), natural(backoffs), np.array(line_numbers)
         )
-        self._refuse(section, ~(section.probabilities <= 0), "the probability is not a logarithm up to 0")
-        self._refuse(section, ~np.isfinite(section.backoffs), "the back-off is not a finite logarithm")
+        self._refuse(section, ~(section.probabilities <= 0), "expected the logarithm of a probability, at most 0")
+        self._refuse(section, ~np.isfinite(section.backoffs), "expected a finite logarithm as back-off")
         section.probabilities[np.array(probabilities) <= ZERO] = -np.inf
         return section
 
     def _keys(self, section: Section, keys: Sequence[Integers]) -> Integers:
-        """The keys of n-grams, in the order of the file."""
+        """The keys of the n-grams, in the order of the file."""
         columns: list[Integers] = list(section.words.T)
         rows = columns[0]
         for known, word in zip(keys, columns[1:-1], strict=True):
             rows = look_up(known, rows, words=word, vocabulary=len(self.index))
-        self._refuse(section, rows == NOTHING, "the n-gram without its last word is not in the file")
+        self._refuse(section, rows == NOTHING, "the file does not contain this n-gram without its last word")
         return rows * len(self.index) + columns[-1]
 
     def _refuse(self, section: Section, wrong: NDArray[np.bool_], message: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from seqloom.models.ngram.ngram import Floats, Integers, NGram, Stored, flatten
 
 FALLBACK = (0.5, 1.0, 1.5)
-"""The discounts of counts 1, 2 and more where the data are too few, or too regular, to tell."""
+"""Default discounts of counts 1, 2 and more, for data that are too few or too regular to estimate them."""
 
 
 class Counts(NamedTuple):
@@ -16,36 +16,36 @@ class Counts(NamedTuple):
 
     keys: Integers
     suffixes: Integers  # row of the n-gram without its first word in the order below
-    adjusted: Integers  # how often; below the highest order, after how many different words
+    adjusted: Integers  # count; below the highest order, the number of distinct preceding words
 
 
 def estimate(
     sentences: Iterable[Sequence[int]],
     *,
     order: int,
-    start: int,  # a symbol of its own, in no sentence, that stands before each
-    end: int,  # likewise, after each
-    vocabulary: int,  # how many symbols there are, start and end included
+    start: int,  # token before each sentence, which occurs in none
+    end: int,  # token after each sentence, which occurs in none
+    vocabulary: int,  # number of tokens, start and end included
 ) -> NGram:
-    """The n-gram model of sentences of symbols.
+    """Estimate an n-gram model from sentences of token ids.
 
     With a(·) the adjusted count, D its discount and v the context u without its first word:
     p(w | u) = (a(uw) - D(a(uw))) / Σ a(u·) + γ(u) p(w | v),  γ(u) = Σ D(a(u·)) / Σ a(u·).
-    Single words are interpolated with the uniform distribution over all symbols but ``start``, so words that were never
-    seen share what is left.
+    Unigrams are interpolated with the uniform distribution over all tokens except ``start``, so unseen words share the
+    remaining probability.
     """
     if order < 1:
-        raise ValueError(f"order is {order}, wanted at least 1")
+        raise ValueError(f"order is {order}, expected at least 1")
     text, depth = flatten(sentences, start=start, end=end, vocabulary=vocabulary)
     if not text.size:
-        raise ValueError("there are no sentences, wanted at least one")
+        raise ValueError("there are no sentences, expected at least one")
     counted = count(text, depth, order=order, start=start, vocabulary=vocabulary)
     probabilities: list[Stored] = []
     backoffs: list[Stored] = []
     fallbacks = []
-    found = np.full(vocabulary, 1 / (vocabulary - 1))  # p(w | v) of every n-gram of the order below
-    found[start] = 0
-    contexts = 1  # of words alone: the empty one
+    lower = np.full(vocabulary, 1 / (vocabulary - 1))  # p(w | v) of every n-gram of the order below
+    lower[start] = 0
+    contexts = 1  # of unigrams: the empty context
     for number, (keys, suffixes, adjusted) in enumerate(counted, start=1):
         discounts = estimate_discounts(adjusted)
         if discounts is None:
@@ -54,10 +54,10 @@ def estimate(
         discounted = discounts[np.minimum(adjusted, 3)]
         context = keys // vocabulary
         total = np.bincount(context, weights=adjusted, minlength=contexts)
-        gamma = np.ones(contexts)  # of what ends a sentence: nothing follows it
+        gamma = np.ones(contexts)  # 1 for n-grams that end a sentence: nothing follows them
         np.divide(np.bincount(context, weights=discounted, minlength=contexts), total, out=gamma, where=total > 0)
-        found = (adjusted - discounted) / total[context] + gamma[context] * found[suffixes]
-        probabilities.append(logarithm(found))
+        lower = (adjusted - discounted) / total[context] + gamma[context] * lower[suffixes]
+        probabilities.append(logarithm(lower))
         if number > 1:
             backoffs.append(logarithm(gamma))
         contexts = keys.size
@@ -65,7 +65,7 @@ def estimate(
         vocabulary,
         start,
         end,
-        keys=tuple(each.keys for each in counted[1:]),
+        keys=tuple(counts.keys for counts in counted[1:]),
         log_probabilities=tuple(probabilities),
         log_backoffs=tuple(backoffs),
         fallbacks=tuple(fallbacks),
@@ -74,19 +74,19 @@ def estimate(
 
 def count(
     text: Integers,  # (T,)
-    depth: Integers,  # (T,), how many words of its sentence stand before a word
+    depth: Integers,  # (T,), position of each word in its sentence
     *,
     order: int,
     start: int,
     vocabulary: int,
 ) -> list[Counts]:
-    """The n-grams of each order; those that begin a sentence keep their own count, since no word stands before them."""
+    """The n-grams of each order; those at the start of a sentence keep their raw count, since no word precedes them."""
     rows = text  # of the n-gram that ends at each position
     keys = suffixes = np.arange(vocabulary)
     raw = np.bincount(text, minlength=vocabulary)
-    raw[start] = 0  # given, never predicted
-    begins = keys == start
-    found = []
+    raw[start] = 0  # never predicted
+    at_start = keys == start
+    orders = []
     for number in range(2, order + 1):
         at = np.flatnonzero(depth >= number - 1)
         longer, inverse, times = np.unique(
@@ -94,13 +94,13 @@ def count(
         )
         shorter = np.empty(longer.size, dtype=np.int64)
         shorter[inverse] = rows[at]
-        found.append(Counts(keys, suffixes, np.where(begins, raw, np.bincount(shorter, minlength=keys.size))))
+        orders.append(Counts(keys, suffixes, np.where(at_start, raw, np.bincount(shorter, minlength=keys.size))))
         rows = np.empty_like(text)
         rows[at] = inverse
         keys, suffixes, raw = longer, shorter, times
-        begins = np.zeros(longer.size, dtype=np.bool_)
-        begins[inverse[depth[at] == number - 1]] = True
-    return [*found, Counts(keys, suffixes, raw)]
+        at_start = np.zeros(longer.size, dtype=np.bool_)
+        at_start[inverse[depth[at] == number - 1]] = True
+    return [*orders, Counts(keys, suffixes, raw)]
 
 
 def estimate_discounts(counts: Integers) -> Floats | None:  # (4,): of counts 0, 1, 2, and more

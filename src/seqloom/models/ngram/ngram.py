@@ -1,4 +1,4 @@
-"""An n-gram language model on integer symbols: sorted tables, looked up for whole batches at once, with back-off."""
+"""Back-off n-gram language models over token ids: sorted tables, looked up for whole batches at once."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,50 +14,53 @@ Floats = NDArray[np.float64]
 Stored = NDArray[np.float32]
 
 NOTHING = -1
-"""Stands in a context before the first symbol of a text."""
+"""Marks positions of a context before the first token of a text, and missing rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class NGram:
-    """log p(word | context): that of the longest known n-gram, plus the back-offs of the longer contexts known.
+    """log p(word | context): that of the longest known n-gram, plus the back-offs of the known longer contexts.
 
     An n-gram of order k > 1 is the key ``p V + word``: ``p`` is the row of its first k - 1 words in the table of order
     k - 1, V the size of the vocabulary; the row of a single word is the word. Keys are sorted, so the n-grams of one
-    context stand together. Logarithms are natural.
+    context are adjacent. Logarithms are natural.
 
-    A context, or state, is a row of the last ``order - 1`` words, the latest at the end, -1 before the first of them:
+    A context, or state, is a row of the last ``order - 1`` words, the latest one last, -1 before the first word:
     int64 (B, order - 1).
     """
 
     vocabulary: int  # V, ``start`` and ``end`` included
-    start: int  # stands before each text and is never predicted
-    end: int  # stands after each text
+    start: int  # precedes each text and is never predicted
+    end: int  # follows each text
     keys: tuple[Integers, ...]  # of orders 2, 3, …
     log_probabilities: tuple[Stored, ...]  # of orders 1, 2, …
-    log_backoffs: tuple[Stored, ...]  # of orders 1, 2, … but the highest
-    fallbacks: tuple[int, ...] = ()  # orders whose discounts could not be estimated and were assumed
+    log_backoffs: tuple[Stored, ...]  # of orders 1, 2, … except the highest
+    fallbacks: tuple[int, ...] = ()  # orders with default discounts, since theirs could not be estimated
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.vocabulary or not 0 <= self.end < self.vocabulary or self.start == self.end:
             raise ValueError(
-                f"start is {self.start} and end is {self.end}, wanted two different symbols below {self.vocabulary}"
+                f"start is {self.start} and end is {self.end}, expected two different token ids below {self.vocabulary}"
             )
         if not len(self.keys) == len(self.log_backoffs) == len(self.log_probabilities) - 1:
             raise ValueError(
-                f"found {len(self.log_probabilities)} tables of probabilities, {len(self.keys)} of keys and "
-                f"{len(self.log_backoffs)} of back-offs, wanted one fewer of the latter two"
+                f"expected one table of keys and of back-offs fewer than of probabilities, found "
+                f"{len(self.log_probabilities)} of probabilities, {len(self.keys)} of keys and "
+                f"{len(self.log_backoffs)} of back-offs"
             )
         size = self.vocabulary
         for order, values in enumerate(self.log_probabilities, start=1):
             if order > 1:
                 keys = self.keys[order - 2]
                 if keys.size and (keys[0] < 0 or keys[-1] // self.vocabulary >= size or (keys[1:] <= keys[:-1]).any()):
-                    raise ValueError(f"keys of order {order} are not sorted or name rows that order {order - 1} lacks")
+                    raise ValueError(
+                        f"order {order}: keys are not sorted, or refer to missing rows of order {order - 1}"
+                    )
                 size = keys.size
             if values.shape != (size,) or (order < self.order and self.log_backoffs[order - 1].shape != (size,)):
-                raise ValueError(f"order {order} has not one value for each of its {size} n-grams")
+                raise ValueError(f"order {order}: expected one value for each of {size} n-grams")
             if not (values <= 0).all():
-                raise ValueError(f"order {order} holds a log-probability that is positive or not a number")
+                raise ValueError(f"order {order} contains a log-probability that is positive or NaN")
         if not all(np.isfinite(values).all() for values in self.log_backoffs):
             raise ValueError("a log back-off is not finite")
 
@@ -65,8 +68,8 @@ class NGram:
     def order(self) -> int:
         return len(self.log_probabilities)
 
-    def score(self, texts: Iterable[Sequence[int]]) -> list[Floats]:  # one (T + 1,) for each text of T symbols
-        """The log-probability of each symbol of each text, and of its end."""
+    def score(self, texts: Iterable[Sequence[int]]) -> list[Floats]:  # one (T + 1,) for each text of T tokens
+        """The log-probability of each token of each text, and of its end."""
         text, depth = flatten(texts, start=self.start, end=self.end, vocabulary=self.vocabulary)
         at = np.flatnonzero(depth)
         contexts = np.full((at.size, self.order - 1), NOTHING, dtype=np.int64)
@@ -84,18 +87,18 @@ class NGram:
         """log p(word | context) of each row."""
         self._check(contexts)
         if words.shape != contexts.shape[:1] or ((words < 0) | (words >= self.vocabulary)).any():
-            raise ValueError(f"words are not {len(contexts)} symbols from 0 to {self.vocabulary - 1}")
-        found = self.log_probabilities[0][words].astype(np.float64)
+            raise ValueError(f"expected {len(contexts)} words with ids from 0 to {self.vocabulary - 1}")
+        log_probs = self.log_probabilities[0][words].astype(np.float64)
         for order, rows in enumerate(self._rows(contexts), start=2):
             known = rows != NOTHING
-            found[known] += self.log_backoffs[order - 2][rows[known]]
+            log_probs[known] += self.log_backoffs[order - 2][rows[known]]
             longer = self._look_up(order, rows, words=words)
             known = longer != NOTHING
-            found[known] = self.log_probabilities[order - 1][longer[known]]
-        return found
+            log_probs[known] = self.log_probabilities[order - 1][longer[known]]
+        return log_probs
 
     def start_state(self, batch: int = 1) -> Integers:  # (B, order - 1)
-        """The contexts of the first symbols of texts."""
+        """The contexts at the start of texts."""
         state = np.full((batch, self.order - 1), NOTHING, dtype=np.int64)
         state[:, -1:] = self.start
         return state
@@ -103,20 +106,20 @@ class NGram:
     def next(self, state: Integers) -> Floats:  # (B, order - 1) → (B, V)
         """log p(word | context) of every word of the vocabulary."""
         self._check(state)
-        found = np.tile(self.log_probabilities[0].astype(np.float64), (len(state), 1))
+        log_probs = np.tile(self.log_probabilities[0].astype(np.float64), (len(state), 1))
         for order, rows in enumerate(self._rows(state), start=2):
             known = np.flatnonzero(rows != NOTHING)
-            found[known] += self.log_backoffs[order - 2][rows[known], None]
+            log_probs[known] += self.log_backoffs[order - 2][rows[known], None]
             keys = self.keys[order - 2]
             first = np.searchsorted(keys, rows[known] * self.vocabulary)
             count = np.searchsorted(keys, (rows[known] + 1) * self.vocabulary) - first
             longer = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
             words = keys[longer] % self.vocabulary
-            found[np.repeat(known, count), words] = self.log_probabilities[order - 1][longer]
-        return found
+            log_probs[np.repeat(known, count), words] = self.log_probabilities[order - 1][longer]
+        return log_probs
 
     def advance(self, state: Integers, words: Integers) -> Integers:  # (B, order - 1), (B,) → (B, order - 1)
-        """The contexts after one more word each; after the end comes a new start."""
+        """The contexts after one more word each; the end is followed by a new start."""
         following = np.concatenate([state, words[:, None]], axis=1)[:, 1:]
         ended = words == self.end
         following[ended] = self.start_state(int(ended.sum()))
@@ -124,21 +127,21 @@ class NGram:
 
     def renumber(
         self,
-        numbers: Integers,  # (V,), the new number of each word
+        ids: Integers,  # (V,), the new id of each word
         *,
-        vocabulary: int,  # the new V; a number that no word has gets probability zero
+        vocabulary: int,  # the new V; unused ids get probability zero
     ) -> Self:
-        """The same model of words that are numbered differently."""
-        if numbers.shape != (self.vocabulary,) or np.unique(numbers).size < numbers.size:
-            raise ValueError(f"numbers are not {self.vocabulary} different ones, one for each word")
-        if numbers.min() < 0 or numbers.max() >= vocabulary:
-            raise ValueError(f"numbers are not all from 0 to {vocabulary - 1}")
-        rows, size = numbers, vocabulary  # where the n-grams of one order go, and how many there will be
+        """The same model with new word ids."""
+        if ids.shape != (self.vocabulary,) or np.unique(ids).size < ids.size:
+            raise ValueError(f"expected {self.vocabulary} different ids, one for each word")
+        if ids.min() < 0 or ids.max() >= vocabulary:
+            raise ValueError(f"expected ids from 0 to {vocabulary - 1}")
+        rows, size = ids, vocabulary  # new rows of the n-grams of one order, and their number
         keys, probabilities, backoffs = [], [], []
         for order, values in enumerate(self.log_probabilities, start=1):
             if order > 1:
                 prefixes, words = np.divmod(self.keys[order - 2], self.vocabulary)
-                longer = rows[prefixes] * vocabulary + numbers[words]
+                longer = rows[prefixes] * vocabulary + ids[words]
                 position = np.argsort(longer)
                 keys.append(longer[position])
                 size = longer.size
@@ -152,8 +155,8 @@ class NGram:
         return replace(
             self,
             vocabulary=vocabulary,
-            start=int(numbers[self.start]),
-            end=int(numbers[self.end]),
+            start=int(ids[self.start]),
+            end=int(ids[self.end]),
             keys=tuple(keys),
             log_probabilities=tuple(probabilities),
             log_backoffs=tuple(backoffs),
@@ -161,47 +164,47 @@ class NGram:
 
     def tensors(self) -> dict[str, Tensor]:
         """The model as tensors by name."""
-        found = {"symbols": torch.tensor([self.vocabulary, self.start, self.end])}
-        found["fallbacks"] = torch.tensor(self.fallbacks, dtype=torch.int64)
+        tensors = {"symbols": torch.tensor([self.vocabulary, self.start, self.end])}
+        tensors["fallbacks"] = torch.tensor(self.fallbacks, dtype=torch.int64)
         for kind, first, arrays in (
             ("keys", 2, self.keys),
             ("log_probabilities", 1, self.log_probabilities),
             ("log_backoffs", 1, self.log_backoffs),
         ):
-            found |= {f"{kind}.{order}": torch.from_numpy(array) for order, array in enumerate(arrays, start=first)}
-        return found
+            tensors |= {f"{kind}.{order}": torch.from_numpy(array) for order, array in enumerate(arrays, start=first)}
+        return tensors
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """The model that ``tensors`` described."""
+        """The model from its ``tensors``."""
         order = sum(name.startswith("log_probabilities.") for name in tensors)
         kinds = {"symbols": torch.int64, "fallbacks": torch.int64}
-        kinds |= {f"keys.{each}": torch.int64 for each in range(2, order + 1)}
-        kinds |= {f"log_probabilities.{each}": torch.float32 for each in range(1, order + 1)}
-        kinds |= {f"log_backoffs.{each}": torch.float32 for each in range(1, order)}
-        found = {name: tensor.dtype for name, tensor in tensors.items()}
-        if not order or found != kinds or any(tensor.ndim != 1 for tensor in tensors.values()):
-            wanted = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-            raise ValueError(f"found the tensors {', '.join(found) or 'none'}; wanted, of one dimension: {wanted}")
+        kinds |= {f"keys.{n}": torch.int64 for n in range(2, order + 1)}
+        kinds |= {f"log_probabilities.{n}": torch.float32 for n in range(1, order + 1)}
+        kinds |= {f"log_backoffs.{n}": torch.float32 for n in range(1, order)}
+        actual = {name: tensor.dtype for name, tensor in tensors.items()}
+        if not order or actual != kinds or any(tensor.ndim != 1 for tensor in tensors.values()):
+            expected = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+            raise ValueError(f"expected one-dimensional tensors {expected}; found {', '.join(actual) or 'none'}")
         if len(tensors["symbols"]) != 3:
-            raise ValueError(f"symbols holds {len(tensors['symbols'])} numbers, wanted vocabulary, start, end")
+            raise ValueError(f"symbols: expected 3 integers (vocabulary, start, end), found {len(tensors['symbols'])}")
         arrays = {name: tensor.contiguous().numpy() for name, tensor in tensors.items()}
         vocabulary, start, end = arrays["symbols"].tolist()
         return cls(
             vocabulary,
             start,
             end,
-            keys=tuple(arrays[f"keys.{each}"] for each in range(2, order + 1)),
-            log_probabilities=tuple(arrays[f"log_probabilities.{each}"] for each in range(1, order + 1)),
-            log_backoffs=tuple(arrays[f"log_backoffs.{each}"] for each in range(1, order)),
+            keys=tuple(arrays[f"keys.{n}"] for n in range(2, order + 1)),
+            log_probabilities=tuple(arrays[f"log_probabilities.{n}"] for n in range(1, order + 1)),
+            log_backoffs=tuple(arrays[f"log_backoffs.{n}"] for n in range(1, order)),
             fallbacks=tuple(arrays["fallbacks"].tolist()),
         )
 
     def _check(self, contexts: Integers) -> None:
         if contexts.ndim != 2 or contexts.shape[1] != self.order - 1:
-            raise ValueError(f"contexts have shape {contexts.shape}, wanted (B, {self.order - 1})")
+            raise ValueError(f"contexts have shape {contexts.shape}, expected (B, {self.order - 1})")
         if ((contexts < NOTHING) | (contexts >= self.vocabulary)).any():
-            raise ValueError(f"contexts hold symbols outside of -1 to {self.vocabulary - 1}")
+            raise ValueError(f"contexts contain ids outside of -1 to {self.vocabulary - 1}")
 
     def _rows(self, contexts: Integers) -> Iterator[Integers]:  # (B, order - 1) → order - 1 times (B,)
         """The rows of the last 1, 2, … words in the tables of orders 1, 2, …; -1 where there is none."""
@@ -224,28 +227,28 @@ class NGram:
 def look_up(keys: Integers, prefixes: Integers, *, words: Integers, vocabulary: int) -> Integers:
     """The rows of the keys ``prefix V + word``; -1 where there is none."""
     rows = np.full(prefixes.shape, NOTHING, dtype=np.int64)
-    (asked,) = np.nonzero((prefixes != NOTHING) & (words != NOTHING))
-    if keys.size and asked.size:
-        wanted = prefixes[asked] * vocabulary + words[asked]
-        at = np.searchsorted(keys, wanted)
+    (queries,) = np.nonzero((prefixes != NOTHING) & (words != NOTHING))
+    if keys.size and queries.size:
+        targets = prefixes[queries] * vocabulary + words[queries]
+        at = np.searchsorted(keys, targets)
         at[at == keys.size] = 0
-        known = keys[at] == wanted
-        rows[asked[known]] = at[known]
+        known = keys[at] == targets
+        rows[queries[known]] = at[known]
     return rows
 
 
 def flatten(
     texts: Iterable[Sequence[int]], *, start: int, end: int, vocabulary: int
 ) -> tuple[Integers, Integers]:  # (T,), (T,)
-    """All texts in a row, each between ``start`` and ``end``; and how many symbols of its text stand before each."""
+    """All texts concatenated, each between ``start`` and ``end``, and the position of each token in its text."""
     bodies = [np.asarray(text, dtype=np.int64) for text in texts]
     body = np.concatenate([np.empty(0, dtype=np.int64), *bodies])
-    lengths = np.array([len(each) + 2 for each in bodies], dtype=np.int64)
-    wrong = np.flatnonzero((body < 0) | (body >= vocabulary) | (body == start) | (body == end))
-    if wrong.size:
-        number = int(np.searchsorted(np.cumsum(lengths - 2), wrong[0], side="right"))
+    lengths = np.array([len(text) + 2 for text in bodies], dtype=np.int64)
+    invalid = np.flatnonzero((body < 0) | (body >= vocabulary) | (body == start) | (body == end))
+    if invalid.size:
+        index = int(np.searchsorted(np.cumsum(lengths - 2), invalid[0], side="right"))
         raise ValueError(
-            f"text {number} holds the symbol {body[wrong[0]]}, wanted symbols from 0 to {vocabulary - 1} "
+            f"text {index} contains token {body[invalid[0]]}, expected token ids from 0 to {vocabulary - 1} "
             f"other than {start} (start) and {end} (end)"
         )
     last = np.cumsum(lengths) - 1

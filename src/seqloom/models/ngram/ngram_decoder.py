@@ -1,4 +1,4 @@
-"""An n-gram model in the place of a decoder: counted, not trained."""
+"""An n-gram model with the interface of a decoder: counted, not trained."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,19 +16,19 @@ from seqloom.training.self_trained import CountingModel
 
 
 class NGramDecoder(CountingModel):
-    """The language model of word counts, with the interface of ``Decoder``; it has no parameters and no gradient."""
+    """An n-gram language model with the interface of ``Decoder``; it has no parameters and no gradient."""
 
     class State(NamedTuple):
-        words: Tensor  # (B, order - 1), the last ones; -1 before the first
+        words: Tensor  # (B, order - 1), the last words; -1 before the first
 
     def __init__(
         self,
-        encode: Callable[[Any], Sequence[int]],  # an example's symbols
-        symbols: Sequence[str],  # by number; 0, the padding, stands for the start of a text
+        encode: Callable[[Any], Sequence[int]],  # token ids of an example
+        symbols: Sequence[str],  # the vocabulary; 0, the padding, stands for the start of a text
         *,
         order: int,
         end: int,
-        arpa: str = "",  # file of a model to take as it is
+        arpa: str = "",  # file to read the model from instead of estimating it
     ) -> None:
         super().__init__()
         self.encode, self.symbols, self.order, self.end, self.arpa = encode, symbols, order, end, arpa
@@ -37,7 +37,7 @@ class NGramDecoder(CountingModel):
     @property
     def counted(self) -> NGram:
         if self.ngram is None:
-            raise ValueError("the n-gram model has counted nothing yet")
+            raise ValueError("the n-gram model has not been estimated yet")
         return self.ngram
 
     def count(self, examples: Iterable[Any]) -> None:
@@ -52,19 +52,19 @@ class NGramDecoder(CountingModel):
         model, words = read_arpa(path)
         layout = Layout.of(words)
         if list(layout.names[1:]) != to_arpa_words(self.symbols[1:]):
-            raise DataError(str(path), "its words are no longer those that the task has learnt")
+            raise DataError(str(path), "the words of the file have changed since training")
         return layout.arrange(model)
 
     def write(self, path: Path) -> None:
-        """The model as an ARPA file."""
+        """Write the model as an ARPA file."""
         write_arpa(self.counted, self.symbols, path)
 
     def log_probabilities(self, target: Tensor, mask: Tensor) -> list[list[float]]:  # (B, T) → B lists
-        """Of each symbol of each row; a row is a text and ends with the end symbol."""
+        """The log-probability of each token of each row; a row is a text and ends with the end token."""
         rows = [row[real].tolist()[:-1] for row, real in zip(target, mask, strict=True)]
-        return [found.tolist() for found in self.counted.score(rows)]
+        return [log_probs.tolist() for log_probs in self.counted.score(rows)]
 
-    def start(self, memory: None, batch: int) -> State:  # noqa: ARG002  there is none without an encoder
+    def start(self, memory: None, batch: int) -> State:  # noqa: ARG002  a language model has no memory
         return self.State(torch.from_numpy(self.counted.start_state(batch)))
 
     def forward(
@@ -74,14 +74,14 @@ class NGramDecoder(CountingModel):
         *,
         mask: Tensor | None = None,  # noqa: ARG002  a decoder's signature
     ) -> tuple[Tensor, State]:  # log-probabilities (B, T, V), state
-        words, found = state.words.numpy(), []
+        words, log_probs = state.words.numpy(), []
         for step in tokens.T:
             words = self.counted.advance(words, step.numpy())
-            found.append(torch.from_numpy(self.counted.next(words)))
-        return torch.stack(found, dim=1), self.State(torch.from_numpy(words))
+            log_probs.append(torch.from_numpy(self.counted.next(words)))
+        return torch.stack(log_probs, dim=1), self.State(torch.from_numpy(words))
 
     def state_dict(self, **options: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002
-        """The tables, whose sizes are known only once everything is counted."""
+        """The tables, whose sizes are known only after estimation."""
         return self.ngram.tensors() if self.ngram else {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], **options: Any) -> None:  # type: ignore[override]  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""A language model in both directions; its layers are vectors of words in context (ELMo, Peters et al. 2018)."""
+"""A bidirectional language model, whose layers are contextual word vectors (ELMo, Peters et al. 2018)."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -25,13 +25,13 @@ from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
 
 
 class BiLMVocabulary(ConfigSection):
-    """The symbols of a language model."""
+    """The vocabulary of a language model."""
 
     text: Tokenizer
-    characters: Vocabulary | None = None  # of words that are read letter by letter
+    characters: Vocabulary | None = None  # of a character encoder
 
-    def spelled(self, tokens: Sequence[str]) -> NDArray[np.int16]:  # (N, LONGEST), or (N, 0) where nothing is spelled
-        """The characters of words; the border of a text, and what is unknown, have a character of their own."""
+    def to_characters(self, tokens: Sequence[str]) -> NDArray[np.int16]:  # (N, MAX_CHARACTERS), or (N, 0)
+        """The character ids of words; the boundary and the unknown token have a character of their own."""
         if self.characters is None:
             return np.zeros((len(tokens), 0), dtype=np.int16)
         rows = to_characters(tokens, self.characters.symbols)
@@ -43,7 +43,7 @@ class BiLMVocabulary(ConfigSection):
 
 
 class BiLMConfig(ConfigSection):
-    """What a language model in both directions is made of: fields of the task, as they are called there."""
+    """The configuration of a bidirectional language model: fields of its task, under the same names."""
 
     embedding_size: int
     tie_embeddings: bool
@@ -52,34 +52,38 @@ class BiLMConfig(ConfigSection):
     prenet: PrenetConfig = Field(default_factory=PrenetConfig)
     decoder: RecurrenceConfig
 
-    def reader(self, known: BiLMVocabulary) -> "BiLMEncoder":
-        """The part that reads, with fresh weights."""
+    def build_encoder(self, vocabulary: BiLMVocabulary) -> "BiLMEncoder":
+        """The encoder with new weights."""
         if self.decoder.bidirectional:
-            raise ValueError("task.decoder.bidirectional is true: a language model must not see what it predicts")
-        symbols = known.text.vocabulary.symbols
+            raise ValueError(
+                "task.decoder.bidirectional is true: a language model must not read the token that it predicts"
+            )
+        tokens = vocabulary.text.vocabulary.symbols
         embed: Embedding | CharacterEmbedding
-        if known.characters is None:
-            embed = Embedding(len(symbols), self.embedding_size, dropout=self.input_dropout)
+        if vocabulary.characters is None:
+            embed = Embedding(len(tokens), self.embedding_size, dropout=self.input_dropout)
         else:
-            table = torch.from_numpy(known.spelled(symbols))
-            encoder = CharacterEncoder(len(known.characters), self.characters)
+            table = torch.from_numpy(vocabulary.to_characters(tokens))
+            encoder = CharacterEncoder(len(vocabulary.characters), self.characters)
             embed = CharacterEmbedding(encoder, self.embedding_size, table=table, dropout=self.input_dropout)
-        ahead, back = (build_stack(self.prenet, self.decoder, self.embedding_size, causal=True) for _ in range(2))
-        return BiLMEncoder(embed, ahead, back)
+        forward, backward = (build_stack(self.prenet, self.decoder, self.embedding_size, causal=True) for _ in range(2))
+        return BiLMEncoder(embed, forward, backward)
 
-    def model(self, known: BiLMVocabulary) -> "BiLM":
-        """The language model, with fresh weights."""
+    def build(self, vocabulary: BiLMVocabulary) -> "BiLM":
+        """The language model with new weights."""
         dropout: nn.Module
         dropout = (
             VariationalDropout(self.decoder.dropout)
             if self.decoder.variational_dropout
             else Dropout(self.decoder.dropout)
         )
-        return BiLM(self.reader(known), len(known.text.vocabulary), tied=self.tie_embeddings, dropout=dropout)
+        return BiLM(
+            self.build_encoder(vocabulary), len(vocabulary.text.vocabulary), tied=self.tie_embeddings, dropout=dropout
+        )
 
 
 class CharacterEmbedding(nn.Module):
-    """Words as vectors made of their characters."""
+    """Word vectors from characters."""
 
     table: Tensor
 
@@ -88,7 +92,7 @@ class CharacterEmbedding(nn.Module):
         characters: CharacterEncoder,
         size: int,
         *,
-        table: Tensor,  # (V, LONGEST), the characters of the words that have a number
+        table: Tensor,  # (V, MAX_CHARACTERS), the characters of the vocabulary's words
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -98,15 +102,15 @@ class CharacterEmbedding(nn.Module):
         self.register_buffer("table", table, persistent=False)
         self.embedding_dim = size
 
-    def forward(self, spelled: Tensor) -> Tensor:  # (B, T, LONGEST) → (B, T, size)
-        vectors: Tensor = self.dropout(self.output(self.characters(spelled)))
+    def forward(self, characters: Tensor) -> Tensor:  # (B, T, MAX_CHARACTERS) → (B, T, size)
+        vectors: Tensor = self.dropout(self.output(self.characters(characters)))
         return vectors
 
 
 class BiLMEncoder(nn.Module):
-    """The same vectors of words read by two layers, each of which sees what it has read only.
+    """The same word vectors read by a forward and a backward layer, both causal in their reading order.
 
-    A text is the border symbol and the words behind it; from the other end, too, the border comes first.
+    A text is the boundary token and its words; in the backward direction, too, the boundary comes first.
     """
 
     def __init__(self, embed: Embedding | CharacterEmbedding, ahead: Layer, back: Layer) -> None:
@@ -117,11 +121,11 @@ class BiLMEncoder(nn.Module):
 
     @property
     def sizes(self) -> list[int]:
-        """The widths of what ``levels`` gives."""
+        """The sizes of the outputs of ``levels``."""
         with torch.no_grad():
             like = next(self.ahead.parameters())
-            found = _levels(self.ahead, like.new_zeros(1, 1, self.ahead.input_size), None)
-        upper = [2 * level.shape[2] for level in found]
+            outputs = _levels(self.ahead, like.new_zeros(1, 1, self.ahead.input_size), None)
+        upper = [2 * level.shape[2] for level in outputs]
         return [upper[-1] if self.doubled else self.embed.embedding_dim, *upper]
 
     @property
@@ -129,12 +133,12 @@ class BiLMEncoder(nn.Module):
         return self.embed.embedding_dim == self.ahead.output_size
 
     def vectors(self, text: CharacterInput) -> Tensor:  # (B, T, D)
-        """The words out of context."""
+        """The word vectors without context."""
         vectors: Tensor = self.embed(text.characters if isinstance(self.embed, CharacterEmbedding) else text.words)
         return vectors
 
     def levels(self, text: CharacterInput) -> list[Tensor]:  # each (B, T, its size)
-        """The words by each layer: out of context, then both directions side by side."""
+        """The outputs of each layer: vectors without context, then both directions concatenated."""
         vectors = self.vectors(text)
         ahead = _levels(self.ahead, vectors, text.mask)
         back = _levels(self.back, reverse_padded(vectors, text.mask), text.mask)
@@ -145,40 +149,40 @@ class BiLMEncoder(nn.Module):
         return [lowest, *both]
 
     def forward(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (B, T, D), each
-        """What the upper layers give, of each direction in the order of its reading."""
+        """The outputs of the top layers, each in its reading order."""
         vectors = self.vectors(text)
         return self.ahead(vectors, text.mask)[0], self.back(reverse_padded(vectors, text.mask), text.mask)[0]
 
 
 class BiLM(nn.Module):
-    """A reader, and one softmax for both directions: the next word, and the one before.
+    """An encoder, and one softmax for both directions: the next word, and the previous one.
 
-    ``tied``: the vectors of the words are also the rows of the output's matrix, if there are such vectors.
+    ``tied``: the embedding matrix is also the output matrix, if there is one.
     """
 
-    def __init__(self, reader: BiLMEncoder, symbols: int, *, tied: bool, dropout: nn.Module) -> None:
+    def __init__(self, reader: BiLMEncoder, vocab_size: int, *, tied: bool, dropout: nn.Module) -> None:
         super().__init__()
         self.reader = reader
         self.dropout = dropout
         tied = tied and isinstance(reader.embed, Embedding)
         width = reader.ahead.output_size
-        narrow = tied and width != reader.embed.embedding_dim
+        bridged = tied and width != reader.embed.embedding_dim
         self.bridges = nn.ModuleList(
-            nn.Linear(width, reader.embed.embedding_dim) if narrow else nn.Identity() for _ in range(2)
+            nn.Linear(width, reader.embed.embedding_dim) if bridged else nn.Identity() for _ in range(2)
         )
-        self.output = Linear(reader.embed.embedding_dim if tied else width, symbols)
+        self.output = Linear(reader.embed.embedding_dim if tied else width, vocab_size)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)
         if tied:
             self.output.weight = cast(Embedding, reader.embed).weight
 
     def features(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (2 N, D), (2 N,)
-        """What the softmax reads and should answer: of all real elements ahead, then of all back."""
+        """The inputs and targets of the softmax for all real elements: forward, then backward."""
         mask = text.mask
-        found = [
+        features = [
             bridge(self.dropout(values))[mask] for bridge, values in zip(self.bridges, self.reader(text), strict=True)
         ]
-        return torch.cat(found), torch.cat([_next(text.words, mask), _next(reverse_padded(text.words, mask), mask)])
+        return torch.cat(features), torch.cat([_next(text.words, mask), _next(reverse_padded(text.words, mask), mask)])
 
     def loss(
         self,
@@ -191,17 +195,17 @@ class BiLM(nn.Module):
         return cross_entropy(features, self.output.weight, self.output.bias, target, smoothing=smoothing)
 
     def log_probabilities(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (N,), (N,)
-        """Of each real element's next one, ahead and back, each in the order of reading."""
+        """The log-probability of the element after each real one, forward and backward, in reading order."""
         features, target = self.features(text)
         ahead, back = log_probabilities(features, self.output.weight, self.output.bias, target).chunk(2)
         return ahead, back
 
     def start(self, memory: None, batch: int) -> Any:
-        """The state of the half that reads ahead, before the first symbol."""
+        """The state of the forward direction before the first token."""
         return self.reader.ahead.start(batch, memory)
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:  # (B, T) → logits (B, T, V), state
-        """The half that reads ahead: a language model as any other."""
+        """The forward direction: an ordinary language model."""
         embed = self.reader.embed
         vectors = embed(embed.table[tokens] if isinstance(embed, CharacterEmbedding) else tokens)
         values, state = self.reader.ahead(vectors, None, state)
@@ -212,29 +216,29 @@ def reverse_padded(
     values: Tensor,  # (B, T, ...)
     mask: Tensor,  # (B, T)
 ) -> Tensor:  # (B, T, ...)
-    """The real elements behind the first in reverse order; turned twice, they are as before."""
+    """Reverse the real elements after the first; applied twice, it is the identity."""
     steps = torch.arange(mask.shape[1], device=mask.device).unsqueeze(0)
     lengths = mask.sum(dim=1, keepdim=True)
-    places = torch.where((steps > 0) & (steps < lengths), lengths - steps, steps)
+    positions = torch.where((steps > 0) & (steps < lengths), lengths - steps, steps)
     rows = torch.arange(len(mask), device=mask.device).unsqueeze(1) * mask.shape[1]
-    return values.flatten(0, 1).index_select(0, (rows + places).flatten()).view_as(values)
+    return values.flatten(0, 1).index_select(0, (rows + positions).flatten()).view_as(values)
 
 
 def _next(words: Tensor, mask: Tensor) -> Tensor:  # (B, T), (B, T) → (N,)
-    """What follows each real element; behind the last one comes the border, with which the row begins."""
+    """The element after each real one; after the last comes the boundary, with which the row starts."""
     following = torch.cat([words[:, 1:], words[:, :1]], dim=1)
     last = mask & ~torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], dim=1)
     return torch.where(last, words[:, :1], following)[mask]
 
 
 def _levels(layer: Layer, x: Tensor, mask: Tensor | None) -> list[Tensor]:
-    """What each layer gives; positions are none, and a norm belongs to the layer below it."""
+    """The output of each layer; positions do not count as one, and a norm belongs to the layer below it."""
     if not isinstance(layer, Stack):
         return [layer(x, mask)[0]]
-    found: list[Tensor] = []
-    for each, values in layer.layer_outputs(x, mask)[0]:
-        if isinstance(each, Norm) and found:
-            found[-1] = values
-        elif not isinstance(each, Positions):
-            found.append(values)
-    return found
+    outputs: list[Tensor] = []
+    for module, values in layer.layer_outputs(x, mask)[0]:
+        if isinstance(module, Norm) and outputs:
+            outputs[-1] = values
+        elif not isinstance(module, Positions):
+            outputs.append(values)
+    return outputs

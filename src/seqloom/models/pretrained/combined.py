@@ -1,4 +1,4 @@
-"""What a task reads, side by side with vectors that were learnt elsewhere: in context, or of words alone."""
+"""A task's own embedding combined with pretrained ones: contextual vectors, or word vectors."""
 
 from typing import Any, NamedTuple, Self
 
@@ -13,83 +13,83 @@ from seqloom.models.pretrained.bilm import BiLMEncoder
 
 
 class ContextualInput(NamedTuple):
-    """A text as a language model reads it, and where each element of the task's sequence stands in it."""
+    """A text as a language model reads it, and the position of each element of the task's sequence in it."""
 
-    text: CharacterInput  # the border, then the symbols: (B, S)
-    places: Tensor  # (B, T), 0: the border
+    text: CharacterInput  # the boundary token, then the tokens: (B, S)
+    positions: Tensor  # (B, T), 0: the boundary
 
 
 class CombinedInput(NamedTuple):
-    """One sequence in several forms."""
+    """One sequence as the inputs of several embeddings."""
 
-    own: Any  # as the task reads it; () where it does not
-    given: tuple[Any, ...]  # for each of the vectors from elsewhere: Context, or numbers (B, T)
+    own: Any  # of the task's own embedding; () without one
+    pretrained: tuple[Any, ...]  # for each pretrained embedding: ContextualInput, or word ids (B, T)
     mask: Tensor  # (B, T)
 
 
 class ContextualEmbedding(nn.Module):
-    """The layers of a language model in both directions, mixed by learnt shares (Peters et al. 2018).
+    """The layers of a bidirectional language model, mixed with learned weights (Peters et al. 2018).
 
-    Where it is not tuned, it has no gradient and no dropout.
+    Without fine-tuning, the language model has no gradient and no dropout.
     """
 
-    def __init__(self, reader: BiLMEncoder, *, tune: bool, dropout: float = 0.0) -> None:
+    def __init__(self, reader: BiLMEncoder, *, fine_tune: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        self.reader = reader.requires_grad_(tune)
-        self.tune = tune
+        self.reader = reader.requires_grad_(fine_tune)
+        self.fine_tune = fine_tune
         self.mixture = ScalarMix(reader.sizes)
         self.dropout = Dropout(dropout)
         self.size = self.mixture.size
 
     def forward(self, inputs: ContextualInput) -> Tensor:  # (B, T, size)
-        with torch.set_grad_enabled(self.tune and torch.is_grad_enabled()):
+        with torch.set_grad_enabled(self.fine_tune and torch.is_grad_enabled()):
             levels = self.reader.levels(inputs.text)
         mixed = self.mixture(levels)
         rows = torch.arange(len(mixed), device=mixed.device).unsqueeze(1) * mixed.shape[1]
-        chosen = mixed.flatten(0, 1).index_select(0, (rows + inputs.places).flatten())
-        vectors: Tensor = self.dropout(chosen.view(*inputs.places.shape, self.size))
+        selected = mixed.flatten(0, 1).index_select(0, (rows + inputs.positions).flatten())
+        vectors: Tensor = self.dropout(selected.view(*inputs.positions.shape, self.size))
         return vectors
 
-    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  as torch has it
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         super().train(mode)
-        if not self.tune:
+        if not self.fine_tune:
             self.reader.eval()
         return self
 
 
 class PretrainedEmbedding(nn.Module):
-    """A vector for each word, whatever its context; words that have none share one, which is learnt."""
+    """A vector for each word, regardless of context; words without one share a learned vector."""
 
-    def __init__(self, words: int, size: int, *, tune: bool, dropout: float = 0.0) -> None:
+    def __init__(self, words: int, size: int, *, fine_tune: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        self.table = Embedding(words, size).requires_grad_(tune)
+        self.table = Embedding(words, size).requires_grad_(fine_tune)
         self.unknown = nn.Parameter(torch.zeros(size))
         self.dropout = Dropout(dropout)
         self.size = size
 
     @torch.no_grad()
-    def give(self, vectors: Tensor) -> None:  # (words, size)
+    def set_vectors(self, vectors: Tensor) -> None:  # (words, size)
         self.table.weight.copy_(vectors)
         self.unknown.copy_(vectors[UNKNOWN])
 
     def forward(self, words: Tensor) -> Tensor:  # (B, T) → (B, T, size)
-        strange = (words == UNKNOWN).unsqueeze(2)
-        vectors: Tensor = self.dropout(torch.where(strange, self.unknown, self.table(words)))
+        unknown = (words == UNKNOWN).unsqueeze(2)
+        vectors: Tensor = self.dropout(torch.where(unknown, self.unknown, self.table(words)))
         return vectors
 
 
 class CombinedEmbedding(nn.Module):
-    """Vectors of the task's own and those from elsewhere as one vector for each element."""
+    """The concatenation of the task's own embedding and pretrained ones."""
 
     def __init__(
-        self, own: nn.Module | None, given: list[ContextualEmbedding | PretrainedEmbedding], *, size: int
+        self, own: nn.Module | None, pretrained: list[ContextualEmbedding | PretrainedEmbedding], *, size: int
     ) -> None:
         super().__init__()
         self.own = own
-        self.given = nn.ModuleList(given)
-        self.size = size + sum(each.size for each in given)  # with that of the own ones
+        self.given = nn.ModuleList(pretrained)
+        self.size = size + sum(embedding.size for embedding in pretrained)  # ``size`` is that of ``own``
 
     def forward(self, inputs: CombinedInput) -> Tensor:  # (B, T, size)
         own = [] if self.own is None else [self.own(inputs.own)]
-        found = (part(each) for part, each in zip(self.given, inputs.given, strict=True))
-        return torch.cat([*own, *found], dim=2)
+        pretrained = (embedding(part) for embedding, part in zip(self.given, inputs.pretrained, strict=True))
+        return torch.cat([*own, *pretrained], dim=2)
