@@ -1,4 +1,4 @@
-"""The laws of seqloom.testing for every layer without a source, property tests of them, and errors for bad input."""
+"""The laws of seqloom.testing for every layer without a source, with property tests, and errors for invalid input."""
 
 import io
 from typing import Any
@@ -23,7 +23,7 @@ from seqloom.testing.layers import (
 )
 
 EVERY_LAYER = pytest.mark.parametrize("layer", layers())
-IN_PIECES = pytest.mark.parametrize("layer", [name for name in layers() if "bidirectional" not in name])
+IN_CHUNKS = pytest.mark.parametrize("layer", [name for name in layers() if "bidirectional" not in name])
 EVERY_CONVOLUTION = pytest.mark.parametrize("name", convolutions())
 
 ANY_CELL = st.sampled_from(sorted(cells()))
@@ -32,16 +32,16 @@ ANY_FILLING = st.sampled_from([0.0, None, float("nan"), float("inf")])  # None: 
 PROPERTY = settings(max_examples=20)
 
 SOME_CELLS = ["LSTM()", "LayerNormGRU()", "Zoneout(RecurrentDropout(GRU))"]
-"""One with two states, one with sums over rows, one that projects by itself: other layers see no more of a cell."""
+"""One with two state fields, one with sums over rows, one that overrides ``project``: layers depend on nothing else."""
 
 NUMERIC = (padding_is_invisible, rows_are_independent)
-"""The laws in which rounding is at stake."""
+"""Laws that depend on rounding."""
 
 
 def every_law() -> list[Any]:
     """All laws for every cell in a forward layer, and for every arrangement of some cells.
 
-    A Bidirectional and a Stack know layers, not cells, so that each of them with each cell would find no more.
+    Bidirectional and Stack depend on layers, not on cells: combining each of them with each cell would test no more.
     """
     pairs = [(cell, "forward") for cell in cells()] + [(cell, layer) for cell in SOME_CELLS for layer in layers()]
     return [
@@ -73,7 +73,7 @@ def test_law_in_other_settings(law: Law, cell: str, layer: str, dtype: torch.dty
     check_law(law, recurrent_case(cell, layer, dtype=dtype))
 
 
-@IN_PIECES
+@IN_CHUNKS
 @PROPERTY
 @given(cell=ANY_CELL, lengths=ANY_LENGTHS, cuts=st.lists(st.integers(0, 6), max_size=6))
 def test_pieces_equal_the_whole_however_cut(layer: str, cell: str, lengths: list[int], cuts: list[int]) -> None:
@@ -121,10 +121,17 @@ def test_pickled_it_is_the_same_bit_for_bit(cell: str, layer: str) -> None:
         (torch.zeros(2, 4, 3), torch.ones(2, 4), TypeError, "mask has dtype torch.float32, expected torch.bool"),
         (torch.zeros(2, 4, 3), make_mask([4, 4], 5), ValueError, r"mask has shape \(2, 5\), expected \(2, 4\)"),
         (torch.zeros(2, 4, 3), make_mask([4], 4), ValueError, r"mask has shape \(1, 4\), expected \(2, 4\)"),
-        (torch.zeros(2, 4, 3), make_mask([4, 2], 4).flip(1), ValueError, "mask row 1 is padded on the left or inside"),
+        (
+            torch.zeros(2, 4, 3),
+            make_mask([4, 2], 4).flip(1),
+            ValueError,
+            "mask row 1 is padded on the left or in the middle",
+        ),
     ],
 )
-def test_bad_input_is_named(layer: str, x: Tensor, mask: Tensor | None, error: type[Exception], message: str) -> None:
+def test_invalid_input_is_named(
+    layer: str, x: Tensor, mask: Tensor | None, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         build("LSTM()", layer, dtype=torch.float32)(x, mask)
 
