@@ -1,4 +1,4 @@
-"""The task caption: against step-by-step products of probabilities, and scores counted by hand."""
+"""Captioning, compared with step-by-step probabilities and scores counted by hand."""
 
 import math
 from pathlib import Path
@@ -50,44 +50,44 @@ def task(**fields: Any) -> Caption:
 
 def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[CaptionedImage]]:
     fresh = task(**fields)
-    pictures = list(fresh.read(given))
-    fitted = fresh.fit(pictures)
+    images = list(fresh.read(given))
+    fitted = fresh.fit(images)
     torch.manual_seed(2)
     model: Any = fitted.build_model()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
-    return fitted, model.eval(), pictures
+    return fitted, model.eval(), images
 
 
 @torch.no_grad()
 def follow(fitted: Caption, model: Any, picture: CaptionedImage, caption: str) -> list[float]:
-    """The log-probability of each symbol of a caption, one step after the other."""
+    """The log-probability of each token of a caption, step by step."""
     assert fitted.learned is not None
     state = model.start(*fitted.collate([picture]).inputs)
-    last, found = 2, []
+    last, log_probabilities = 2, []
     for symbol in [*fitted.learned.text.encode(caption), 2]:
         scores, state = step(model.decoder, torch.tensor([last]), state)
-        found.append(scores[0, symbol].item())
+        log_probabilities.append(scores[0, symbol].item())
         last = symbol
-    return found
+    return log_probabilities
 
 
-def test_what_the_model_sees_and_should_say() -> None:
-    fitted, _, pictures = fit()
+def test_collate_scales_images_and_encodes_captions() -> None:
+    fitted, _, images = fit()
     learned = fitted.learned
     assert learned is not None
     assert learned.text.vocabulary.symbols == ("<pad>", "<unk>", "</s>", "b", "c", "a")
-    everything = np.concatenate([picture.image.reshape(-1, 3) for picture in pictures]).astype(float)
+    everything = np.concatenate([picture.image.reshape(-1, 3) for picture in images]).astype(float)
     assert learned.mean == pytest.approx(everything.mean(axis=0).tolist())
     assert learned.deviation == pytest.approx(everything.std(axis=0).tolist())
     assert (learned.vector, learned.longest) == (0, 3)
-    batch = fitted.collate(pictures)
+    batch = fitted.collate(images)
     seen = batch.inputs.values.numpy()
     assert (seen.shape, seen.dtype, bool(batch.inputs.mask.all())) == ((3, 8, 8, 3), np.float32, True)
     np.testing.assert_allclose(seen.reshape(-1, 3).mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(seen.reshape(-1, 3).std(axis=0), 1, atol=1e-6)
-    said, real, rows = batch.target
-    assert said.tolist() == [[5, 3, 2, 0], [3, 5, 4, 2], [4, 2, 0, 0], [5, 3, 4, 2], [4, 2, 0, 0], [3, 2, 0, 0]]
+    tokens, real, rows = batch.target
+    assert tokens.tolist() == [[5, 3, 2, 0], [3, 5, 4, 2], [4, 2, 0, 0], [5, 3, 4, 2], [4, 2, 0, 0], [3, 2, 0, 0]]
     assert rows.tolist() == [0, 0, 1, 2, 2, 2]
     assert batch.items == int(real.sum()) == 17
 
@@ -103,32 +103,34 @@ def test_what_the_model_sees_and_should_say() -> None:
     ],
 )
 @pytest.mark.parametrize("given", [GIVEN, VECTORS, [GIVEN[0], GIVEN[0]]])
-def test_the_loss_is_that_of_the_chain_rule(fields: dict[str, Any], given: list[Any]) -> None:
-    fitted, model, pictures = fit(given, **fields)
-    batch = fitted.collate(pictures)
-    found = fitted.loss(model, batch)
-    each = [[follow(fitted, model, picture, caption) for caption in picture.captions] for picture in pictures]
-    total = math.fsum(value for captions in each for values in captions for value in values)
-    assert float(found.total.detach()) == pytest.approx(-total, rel=CLOSE)
+def test_the_loss_follows_the_chain_rule(fields: dict[str, Any], given: list[Any]) -> None:
+    fitted, model, images = fit(given, **fields)
+    batch = fitted.collate(images)
+    loss = fitted.loss(model, batch)
+    log_probabilities = [
+        [follow(fitted, model, picture, caption) for caption in picture.captions] for picture in images
+    ]
+    total = math.fsum(value for captions in log_probabilities for values in captions for value in values)
+    assert float(loss.total.detach()) == pytest.approx(-total, rel=CLOSE)
     with torch.no_grad():
         answers = fitted.predict(model, batch).answers
-    for answer, wanted in zip(answers, each, strict=True):
-        for values, own in zip(answer.targets, wanted, strict=True):
+    for answer, expected in zip(answers, log_probabilities, strict=True):
+        for values, own in zip(answer.targets, expected, strict=True):
             assert values == pytest.approx(own, rel=CLOSE, abs=CLOSE)
-        assert [len(hits) for hits in answer.forced] == [len(own) for own in wanted]
-    scores = fitted.score(answers, pictures)
-    assert scores["loss"] == pytest.approx(-total / found.items, rel=CLOSE)
+        assert [len(hits) for hits in answer.forced] == [len(own) for own in expected]
+    scores = fitted.score(answers, images)
+    assert scores["loss"] == pytest.approx(-total / loss.items, rel=CLOSE)
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard"])
-def test_all_captions_of_an_image_teach_as_if_each_had_its_own(kind: str) -> None:
-    """The image is looked at once; its gradient is the sum of what all captions want."""
-    fitted, model, pictures = fit(attention={"type": kind})
-    apart = [(picture.image, [caption]) for picture in pictures for caption in picture.captions]
+def test_captions_of_one_image_count_as_separate_examples(kind: str) -> None:
+    """The image is encoded once; its gradient is the sum over all captions."""
+    fitted, model, images = fit(attention={"type": kind})
+    apart = [(picture.image, [caption]) for picture in images for caption in picture.captions]
     parameters = list(model.parameters())
     model.train(kind == "hard")  # whose choices are drawn in training, in the order of the rows
     gradients = []
-    for examples in (pictures, list(fitted.read(apart))):
+    for examples in (images, list(fitted.read(apart))):
         torch.manual_seed(5)
         loss = fitted.loss(model, fitted.collate(examples)).total
         gradients.append(torch.autograd.grad(loss, parameters))
@@ -147,29 +149,29 @@ def test_all_captions_of_an_image_teach_as_if_each_had_its_own(kind: str) -> Non
         {"decoder": {"cell": "transformer", "hidden_size": 8, "layers": 2, "options": {"heads": 2}}},
     ],
 )
-def test_where_it_looked_is_a_weight_for_each_cell(fields: dict[str, Any]) -> None:
-    fitted, model, pictures = fit(**fields)
+def test_attention_has_a_weight_for_each_cell(fields: dict[str, Any]) -> None:
+    fitted, model, images = fit(**fields)
     assert fitted.grid == (4, 4)
-    inputs = fitted.collate(pictures).inputs
+    inputs = fitted.collate(images).inputs
     tokens = torch.tensor([[2, 3, 4, 5]] * 3)
     state = model.start(*inputs)
-    (wanted, _), found = capture_attention(model.decoder, tokens, state)
-    assert torch.equal(wanted, model.decoder(tokens, state)[0])
-    over = [each.weights for each in found if each.weights.shape[-1] == 16]
+    (expected, _), maps = capture_attention(model.decoder, tokens, state)
+    assert torch.equal(expected, model.decoder(tokens, state)[0])
+    over = [attention_map.weights for attention_map in maps if attention_map.weights.shape[-1] == 16]
     assert over
     for weights in over:  # (B, heads, T, cells)
         assert (weights.shape[0], weights.shape[2]) == (3, 4)
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
 
 
-def test_the_cells_of_other_inputs() -> None:
+def test_grid_of_pooled_images_and_vectors() -> None:
     assert fit(image_pooling="mean")[0].grid == (1, 1)
-    fitted, model, pictures = fit(VECTORS)
+    fitted, model, images = fit(VECTORS)
     assert fitted.grid == (1, 1)
     assert fitted.learned is not None
     assert fitted.learned.vector == 3
     assert fitted.learned.deviation == pytest.approx((2, 1, 1))  # the last number never changes
-    assert fitted.collate(pictures).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
+    assert fitted.collate(images).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
     assert model.encoder.size == 6
     with pytest.raises(
         ValidationError, match=r"image_encoder\.layers is 3, which reduces an image of 8 × 8 pixels to one cell"
@@ -177,24 +179,24 @@ def test_the_cells_of_other_inputs() -> None:
         task(image_encoder={"layers": 3})
 
 
-def test_a_beam_gives_several_the_best_first() -> None:
-    fitted, model, pictures = fit(search={"name": "beam", "size": 4, "nbest": 3}, max_length=9)
+def test_beam_search_returns_the_n_best_in_order() -> None:
+    fitted, model, images = fit(search={"name": "beam", "size": 4, "nbest": 3}, max_length=9)
     with torch.no_grad():
-        answers = fitted.predict(model, fitted.collate(pictures)).answers
+        answers = fitted.predict(model, fitted.collate(images)).answers
     for answer in answers:
         assert len(answer.nbest) == 3
         assert (answer.nbest[0].text, answer.nbest[0].score) == (answer.text, answer.score)
-        scores = [each.score for each in answer.nbest]
+        scores = [candidate.score for candidate in answer.nbest]
         assert scores == sorted(scores, reverse=True)
-        assert all({"<unk>", "<pad>"}.isdisjoint(each.tokens) for each in answer.nbest)
+        assert all({"<unk>", "<pad>"}.isdisjoint(candidate.tokens) for candidate in answer.nbest)
 
 
 @pytest.mark.parametrize("longest", [0, 1, 5])
-def test_no_answer_is_longer_than_allowed(longest: int) -> None:
-    fitted, model, pictures = fit(max_length=longest)
+def test_captions_are_not_longer_than_max_length(longest: int) -> None:
+    fitted, model, images = fit(max_length=longest)
     with torch.no_grad():
         model.decoder.output.bias[2] = -100  # it would never end
-        answers = fitted.predict(model, fitted.collate(pictures)).answers
+        answers = fitted.predict(model, fitted.collate(images)).answers
     assert [len(answer.tokens) for answer in answers] == [(longest or 3) + 1] * 3
 
 
@@ -203,50 +205,50 @@ def answer(text: str, *targets: list[float]) -> Captioned:
     return Captioned(text, 0.0, text.split(), [], [], "", list(targets), forced)
 
 
-def test_scores_counted_by_hand() -> None:
-    fitted, _, pictures = fit()
+def test_scores_equal_those_counted_by_hand() -> None:
+    fitted, _, images = fit()
     answers = [
         answer("b a c", [-0.5, -2.0, -0.5], [-2.0, -2.0, -0.5, -3.0]),
         answer("a", [-0.5, -2.0]),
         answer("b", [-1.0] * 4, [-0.5, -0.5], [-0.5, -0.5]),
     ]
-    scores = fitted.score(answers, pictures)
+    scores = fitted.score(answers, images)
     assert scores["exact_match"] == pytest.approx(2 / 3)
     assert scores["loss"] == pytest.approx((3 + 7.5 + 2.5 + 4 + 1 + 1) / 17)
     assert scores["forced_accuracy"] == pytest.approx((1 + 1 + 1 + 0 + 1 + 1) / (2 + 3 + 1 + 3 + 1 + 1))
     assert (scores["distinct"], scores["images"], scores["captions"]) == (1, 3, 6)
-    found = ["b a c", "a", "b"]
+    hypotheses = ["b a c", "a", "b"]
     references = [["a b", "c", "a b c"], ["b a c", None, "c"], [None, None, "b"]]
-    assert scores["bleu"] == pytest.approx(sacrebleu.corpus_bleu(found, references).score)  # type: ignore[arg-type]
+    assert scores["bleu"] == pytest.approx(sacrebleu.corpus_bleu(hypotheses, references).score)  # type: ignore[arg-type]
     # All words but "a" stand in a caption of their image, and no answer is shorter than the nearest caption.
     assert scores["bleu_1"] == pytest.approx(100 * 4 / 5)
     assert "nrefs:var" in scores["bleu_signature"]
 
 
-def test_capitals_count_unless_they_are_made_small() -> None:
+def test_case_matters_unless_texts_are_lowercased() -> None:
     given = [(image(1), ["A Dog"])]
     for lower, right in ((False, 0), (True, 1)):
-        fitted, _, pictures = fit(given, text={"lowercase": lower})
-        assert fitted.score([answer("a dog", [-1.0])], pictures)["exact_match"] == right
+        fitted, _, images = fit(given, text={"lowercase": lower})
+        assert fitted.score([answer("a dog", [-1.0])], images)["exact_match"] == right
 
 
 @pytest.mark.parametrize(("chosen", "higher"), [("bleu", True), ("exact_match", True), ("loss", False)])
-def test_what_chooses_the_best_model(chosen: str, higher: bool) -> None:
-    found = task(metric=chosen)
-    assert (found.main_metric, found.higher_is_better) == (chosen, higher)
+def test_main_metric(chosen: str, higher: bool) -> None:
+    configured = task(metric=chosen)
+    assert (configured.main_metric, configured.higher_is_better) == (chosen, higher)
 
 
-def test_what_lacks_its_caption_or_is_of_another_kind() -> None:
+def test_missing_captions_and_wrong_inputs() -> None:
     fitted, model, _ = fit()
-    asked = list(fitted.read_inputs([image(1)]))
+    unlabelled = list(fitted.read_inputs([image(1)]))
     with pytest.raises(DataError, match="input:1: no caption; training needs a caption for each image"):
-        task().fit(asked)
+        task().fit(unlabelled)
     with pytest.raises(DataError, match="found no examples"):
         task().fit([])
     with pytest.raises(ValueError, match="cannot compute the loss"):
-        fitted.loss(model, fitted.collate(asked))
+        fitted.loss(model, fitted.collate(unlabelled))
     with pytest.raises(DataError, match="input:1: no caption; evaluation needs"):
-        fitted.score([answer("x")], asked)
+        fitted.score([answer("x")], unlabelled)
     mixed = list(fitted.read([GIVEN[0], VECTORS[0]]))
     with pytest.raises(
         DataError, match="input:2: expected an image of 8 × 8 pixels as in the first example, found a vector of size 3"
@@ -285,16 +287,16 @@ def configure(folder: Path, **changes: Any) -> Config:
     return Config.build(Document.empty([f"{name}={value}" for name, value in (values | changes).items()]))
 
 
-def test_from_names_to_a_run_that_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_and_predict_with_a_list_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     config = configure(tmp_path)
     run = workflow.train(config, output=tmp_path / "run")
     model = load(run.path, search="beam size=2 nbest=2")
     answers = model.predict(tmp_path / "images")
-    assert [each.image for each in answers] == sorted(f"{number}.png" for number in range(12))
-    assert all(len(each.nbest) == 2 for each in answers)
+    assert [prediction.image for prediction in answers] == sorted(f"{number}.png" for number in range(12))
+    assert all(len(prediction.nbest) == 2 for prediction in answers)
     (alone,) = model.predict([str(tmp_path / "images" / "3.png")])
-    assert alone.text == next(each.text for each in answers if each.image == "3.png")
+    assert alone.text == next(prediction.text for prediction in answers if prediction.image == "3.png")
     assert model.evaluate(str(tmp_path / "list.txt"))["captions"] == 24
     together = load(run.path, ensemble=[run.path]).predict([str(tmp_path / "images" / "3.png")])
     assert together[0].text == load(run.path).predict([str(tmp_path / "images" / "3.png")])[0].text

@@ -30,17 +30,17 @@ def task(**options: Any) -> Classify:
 
 
 def fitted(data: list[Any], **options: Any) -> tuple[Classify, list[Example]]:
-    found = task(**options)
-    examples = list(found.read(data))
-    return found.fit(iter(examples)), examples
+    unfitted = task(**options)
+    examples = list(unfitted.read(data))
+    return unfitted.fit(iter(examples)), examples
 
 
 def logits_of(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    found: torch.Tensor = model(*batch.inputs)
-    return found
+    scores: torch.Tensor = model(*batch.inputs)
+    return scores
 
 
-def test_an_encoding_that_python_lacks_is_refused(tmp_path: Path) -> None:
+def test_unknown_encodings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="unknown text encoding; use utf-8, latin-1"):
         task(encoding="latin-11")
     (tmp_path / "x.txt").write_bytes(b"x sister\xf0city")
@@ -52,71 +52,71 @@ def data(request: pytest.FixtureRequest) -> list[Any]:
     return TEXTS if request.param == "texts" else VECTORS
 
 
-def test_fit_learns_labels_and_symbols() -> None:
-    found, _ = fitted(TEXTS)
-    assert found.learned is not None
-    assert found.learned.text is not None
-    assert found.learned.labels.names == ("x", "y", "z")
-    assert set(found.learned.text.vocabulary.symbols[2:]) == {"a", "b", "c"}
-    assert found.learned.weights == (1, 1, 1)
+def test_fit_learns_labels_and_tokens() -> None:
+    classifier, _ = fitted(TEXTS)
+    assert classifier.learned is not None
+    assert classifier.learned.text is not None
+    assert classifier.learned.labels.names == ("x", "y", "z")
+    assert set(classifier.learned.text.vocabulary.symbols[2:]) == {"a", "b", "c"}
+    assert classifier.learned.weights == (1, 1, 1)
 
 
 def test_fit_learns_mean_and_deviation_of_each_channel() -> None:
-    found, examples = fitted(VECTORS)
+    classifier, examples = fitted(VECTORS)
     together = np.concatenate([values for values, _ in VECTORS])
-    assert found.learned is not None
-    np.testing.assert_allclose(found.learned.means, together.mean(axis=0), rtol=1e-6)
-    np.testing.assert_allclose(found.learned.deviations, together.std(axis=0), rtol=1e-6)
-    batch = found.collate(examples)
+    assert classifier.learned is not None
+    np.testing.assert_allclose(classifier.learned.means, together.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(classifier.learned.deviations, together.std(axis=0), rtol=1e-6)
+    batch = classifier.collate(examples)
     real = batch.inputs.values[batch.inputs.mask].numpy()
     np.testing.assert_allclose(real, (together - together.mean(axis=0)) / together.std(axis=0), atol=1e-5)
     plain, _ = fitted(VECTORS, normalize=False)
     np.testing.assert_allclose(plain.collate(examples).inputs.values[0, :4].numpy(), VECTORS[0][0], rtol=1e-6)
 
 
-def test_a_channel_that_never_changes_stays_finite() -> None:
-    found, examples = fitted([(np.full((3, 1), 7.0), "x"), (np.full((2, 1), 7.0), "y")])
-    assert torch.equal(found.collate(examples).inputs.values, torch.zeros(2, 3, 1))
+def test_a_constant_channel_stays_finite() -> None:
+    classifier, examples = fitted([(np.full((3, 1), 7.0), "x"), (np.full((2, 1), 7.0), "y")])
+    assert torch.equal(classifier.collate(examples).inputs.values, torch.zeros(2, 3, 1))
 
 
-def test_what_is_learnt_goes_through_json(data: list[Any]) -> None:
-    found, examples = fitted(data)
-    assert found.learned is not None
-    again = found.model_copy(update={"learned": Learned.model_validate_json(found.learned.model_dump_json())})
-    left, right = found.collate(examples), again.collate(examples)
+def test_learned_state_survives_json(data: list[Any]) -> None:
+    classifier, examples = fitted(data)
+    assert classifier.learned is not None
+    again = classifier.model_copy(update={"learned": Learned.model_validate_json(classifier.learned.model_dump_json())})
+    left, right = classifier.collate(examples), again.collate(examples)
     assert torch.equal(left.inputs.values, right.inputs.values)
     assert torch.equal(left.target, right.target)
 
 
 @pytest.mark.parametrize(
-    ("weights", "wanted"),
+    ("weights", "expected"),
     [("none", [1, 1, 1]), ("balanced", [6 / 9, 1, 2]), ({"z": 5.0, "x": 0.5}, [0.5, 1, 5])],
 )
-def test_class_weights_and_smoothing_in_the_loss(weights: Any, wanted: list[float]) -> None:
-    found, examples = fitted(TEXTS, class_weights=weights, label_smoothing=0.2)
-    model = found.build_model().double().eval()
+def test_class_weights_and_smoothing_in_the_loss(weights: Any, expected: list[float]) -> None:
+    classifier, examples = fitted(TEXTS, class_weights=weights, label_smoothing=0.2)
+    model = classifier.build_model().double().eval()
     randomize(model)
-    batch = found.collate(examples)
+    batch = classifier.collate(examples)
     scores = logits_of(model, batch).log_softmax(dim=1).detach().numpy()
     total = 0.0
     for row, (_, label) in enumerate(TEXTS):
         number = "xyz".index(label)
         truth = np.full(3, 0.2 / 3)
         truth[number] += 0.8
-        total -= wanted[number] * float(truth @ scores[row])
-    loss = found.loss(model, batch)
+        total -= expected[number] * float(truth @ scores[row])
+    loss = classifier.loss(model, batch)
     assert loss.items == 6
     assert loss.total.item() == pytest.approx(total, abs=1e-12)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_padding_and_batch_mates_are_invisible(data: list[Any], pooling: str) -> None:
-    found, examples = fitted(data, pooling=pooling, class_weights="balanced")
-    model = found.build_model().eval()
+def test_padding_and_other_rows_have_no_effect(data: list[Any], pooling: str) -> None:
+    classifier, examples = fitted(data, pooling=pooling, class_weights="balanced")
+    model = classifier.build_model().eval()
     randomize(model, dtype=torch.float32)
-    whole = found.loss(model, found.collate(examples))
+    whole = classifier.loss(model, classifier.collate(examples))
     slopes = torch.autograd.grad(whole.total, list(model.parameters()), allow_unused=True, materialize_grads=True)
-    parts = [found.loss(model, found.collate([example])) for example in examples]
+    parts = [classifier.loss(model, classifier.collate([example])) for example in examples]
     split = torch.autograd.grad(
         torch.stack([part.total for part in parts]).sum(),
         list(model.parameters()),
@@ -127,46 +127,46 @@ def test_padding_and_batch_mates_are_invisible(data: list[Any], pooling: str) ->
     # Single precision, and sums in another order.
     for left, right in zip(slopes, split, strict=True):
         torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-5)
-    together = found.predict(model, found.collate(examples)).answers
+    together = classifier.predict(model, classifier.collate(examples)).answers
     for example, answer in zip(examples, together, strict=True):
-        (alone,) = found.predict(model, found.collate([example])).answers
+        (alone,) = classifier.predict(model, classifier.collate([example])).answers
         assert alone.label == answer.label
         assert alone.probability == pytest.approx(answer.probability, abs=1e-6)
 
 
-def test_an_empty_text_gets_an_answer() -> None:
-    found, _ = fitted(TEXTS)
+def test_an_empty_text_can_be_classified() -> None:
+    classifier, _ = fitted(TEXTS)
     for pooling in POOLINGS:
-        chosen = found.model_copy(update={"pooling": pooling})
+        chosen = classifier.model_copy(update={"pooling": pooling})
         model = chosen.build_model().eval()
         (answer,) = chosen.predict(model, chosen.collate(list(chosen.read([""])))).answers
-        wanted = model.output.bias.double().softmax(dim=0).tolist()
-        assert list(answer.probabilities.values()) == pytest.approx(wanted, abs=1e-6)
+        expected = model.output.bias.double().softmax(dim=0).tolist()
+        assert list(answer.probabilities.values()) == pytest.approx(expected, abs=1e-6)
 
 
-def test_answers_are_the_softmax(data: list[Any]) -> None:
-    found, examples = fitted(data)
-    model = found.build_model().eval()
-    batch = found.collate([dataclasses.replace(example, label=None) for example in examples])
+def test_probabilities_are_the_softmax(data: list[Any]) -> None:
+    classifier, examples = fitted(data)
+    model = classifier.build_model().eval()
+    batch = classifier.collate([dataclasses.replace(example, label=None) for example in examples])
     assert batch.target is None
-    wanted = logits_of(model, batch).double().softmax(dim=1)
-    for row, answer in zip(wanted, found.predict(model, batch).answers, strict=True):
+    expected = logits_of(model, batch).double().softmax(dim=1)
+    for row, answer in zip(expected, classifier.predict(model, batch).answers, strict=True):
         assert list(answer.probabilities.values()) == pytest.approx(row.tolist())
         assert answer.probability == max(answer.probabilities.values()) == answer.probabilities[answer.label]
         assert json.loads(json.dumps(dataclasses.asdict(answer)))["label"] == answer.label
     assert str(Classified("x", 0.25, {})) == "x\t0.2500"
 
 
-def answers(found: list[str], names: str) -> Iterator[Classified]:
-    for label, row in zip(found, RANDOM.dirichlet(np.ones(len(names)), size=len(found)).tolist(), strict=True):
+def answers(labels: list[str], names: str) -> Iterator[Classified]:
+    for label, row in zip(labels, RANDOM.dirichlet(np.ones(len(names)), size=len(labels)).tolist(), strict=True):
         yield Classified(label, 0.5, dict(zip(names, row, strict=True)))
 
 
-def test_scores_are_those_of_scikit_learn() -> None:
-    found, examples = fitted(TEXTS)
+def test_scores_equal_scikit_learn() -> None:
+    classifier, examples = fitted(TEXTS)
     guesses = list(answers(["x", "x", "x", "z", "y", "y"], "xyz"))
     truth, labels = [example.label for example in examples], [guess.label for guess in guesses]
-    score = found.score(guesses, examples)
+    score = classifier.score(guesses, examples)
     assert score["accuracy"] == pytest.approx(metrics.accuracy_score(truth, labels))
     assert score["macro_f1"] == pytest.approx(metrics.f1_score(truth, labels, average="macro"))
     rows = [list(guess.probabilities.values()) for guess in guesses]
@@ -174,30 +174,33 @@ def test_scores_are_those_of_scikit_learn() -> None:
     assert score["confusion"]["counts"] == metrics.confusion_matrix(truth, labels).tolist()
     report = metrics.classification_report(truth, labels, output_dict=True)
     for name, row in score["per_label"].items():
-        wanted = {key.replace("f1-score", "f1"): value for key, value in report[name].items()}
-        assert row == pytest.approx(wanted)
+        expected = {key.replace("f1-score", "f1"): value for key, value in report[name].items()}
+        assert row == pytest.approx(expected)
     low, high = score["accuracy_interval"]
     assert low < score["accuracy"] < high
     assert json.loads(json.dumps(score)) == score
 
 
-def test_a_label_unseen_in_training_is_wrong_and_has_no_loss() -> None:
-    found, _ = fitted(TEXTS)
-    examples = list(found.read([("a", "x"), ("b", "new")]))
+def test_unseen_labels_are_errors_without_a_loss() -> None:
+    classifier, _ = fitted(TEXTS)
+    examples = list(classifier.read([("a", "x"), ("b", "new")]))
     guesses = [Classified("x", 0.5, {"x": 0.5, "y": 0.3, "z": 0.2}) for _ in examples]
-    score = found.score(guesses, examples)
+    score = classifier.score(guesses, examples)
     assert (score["accuracy"], score["unseen"], score["loss"]) == (0.5, 1, pytest.approx(math.log(2)))
     assert score["confusion"]["labels"] == ["x", "y", "z", "new"]
-    model = found.build_model().eval()
-    whole, alone = found.loss(model, found.collate(examples)), found.loss(model, found.collate(examples[:1]))
+    model = classifier.build_model().eval()
+    whole, alone = (
+        classifier.loss(model, classifier.collate(examples)),
+        classifier.loss(model, classifier.collate(examples[:1])),
+    )
     assert whole.items == alone.items == 1
     torch.testing.assert_close(whole.total, alone.total)
 
 
-def test_words_are_unknown_and_vectors_noisy_in_training_only() -> None:
+def test_word_dropout_and_noise_in_training_only() -> None:
     torch.manual_seed(0)
-    found, _ = fitted(TEXTS, word_dropout=0.5)
-    symbols = found.build_model().get_submodule("encoder.embed")
+    classifier, _ = fitted(TEXTS, word_dropout=0.5)
+    symbols = classifier.build_model().get_submodule("encoder.embed")
     assert isinstance(symbols, TokenEmbedding)
     ids = torch.cat([torch.full((1, 1000), 2), torch.zeros(1, 1000, dtype=torch.long)], dim=1)
     unknown, known = symbols.embedding.weight[1], symbols.embedding.weight[2]
@@ -214,18 +217,18 @@ def test_words_are_unknown_and_vectors_noisy_in_training_only() -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_it_learns_which_symbol_comes_first(pooling: str) -> None:
+def test_training_learns_the_first_token(pooling: str) -> None:
     torch.manual_seed(0)
     data = [(" ".join(RANDOM.choice(list("abcd"), size=RANDOM.integers(1, 7)).tolist()), "") for _ in range(64)]
-    found, examples = fitted([(text, text[0]) for text, _ in data], pooling=pooling)
-    model, batch = found.build_model(), found.collate(examples)
+    classifier, examples = fitted([(text, text[0]) for text, _ in data], pooling=pooling)
+    model, batch = classifier.build_model(), classifier.collate(examples)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     for _ in range(60):
-        loss = found.loss(model, batch)
+        loss = classifier.loss(model, batch)
         optimizer.zero_grad()
         (loss.total / loss.items).backward()
         optimizer.step()
-    assert found.score(found.predict(model.eval(), batch).answers, examples)["accuracy"] == 1
+    assert classifier.score(classifier.predict(model.eval(), batch).answers, examples)["accuracy"] == 1
 
 
 @pytest.mark.parametrize(
@@ -239,16 +242,16 @@ def test_it_learns_which_symbol_comes_first(pooling: str) -> None:
             {},
             "input:2: expected 1 channels as in the first example, found 3",
         ),
-        (TEXTS, {"class_weights": {"w": 1.0}}, "class_weights: the label 'w' does not occur"),
+        (TEXTS, {"class_weights": {"w": 1.0}}, "class_weights: label 'w' does not occur"),
         (TEXTS, {"class_weights": {"x": -1.0}}, "class_weights: the weight of 'x' is -1.0"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_named(data: list[Any], options: Any, message: str) -> None:
+def test_invalid_training_data(data: list[Any], options: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         fitted(data, **options)
 
 
-def test_what_does_not_fit_the_model_is_named() -> None:
+def test_inputs_of_the_wrong_kind() -> None:
     texts, _ = fitted(TEXTS)
     vectors, examples = fitted(VECTORS)
     with pytest.raises(DataError, match="input:1: found a text; the model was trained on vectors"):
@@ -267,7 +270,7 @@ def test_what_does_not_fit_the_model_is_named() -> None:
         task(pooling="ends", encoder={})
 
 
-def test_characters_are_counted_as_such() -> None:
-    found, examples = fitted([("abc d", "x"), ("", "y")], text={"unit": "characters"})
+def test_length_in_characters() -> None:
+    classifier, examples = fitted([("abc d", "x"), ("", "y")], text={"unit": "characters"})
     assert [len(example) for example in examples] == [5, 0]
-    assert found.collate(examples).inputs.mask.sum(dim=1).tolist() == [5, 0]
+    assert classifier.collate(examples).inputs.mask.sum(dim=1).tolist() == [5, 0]

@@ -1,4 +1,4 @@
-"""Word vectors from a file to answers: questions, scores, restricted words, what is wrong with a text."""
+"""Word vectors: training, questions, scores, export, and invalid texts."""
 
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,11 @@ def build(train: Path, **values: Any) -> Config:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("embed")
+    path = tmp_path_factory.mktemp("embed")
     for name in ("train", "dev", "test"):
-        (found / f"{name}.txt").write_text("".join(f"{line}\n" for line in generate(name, seed=1)))
-    workflow.train(build(found / "train.txt", task__dev=str(found / "dev.txt")), output=found / "run")
-    return found
+        (path / f"{name}.txt").write_text("".join(f"{line}\n" for line in generate(name, seed=1)))
+    workflow.train(build(path / "train.txt", task__dev=str(path / "dev.txt")), output=path / "run")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,11 @@ def model(folder: Path) -> Model:
     return load(folder / "run")
 
 
-def test_analogies_hold(model: Model, folder: Path) -> None:
-    found = model.evaluate(folder / "test.txt")
-    assert found["score"] == found["accuracy"] > 0.9
-    assert found["questions"] == found["answerable"] == 284
-    assert {"family", "capitals", "past"} <= set(found)
+def test_analogies_are_solved(model: Model, folder: Path) -> None:
+    scores = model.evaluate(folder / "test.txt")
+    assert scores["score"] == scores["accuracy"] > 0.9
+    assert scores["questions"] == scores["answerable"] == 284
+    assert {"family", "capitals", "past"} <= set(scores)
     baseline = build(folder / "train.txt", task__model="one_hot")
     workflow.train(baseline, output=folder / "one_hot")
     assert load(folder / "one_hot").evaluate(folder / "test.txt")["accuracy"] < 0.05
@@ -82,15 +82,15 @@ def test_similar_words(model: Model, tmp_path: Path) -> None:
     cosines = [float(units[find(one)] @ units[find(other)]) for one, other in pairs]
     texts = [f"{one}\t{other}\t{value:.9f}\n" for (one, other), value in zip(pairs, cosines, strict=True)]
     (tmp_path / "pairs.tsv").write_text("# head\n" + "".join(texts) + "nobody\tking\t1\n")
-    found = model.evaluate(tmp_path / "pairs.tsv")
-    assert (found["spearman"], found["pairs"], found["known pairs"]) == (pytest.approx(1), 5, 4)
+    scores = model.evaluate(tmp_path / "pairs.tsv")
+    assert (scores["spearman"], scores["pairs"], scores["known pairs"]) == (pytest.approx(1), 5, 4)
     (tmp_path / "reversed.tsv").write_text(
         "".join(f"{a}\t{b}\t{-v}\n" for (a, b), v in zip(pairs, cosines, strict=True))
     )
     assert model.evaluate(tmp_path / "reversed.tsv")["spearman"] == pytest.approx(-1)
 
 
-def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
+def test_evaluation_with_the_most_frequent_words(model: Model, folder: Path) -> None:
     task = model.task.model_copy(update={"top_words": 30})
     some = Model(Config(task, model.config.train), model.module)
     known = model.task.fitted.vocabulary  # type: ignore[attr-defined]
@@ -102,20 +102,20 @@ def test_rare_words_can_be_left_out(model: Model, folder: Path) -> None:
     assert some.evaluate(folder / "test.txt") == model.evaluate(folder / "test.txt", top_words=30)
 
 
-def test_a_score_and_its_sums_are_of_the_same_questions(model: Model) -> None:
+def test_score_equals_its_sums(model: Model) -> None:
     analogy, pair, plain = (
         Question(Location("q", 1), "analogy", ("king", "man", "woman"), (1, -1, 1), truth="queen"),
         Question(Location("q", 2), "similarity", ("king", "queen"), (1, 1), human=0.5),
         Question(Location("q", 3), "neighbours", ("king",), (1,)),
     )
     for questions in ([analogy, pair], [analogy, plain, plain], [analogy, pair, pair]):
-        found = predict_all(model.config, model.module, questions)
-        score, sums = model.task.score(found, questions), model.task.metric_sums(found, questions)
+        answers = predict_all(model.config, model.module, questions)
+        score, sums = model.task.score(answers, questions), model.task.metric_sums(answers, questions)
         assert (sums is None) is (questions.count(pair) == 2)
         assert sums is None or sums.whole == score["score"] == score["accuracy"]
 
 
-def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
+def test_export_writes_the_vectors(model: Model, tmp_path: Path) -> None:
     for name in ("v.txt", "v.vec", "v.bin"):
         model.export(tmp_path / name)
         words, vectors = read_vectors(tmp_path / name)
@@ -125,7 +125,7 @@ def test_vectors_are_written(model: Model, tmp_path: Path) -> None:
         model.export(tmp_path / "v.arpa")
 
 
-def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.examples_per_update", 5)
     monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     settings = build(folder / "train.txt", train__epochs=2)
@@ -162,14 +162,14 @@ def test_ctrl_c_saves_and_the_run_goes_on(folder: Path, tmp_path: Path, monkeypa
         (": group\na b c d\n", {}, "train.txt:2: found a question with its answer; task.train needs plain text"),
     ],
 )
-def test_a_text_that_teaches_nothing(text: str, fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_invalid_training_texts(text: str, fields: dict[str, Any], message: str, tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(text)
     with pytest.raises(DataError, match=message):
         workflow.train(build(tmp_path / "train.txt", **fields), output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_text_is_no_question(model: Model, folder: Path) -> None:
+def test_plain_text_cannot_be_predicted(model: Model, folder: Path) -> None:
     with pytest.raises(DataError, match=r"train\.txt:\d+: found plain text, expected analogies or pairs of words"):
         model.evaluate(folder / "train.txt")
 
@@ -179,11 +179,11 @@ def test_two_words_are_enough(tmp_path: Path) -> None:
     for kind in ("skipgram", "cbow"):
         for negative in (0, 5):
             settings = build(tmp_path / "train.txt", task__model=kind, task__negative=negative)
-            found = load(workflow.train(settings, output=tmp_path / f"{kind}{negative}").path)
-            assert found.predict(["a"])[0].words == ["b"]
+            trained = load(workflow.train(settings, output=tmp_path / f"{kind}{negative}").path)
+            assert trained.predict(["a"])[0].words == ["b"]
 
 
-def test_a_million_words_take_little_room() -> None:
+def test_learned_counts_are_run_length_encoded() -> None:
     task = Embed(train="x", min_count=1).fit(Embed(train="x").read([" ".join(f"w{number}" for number in range(999))]))
     assert task.fitted.counts == ((1, 999),)
     assert task.fitted.frequencies.tolist() == [1] * 999

@@ -1,4 +1,4 @@
-"""Forecasts: scales, losses and scores against NumPy; no look at what is to be forecast."""
+"""Forecasting: scales, losses and scores compared with NumPy; the model never sees the future."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -58,17 +58,17 @@ def answers(fitted: Forecast, model: nn.Module, examples: Sequence[Window], *, r
 
 
 class Oracle(nn.Module):
-    """Says what it is told, in scaled units."""
+    """A model with a fixed forecast, in scaled units."""
 
-    def __init__(self, said: Tensor) -> None:
+    def __init__(self, forecast: Tensor) -> None:
         super().__init__()
-        self.said = said
+        self.said = forecast
 
     def forward(self, _: Any, state: Any) -> tuple[Tensor, Any]:
         return self.said, state
 
 
-def test_scales_are_those_of_the_training_rows(tmp_path: Path) -> None:
+def test_scales_come_from_the_training_rows(tmp_path: Path) -> None:
     values = wave(50)
     values[30:] += 1000  # would be seen at once
     path = write(tmp_path, values)
@@ -86,7 +86,7 @@ def test_scales_are_those_of_the_training_rows(tmp_path: Path) -> None:
     assert Learned.model_validate_json(learned.model_dump_json()) == learned
 
 
-def test_parts_of_a_file_share_no_row_to_forecast_and_the_later_reads_the_earlier(tmp_path: Path) -> None:
+def test_ranges_of_a_file_do_not_overlap_except_in_history(tmp_path: Path) -> None:
     path = write(tmp_path, np.arange(20.0))
     train, dev = (list(task().read(ranged(path, rows))) for rows in ("[0:12]", "[12:]"))
     forecast = [{float(value) for window in part for value in window.future(3).ravel()} for part in (train, dev)]
@@ -95,14 +95,14 @@ def test_parts_of_a_file_share_no_row_to_forecast_and_the_later_reads_the_earlie
     assert dev[0].history.ravel().tolist() == [8, 9, 10, 11]
 
 
-def test_the_gap_between_neighbours_in_one_file_is_the_horizon_but_one(tmp_path: Path) -> None:
+def test_gap_is_the_horizon_minus_one(tmp_path: Path) -> None:
     examples = list(task().read(write(tmp_path, np.arange(20.0))))
     train, dev = examples[:5], examples[5 + task().gap :]
     assert train[-1].future(3).max() + 1 == dev[0].future(3).min()
 
 
 @pytest.mark.parametrize("history", [1, 2, 4])
-def test_pieces_on_both_sides_of_the_gap_forecast_different_rows(tmp_path: Path, history: int) -> None:
+def test_no_row_is_forecast_on_both_sides_of_the_gap(tmp_path: Path, history: int) -> None:
     chosen = task(output="every_step", history=history)
     examples = list(chosen.read(write(tmp_path, np.arange(30.0))))
     last, *between, first = examples[1 : 3 + chosen.gap]
@@ -112,7 +112,7 @@ def test_pieces_on_both_sides_of_the_gap_forecast_different_rows(tmp_path: Path,
 
 
 @pytest.mark.parametrize("output", ["last", "every_step"])
-def test_an_untrained_model_says_that_nothing_changes(tmp_path: Path, output: str) -> None:
+def test_an_untrained_model_forecasts_the_last_value(tmp_path: Path, output: str) -> None:
     examples = list(task().read(write(tmp_path, wave())))
     fitted = task(output=output).fit(examples)
     examples = list(fitted.read(tmp_path / "x.csv"))
@@ -141,7 +141,7 @@ def test_training_beats_the_last_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("output", ["last", "every_step"])
 @pytest.mark.parametrize("error", ["mse", "mae", "huber"])
-def test_the_loss_is_the_error_in_units_of_the_usual_change(tmp_path: Path, output: str, error: str) -> None:
+def test_the_loss_is_in_units_of_the_naive_error(tmp_path: Path, output: str, error: str) -> None:
     values = wave(12)
     examples = list(task(output=output).read(write(tmp_path, values)))
     fitted = task(output=output, loss_function=error, target=("2",)).fit(examples)
@@ -149,22 +149,22 @@ def test_the_loss_is_the_error_in_units_of_the_usual_change(tmp_path: Path, outp
     scaled = ((values - values.mean(axis=0)) / values.std(axis=0))[:, 1]
     ends = range(4, 10) if output == "last" else range(1, 10)
     truth = np.array([scaled[end : end + 3] for end in ends])
-    said = np.random.default_rng(1).normal(size=truth.shape)
-    far = (said - truth) / np.sqrt(np.square(fitted.learned.reach).mean())
-    wanted = {
+    forecast = np.random.default_rng(1).normal(size=truth.shape)
+    far = (forecast - truth) / np.sqrt(np.square(fitted.learned.reach).mean())
+    expected = {
         "mse": far**2,
         "mae": np.abs(far),
         "huber": np.where(np.abs(far) < 1, far**2 / 2, np.abs(far) - 0.5),
     }[error]
     batch = fitted.collate(examples)
-    spoken = torch.zeros(len(examples), batch.target.values.shape[1], 3, 1)
-    spoken[batch.target.mask] = torch.tensor(said, dtype=torch.float32).unsqueeze(-1)
-    loss = fitted.loss(Oracle(spoken), batch)
+    padded = torch.zeros(len(examples), batch.target.values.shape[1], 3, 1)
+    padded[batch.target.mask] = torch.tensor(forecast, dtype=torch.float32).unsqueeze(-1)
+    loss = fitted.loss(Oracle(padded), batch)
     assert loss.items == batch.items == len(truth)
-    assert loss.total.item() == pytest.approx(wanted.mean(axis=1).sum(), rel=1e-5)
+    assert loss.total.item() == pytest.approx(expected.mean(axis=1).sum(), rel=1e-5)
 
 
-def test_values_and_changes_are_read_scaled(tmp_path: Path) -> None:
+def test_inputs_are_scaled_values_and_changes(tmp_path: Path) -> None:
     values = wave(20)
     path = write(tmp_path, values)
     fitted = task().fit(task().read(path))
@@ -179,14 +179,14 @@ def test_values_and_changes_are_read_scaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("inputs", "seen"), [("values", True), ("changes", False), ("both", True)])
-def test_who_reads_changes_alone_sees_no_level(inputs: str, seen: bool) -> None:
+def test_changes_alone_are_independent_of_the_level(inputs: str, seen: bool) -> None:
     fitted = task(inputs=inputs).fit(task().read([wave(30)]))
     model = shaken(fitted.build_model())
     low, high = (answers(fitted, model, list(fitted.read([wave(30) + level])))[3].values for level in (0, 3))
     assert np.allclose(np.array(high) - 3, low, atol=1e-4) != seen
 
 
-def test_answers_are_in_the_units_of_the_data(tmp_path: Path) -> None:
+def test_forecasts_are_in_the_units_of_the_data(tmp_path: Path) -> None:
     values = wave(20)
     examples = list(task().read(write(tmp_path, values)))
     fitted = task(target=("2",)).fit(examples)
@@ -198,33 +198,33 @@ def test_answers_are_in_the_units_of_the_data(tmp_path: Path) -> None:
     assert asdict(answer)["values"] == answer.values
 
 
-def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
+def test_scores_equal_numpy(tmp_path: Path) -> None:
     values = wave(30)
     fitted = task(season=5).fit(task().read(ranged(write(tmp_path, values), "[0:18]")))
     examples = list(fitted.read(ranged(tmp_path / "x.csv", "[18:]")))
     ends = np.arange(18, 28)
     truth = np.array([values[end : end + 3] for end in ends])
-    said = truth + np.random.default_rng(1).normal(size=truth.shape)
-    scores = fitted.score([Forecasted(["1", "2"], rows, [], []) for rows in said.tolist()], examples)
+    forecast = truth + np.random.default_rng(1).normal(size=truth.shape)
+    scores = fitted.score([Forecasted(["1", "2"], rows, [], []) for rows in forecast.tolist()], examples)
     train = values[:18]
     last = np.repeat(values[ends - 1][:, None], 3, axis=1)
     seasonal = np.array([values[end - 5 : end - 2] for end in ends])
     deviation, naive = train.std(axis=0), np.abs(train[5:] - train[:-5]).mean(axis=0)
-    wanted = {
-        "mse_scaled": (((said - truth) / deviation) ** 2).mean(),
-        "mse": ((said - truth) ** 2).mean(),
-        "mae": np.abs(said - truth).mean(),
-        "mase": (np.abs(said - truth) / naive).mean(),
+    expected = {
+        "mse_scaled": (((forecast - truth) / deviation) ** 2).mean(),
+        "mse": ((forecast - truth) ** 2).mean(),
+        "mae": np.abs(forecast - truth).mean(),
+        "mase": (np.abs(forecast - truth) / naive).mean(),
         "last_mse": ((last - truth) ** 2).mean(),
         "last_mse_scaled": (((last - truth) / deviation) ** 2).mean(),
         "seasonal_mse": ((seasonal - truth) ** 2).mean(),
         "seasonal_mse_scaled": (((seasonal - truth) / deviation) ** 2).mean(),
         "windows": 10,
     }
-    wanted["skill"] = 1 - wanted["mse_scaled"] / wanted["last_mse_scaled"]
-    assert {name: scores[name] for name in wanted} == pytest.approx(wanted)
+    expected["skill"] = 1 - expected["mse_scaled"] / expected["last_mse_scaled"]
+    assert {name: scores[name] for name in expected} == pytest.approx(expected)
     third = scores["per_step"]["3"]
-    assert third["mse_scaled"] == pytest.approx((((said - truth)[:, 2] / deviation) ** 2).mean())
+    assert third["mse_scaled"] == pytest.approx((((forecast - truth)[:, 2] / deviation) ** 2).mean())
     assert third["last_mse_scaled"] == pytest.approx((((last - truth)[:, 2] / deviation) ** 2).mean())
     assert fitted.main_metric in scores
 
@@ -239,7 +239,7 @@ def test_scores_equal_those_of_numpy(tmp_path: Path) -> None:
         {"prenet": {"layers": 1, "window": 3}},
     ],
 )
-def test_rows_of_a_batch_and_padding_are_invisible(fields: dict[str, Any]) -> None:
+def test_padding_and_other_rows_have_no_effect(fields: dict[str, Any]) -> None:
     series = [wave(length, seed=length) for length in (9, 5, 14)]
     every_step = task(output="every_step", history=0, **fields)
     examples = list(every_step.read(series))
@@ -251,8 +251,8 @@ def test_rows_of_a_batch_and_padding_are_invisible(fields: dict[str, Any]) -> No
     batch = fitted.collate(examples)
     values = batch.inputs.values.masked_fill(~batch.inputs.mask[..., None, None], torch.nan)
     poisoned = batch._replace(inputs=batch.inputs._replace(values=values))
-    for found, wanted in zip(_gradients(fitted, model, poisoned), _gradients(fitted, model, batch), strict=True):
-        torch.testing.assert_close(found, wanted)
+    for actual, expected in zip(_gradients(fitted, model, poisoned), _gradients(fitted, model, batch), strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 def _gradients(fitted: Forecast, model: nn.Module, batch: Batch) -> list[Tensor]:
@@ -260,21 +260,21 @@ def _gradients(fitted: Forecast, model: nn.Module, batch: Batch) -> list[Tensor]
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_pieces_with_the_state_handed_on_are_the_whole(separate: bool) -> None:
+def test_chunks_with_carried_state_equal_the_whole_series(separate: bool) -> None:
     whole = task(output="every_step", history=0, channel_independent=separate)
     fitted = whole.fit(whole.read([wave(21)]))
     model = shaken(fitted.build_model())
-    (wanted,) = answers(fitted, model, list(fitted.read([wave(21)])))
+    (expected,) = answers(fitted, model, list(fitted.read([wave(21)])))
     state, steps = None, []
     for window in fitted.model_copy(update={"history": 5}).read([wave(21)]):
         with torch.no_grad():
             predictions = fitted.predict(model, fitted.collate([window])._replace(state=state))
         state = predictions.state
         steps += predictions.answers[0].steps
-    np.testing.assert_allclose(steps, wanted.steps, rtol=1e-5, atol=1e-5)  # float32
+    np.testing.assert_allclose(steps, expected.steps, rtol=1e-5, atol=1e-5)  # float32
 
 
-def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
+def test_concatenated_sequences_have_the_same_scores() -> None:
     pieced = task(output="every_step", history=7)
     examples = list(pieced.read([wave(40)]))
     fitted = pieced.fit(examples)
@@ -287,12 +287,12 @@ def test_joined_and_cut_sequences_are_scored_as_a_whole() -> None:
             state = predictions.state
             cut += predictions.answers
     whole = list(fitted.model_copy(update={"history": 0}).read([wave(40)]))
-    found, wanted = fitted.score(cut, examples), fitted.score(answers(fitted, model, whole), whole)
-    assert found.pop("per_step").keys() == wanted.pop("per_step").keys()
-    assert found == pytest.approx(wanted, rel=1e-5)
+    actual, expected = fitted.score(cut, examples), fitted.score(answers(fitted, model, whole), whole)
+    assert actual.pop("per_step").keys() == expected.pop("per_step").keys()
+    assert actual == pytest.approx(expected, rel=1e-5)
 
 
-def test_separate_columns_are_forecast_from_themselves_alone() -> None:
+def test_independent_channels_do_not_see_each_other() -> None:
     values = wave(30, 3)
     fitted = task(channel_independent=True, target=("3", "1")).fit(task().read([values]))
     model = shaken(fitted.build_model())
@@ -305,7 +305,7 @@ def test_separate_columns_are_forecast_from_themselves_alone() -> None:
     assert [row[0] for row in after[0].values] != [row[0] for row in before[0].values]
 
 
-def test_ahead_of_the_end_of_a_file(tmp_path: Path) -> None:
+def test_forecast_after_the_end_of_a_file(tmp_path: Path) -> None:
     path = write(tmp_path, wave())
     fitted = task().fit(task().read(path)).model_copy(update={"ahead": True})
     (window,) = fitted.read(path)
@@ -343,19 +343,19 @@ def test_binary_frames_have_a_likelihood(output: str) -> None:
     logits = model(batch.inputs, None)[0][batch.target.mask].double().detach().numpy()[:, 0]
     truth = frames[4 if output == "last" else 1 :]
     chance = 1 / (1 + np.exp(-logits))
-    wanted = -(truth * np.log(chance) + (1 - truth) * np.log(1 - chance)).sum(axis=1)
+    expected = -(truth * np.log(chance) + (1 - truth) * np.log(1 - chance)).sum(axis=1)
     loss = fitted.loss(model, batch)
     assert loss.items == len(truth)
-    assert loss.total.item() == pytest.approx(wanted.sum(), rel=1e-5)
+    assert loss.total.item() == pytest.approx(expected.sum(), rel=1e-5)
     scores = fitted.score(answers(fitted, model, examples), examples)
-    assert scores["nll"] == pytest.approx(wanted.mean(), rel=1e-6)
+    assert scores["nll"] == pytest.approx(expected.mean(), rel=1e-6)
     assert scores["frames"] == len(truth)
     right, counted = ((chance > 0.5) & (truth == 1)).sum(), ((chance > 0.5) | (truth == 1)).sum()
     assert scores["accuracy"] == pytest.approx(right / counted)
     assert (fitted.main_metric, fitted.higher_is_better) == ("nll", False)
 
 
-def test_binary_frames_begin_with_how_often_each_key_is_on() -> None:
+def test_binary_forecasts_start_at_the_feature_frequencies() -> None:
     frames = (np.random.default_rng(0).random((200, 5)) < [0.5, 0.1, 0.2, 0.0, 1.0]).astype(float)
     binary = task(data_type="binary", horizon=1)
     fitted = binary.fit(binary.read([frames]))
@@ -365,20 +365,20 @@ def test_binary_frames_begin_with_how_often_each_key_is_on() -> None:
     np.testing.assert_allclose(first.values[0], frames.mean(axis=0).clip(1e-3, 1 - 1e-3), rtol=1e-5)
 
 
-def test_what_is_not_binary_is_named(tmp_path: Path) -> None:
+def test_values_that_are_not_binary(tmp_path: Path) -> None:
     path = write(tmp_path, [[0, 1], [1, 1], [0, 2]])
     with pytest.raises(DataError, match=r"x.csv:3: found a value other than 0 and 1"):
         list(task(data_type="binary").read(path))
 
 
-def test_columns_that_never_change_do_no_harm() -> None:
+def test_constant_columns() -> None:
     values = np.concatenate([wave(20, 1), np.full((20, 1), 3.0)], axis=1)
     fitted = task().fit(task().read([values]))
     examples = list(fitted.read([values]))
     model = shaken(fitted.build_model())
-    found = answers(fitted, model, examples)
-    assert all(value == pytest.approx(3) for answer in found for _, value in answer.values)
-    assert all(np.isfinite(value) for value in fitted.score(found, examples).values() if isinstance(value, float))
+    predictions = answers(fitted, model, examples)
+    assert all(value == pytest.approx(3) for answer in predictions for _, value in answer.values)
+    assert all(np.isfinite(value) for value in fitted.score(predictions, examples).values() if isinstance(value, float))
     still = [np.full((20, 1), 3.0)]
     fitted = task().fit(task().read(still))
     scores = fitted.score(answers(fitted, fitted.build_model(), list(fitted.read(still))), list(fitted.read(still)))
@@ -396,12 +396,12 @@ def test_columns_that_never_change_do_no_harm() -> None:
         ({"separator": "--"}, "at most 1 character"),
     ],
 )
-def test_fields_that_do_not_go_together_are_refused(fields: dict[str, Any], message: str) -> None:
+def test_conflicting_settings(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         task(**fields)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_columns_and_rows(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"x.csv: found no examples to train on"):
         task().fit([])
     with pytest.raises(DataError, match=r"no column 'oil' \(task\.target\); found 1, 2"):

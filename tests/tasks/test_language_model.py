@@ -1,4 +1,4 @@
-"""Language models: the chain rule by brute force, what a window sees, n-grams by themselves, texts drawn."""
+"""Language models: the chain rule by brute force, context of window models, n-grams, generation."""
 
 import math
 from collections.abc import Sequence
@@ -61,55 +61,55 @@ def test_probability_is_the_product_of_softmaxes(kind: str) -> None:
     module = shaken(fitted)
     end = fitted.tokenizer.vocabulary.index("</s>")
     texts = ["the cat on the mat", "", "a cow"]
-    for text, found in zip(texts, score(fitted, module, texts), strict=True):
+    for text, scored in zip(texts, score(fitted, module, texts), strict=True):
         symbols = [*fitted.tokenizer.encode(text), end]
-        wanted = []
+        expected = []
         for place, symbol in enumerate(symbols):  # each from scratch: read all that stands before
             with torch.no_grad():
                 logits, _ = module(torch.tensor([[end, *symbols[:place]]]), module.start(None, 1))
-            wanted.append(float(logits[0, -1].double().log_softmax(dim=0)[symbol]))
-        assert found.log_probabilities == pytest.approx(wanted, abs=1e-5)
-        assert found.log_probability == pytest.approx(sum(wanted), abs=1e-4)
-        assert found.perplexity == pytest.approx(math.exp(-sum(wanted) / len(wanted)), rel=1e-4)
-        assert str(found) == f"{found.log_probability:.4f}\t{found.perplexity:.4g}"
+            expected.append(float(logits[0, -1].double().log_softmax(dim=0)[symbol]))
+        assert scored.log_probabilities == pytest.approx(expected, abs=1e-5)
+        assert scored.log_probability == pytest.approx(sum(expected), abs=1e-4)
+        assert scored.perplexity == pytest.approx(math.exp(-sum(expected) / len(expected)), rel=1e-4)
+        assert str(scored) == f"{scored.log_probability:.4f}\t{scored.perplexity:.4g}"
 
 
-def test_all_texts_and_all_beginnings_of_others_have_probability_one() -> None:
+def test_probabilities_of_all_texts_and_prefixes_sum_to_one() -> None:
     fitted = task(["a b", "b"], model="ngram", order=2)
     module = shaken(fitted)
     module.count(fitted.read(["a b", "b"]))
-    # Over the symbols <unk>, a, b: those that ended within two symbols, and those that did not.
+    # Over the tokens <unk>, a, b: texts of up to two tokens, and prefixes of longer ones.
     ended = [" ".join(words) for length in range(3) for words in product(["x", "a", "b"], repeat=length)]
     going_on = [" ".join(words) for words in product(["x", "a", "b"], repeat=3)]
-    total = sum(math.exp(found.log_probability) for found in score(fitted, module, ended))
-    total += sum(math.exp(sum(found.log_probabilities[:3])) for found in score(fitted, module, going_on))
+    total = sum(math.exp(scored.log_probability) for scored in score(fitted, module, ended))
+    total += sum(math.exp(sum(scored.log_probabilities[:3])) for scored in score(fitted, module, going_on))
     assert total == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
-def test_a_window_sees_order_minus_one_words(order: int) -> None:
+def test_window_model_sees_order_minus_one_words(order: int) -> None:
     fitted = task(model="window", order=order)
     module = shaken(fitted)
     text = ["the", "cat", "and", "the", "dog", "sat", "on", "the", "mat"]
     (whole,) = score(fitted, module, [" ".join(text)])
     for place in range(len(text)):
         other = [*text[:place], "a", *text[place + 1 :]]
-        (found,) = score(fitted, module, [" ".join(other)])
+        (scored,) = score(fitted, module, [" ".join(other)])
         seen = range(place + 1, place + max(order, 2))  # one word is read at least
         for target in range(len(text) + 1):
             if target != place:
-                differs = abs(found.log_probabilities[target] - whole.log_probabilities[target]) > 1e-9
+                differs = abs(scored.log_probabilities[target] - whole.log_probabilities[target]) > 1e-9
                 assert differs == (target in seen)
 
 
-def test_an_ngram_model_is_its_estimate() -> None:
+def test_ngram_model_equals_its_estimate() -> None:
     fitted = task(model="ngram", order=3)
     encode = fitted.tokenizer.encode
     end, size = fitted.tokenizer.vocabulary.index("</s>"), len(fitted.tokenizer.vocabulary)
-    wanted = estimate([encode(text) for text in TEXT], order=3, start=0, end=end, vocabulary=size)
-    asked = ["the cat sat on a cow", "dog dog"]
-    found = score(fitted, shaken(fitted), asked)
-    for one, values in zip(found, wanted.score([encode(text) for text in asked]), strict=True):
+    expected = estimate([encode(text) for text in TEXT], order=3, start=0, end=end, vocabulary=size)
+    texts = ["the cat sat on a cow", "dog dog"]
+    scored = score(fitted, shaken(fitted), texts)
+    for one, values in zip(scored, expected.score([encode(text) for text in texts]), strict=True):
         assert one.log_probabilities == values.tolist()
 
 
@@ -121,7 +121,7 @@ def test_perplexity_of_lines_by_hand() -> None:
     fitted = task()
     module = shaken(fitted)
     texts = ["the cat", "cow on the mat", ""]
-    values = [value for found in score(fitted, module, texts) for value in found.log_probabilities]
+    values = [value for scored in score(fitted, module, texts) for value in scored.log_probabilities]
     scores = evaluate(config(fitted), module, list(fitted.read(texts)))
     assert scores["tokens"] == len(values) == 2 + 4 + 0 + 3
     assert scores["perplexity"] == pytest.approx(math.exp(-sum(values) / len(values)), rel=1e-6)
@@ -132,7 +132,7 @@ def test_perplexity_of_lines_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "window"])
-def test_a_track_is_the_text_as_one_long_line(kind: str) -> None:
+def test_truncated_bptt_reads_the_text_as_one_line(kind: str) -> None:
     fitted = task(model=kind, order=3)
     module = shaken(fitted)
     texts = [*TEXT, "the mat and the cat"] * 5
@@ -141,8 +141,8 @@ def test_a_track_is_the_text_as_one_long_line(kind: str) -> None:
     stream = [end, *(symbol for text in texts for symbol in (*fitted.tokenizer.encode(text), end))]
     with torch.no_grad():
         logits, _ = module(torch.tensor([stream[:-1]]), module.start(None, 1))
-    found = logits[0].double().log_softmax(dim=-1)[range(len(stream) - 1), stream[1:]]
-    assert scores["loss"] == pytest.approx(-float(found.mean()), rel=1e-5)
+    log_probabilities = logits[0].double().log_softmax(dim=-1)[range(len(stream) - 1), stream[1:]]
+    assert scores["loss"] == pytest.approx(-float(log_probabilities.mean()), rel=1e-5)
     assert scores["tokens"] == len(stream) - 1
     alone = evaluate(config(fitted), module, list(fitted.read(texts)))  # each line without a past
     assert alone["tokens"] == scores["tokens"]
@@ -167,15 +167,15 @@ def test_training_learns_the_text(kind: str, steps: int) -> None:
     assert after < before / 2
 
 
-def test_label_smoothing_is_in_the_loss_alone() -> None:
+def test_label_smoothing_affects_the_loss_only() -> None:
     plain, smooth = task(), task(label_smoothing=0.2)
     module = shaken(plain)
     batch = plain.collate(list(plain.read(TEXT)))
     with torch.no_grad():
         logits, _ = module(batch.inputs.values, mask=batch.inputs.mask)
         real = logits[batch.inputs.mask], batch.target[batch.inputs.mask]
-        wanted = nn.functional.cross_entropy(*real, reduction="sum", label_smoothing=0.2)
-        assert float(smooth.loss(module, batch).total) == pytest.approx(float(wanted), rel=1e-5)
+        expected = nn.functional.cross_entropy(*real, reduction="sum", label_smoothing=0.2)
+        assert float(smooth.loss(module, batch).total) == pytest.approx(float(expected), rel=1e-5)
     assert score(smooth, module, TEXT) == score(plain, module, TEXT)
 
 
@@ -187,7 +187,7 @@ def model(fitted: LanguageModel) -> Model:
 
 
 def spell(fitted: LanguageModel, symbols: Sequence[int]) -> str:
-    """The text of symbols, decoded line by line."""
+    """The text of token ids, decoded line by line."""
     lines: list[list[int]] = [[]]
     for symbol in symbols:
         if symbol == fitted.tokenizer.vocabulary.index("</s>"):
@@ -198,7 +198,7 @@ def spell(fitted: LanguageModel, symbols: Sequence[int]) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_most_probable_path(kind: str) -> None:
+def test_generation_at_temperature_zero_is_greedy(kind: str) -> None:
     fitted = task(**KINDS[kind])
     drawn = model(fitted)
     path = [fitted.tokenizer.vocabulary.index("</s>"), *fitted.tokenizer.encode("the")]
@@ -209,12 +209,12 @@ def test_the_most_probable_path(kind: str) -> None:
         scores = logits[0, -1].clone()
         scores[0] = -torch.inf
         path.append(int(scores.argmax()))
-    found = "the" + "".join(drawn.generate("the", length=12, sample=Sample(temperature=0.0)))
-    assert found == spell(fitted, path[1:])
+    generated = "the" + "".join(drawn.generate("the", length=12, sample=Sample(temperature=0.0)))
+    assert generated == spell(fitted, path[1:])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_seed_decides_and_gradients_are_left_as_they_were(kind: str) -> None:
+def test_generation_depends_on_the_seed_and_keeps_gradient_mode(kind: str) -> None:
     drawn = model(task(**KINDS[kind]))
     one, same, other = ("".join(drawn.generate("a", length=30, sample=Sample(seed=seed))) for seed in (1, 1, 2))
     assert one == same
@@ -229,16 +229,16 @@ MANY = ["naïve café ☕", "日本語 テキスト", "🎈🎉 grüße", "aé"]
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
-def test_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
+def test_generated_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
     fitted = task(MANY, text={"unit": unit, "vocab_size": 270 if unit == "subwords" else 0, "algorithm": algorithm})
     drawn = model(fitted)
     symbols: list[int] = []
     draw = Sample.draw
 
-    def listen(self: Sample, *given: Any) -> torch.Tensor:
-        found = draw(self, *given)
-        symbols.append(int(found))
-        return found
+    def listen(self: Sample, *arguments: Any) -> torch.Tensor:
+        token = draw(self, *arguments)
+        symbols.append(int(token))
+        return token
 
     for seed in range(3):
         for prompt in ("", "aé", "日本語 テ", "aé\nnaïve"):
@@ -253,7 +253,7 @@ def test_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
             assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])
 
 
-def test_padding_is_never_drawn() -> None:
+def test_padding_is_never_generated() -> None:
     drawn = model(task(text={"unit": "characters"}))
     module: Any = drawn.module
     module.output.bias.data[0] = 100.0
@@ -263,14 +263,14 @@ def test_padding_is_never_drawn() -> None:
 # Errors, and files of the field
 
 
-def test_no_text_and_no_fit_are_named() -> None:
+def test_missing_text_and_missing_fit() -> None:
     with pytest.raises(DataError, match=r"train\.txt: found no text to train on"):
         task(["", ""])
     with pytest.raises(ValueError, match="call fit first"):
         _ = LanguageModel(train="x").tokenizer
 
 
-def test_a_language_model_must_not_look_ahead() -> None:
+def test_bidirectional_decoders_are_refused() -> None:
     with pytest.raises(ValueError, match=r'for both directions set task\.direction = "both"'):
         task(decoder={"bidirectional": True}).build_model()
 
@@ -281,7 +281,7 @@ def test_kenlm_reads_the_exported_model(order: int, tmp_path: Path) -> None:
     model(fitted).export(tmp_path / "model.arpa")
     kenlm = pytest.importorskip("kenlm")
     peer = kenlm.Model(str(tmp_path / "model.arpa"))
-    for text, found in zip(TEXT, score(fitted, shaken(fitted), TEXT), strict=True):
-        assert peer.score(text) * math.log(10) == pytest.approx(found.log_probability, abs=1e-4)
+    for text, scored in zip(TEXT, score(fitted, shaken(fitted), TEXT), strict=True):
+        assert peer.score(text) * math.log(10) == pytest.approx(scored.log_probability, abs=1e-4)
     with pytest.raises(TypeError, match=r'only n-gram language models can be exported, but task\.model is "recurrent"'):
         model(task()).export(tmp_path / "other.arpa")

@@ -63,7 +63,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_an_exported_model_is_the_same_when_it_is_read(run: tuple[Path, Model], foreign: bool) -> None:
+def test_an_exported_model_survives_import(run: tuple[Path, Model], foreign: bool) -> None:
     folder, model = run
     arpa = folder / f"{foreign}.arpa.gz"
     text = (folder / "model.arpa").read_text(encoding="utf-8")
@@ -74,9 +74,9 @@ def test_an_exported_model_is_the_same_when_it_is_read(run: tuple[Path, Model], 
     assert isinstance(again.task, LanguageModel)
     assert isinstance(model.task, LanguageModel)
     assert sorted(again.task.tokenizer.vocabulary.symbols) == sorted(model.task.tokenizer.vocabulary.symbols)
-    wanted = model.evaluate(folder / "dev.txt")
-    assert wanted["unknown"] > 1
-    assert again.evaluate(folder / "dev.txt") == pytest.approx(wanted, rel=1e-12)
+    expected = model.evaluate(folder / "dev.txt")
+    assert expected["unknown"] > 1
+    assert again.evaluate(folder / "dev.txt") == pytest.approx(expected, rel=1e-12)
     again.export(folder / "again.arpa.gz")
     assert gzip.decompress((folder / "again.arpa.gz").read_bytes()).count(b"\n") == text.count("\n")
 
@@ -89,12 +89,12 @@ def test_kenlm_gives_the_same_perplexity(run: tuple[Path, Model]) -> None:
     if unit(model) == "characters":
         lines = [" ".join("<space>" if letter == " " else letter for letter in line) for line in lines]
     scores = [score for line in lines for score, _, _ in theirs.full_scores(line)]
-    found = model.evaluate(folder / "dev.txt")
-    assert found["tokens"] == len(scores)
-    assert found["loss"] == pytest.approx(-math.fsum(scores) / len(scores) * math.log(10), rel=1e-6)
+    metrics = model.evaluate(folder / "dev.txt")
+    assert metrics["tokens"] == len(scores)
+    assert metrics["loss"] == pytest.approx(-math.fsum(scores) / len(scores) * math.log(10), rel=1e-6)
 
 
-def test_a_run_of_an_arpa_file_needs_it_no_longer(run: tuple[Path, Model]) -> None:
+def test_a_run_does_not_need_its_arpa_file(run: tuple[Path, Model]) -> None:
     folder, model = run
     arpa = folder / "gone.arpa"
     model.export(arpa)
@@ -112,7 +112,7 @@ def test_a_run_of_an_arpa_file_needs_it_no_longer(run: tuple[Path, Model]) -> No
         ({"text": {"unit": "subwords"}}, 'arpa needs text.unit = "words" or "characters"'),
     ],
 )
-def test_what_cannot_be_taken_from_an_arpa_file(fields: dict[str, Any], message: str) -> None:
+def test_settings_that_conflict_with_arpa(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         task(**{"model": "ngram", "arpa": "x.arpa", **fields})
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_taken_from_an_arpa_file(fields: dict[str, Any], message:
         ("ab", "characters", "found 'ab', expected single characters"),
     ],
 )
-def test_words_that_do_not_fit(word: str, unit: str, message: str, tmp_path: Path) -> None:
+def test_invalid_words_in_an_arpa_file(word: str, unit: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.arpa"
     path.write_text(f"\\data\\\nngram 1=3\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 {word}\n\n\\end\\\n")
     with pytest.raises(DataError, match=message):
@@ -133,5 +133,5 @@ def test_words_that_do_not_fit(word: str, unit: str, message: str, tmp_path: Pat
 
 def test_lines_in_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes(b"a caf\xe9\n")
-    found = task(encoding="latin-1").read(tmp_path / "x.txt")
-    assert [(line.text, len(line)) for line in found] == [("a café", 2)]
+    lines = task(encoding="latin-1").read(tmp_path / "x.txt")
+    assert [(line.text, len(line)) for line in lines] == [("a café", 2)]

@@ -1,4 +1,4 @@
-"""Language models in both directions: what they score, refuse, draw and give as vectors."""
+"""Bidirectional language models: scores, generation, word vectors, and conflicting settings."""
 
 import math
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
 
 @pytest.mark.parametrize("fields", [{}, SPELLED])
 def test_both_directions_are_scored(fields: dict[str, Any]) -> None:
-    asked = model(**fields)
-    answers = asked.predict(["the cat sat on", ""])
+    bilm = model(**fields)
+    answers = bilm.predict(["the cat sat on", ""])
     for answer, symbols in zip(answers, (5, 1), strict=True):
         assert isinstance(answer, BidirectionallyScored)
         assert len(answer.log_probabilities) == len(answer.backward) == symbols
@@ -49,8 +49,8 @@ def test_both_directions_are_scored(fields: dict[str, Any]) -> None:
         assert answer.log_probability == pytest.approx(total)
         assert answer.perplexity == pytest.approx(math.exp(-total / symbols))
     texts = ["the cat sat on", "a dog"]
-    scores = evaluate(asked.config, asked.module, list(asked.task.read(texts)))
-    answers = asked.predict(texts)
+    scores = evaluate(bilm.config, bilm.module, list(bilm.task.read(texts)))
+    answers = bilm.predict(texts)
     for name, rows in (
         ("forward", [a.log_probabilities for a in answers]),
         ("backward", [a.backward for a in answers]),
@@ -59,53 +59,53 @@ def test_both_directions_are_scored(fields: dict[str, Any]) -> None:
     assert scores["perplexity"] == pytest.approx(
         math.sqrt(scores["perplexity_forward"] * scores["perplexity_backward"])
     )
-    batch = asked.task.collate(list(asked.task.read(texts)))
-    found = asked.task.loss(asked.module, batch)
-    assert float(found.total.detach()) / found.items == pytest.approx(2 * scores["loss"], rel=1e-5)
+    batch = bilm.task.collate(list(bilm.task.read(texts)))
+    loss = bilm.task.loss(bilm.module, batch)
+    assert float(loss.total.detach()) / loss.items == pytest.approx(2 * scores["loss"], rel=1e-5)
 
 
-def test_probabilities_of_the_backward_half_stand_at_their_words() -> None:
-    asked = model()
-    one, other = asked.predict(["the cat sat on", "a cat sat on"])
-    assert one.backward[2:] == pytest.approx(other.backward[2:])  # what is behind is the same
+def test_backward_probabilities_are_in_text_order() -> None:
+    bilm = model()
+    one, other = bilm.predict(["the cat sat on", "a cat sat on"])
+    assert one.backward[2:] == pytest.approx(other.backward[2:])  # the following words are the same
     assert one.backward[1] != pytest.approx(other.backward[1])
     assert one.log_probabilities[0] != pytest.approx(other.log_probabilities[0])
 
 
-def test_text_is_drawn_by_the_half_that_reads_ahead() -> None:
+def test_generation_uses_the_forward_direction() -> None:
     kinds: list[dict[str, Any]] = [{}, SPELLED]
     for fields in kinds:
-        asked = model(**fields)
-        drawn = "".join(asked.generate("the cat", length=5, sample=Sample(temperature=0)))
-        assert drawn == "".join(asked.generate("the cat", length=5, sample=Sample(temperature=0)))
-        symbols = cast(LanguageModel, asked.task).tokenizer
+        bilm = model(**fields)
+        drawn = "".join(bilm.generate("the cat", length=5, sample=Sample(temperature=0)))
+        assert drawn == "".join(bilm.generate("the cat", length=5, sample=Sample(temperature=0)))
+        symbols = cast(LanguageModel, bilm.task).tokenizer
         known = [2, *symbols.encode("the cat")]
         with torch.no_grad():
-            logits, _ = asked.module(torch.tensor([known]))
+            logits, _ = bilm.module(torch.tensor([known]))
         best = symbols.vocabulary.symbols[int(logits[0, -1, 1:].argmax()) + 1]
         assert drawn.strip().split(" ")[0] == best if best != "</s>" else drawn.startswith("\n")
 
 
-def test_vectors_of_words_depend_on_their_context() -> None:
-    asked = model()
-    (found,) = asked.embed(["the cat the dog the"])
-    assert found.words == ["the", "cat", "the", "dog", "the"]
-    vectors = torch.tensor(found.vectors)
+def test_word_vectors_depend_on_context() -> None:
+    bilm = model()
+    (answer,) = bilm.embed(["the cat the dog the"])
+    assert answer.words == ["the", "cat", "the", "dog", "the"]
+    vectors = torch.tensor(answer.vectors)
     assert vectors.shape == (5, 3, 16)
     assert torch.equal(vectors[0, 0], vectors[2, 0])  # out of context
     assert not torch.isclose(vectors[0, 1:], vectors[2, 1:]).any(dim=1).all()
-    assert str(found).splitlines()[1].startswith(f"cat {vectors[1, 2, 0]:.6g} ")
-    assert set(asdict(found)) == {"words", "vectors"}
+    assert str(answer).splitlines()[1].startswith(f"cat {vectors[1, 2, 0]:.6g} ")
+    assert set(asdict(answer)) == {"words", "vectors"}
 
 
-def test_unknown_words_have_vectors_by_their_characters() -> None:
-    asked = model(**SPELLED)
-    one, other = asked.embed(["the cats sat", "the tacs sat"])
+def test_unknown_words_have_character_level_vectors() -> None:
+    bilm = model(**SPELLED)
+    one, other = bilm.embed(["the cats sat", "the tacs sat"])
     assert one.vectors[0][0] == pytest.approx(other.vectors[0][0])
     assert one.vectors[1][0] != pytest.approx(other.vectors[1][0])
 
 
-def test_pieces_are_refused() -> None:
+def test_truncated_bptt_is_refused() -> None:
     given = ["task.name=language_model", "task.train=t.txt", "task.direction=both", "train.bptt_steps=35"]
     with pytest.raises(
         ConfigError, match=r"train\.bptt_steps: expected 0, got 35: .*the backward direction needs whole lines"
@@ -122,14 +122,14 @@ def test_pieces_are_refused() -> None:
         ({**SPELLED, "text": {"unit": "characters"}}, 'but they are "both" and "characters"'),
     ],
 )
-def test_what_does_not_fit_together_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_conflicting_settings(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         model(**fields)
 
 
-def test_one_direction_has_no_vectors() -> None:
-    asked = model(direction="forward")
+def test_a_forward_model_has_no_word_vectors() -> None:
+    bilm = model(direction="forward")
     with pytest.raises(
         TypeError, match=r'only a language model with task\.direction = "both" gives contextual word vectors'
     ):
-        asked.embed(["a dog"])
+        bilm.embed(["a dog"])

@@ -52,59 +52,59 @@ def fitted(examples: Sequence[Sentence | Vectors] = SPANS, **fields: Any) -> Tag
     return task(**fields).fit(examples)
 
 
-def test_what_is_learnt_survives_a_file() -> None:
+def test_learned_state_survives_json() -> None:
     for kind in ("recurrent", "hmm"):
-        found = fitted(model=kind)
-        assert found.learned is not None
-        again = Learned.model_validate_json(found.learned.model_dump_json())
-        assert again == found.learned
-        before, after = found.collate(SPANS), found.model_copy(update={"learned": again}).collate(SPANS)
+        tagger = fitted(model=kind)
+        assert tagger.learned is not None
+        again = Learned.model_validate_json(tagger.learned.model_dump_json())
+        assert again == tagger.learned
+        before, after = tagger.collate(SPANS), tagger.model_copy(update={"learned": again}).collate(SPANS)
         assert all(torch.equal(left, right) for left, right in zip(before.inputs, after.inputs, strict=True))
         assert torch.equal(before.target, after.target)
 
 
 def test_collated_words_labels_and_counts() -> None:
-    found = fitted()
-    assert found.learned is not None
-    assert found.learned.labels.names == ("B-l", "B-p", "I-l", "I-p", "O")
-    assert found.learned.words is not None
-    batch = found.collate([sentence("him MET Zoe", "O O B-p"), sentence("York", "I-l")])
+    tagger = fitted()
+    assert tagger.learned is not None
+    assert tagger.learned.labels.names == ("B-l", "B-p", "I-l", "I-p", "O")
+    assert tagger.learned.words is not None
+    batch = tagger.collate([sentence("him MET Zoe", "O O B-p"), sentence("York", "I-l")])
     ids = batch.inputs.words.tolist()
-    words = found.learned.words
+    words = tagger.learned.words
     assert ids == [[words.index("him"), words.index("met"), 1], [words.index("york"), 0, 0]]
     assert batch.inputs.mask.tolist() == [[True, True, True], [True, False, False]]
     assert batch.target.tolist() == [[4, 4, 1], [2, -1, -1]]
     assert batch.items == 4
-    assert found.learned.counts[words.index("met")] == 2
+    assert tagger.learned.counts[words.index("met")] == 2
 
 
 @pytest.mark.parametrize("output", ["linear", "crf"])
-def test_batch_mates_are_invisible(output: str) -> None:
-    found = fitted(output=output)
-    model: Any = found.build_model().double().eval()
-    whole = found.loss(model, found.collate(SPANS))
-    alone = [found.loss(model, found.collate([example])) for example in SPANS]
+def test_other_rows_have_no_effect(output: str) -> None:
+    tagger = fitted(output=output)
+    model: Any = tagger.build_model().double().eval()
+    whole = tagger.loss(model, tagger.collate(SPANS))
+    alone = [tagger.loss(model, tagger.collate([example])) for example in SPANS]
     torch.testing.assert_close(whole.total, torch.stack([loss.total for loss in alone]).sum(), rtol=1e-12, atol=1e-12)
     assert whole.items == sum(loss.items for loss in alone) == 11
-    together = found.predict(model, found.collate(SPANS)).answers
+    together = tagger.predict(model, tagger.collate(SPANS)).answers
     for answer, example in zip(together, SPANS, strict=True):
-        (single,) = found.predict(model, found.collate([example])).answers
+        (single,) = tagger.predict(model, tagger.collate([example])).answers
         assert answer.words == list(example.words)
         assert (single.words, single.labels) == (answer.words, answer.labels)
         assert single.probabilities == pytest.approx(answer.probabilities, abs=1e-12)
 
 
 def test_linear_loss_is_cross_entropy_with_smoothing() -> None:
-    found = fitted(label_smoothing=0.2)
-    model: Any = found.build_model().double().eval()
-    batch = found.collate(SPANS)
+    tagger = fitted(label_smoothing=0.2)
+    model: Any = tagger.build_model().double().eval()
+    batch = tagger.collate(SPANS)
     logs = model(batch.inputs)[0].detach().log_softmax(dim=2)
     total = 0.0
     for row, example in enumerate(SPANS):
         for place in range(len(example)):
             scores = logs[row, place]
             total -= 0.8 * float(scores[batch.target[row, place]]) + 0.2 * float(scores.mean())
-    assert found.loss(model, batch).total.item() == pytest.approx(total, abs=1e-10)
+    assert tagger.loss(model, batch).total.item() == pytest.approx(total, abs=1e-10)
 
 
 def examples_by_ending(words: Sequence[str]) -> list[Sentence]:
@@ -114,7 +114,7 @@ def examples_by_ending(words: Sequence[str]) -> list[Sentence]:
 
 
 @pytest.mark.parametrize(("output", "kind"), [("linear", "recurrent"), ("crf", "recurrent"), ("linear", "hmm")])
-def test_unknown_words_are_learnt_by_their_endings(output: str, kind: str) -> None:
+def test_unknown_words_are_tagged_by_their_endings(output: str, kind: str) -> None:
     generator = np.random.default_rng(0)
 
     def draw(count: int) -> list[str]:
@@ -122,35 +122,35 @@ def test_unknown_words_are_learnt_by_their_endings(output: str, kind: str) -> No
         return [stem + str(generator.choice(["ly", "ed", "er"])) for stem in stems]
 
     train, dev = examples_by_ending(draw(240)), examples_by_ending(draw(60))
-    found = fitted(train, output=output, model=kind, words={"embedding_size": 6, "unknown_dropout": 3.0})
-    model: Any = found.build_model()
+    tagger = fitted(train, output=output, model=kind, words={"embedding_size": 6, "unknown_dropout": 3.0})
+    model: Any = tagger.build_model()
     if kind == "hmm":
         model.count(train)
     else:
         optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
         for _ in range(40):
-            loss = found.loss(model, found.collate(train))
+            loss = tagger.loss(model, tagger.collate(train))
             optimizer.zero_grad()
             (loss.total / loss.items).backward()
             optimizer.step()
     model.eval()
-    scores = found.score(found.predict(model, found.collate(dev)).answers, dev)
+    scores = tagger.score(tagger.predict(model, tagger.collate(dev)).answers, dev)
     assert scores["unknown_words"] == 60
     assert scores["unknown_accuracy"] == scores["accuracy"] == 1
 
 
 def test_scores() -> None:
-    found = fitted()
-    assert found.main_metric == "span_f1"
+    tagger = fitted()
+    assert tagger.main_metric == "span_f1"
     truth = [*SPANS, sentence("Zoe sang", "B-x O")]
     guesses = ["B-p O B-p O O B-l", "O O B-p", "B-l I-l", "", "B-p O"]
     answers = [
         Tagged(list(example.words), labels.split(), [1.0] * len(example))
         for example, labels in zip(truth, guesses, strict=True)
     ]
-    scores = found.score(answers, truth)
-    wanted = f1_score([list(example.labels or ()) for example in truth], [answer.labels for answer in answers])
-    assert scores["span_f1"] == pytest.approx(wanted)
+    scores = tagger.score(answers, truth)
+    expected = f1_score([list(example.labels or ()) for example in truth], [answer.labels for answer in answers])
+    assert scores["span_f1"] == pytest.approx(expected)
     assert scores["accuracy"] == 10 / 13
     assert scores["known_accuracy"] == 9 / 11
     assert scores["unknown_accuracy"] == 1 / 2
@@ -161,28 +161,28 @@ def test_scores() -> None:
     assert low <= scores["span_f1"] <= high
     json.dumps(scores)
     with pytest.raises(DataError, match=r"train\.conll:3: no labels"):
-        found.score(answers[:1], [sentence("a b c d e f")])
+        tagger.score(answers[:1], [sentence("a b c d e f")])
 
 
-def test_labels_without_spans_are_judged_one_by_one() -> None:
-    found = fitted([sentence("a b", "X Y")])
-    assert found.main_metric == "accuracy"
-    scores = found.score([Tagged(["a", "b"], ["X", "X"], [1, 1])], [sentence("a b", "X Y")])
+def test_labels_without_spans_are_scored_by_accuracy() -> None:
+    tagger = fitted([sentence("a b", "X Y")])
+    assert tagger.main_metric == "accuracy"
+    scores = tagger.score([Tagged(["a", "b"], ["X", "X"], [1, 1])], [sentence("a b", "X Y")])
     assert scores["accuracy"] == 0.5
     assert scores["per_label"]["X"] == {"precision": 0.5, "recall": 1, "f1": 2 / 3, "support": 1}
 
 
 @pytest.mark.parametrize("output", ["linear", "crf"])
-def test_a_sentence_with_an_unseen_label_is_judged_but_not_learnt_from(output: str) -> None:
-    found = fitted(output=output)
-    model: Any = found.build_model().eval()
+def test_a_sentence_with_an_unseen_label_has_no_loss(output: str) -> None:
+    tagger = fitted(output=output)
+    model: Any = tagger.build_model().eval()
     odd = sentence("Anna met", "B-q O")
-    batch = found.collate([*SPANS, odd])
-    wanted = found.loss(model, found.collate(SPANS))
-    loss = found.loss(model, batch)
-    assert loss.items == wanted.items
-    torch.testing.assert_close(loss.total, wanted.total)
-    assert len(found.predict(model, batch).answers[-1].labels) == 2
+    batch = tagger.collate([*SPANS, odd])
+    expected = tagger.loss(model, tagger.collate(SPANS))
+    loss = tagger.loss(model, batch)
+    assert loss.items == expected.items
+    torch.testing.assert_close(loss.total, expected.total)
+    assert len(tagger.predict(model, batch).answers[-1].labels) == 2
 
 
 def test_training_needs_labels() -> None:
@@ -198,13 +198,13 @@ LINE = st.text(st.sampled_from("aBx1 \t-_#OI\u00e9\r"), max_size=12)
 
 
 @given(rows=st.lists(LINE, max_size=8), name=st.sampled_from(["a.conll", "a.conllu", "a.csv"]), kind=KINDS)
-def test_whatever_is_in_a_file_an_error_names_it(rows: list[str], name: str, kind: str) -> None:
+def test_any_file_is_read_or_refused_with_its_location(rows: list[str], name: str, kind: str) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, name)
         path.write_text("\n".join(rows), newline="")
         try:
             examples = list(task(model=kind, train=str(path)).read(path))
-            found = task(model=kind, train=str(path)).fit(examples)
+            tagger = task(model=kind, train=str(path)).fit(examples)
         except DataError as error:
             place = str(error)
         else:
@@ -212,11 +212,11 @@ def test_whatever_is_in_a_file_an_error_names_it(rows: list[str], name: str, kin
         if place:
             assert place.startswith(str(path))
             return
-        batch = found.collate(examples)
+        batch = tagger.collate(examples)
         assert batch.items == int(batch.inputs.mask.sum()) == sum(map(len, examples))
 
 
-def test_standard_input_and_lists_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_and_lists_are_read_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b\n\nc\n")))
     lines = [one for one in task().read(Path("-")) if isinstance(one, Sentence)]
     assert [one.words for one in lines] == [("a", "b"), (), ("c",)]
@@ -224,14 +224,14 @@ def test_standard_input_and_lists_are_lines(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one.words for one in listed] == [("a", "b"), ("c",)]
 
 
-def test_an_answer_as_text_and_as_data() -> None:
+def test_answers_as_text_and_as_data() -> None:
     answer = Tagged(["a", "b"], ["X", "Y"], [0.5, 1.0])
     assert str(answer) == "a\tX\nb\tY\n"
     assert str(Tagged([], ["X", "Y"], [0.5, 1.0])) == "X\nY\n"
     assert dataclasses.asdict(answer) == {"words": ["a", "b"], "labels": ["X", "Y"], "probabilities": [0.5, 1.0]}
 
 
-def test_constraint_holds_where_the_training_data_keep_it() -> None:
+def test_constraints_hold_if_the_training_data_follow_them() -> None:
     outputs = {
         (orderly, constrain): fitted(
             SPANS if orderly else [*SPANS, sentence("x y", "O I-p")], output="crf", crf_constraints=constrain
@@ -246,14 +246,14 @@ def test_constraint_holds_where_the_training_data_keep_it() -> None:
         assert output.strict == (constrain == "always")
 
 
-def test_rare_words_are_sometimes_unknown_in_training() -> None:
-    found = fitted(
+def test_unknown_dropout() -> None:
+    tagger = fitted(
         [sentence("a a a b", "X X X X")] * 10,
         words={"embedding_size": 6, "unknown_dropout": 10.0},
         characters={"layers": 0},
     )
-    embed: Any = found.build_model().get_submodule("encoder.embed")
-    batch = found.collate([sentence("a b", "X X")] * 2000)
+    embed: Any = tagger.build_model().get_submodule("encoder.embed")
+    batch = tagger.collate([sentence("a b", "X X")] * 2000)
     assert torch.equal(embed.eval()(batch.inputs), embed.learnt(batch.inputs.words))
     unknown = (embed.train()(batch.inputs) == embed.learnt.weight[1]).all(dim=2).double().mean(dim=0)
     # 10 / (10 + 30) and 10 / (10 + 10); 2000 draws are off by less than 0.05.
@@ -263,42 +263,42 @@ def test_rare_words_are_sometimes_unknown_in_training() -> None:
 def test_frames(tmp_path: Path) -> None:
     path = tmp_path / "train.csv"
     path.write_text("1,10,u\n3,10,v\n\n5,10,u\n")
-    found = task(train=str(path), encoder={"hidden_size": 4})
-    examples = list(found.read(path))
-    found = found.fit(examples)
-    batch = found.collate(examples)
+    tagger = task(train=str(path), encoder={"hidden_size": 4})
+    examples = list(tagger.read(path))
+    tagger = tagger.fit(examples)
+    batch = tagger.collate(examples)
     scale = np.std([1, 3, 5])
     torch.testing.assert_close(batch.inputs.values[0, :, 0], torch.tensor([-2 / scale, 0], dtype=torch.float32))
     assert not batch.inputs.values[..., 1].any()  # a channel that never changes
-    model: Any = found.build_model().eval()
-    first, second = found.predict(model, batch).answers
+    model: Any = tagger.build_model().eval()
+    first, second = tagger.predict(model, batch).answers
     assert (len(first.labels), len(second.labels), first.words) == (2, 1, [])
-    assert found.score([first, second], examples)["elements"] == 3
-    (alone,) = found.predict(model, found.collate(list(found.read([np.array([[1.0, 10], [3, 10]])])))).answers
+    assert tagger.score([first, second], examples)["elements"] == 3
+    (alone,) = tagger.predict(model, tagger.collate(list(tagger.read([np.array([[1.0, 10], [3, 10]])])))).answers
     assert alone.labels == first.labels
     with pytest.raises(DataError, match="input:1: expected frames of 2 features, found 1 features"):
-        found.collate(list(found.read([np.ones((2, 1))])))
+        tagger.collate(list(tagger.read([np.ones((2, 1))])))
     with pytest.raises(DataError, match="found words"):
-        found.collate(list(found.read(["a b"])))
+        tagger.collate(list(tagger.read(["a b"])))
     with pytest.raises(ValueError, match=r'task\.model is "hmm"'):
         task(model="hmm").fit(examples).build_model()
 
 
-def test_one_direction_can_be_run_in_pieces() -> None:
-    found = fitted(encoder={"hidden_size": 4, "bidirectional": False}, prenet={"layers": 1, "window": 3, "size": 4})
-    model: Any = found.build_model().double().eval()
-    batch = found.collate([SPANS[0]])
-    whole = found.loss(model, batch)
+def test_a_forward_encoder_can_read_in_chunks() -> None:
+    tagger = fitted(encoder={"hidden_size": 4, "bidirectional": False}, prenet={"layers": 1, "window": 3, "size": 4})
+    model: Any = tagger.build_model().double().eval()
+    batch = tagger.collate([SPANS[0]])
+    whole = tagger.loss(model, batch)
     pieces = [
         batch._replace(inputs=type(batch.inputs)(*(part[:, cut] for part in batch.inputs)), target=batch.target[:, cut])
         for cut in (slice(0, 2), slice(2, 6))
     ]
-    first = found.loss(model, pieces[0])
-    second = found.loss(model, pieces[1]._replace(state=first.state))
+    first = tagger.loss(model, pieces[0])
+    second = tagger.loss(model, pieces[1]._replace(state=first.state))
     torch.testing.assert_close(first.total + second.total, whole.total, rtol=1e-12, atol=1e-12)
 
 
-def test_files_are_read_by_their_names(tmp_path: Path) -> None:
+def test_formats_are_detected_by_suffix(tmp_path: Path) -> None:
     for name, text in {
         "a.txt": "a X\nb Y\n",
         "a.conllu": "1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n",
@@ -312,14 +312,14 @@ def test_files_are_read_by_their_names(tmp_path: Path) -> None:
     assert [one.labels for one in task(format="lines").read(tmp_path / "a.txt")] == [None, None]
 
 
-def test_hidden_markov_model_is_saved_as_tables() -> None:
-    found = fitted(model="hmm")
-    model: Any = found.build_model()
+def test_hmm_survives_its_state_dict() -> None:
+    tagger = fitted(model="hmm")
+    model: Any = tagger.build_model()
     assert isinstance(model, HMM)
     model.count(SPANS)
-    again: Any = found.build_model()
+    again: Any = tagger.build_model()
     again.load_state_dict(model.state_dict())
-    batch = found.collate(SPANS)
-    answers = found.predict(again, batch).answers
-    assert answers == found.predict(model, batch).answers
-    assert float(found.loss(again, batch).total) > 0
+    batch = tagger.collate(SPANS)
+    answers = tagger.predict(again, batch).answers
+    assert answers == tagger.predict(model, batch).answers
+    assert float(tagger.loss(again, batch).total) > 0

@@ -1,4 +1,4 @@
-"""Transcription: losses, answers, scores and streams, each beside something else that knows them."""
+"""Transcription: losses, transcripts, scores and streams, compared with torch and jiwer."""
 
 import json
 from pathlib import Path
@@ -25,14 +25,14 @@ LETTERS = "ab c"
 
 
 class Echo(nn.Module):
-    """Takes what it reads for the logits."""
+    """A model whose logits are its inputs."""
 
     def forward(self, values: Tensor, mask: Tensor) -> Any:
         return values, mask, ()
 
 
 def emissions(task: Transcribe, path: str) -> np.ndarray[Any, Any]:
-    """Logits that say the given symbols frame by frame; . is the blank."""
+    """Logits of the given tokens, frame by frame; "." is the blank."""
     assert task.learned
     numbers = [0 if symbol == "." else task.learned.text.vocabulary.index(symbol) for symbol in path.split("|")]
     frames = np.full((len(numbers), len(task.learned.text.vocabulary)), -4.0, dtype=np.float32)
@@ -41,11 +41,11 @@ def emissions(task: Transcribe, path: str) -> np.ndarray[Any, Any]:
 
 
 def fitted(texts: list[str], size: int = 0, **fields: Any) -> Transcribe:
-    """A task of frames with as many numbers as there are symbols, or of the given size."""
+    """A fitted task whose frames have one feature per token, or ``size`` features."""
     task = Transcribe(train="-", **fields)
-    found = task.fit(task.read([(np.zeros((40, size or 1)), text) for text in texts]))
-    assert found.learned
-    return found if size else fitted(texts, len(found.learned.text.vocabulary), **fields)
+    copy = task.fit(task.read([(np.zeros((40, size or 1)), text) for text in texts]))
+    assert copy.learned
+    return copy if size else fitted(texts, len(copy.learned.text.vocabulary), **fields)
 
 
 def answer(task: Transcribe, *paths: str) -> list[Any]:
@@ -65,7 +65,7 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
 
 
-def test_the_loss_is_torchs() -> None:
+def test_the_loss_equals_torch() -> None:
     torch.manual_seed(1)
     task = fitted(["ab c", "ca"], size=3, encoder={"hidden_size": 4})
     model = task.build_model().eval()
@@ -75,25 +75,27 @@ def test_the_loss_is_torchs() -> None:
     batch = task.collate(examples)
     with torch.no_grad():
         logits, mask, _ = model(*batch.inputs)
-    wanted = nn.functional.ctc_loss(
+    expected = nn.functional.ctc_loss(
         logits.log_softmax(dim=-1).transpose(0, 1),
         batch.target.values,
         mask.sum(dim=1),
         batch.target.lengths,
         reduction="none",
     )
-    found = task.loss(model, batch)
-    assert float(found.total.detach()) == pytest.approx(float(wanted[:3].sum()), rel=1e-5)
-    assert found.items == batch.items == 5 + 2 + 3
+    loss = task.loss(model, batch)
+    assert float(loss.total.detach()) == pytest.approx(float(expected[:3].sum()), rel=1e-5)
+    assert loss.items == batch.items == 5 + 2 + 3
     with torch.no_grad():
         answers = task.predict(model, batch).answers
-    assert [each.loss for each in answers] == [pytest.approx(float(value), rel=1e-5) for value in wanted[:3]] + [None]
+    assert [answer.loss for answer in answers] == [pytest.approx(float(value), rel=1e-5) for value in expected[:3]] + [
+        None
+    ]
     scores = task.score(answers, examples)
     assert scores["infeasible"] == 0.25
-    assert scores["loss"] == pytest.approx(float(wanted[:3].sum()) / 10, rel=1e-5)
+    assert scores["loss"] == pytest.approx(float(expected[:3].sum()) / 10, rel=1e-5)
 
 
-def test_what_is_played_too_fast_does_not_count() -> None:
+def test_examples_made_infeasible_by_augmentation_have_no_items() -> None:
     task = fitted(["ab c"], size=3, encoder={"hidden_size": 4}, augment={"speed_perturb": (3.0,)})
     batch = task.collate(list(task.read([(np.ones((6, 3)), text) for text in ("ab c", "c")])))
     model = task.build_model()
@@ -102,38 +104,42 @@ def test_what_is_played_too_fast_does_not_count() -> None:
     assert 0 < float(fast.total.detach()) < float(slow.total.detach())
 
 
-def test_text_words_and_times_of_frames() -> None:
+def test_text_words_and_times() -> None:
     task = fitted(["ab c"], time_reduction={"factor": 2})
-    (found,) = answer(task, ".|a|a|.|b| | |c|.")
-    assert (found.text, str(found)) == ("ab c", "ab c")
-    assert found.tokens == ["a", "b", " ", "c"]
-    assert found.times == [(2, 6), (8, 10), (10, 14), (14, 16)]
-    assert (found.words, found.word_times) == (["ab", "c"], [(2, 10), (14, 16)])
-    assert found.score == found.acoustic < 0
-    assert (found.language, [each.text for each in found.nbest]) == (0, ["ab c"])
+    (transcript,) = answer(task, ".|a|a|.|b| | |c|.")
+    assert (transcript.text, str(transcript)) == ("ab c", "ab c")
+    assert transcript.tokens == ["a", "b", " ", "c"]
+    assert transcript.times == [(2, 6), (8, 10), (10, 14), (14, 16)]
+    assert (transcript.words, transcript.word_times) == (["ab", "c"], [(2, 10), (14, 16)])
+    assert transcript.score == transcript.acoustic < 0
+    assert (transcript.language, [each.text for each in transcript.nbest]) == (0, ["ab c"])
 
 
 def test_words_and_subwords_are_grouped() -> None:
     task = fitted(["on off on"], text={"unit": "words"})
-    (found,) = answer(task, "on|.|on|off")
-    assert (found.text, found.words, found.word_times) == ("on on off", ["on", "on", "off"], [(0, 1), (2, 3), (3, 4)])
+    (transcript,) = answer(task, "on|.|on|off")
+    assert (transcript.text, transcript.words, transcript.word_times) == (
+        "on on off",
+        ["on", "on", "off"],
+        [(0, 1), (2, 3), (3, 4)],
+    )
     task = fitted(["on off"], text={"unit": "subwords", "vocab_size": 270})
     assert task.learned
     symbols = [task.learned.text.vocabulary.symbols[number] for number in task.learned.text.encode("on off")]
-    (found,) = answer(task, "|".join(symbols).replace("f|f", "f|.|f"))
-    assert (found.text, found.words) == ("on off", ["on", "off"])
+    (transcript,) = answer(task, "|".join(symbols).replace("f|f", "f|.|f"))
+    assert (transcript.text, transcript.words) == ("on off", ["on", "off"])
 
 
 def test_scores_equal_jiwer() -> None:
     task = fitted(["ab c"], search={"name": "best_path"})
-    found = answer(task, "a|.|b| |c", "c|.|c", ".")
-    wanted = ["ab c", "c a b", "ba"]
-    examples = list(task.read([(np.zeros((9, 6)), text) for text in wanted]))
-    scores = task.score(found, examples)
-    texts = [each.text for each in found]
+    transcripts = answer(task, "a|.|b| |c", "c|.|c", ".")
+    references = ["ab c", "c a b", "ba"]
+    examples = list(task.read([(np.zeros((9, 6)), text) for text in references]))
+    scores = task.score(transcripts, examples)
+    texts = [transcript.text for transcript in transcripts]
     assert texts == ["ab c", "cc", ""]
-    assert scores["cer"] == pytest.approx(jiwer.cer(wanted, texts))
-    assert scores["wer"] == pytest.approx(jiwer.wer(wanted, texts))
+    assert scores["cer"] == pytest.approx(jiwer.cer(references, texts))
+    assert scores["wer"] == pytest.approx(jiwer.wer(references, texts))
     assert scores["exact_match"] == pytest.approx(1 / 3)
     assert scores["cer_interval"][0] <= scores["cer"] <= scores["cer_interval"][1]
     assert "REF:  c_a_b" in scores["worst"][0]
@@ -141,7 +147,7 @@ def test_scores_equal_jiwer() -> None:
     assert not task.higher_is_better
 
 
-def test_sounds_are_timed_in_seconds() -> None:
+def test_times_of_audio_are_in_seconds() -> None:
     task = Transcribe(
         train="-", audio=AudioFeatures(n_mels=5, sample_rate=1000), time_reduction=TimeReductionConfig(factor=3)
     )
@@ -150,8 +156,8 @@ def test_sounds_are_timed_in_seconds() -> None:
     assert task.collate(list(task.read([np.zeros(600)]))).inputs.values.shape == (1, 600)
     model = task.build_model().eval()
     with torch.no_grad():
-        (found,) = task.predict(model, task.collate(list(task.read([np.zeros(600)])))).answers
-    assert all(0 <= start < end <= (frames + 2) * 0.01 + 1e-9 for start, end in found.times)
+        (transcript,) = task.predict(model, task.collate(list(task.read([np.zeros(600)])))).answers
+    assert all(0 <= start < end <= (frames + 2) * 0.01 + 1e-9 for start, end in transcript.times)
     spans = task._answer(task.search(torch.eye(4).unsqueeze(0).log(), torch.tensor([4]))[0]).times
     assert spans == [(0.03, 0.06), (0.06, 0.09), (0.09, 0.12)]
 
@@ -169,7 +175,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("piece", [7, 100, 1000])
-def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
+def test_a_stream_ends_with_the_transcript_of_the_whole_recording(name: str, piece: int) -> None:
     fields: dict[str, Any] = {"audio": {"n_mels": 6, "sample_rate": 1000}} | SETTINGS[name]
     task = Transcribe(train="-", encoder=BidirectionalEncoder(hidden_size=5, layers=2, bidirectional=False), **fields)
     random = np.random.default_rng(3)
@@ -182,9 +188,9 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
     with torch.no_grad():
         inputs = batch.inputs._replace(values=batch.inputs.values.double())
         (whole,) = task.predict(model, batch._replace(inputs=inputs)).answers
-    heard = task.open_stream(model)
-    texts = [str(heard.feed(sound[start : start + piece])) for start in range(0, len(sound), piece)]
-    last = heard.finish()
+    stream = task.open_stream(model)
+    texts = [str(stream.feed(sound[start : start + piece])) for start in range(0, len(sound), piece)]
+    last = stream.finish()
     assert last.text == whole.text != ""
     assert last.score == pytest.approx(whole.score, rel=1e-9)
     assert last.times == whole.times
@@ -200,13 +206,13 @@ def test_a_stream_ends_as_the_whole(name: str, piece: int) -> None:
         ({"encoder": {"bidirectional": False}, "image_encoder": {"layers": 1}}, "image_encoder.layers is 1"),
     ],
 )
-def test_what_needs_the_whole_says_so(fields: dict[str, Any], why: str) -> None:
+def test_settings_that_cannot_stream(fields: dict[str, Any], why: str) -> None:
     task = fitted(["ab"], **fields)
     with pytest.raises(ValueError, match=f"{why}: this model needs the whole recording and cannot stream"):
         task.open_stream(task.build_model())
 
 
-def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
+def test_top_db_cannot_stream() -> None:
     sound = AudioFeatures(n_mels=5, sample_rate=1000, top_db=60.0)
     task = Transcribe(train="-", audio=sound, encoder=BidirectionalEncoder(bidirectional=False))
     task = task.fit(task.read([(np.ones(600), "ab")]))
@@ -214,33 +220,33 @@ def test_what_is_measured_by_the_loudest_needs_the_whole() -> None:
         task.open_stream(task.build_model())
 
 
-def test_words_that_are_spelt_by_a_lexicon(tmp_path: Path) -> None:
+def test_words_are_spelt_by_the_lexicon(tmp_path: Path) -> None:
     path = tmp_path / "words.dict"
     path.write_text("READ  R IY D\nREAD(2)  R EH D\nRED  R EH D\nZOO  Z UW\n")
     fields: dict[str, Any] = {"text": {"unit": "words"}, "spelling": "lexicon", "lexicon": str(path)}
     task = fitted(["READ RED"], **fields)
     assert (task.main_metric, task.files) == ("per", ("-", str(path)))
-    found = answer(task, "R|IY|D|R|.|EH|D")
-    assert found[0].text == "R IY D R EH D"
+    transcripts = answer(task, "R|IY|D|R|.|EH|D")
+    assert transcripts[0].text == "R IY D R EH D"
     examples = list(task.read([(np.zeros((40, 6)), "RED READ")]))
-    wanted = ["R EH D R IY D"]
-    assert task.score(found, examples)["per"] == pytest.approx(jiwer.wer(wanted, [found[0].text]))
+    references = ["R EH D R IY D"]
+    assert task.score(transcripts, examples)["per"] == pytest.approx(jiwer.wer(references, [transcripts[0].text]))
     with pytest.raises(DataError, match=r"input:1: the word 'BLUE' is not in .*words.dict"):
         fitted(["BLUE"], **fields)
     strange = list(task.read([(emissions(task, "R|EH|D"), "RED BLUE")]))  # nobody has to know all words of a test
-    found = task.predict(Echo(), task.collate(strange)).answers
-    assert task.score(found, strange)["per"] == pytest.approx(1 / 4)
+    transcripts = task.predict(Echo(), task.collate(strange)).answers
+    assert task.score(transcripts, strange)["per"] == pytest.approx(1 / 4)
 
 
-def test_words_are_found_by_their_sounds(tmp_path: Path) -> None:
+def test_words_are_decoded_from_phones(tmp_path: Path) -> None:
     path = tmp_path / "words.dict"
     path.write_text("READ  R IY D\nRED  R EH D\nZOO  Z UW\n")
     fields: dict[str, Any] = {"text": {"unit": "words"}, "spelling": "lexicon", "lexicon": str(path)}
     task = fitted(["READ RED"], **fields, search={"name": "prefix_beam"})
-    (found,) = answer(task, "R|IY|D|.|R|EH|D|D")
-    assert (found.text, found.tokens) == ("READ RED", ["R", "IY", "D", "R", "EH", "D"])
-    assert (task.main_metric, found.word_times) == ("wer", [(0, 3), (4, 8)])
-    scores = task.score([found], list(task.read([(np.zeros((40, 6)), "READ READ RED")])))
+    (transcript,) = answer(task, "R|IY|D|.|R|EH|D|D")
+    assert (transcript.text, transcript.tokens) == ("READ RED", ["R", "IY", "D", "R", "EH", "D"])
+    assert (task.main_metric, transcript.word_times) == ("wer", [(0, 3), (4, 8)])
+    scores = task.score([transcript], list(task.read([(np.zeros((40, 6)), "READ READ RED")])))
     assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
 
 
@@ -279,19 +285,19 @@ def test_examples_that_augmentation_makes_infeasible_are_reported(
     """Against the model itself: how many frames it makes of each recording at the fastest."""
     settings = config(tmp_path, name, time_reduction={"factor": factor}, augment=change)
     task: Any = settings.task.fit(settings.task.read(Path(settings.task.train)))
-    fastest = AugmentConfig(**{kind: (max(each),) for kind, each in change.items()})  # type: ignore[arg-type]
-    hear = task.model_copy(update={"augment": fastest}).build_model().train()
-    wanted = []
+    fastest = AugmentConfig(**{kind: (max(factors),) for kind, factors in change.items()})  # type: ignore[arg-type]
+    model = task.model_copy(update={"augment": fastest}).build_model().train()
+    expected = []
     for example in task.read(Path(task.train)):
         batch = task.collate([example])
-        _, mask, _ = hear(*batch.inputs)
+        _, mask, _ = model(*batch.inputs)
         if not task.infeasible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
-            wanted.append(example.location)
+            expected.append(example.location)
     report = check.check_data(settings)
     (remark,) = [remark for remark in report.warnings if "sped up by augmentation" in remark]
-    assert wanted
-    assert remark.startswith(f"train: {len(wanted)} example")
-    assert f"{wanted[0]}: its" in remark
+    assert expected
+    assert remark.startswith(f"train: {len(expected)} example")
+    assert f"{expected[0]}: its" in remark
     assert f"at {rates}" in remark
 
 
@@ -302,7 +308,7 @@ def test_only_infeasible_examples_are_a_problem(tmp_path: Path) -> None:
     assert "all 1 examples are infeasible: its 2 tokens need 2 frames, but it has 1" in problems[0]
 
 
-def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
+def test_train_evaluate_and_predict_with_a_beam(tmp_path: Path) -> None:
     settings = config(tmp_path, encoder={"cell": "gru", "hidden_size": 16}, text={"unit": "characters"})
     options = {"updates": 160, "epochs": 100, "evaluate_every": 160, "learning_rate": 0.02}
     settings = settings._replace(train=settings.train.model_copy(update=options))
@@ -324,21 +330,23 @@ def test_a_model_learns_and_is_asked_in_other_ways(tmp_path: Path) -> None:
         ({"metric": "per"}, 'metric "per" is not available for these tokens .allowed: auto, cer, wer'),
     ],
 )
-def test_fields_that_do_not_fit_together(fields: dict[str, Any], message: str) -> None:
+def test_conflicting_settings(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Transcribe(train="-", **fields)
 
 
-def test_recordings_that_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_invalid_recordings(tmp_path: Path) -> None:
     task = fitted(["ab"], size=3)
-    with pytest.raises(DataError, match=r"input:1: found 4 numbers in a frame; the others have 3"):
+    with pytest.raises(DataError, match=r"input:1: expected frames of 3 features as in the other recordings, found 4"):
         task.collate(list(task.read([np.zeros((2, 4))])))
     write_npz(tmp_path / "s.npz", [np.zeros(300)], ["a"], rate=8000)
-    with pytest.raises(DataError, match=r"s.npz:1: found sound; the others are frames of 3 numbers"):
+    with pytest.raises(
+        DataError, match=r"s.npz:1: expected frames of 3 features as in the other recordings, found audio"
+    ):
         task.collate(list(task.read(resolve(str(tmp_path / "s.npz")))))
     sounds = Transcribe(train="-")
     write_npz(tmp_path / "short.npz", [np.zeros(300), np.zeros(100)], ["a", "b"], rate=8000)
-    with pytest.raises(DataError, match=r"the sound .* has 100 samples; a window needs 200"):
+    with pytest.raises(DataError, match=r"the audio .* has 100 samples, but a window needs 200"):
         sounds.fit(sounds.read(resolve(str(tmp_path / "short.npz"))))
     with pytest.raises(DataError, match=r"input:1: no text"):
         sounds.fit(task.read([np.zeros((2, 3))]))

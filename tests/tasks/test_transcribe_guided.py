@@ -1,4 +1,4 @@
-"""Transcripts that a lexicon and a language model guide, given with a run or when it is asked."""
+"""Transcription with a lexicon and a language model, from the configuration or at prediction time."""
 
 import math
 from pathlib import Path
@@ -34,10 +34,10 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def transcriber(folder: Path, **fields: Any) -> Path:
     """A run whose model was never trained, but says something."""
     case = CASES["transcribe, one way"]
-    found = build(case._replace(fields=case.fields | fields), folder)
-    task = found.task.fit(found.task.read(resolve(found.task.train)))
+    settings = build(case._replace(fields=case.fields | fields), folder)
+    task = settings.task.fit(settings.task.read(resolve(settings.task.train)))
     assert task.learned
-    run = Run.create(folder / "run", config=found.text(), learned=task.learned.model_dump_json(), environment={})
+    run = Run.create(folder / "run", config=settings.text(), learned=task.learned.model_dump_json(), environment={})
     torch.manual_seed(4)
     module = task.build_model()
     module.output.weight.data *= 8  # type: ignore[union-attr, operator]
@@ -45,7 +45,7 @@ def transcriber(folder: Path, **fields: Any) -> Path:
     return run.path
 
 
-def speaker(folder: Path, unit: str, **fields: Any) -> Path:
+def train_language_model(folder: Path, unit: str, **fields: Any) -> Path:
     """The run of a language model of the texts."""
     path = folder / "texts.txt"
     path.write_text(TEXTS)
@@ -60,7 +60,7 @@ def questions() -> list[Any]:
     return [random.normal(size=(length, 3)) for length in (20, 11)]
 
 
-def said(model: Model) -> list[Any]:
+def transcribe(model: Model) -> list[Any]:
     return model.predict(questions())
 
 
@@ -70,30 +70,33 @@ def log_probability(model: Model, text: str) -> float:
 
 
 @KINDS
-def test_a_language_model_of_characters_is_given_when_a_run_is_asked(kind: dict[str, Any], tmp_path: Path) -> None:
-    run, language = transcriber(tmp_path), speaker(tmp_path, "characters", **kind)
-    free = said(load(run, search="prefix_beam"))
+def test_a_character_language_model_changes_the_transcripts(kind: dict[str, Any], tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), train_language_model(tmp_path, "characters", **kind)
+    free = transcribe(load(run, search="prefix_beam"))
     model = load(run, lm=f"{language} weight=0.7 word_score=0.4")
-    for answer in said(model):
+    for answer in transcribe(model):
         wanted = log_probability(load(language), answer.text)
         assert answer.language == pytest.approx(wanted, rel=1e-4)
         total = answer.acoustic + 0.7 * answer.language + 0.4 * len(answer.tokens)
         assert answer.score == pytest.approx(total, rel=1e-6)
     assert all(answer.language == 0 for answer in free)
-    assert [answer.text for answer in said(model)] != [answer.text for answer in free]
+    assert [answer.text for answer in transcribe(model)] != [answer.text for answer in free]
 
 
-def test_a_file_of_n_grams_says_the_same(tmp_path: Path) -> None:
-    run, language = transcriber(tmp_path), speaker(tmp_path, "characters", model="ngram", order=3)
+def test_an_arpa_file_gives_the_same_transcripts(tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), train_language_model(tmp_path, "characters", model="ngram", order=3)
     load(language).export(tmp_path / "m.arpa")
-    there, here = said(load(run, lm=str(language))), said(load(run, lm=str(tmp_path / "m.arpa")))
+    there, here = transcribe(load(run, lm=str(language))), transcribe(load(run, lm=str(tmp_path / "m.arpa")))
     assert [answer.text for answer in there] == [answer.text for answer in here]
     assert [answer.score for answer in there] == pytest.approx([answer.score for answer in here], rel=1e-5)
 
 
-def test_only_words_of_the_lexicon_are_said(tmp_path: Path) -> None:
+def test_only_words_of_the_lexicon_occur(tmp_path: Path) -> None:
     run = transcriber(tmp_path)
-    free, bound = said(load(run, search="prefix_beam")), said(load(run, lexicon=str(tmp_path / "words.txt")))
+    free, bound = (
+        transcribe(load(run, search="prefix_beam")),
+        transcribe(load(run, lexicon=str(tmp_path / "words.txt"))),
+    )
     assert not {word for answer in free for word in answer.words} <= set(WORDS)
     for answer in bound:
         assert {*answer.words} <= set(WORDS)
@@ -103,32 +106,32 @@ def test_only_words_of_the_lexicon_are_said(tmp_path: Path) -> None:
 
 
 @KINDS
-def test_a_lexicon_and_a_model_of_words(kind: dict[str, Any], tmp_path: Path) -> None:
-    run, language = transcriber(tmp_path), speaker(tmp_path, "words", **kind)
+def test_a_lexicon_with_a_word_language_model(kind: dict[str, Any], tmp_path: Path) -> None:
+    run, language = transcriber(tmp_path), train_language_model(tmp_path, "words", **kind)
     model = load(run, lexicon=str(tmp_path / "words.txt"), lm=f"{language} weight=1.5 word_score=-0.5 unk_score=-1")
-    for answer in said(model):
+    for answer in transcribe(model):
         assert answer.language == pytest.approx(log_probability(load(language), answer.text), rel=1e-4)
         total = answer.acoustic + 1.5 * answer.language - 0.5 * len(answer.words)
         assert answer.score == pytest.approx(total, rel=1e-6)  # each word is known
 
 
-def test_both_may_stand_in_the_configuration_and_be_heard_in_pieces(tmp_path: Path) -> None:
-    language = speaker(tmp_path, "words", model="ngram", order=2)
+def test_lexicon_and_language_model_in_the_configuration_can_stream(tmp_path: Path) -> None:
+    language = train_language_model(tmp_path, "words", model="ngram", order=2)
     fields = {"search": {"name": "prefix_beam", "size": 16}, "lexicon": str(tmp_path / "words.txt")}
     model = load(transcriber(tmp_path, **fields, lm={"model": str(language), "weight": 0.5}))
-    whole, heard = said(model)[0], model.open_stream()
+    whole, stream = transcribe(model)[0], model.open_stream()
     values = questions()[0]
-    texts = [str(heard.feed(values[start : start + 3])) for start in range(0, len(values), 3)]
-    last = heard.finish()
+    texts = [str(stream.feed(values[start : start + 3])) for start in range(0, len(values), 3)]
+    last = stream.finish()
     assert (last.text, last.words) == (whole.text, whole.words)
     assert last.score == pytest.approx(whole.score, rel=1e-4)
     for before, after in zip(texts, [*texts[1:], last.text], strict=True):
         assert after.startswith(before)
 
 
-def test_what_is_no_language_model_is_named(tmp_path: Path) -> None:
-    run, words = transcriber(tmp_path), speaker(tmp_path, "words", model="ngram", order=2)
+def test_invalid_language_models(tmp_path: Path) -> None:
+    run, words = transcriber(tmp_path), train_language_model(tmp_path, "words", model="ngram", order=2)
     with pytest.raises(ValueError, match="expected a language model of characters, found one of words"):
-        said(load(run, lm=str(words)))
+        transcribe(load(run, lm=str(words)))
     with pytest.raises(TypeError, match="is a run of the task transcribe, expected a language_model"):
-        said(load(run, lm=str(run)))
+        transcribe(load(run, lm=str(run)))

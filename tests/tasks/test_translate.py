@@ -1,4 +1,4 @@
-"""The task translate: against step-by-step products of probabilities, and scores counted by hand."""
+"""Translation, compared with step-by-step probabilities and scores counted by hand."""
 
 import math
 from pathlib import Path
@@ -44,17 +44,17 @@ def fit(**fields: Any) -> tuple[Translate, Any, list[Pair]]:
 
 @torch.no_grad()
 def follow(model: Any, batch: Any, row: int, symbols: list[int], *, end: int) -> list[float]:
-    """The log-probability of each symbol, one step after the other, of one row alone."""
+    """The log-probability of each token of one row, step by step."""
     state = model.start(*(tensor[row : row + 1, : int(batch.inputs.lengths[row])] for tensor in batch.inputs))
-    last, found = end, []
+    last, log_probabilities = end, []
     for symbol in symbols:
         scores, state = step(model.decoder, torch.tensor([last]), state)
-        found.append(scores[0, symbol].item())
+        log_probabilities.append(scores[0, symbol].item())
         last = symbol
-    return found
+    return log_probabilities
 
 
-def test_what_the_model_reads_and_should_say() -> None:
+def test_collate_encodes_sources_and_targets() -> None:
     fitted, _, pairs = fit()
     assert fitted.learned is not None
     assert fitted.learned.source.vocabulary.symbols == ("<pad>", "<unk>", END, "a", "b", "c")
@@ -68,7 +68,7 @@ def test_what_the_model_reads_and_should_say() -> None:
     assert backwards.inputs.values.tolist() == [[4, 3, 2, 0], [5, 3, 4, 2]]
 
 
-def test_one_vocabulary_for_both_sides() -> None:
+def test_shared_vocabulary() -> None:
     fitted, model, _ = fit(shared_vocab=True)
     assert fitted.learned is not None
     assert fitted.learned.target is None
@@ -83,18 +83,18 @@ def test_one_vocabulary_for_both_sides() -> None:
 def test_the_loss_follows_the_chain_rule(style: str) -> None:
     fitted, model, pairs = fit(attention={"style": style})
     batch = fitted.collate(pairs)
-    found = fitted.loss(model, batch)
+    loss = fitted.loss(model, batch)
     rows = [batch.target.values[row, : int(batch.target.lengths[row])].tolist() for row in range(len(pairs))]
-    each = [follow(model, batch, row, symbols, end=2) for row, symbols in enumerate(rows)]
-    assert float(found.total.detach()) == pytest.approx(-math.fsum(map(math.fsum, each)), rel=CLOSE)
-    assert found.items == sum(map(len, each))
+    log_probabilities = [follow(model, batch, row, symbols, end=2) for row, symbols in enumerate(rows)]
+    assert float(loss.total.detach()) == pytest.approx(-math.fsum(map(math.fsum, log_probabilities)), rel=CLOSE)
+    assert loss.items == sum(map(len, log_probabilities))
     with torch.no_grad():
         answers = fitted.predict(model, batch).answers
-    for answer, wanted in zip(answers, each, strict=True):
-        assert answer.target == pytest.approx(wanted, rel=CLOSE, abs=CLOSE)
+    for answer, expected in zip(answers, log_probabilities, strict=True):
+        assert answer.target == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
 
 
-def test_greedy_answers_are_the_most_probable_symbols_one_by_one() -> None:
+def test_greedy_search_takes_the_most_probable_token() -> None:
     fitted, model, pairs = fit(max_length={"factor": 1.0, "offset": 3})
     batch = fitted.collate(pairs)._replace(target=None)
     with torch.no_grad():
@@ -103,33 +103,33 @@ def test_greedy_answers_are_the_most_probable_symbols_one_by_one() -> None:
     assert names is not None
     for row, answer in enumerate(answers):
         state = model.start(*(tensor[row : row + 1, : int(batch.inputs.lengths[row])] for tensor in batch.inputs))
-        last, said = 2, []
+        last, tokens = 2, []
         for _ in range(int(batch.inputs.lengths[row]) - 1 + 3):
             scores, state = step(model.decoder, torch.tensor([last]), state)
-            scores[:, :2] = -math.inf  # neither padding nor an unknown symbol is ever said
+            scores[:, :2] = -math.inf  # neither padding nor <unk> is ever generated
             last = int(scores.argmax())
-            said.append(last)
+            tokens.append(last)
             if last == 2:
                 break
-        assert answer.tokens == names.decode(symbol for symbol in said if symbol != 2)
+        assert answer.tokens == names.decode(symbol for symbol in tokens if symbol != 2)
         assert answer.text == " ".join(answer.tokens)
         assert answer.target == answer.forced == []
         assert answer.score == pytest.approx(math.fsum(answer.log_probabilities))
 
 
-def test_a_beam_gives_several_the_best_first() -> None:
+def test_beam_search_returns_the_n_best_in_order() -> None:
     fitted, model, pairs = fit(search={"name": "beam", "size": 4, "nbest": 3})
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pairs)).answers
     for answer in answers:
         assert len(answer.nbest) == 3
         assert (answer.nbest[0].text, answer.nbest[0].score) == (answer.text, answer.score)
-        assert len({each.text for each in answer.nbest}) == 3
-        scores = [each.score for each in answer.nbest]
+        assert len({candidate.text for candidate in answer.nbest}) == 3
+        scores = [candidate.score for candidate in answer.nbest]
         assert scores == sorted(scores, reverse=True)
 
 
-def test_what_is_wrong_with_a_search_is_named() -> None:
+def test_invalid_search_settings() -> None:
     values = ["task.name=translate", "task.train=x"]
     with pytest.raises(ValueError, match=r'unknown key "task\.search\.siz"; did you mean "task\.search\.size"\?'):
         Config.build(Document.empty([*values, "task.search={ name = 'beam', siz = 3 }"]))
@@ -141,34 +141,34 @@ def answer(text: str, target: list[float], forced: list[bool]) -> Translated:
     return Translated(text, 0.0, text.split(), [], [], target, forced)
 
 
-def test_scores_counted_by_hand() -> None:
+def test_scores_equal_those_counted_by_hand() -> None:
     fitted, _, pairs = fit()
-    said = ["x y z", "y x", "z z", "x y z", ""]
-    told = [[-1.0] * (len(str(pair.target).split()) + 1) for pair in pairs]
-    right = [[True] * (len(row) - 1) + [False] for row in told]  # the end does not count
-    right[0][0] = False
-    scores = fitted.score([answer(*each) for each in zip(said, told, right, strict=True)], pairs)
-    # "a b" has two targets, of which the first is said: four sources, of which two are right.
+    hypotheses = ["x y z", "y x", "z z", "x y z", ""]
+    log_probabilities = [[-1.0] * (len(str(pair.target).split()) + 1) for pair in pairs]
+    correct = [[True] * (len(row) - 1) + [False] for row in log_probabilities]  # the end does not count
+    correct[0][0] = False
+    scores = fitted.score([answer(*row) for row in zip(hypotheses, log_probabilities, correct, strict=True)], pairs)
+    # "a b" has two targets, and the hypothesis is the first: four sources, two of them correct.
     assert (scores["exact_match"], scores["sources"], scores["examples"]) == (0.5, 4, 5)
-    # One symbol too many for "b a c", and two missing for the empty source, of 3 + 1 + 2 + 2.
+    # One token too many for "b a c", and two missing for the empty source, of 3 + 1 + 2 + 2.
     assert scores["token_error_rate"] == pytest.approx(3 / 8)
     assert scores["loss"] == 1
     assert scores["forced_accuracy"] == pytest.approx(8 / 9)
-    # Line by line: 0 + 1 + 0 + 2 + 2 errors of 9 symbols.
+    # Line by line: 0 + 1 + 0 + 2 + 2 errors of 9 tokens.
     assert scores["free_accuracy"] == pytest.approx(1 - 5 / 9)
     assert scores["gap"] == pytest.approx(8 / 9 - 4 / 9)
-    assert scores["bleu"] == bleu(said, [str(pair.target) for pair in pairs]).score
+    assert scores["bleu"] == bleu(hypotheses, [str(pair.target) for pair in pairs]).score
     assert "case:lc" in scores["bleu_lower_signature"]
 
 
-def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
+def test_characters_are_scored_by_bleu_on_request_only() -> None:
     fitted, model, pairs = fit(target={"unit": "characters"})
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pairs)).answers
     assert "bleu" not in fitted.score(answers, pairs)
     assert next(iter(fitted.score(answers, pairs))) == "exact_match"
-    asked = fitted.model_copy(update={"metric": "chrf"})
-    assert {"bleu", "chrf"} <= set(asked.score(answers, pairs))
+    by_chrf = fitted.model_copy(update={"metric": "chrf"})
+    assert {"bleu", "chrf"} <= set(by_chrf.score(answers, pairs))
 
 
 @pytest.mark.parametrize(
@@ -180,19 +180,19 @@ def test_characters_have_no_bleu_unless_it_is_asked_for() -> None:
         ({"metric": "loss"}, "loss", False),
     ],
 )
-def test_what_chooses_the_best_model(fields: dict[str, Any], metric: str, higher: bool) -> None:
+def test_main_metric(fields: dict[str, Any], metric: str, higher: bool) -> None:
     chosen = task(**fields)
     assert (chosen.main_metric, chosen.higher_is_better) == (metric, higher)
 
 
-def test_answers_may_be_as_long_as_the_training_data_need() -> None:
+def test_max_lengths_follow_the_training_data() -> None:
     fitted, _, _ = fit()
     assert fitted.learned is not None
     assert fitted.learned.ratio == pytest.approx(2, rel=0.01)  # "c" becomes "z z"; the empty source counts as one
     assert fitted._max_lengths(torch.tensor([1, 3])).tolist() == [10, 16]
 
 
-def test_scheduled_sampling_mixes_in_training_only() -> None:
+def test_scheduled_sampling_in_training_only() -> None:
     fitted, model, pairs = fit(scheduled_sampling={"schedule": "linear", "offset": 0.3, "slope": 0.1})
     plain, _, _ = fit()
     batch = fitted.collate(pairs)
@@ -200,8 +200,8 @@ def test_scheduled_sampling_mixes_in_training_only() -> None:
     assert float(fitted.loss(model, batch).total.detach()) == alone
     model.train()
     torch.manual_seed(1)
-    found = {round(float(fitted.loss(model, batch).total.detach()), 4) for _ in range(5)}
-    assert len(found) > 1
+    losses = {round(float(fitted.loss(model, batch).total.detach()), 4) for _ in range(5)}
+    assert len(losses) > 1
     fitted.loss(model, batch).total.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     for _ in range(3):
@@ -209,7 +209,7 @@ def test_scheduled_sampling_mixes_in_training_only() -> None:
     assert model.mixer.settings.probability(int(model.mixer.updates)) == pytest.approx(0)
 
 
-def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduled_sampling_counts_updates_not_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)
     (tmp_path / "t.tsv").write_text("a\tb\nc\td\ne f\tg\nh\ti\n" * 3)
     values = ["task.name=translate", f"task.train={tmp_path / 't.tsv'}", "task.dev_fraction=0.2", "train.accumulate=2"]
@@ -223,14 +223,14 @@ def test_updates_are_counted_once_whatever_the_parts(tmp_path: Path, monkeypatch
     assert int(run.load("last").model["mixer.updates"]) == 5
 
 
-def test_what_lacks_its_target() -> None:
+def test_missing_targets() -> None:
     fitted, model, _ = fit()
-    asked = list(fitted.read_inputs(["a b"]))
+    unlabelled = list(fitted.read_inputs(["a b"]))
     with pytest.raises(DataError, match="no target; training needs a target"):
-        task().fit(asked)
+        task().fit(unlabelled)
     with pytest.raises(DataError, match="found no examples"):
         task().fit([])
     with pytest.raises(ValueError, match="cannot compute the loss"):
-        fitted.loss(model, fitted.collate(asked))
+        fitted.loss(model, fitted.collate(unlabelled))
     with pytest.raises(DataError, match="input:1: no target; evaluation needs"):
-        fitted.score([answer("x", [], [])], asked)
+        fitted.score([answer("x", [], [])], unlabelled)

@@ -143,7 +143,7 @@ class Task(ConfigSection, ABC):
 
     @abstractmethod
     def fit(self, examples: Iterable[Any]) -> Self:
-        """A copy with what is learned from the training examples before training: vocabularies, scales."""
+        """A copy that has learned vocabularies and scales from the training examples."""
 
     def infeasible(self, example: Any) -> str:  # noqa: ARG002
         """Why the fitted task cannot learn from an example, so that training skips it; empty if it can."""
