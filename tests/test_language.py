@@ -59,8 +59,13 @@ NAMES = (
 )
 VARIABLES = "found wanted told said asked"
 MODULES = "lessons hearing telling heard shaded running recurring script marks unchanged"
+KEYS = (
+    "rate steps average clip decay_wait decay_after pool smoothing minimum lower unknown best_by kind front change own "
+    "alone tune bands band stretches stretch warp emphasis decibels best no_repeat never hidden embedding tied longest "
+    "sight sound place dev_share vectors"
+)
 OPTIONS = "--also --allowed --restrict --language --all"
-"""Retired names of classes and functions, of variables, of files, and of options."""
+"""Retired names of classes and functions, of variables, of files, of configuration keys, and of options."""
 
 DESCRIPTION = re.compile(r"(?!Of |Likewise|By |So )[^.]")
 
@@ -105,6 +110,10 @@ def test_names_consist_of_words_in_the_glossary(names: object) -> None:
     assert callable(names)
     unknown = {name: [word for word in words(name) if word not in known] for name in names()}
     assert {name: missing for name, missing in unknown.items() if missing} == {}
+
+
+def test_retired_keys_are_gone() -> None:
+    assert {key.rpartition(".")[2] for key in keys()}.isdisjoint(KEYS.split())
 
 
 def descriptions(section: type[BaseModel], path: str) -> Iterator[tuple[str, str]]:
