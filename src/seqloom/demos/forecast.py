@@ -17,8 +17,12 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
     examples = list(run.model.task.read(run.files.test))[-SHOWN:]
     (answers,) = run.model.predict_batches(iter(examples))
     known = [
-        {"last": float(each.read[-1, 0]), "answer": answer.values[0][0], "truth": float(each.after(1)[0, 0, 0])}
-        for each, answer in zip(examples, answers, strict=True)
+        {
+            "last": float(window.history[-1, 0]),
+            "answer": answer.values[0][0],
+            "truth": float(window.future(1)[0, 0, 0]),
+        }
+        for window, answer in zip(examples, answers, strict=True)
     ]
     (future,) = run.model.predict(run.files.test)
     return [*known, {"last": known[-1]["truth"], "answer": future.values[0][0], "truth": None}]
