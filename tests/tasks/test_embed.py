@@ -83,7 +83,7 @@ def test_similar_words(model: Model, tmp_path: Path) -> None:
     texts = [f"{one}\t{other}\t{value:.9f}\n" for (one, other), value in zip(pairs, cosines, strict=True)]
     (tmp_path / "pairs.tsv").write_text("# head\n" + "".join(texts) + "nobody\tking\t1\n")
     scores = model.evaluate(tmp_path / "pairs.tsv")
-    assert (scores["spearman"], scores["pairs"], scores["known pairs"]) == (pytest.approx(1), 5, 4)
+    assert (scores["spearman"], scores["pairs"], scores["known_pairs"]) == (pytest.approx(1), 5, 4)
     (tmp_path / "reversed.tsv").write_text(
         "".join(f"{a}\t{b}\t{-v}\n" for (a, b), v in zip(pairs, cosines, strict=True))
     )

@@ -41,7 +41,7 @@ _WORDS = {  # candidate names, best first; a dotted candidate names the table, t
     "train": "train_file train_data train_path training_data trainset training trainer data_path",
     "dev": "dev_file dev_data valid valid_file valid_data validation validation_file validation_data val val_file "
     "eval_file",
-    "dev_share": "validation_split val_split valid_split dev_split dev_size",
+    "dev_fraction": "validation_split val_split valid_split dev_split dev_size",
     "min_count minimum": "minimum min_count min_freq min_frequency min_df word_min_count",
     "vocab_size text.size source.size target.size": "size vocab_size vocabulary_size max_vocab max_vocab_size "
     "num_words max_features num_merges bpe_merges",

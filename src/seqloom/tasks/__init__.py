@@ -1,4 +1,4 @@
-"""Tasks: the file's name is the name in the configuration."""
+"""Tasks, one per file; the file name is the name in the configuration (``task.name``)."""
 
 import importlib
 import pkgutil
@@ -9,12 +9,12 @@ if typing.TYPE_CHECKING:
 
 
 def names() -> list[str]:
-    """All tasks."""
+    """The names of all tasks."""
     return sorted(entry.name for entry in pkgutil.iter_modules(__path__) if entry.name != "task")
 
 
 def find(name: object) -> "type[Task]":
-    """The task of that name; ValueError with the nearest name and all names if there is none."""
+    """The class of a task; ValueError with all names and the nearest one if there is no such task."""
     if name not in names():
         from seqloom.config.hints import nearest
         from seqloom.config.toml_text import literal, one_of

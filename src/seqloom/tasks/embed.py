@@ -299,7 +299,7 @@ class Embed(Task):
             scores |= {"accuracy": accuracy, "accuracy_interval": list(wilson_interval(correct, total))}
             scores |= {"questions": questions, "answerable": total}
         if pairs:
-            scores |= {"spearman": correlation, "pairs": pairs, "known pairs": len(human)}
+            scores |= {"spearman": correlation, "pairs": pairs, "known_pairs": len(human)}
         for name, hits in groups.items():
             scores[name or "without a group"] = sum(hits) / len(hits)
         return scores

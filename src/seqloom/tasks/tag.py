@@ -239,8 +239,8 @@ class Tag(Task):
         inputs = self._words(examples) if learned.words is not None else self._frames(examples)
         target, items = None, 0
         if all(example.labels is not None for example in examples):
-            numbers = learned.labels.ids
-            rows = [[numbers.get(label, NO_LABEL) for label in example.labels or ()] for example in examples]
+            ids = learned.labels.ids
+            rows = [[ids.get(label, NO_LABEL) for label in example.labels or ()] for example in examples]
             # A sequence with a label unseen in training counts in the scores but has no loss.
             rows = [[NO_LABEL] * len(row) if NO_LABEL in row else row for row in rows]
             target = pad(rows, fill=NO_LABEL, dtype=np.int64).values
@@ -358,19 +358,19 @@ class Tag(Task):
         reference = [label for example in examples for label in example.labels or ()]
         predicted = [label for answer in predictions for label in answer.labels]
         correct = sum(left == right for left, right in zip(reference, predicted, strict=True))
-        numbers: dict[str, Any] = {"accuracy": accuracy(reference, predicted)}
+        scores: dict[str, Any] = {"accuracy": accuracy(reference, predicted)}
         details: dict[str, Any] = {"accuracy_interval": list(wilson_interval(correct, len(reference)))}
         if self._has_spans:
             spans = compare_spans(
                 [example.labels or () for example in examples], [answer.labels for answer in predictions]
             )
-            numbers = {"span_f1": spans.sentences.f1, **numbers}
+            scores = {"span_f1": spans.sentences.f1, **scores}
             details = {"span_f1_interval": list(bootstrap_f1(*spans.sentences)), **details, "per_type": per_type(spans)}
         else:
             details["per_label"] = per_label(reference, predicted)
-        numbers |= self._known_and_unknown(reference, predicted, examples)
+        scores |= self._known_and_unknown(reference, predicted, examples)
         unseen = sum(label not in self.fitted.labels for label in reference)
-        return {**numbers, "elements": len(reference), "unseen_labels": unseen, **details}
+        return {**scores, "elements": len(reference), "unseen_labels": unseen, **details}
 
     def metric_sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> MetricSums:
         reference = [example.labels or () for example in examples]
@@ -388,7 +388,7 @@ class Tag(Task):
         learned = self.fitted
         if learned.words is None:
             return {}
-        seen = {symbol for symbol, times in zip(learned.words.symbols, learned.counts, strict=True) if times}
+        seen = {word for word, times in zip(learned.words.symbols, learned.counts, strict=True) if times}
         known = [self._key(word) in seen for example in examples for word in getattr(example, "words", ())]
         scores = {}
         for name, group in (("known_accuracy", True), ("unknown_accuracy", False)):
