@@ -186,7 +186,7 @@ def test_an_impossible_search_is_refused(translators: list[Path], tmp_path: Path
     config = load_config(Run.open(translators[0])).task
     words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
     (tmp_path / "answers.txt").write_text(f"{words[0]}\n")
-    with pytest.raises(ValueError, match="no answer that its settings allow"):
+    with pytest.raises(ValueError, match="no output that its settings allow"):
         load(translators[0], search="beam size=2 min_length=30", constrain=str(tmp_path / "answers.txt")).predict(["a"])
     with pytest.raises(ValueError, match=r"--search contains '5', expected a name and key=value pairs"):
         load(translators[0], search="beam 5")

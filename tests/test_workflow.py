@@ -310,7 +310,7 @@ def test_a_model_that_cannot_be_built_leaves_no_run(tmp_path: Path) -> None:
     case = CASES["translate, transformer"]
     decoder = {"cell": "transformer", "hidden_size": 7, "options": {"heads": 2}}
     config = build(case._replace(fields={**case.fields, "decoder": decoder}), tmp_path)
-    with pytest.raises(ValueError, match="heads is 2: so many do not share a width of 7"):
+    with pytest.raises(ValueError, match="heads is 2, expected a divisor of the width 7"):
         workflow.train(config, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

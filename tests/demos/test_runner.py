@@ -217,4 +217,4 @@ def test_memory_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "seqloom[plots]" in result.stderr
     actual = json.loads(result.stdout)
     assert [outcome["length"] for outcome in actual["outcomes"]] == [5, 5, 5, 10, 10, 10]
-    assert actual["picture"] is None
+    assert actual["plot"] is None
