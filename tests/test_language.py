@@ -168,19 +168,5 @@ def retired(path: Path) -> set[str]:
 def test_retired_words_do_not_occur(path: Path) -> None:
     name = str(path.relative_to(ROOT))
     if name not in EXEMPT:
-        assert retired(path) - PENDING.get(name, set()) == set()
+        assert retired(path) == set()
 
-
-PENDING: dict[str, set[str]] = {
-    "src/seqloom/models/crf.py": {"found"},
-    "src/seqloom/models/hmm.py": {"(?<!, )so many", "found"},
-    "src/seqloom/models/ngram/arpa.py": {"found"},
-    "src/seqloom/models/ngram/kneser_ney.py": {"found", "likewise"},
-    "src/seqloom/models/ngram/ngram.py": {"asked", "found", "wanted"},
-    "src/seqloom/models/ngram/ngram_decoder.py": {"found"},
-    "src/seqloom/models/pretrained/bilm.py": {"found"},
-    "src/seqloom/models/pretrained/combined.py": {"found"},
-    "src/seqloom/models/pretrained/pretrained.py": {"(?<!, )so many", "found", "wanted"},
-    "src/seqloom/models/word2vec.py": {"found"},
-}
-"""Retired words in files that are still to be rewritten."""
