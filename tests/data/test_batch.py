@@ -1,4 +1,4 @@
-"""Rectangles of unequal sequences hold just those, and nothing else."""
+"""Padded batches preserve their sequences."""
 
 from typing import NamedTuple
 
@@ -12,26 +12,26 @@ from seqloom.data.batch import Batch, Padded, pad
 
 
 @given(rows=st.lists(st.lists(st.integers(-9, 9), max_size=6), min_size=1, max_size=6), fill=st.sampled_from([0, -1]))
-def test_what_is_real_comes_back_and_the_rest_is_filling(rows: list[list[int]], fill: int) -> None:
-    found = pad(rows, fill=fill, dtype=np.int64)
-    assert [values[mask].tolist() for values, mask in zip(found.values, found.mask, strict=True)] == rows
-    assert found.values.shape == (len(rows), max(1, *map(len, rows)) if len(rows) > 1 else max(1, len(rows[0])))
-    assert (found.values[~found.mask] == fill).all()
-    assert found.lengths.tolist() == [len(row) for row in rows]
-    assert all(mask.tolist() == sorted(mask.tolist(), reverse=True) for mask in found.mask)  # padded on the right
+def test_mask_recovers_the_sequences(rows: list[list[int]], fill: int) -> None:
+    actual = pad(rows, fill=fill, dtype=np.int64)
+    assert [values[mask].tolist() for values, mask in zip(actual.values, actual.mask, strict=True)] == rows
+    assert actual.values.shape == (len(rows), max(1, *map(len, rows)) if len(rows) > 1 else max(1, len(rows[0])))
+    assert (actual.values[~actual.mask] == fill).all()
+    assert actual.lengths.tolist() == [len(row) for row in rows]
+    assert all(mask.tolist() == sorted(mask.tolist(), reverse=True) for mask in actual.mask)  # padded on the right
 
 
-def test_vectors_keep_their_width_and_type_even_where_the_first_row_is_empty() -> None:
+def test_vectors_keep_width_and_dtype_with_an_empty_first_row() -> None:
     rows = [np.zeros((0, 3), dtype=np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)]
-    found = pad(rows)
-    assert found.values.dtype == torch.float32
-    assert found.values.tolist() == [[[0, 0, 0], [0, 0, 0]], [[0, 1, 2], [3, 4, 5]]]
-    assert found.mask.tolist() == [[False, False], [True, True]]
+    actual = pad(rows)
+    assert actual.values.dtype == torch.float32
+    assert actual.values.tolist() == [[[0, 0, 0], [0, 0, 0]], [[0, 1, 2], [3, 4, 5]]]
+    assert actual.mask.tolist() == [[False, False], [True, True]]
 
 
-def test_no_rows_are_an_empty_rectangle() -> None:
-    found = pad([])
-    assert found.values.shape == found.mask.shape == (0, 1)
+def test_pad_without_sequences() -> None:
+    actual = pad([])
+    assert actual.values.shape == actual.mask.shape == (0, 1)
 
 
 class Inputs(NamedTuple):
@@ -39,7 +39,7 @@ class Inputs(NamedTuple):
     inner: Padded
 
 
-def test_a_batch_moves_as_a_whole() -> None:
+def test_to_moves_all_tensors() -> None:
     inputs = Inputs(torch.ones(2, 3), Padded(torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)))
     batch = Batch(inputs, torch.ones(2), 2, continues=True, state=(torch.zeros(2, 4),), examples=("a", "b"))
     moved = batch.to("meta")

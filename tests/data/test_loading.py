@@ -1,4 +1,4 @@
-"""Batches: every example once, in an order that the seed and the epoch alone decide, from any batch on."""
+"""Batches contain every example once, in an order that depends on seed and epoch only, and resume anywhere."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ def make(lengths: Sequence[int]) -> list[Example]:
 
 
 def collate(examples: Sequence[Example]) -> Batch:
-    """Inputs are 100 × the example's number + the step, the target its negative."""
+    """Inputs are 100 × the example's number + the step; the target is the negative."""
     assert examples
     rows = [[100 * example.number + step for step in range(example.length)] for example in examples]
     inputs = pad(rows, dtype=np.int64)
@@ -58,15 +58,15 @@ LENGTHS = st.lists(st.integers(0, 9), max_size=40)
 
 
 @given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2))
-def test_every_example_once(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
+def test_every_example_occurs_once(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
     loaded = batches(lengths, **form)
-    found = numbers(loaded, epoch)
-    assert sorted(number for parts in found for part in parts for number in part) == list(range(len(lengths)))
+    actual = numbers(loaded, epoch)
+    assert sorted(number for parts in actual for part in parts for number in part) == list(range(len(lengths)))
     if form["shuffle_buffer"] >= max(len(lengths), 1):
-        assert loaded.count(epoch) == len(found)
+        assert loaded.count(epoch) == len(actual)
     elif len(lengths) > form["shuffle_buffer"]:
         assert loaded.count(epoch) is None
-    for parts in found:
+    for parts in actual:
         for part in parts:
             longest = max([lengths[number] for number in part] + [1])
             assert len(part) == 1 or not form["batch_tokens"] or longest * len(part) <= form["batch_tokens"]
@@ -74,27 +74,27 @@ def test_every_example_once(lengths: list[int], form: dict[str, Any], epoch: int
 
 
 @given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2))
-def test_the_order_is_a_function_of_seed_and_epoch(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
+def test_order_depends_only_on_seed_and_epoch(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
     first = batches(lengths, **form)
     for earlier in range(epoch):
         numbers(first, earlier)
-    found = numbers(first, epoch)
+    actual = numbers(first, epoch)
     np.random.seed(0)  # noqa: NPY002  nobody else's random numbers matter
     fresh = batches(lengths, **{**form, "workers": 2 - form["workers"]})
-    assert numbers(fresh, epoch) == found
+    assert numbers(fresh, epoch) == actual
     if not form["shuffle"]:
-        assert [number for parts in found for part in parts for number in part] == list(range(len(lengths)))
+        assert [number for parts in actual for part in parts for number in part] == list(range(len(lengths)))
 
 
 @given(lengths=LENGTHS, form=FORMS, epoch=st.integers(0, 2))
-def test_an_epoch_goes_on_from_any_batch(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
+def test_epoch_resumes_at_any_batch(lengths: list[int], form: dict[str, Any], epoch: int) -> None:
     whole = numbers(batches(lengths, **form), epoch)
     for skip in range(len(whole) + 2):
         assert numbers(batches(lengths, **form), epoch, skip) == whole[skip:]
 
 
 @given(lengths=LENGTHS, form=FORMS, parts=st.integers(1, 5), ranks=st.integers(1, 3))
-def test_parts_and_ranks_share_a_batch(lengths: list[int], form: dict[str, Any], parts: int, ranks: int) -> None:
+def test_parts_and_ranks_partition_a_batch(lengths: list[int], form: dict[str, Any], parts: int, ranks: int) -> None:
     whole = numbers(batches(lengths, **form), 1)
     shares = [
         numbers(batches(lengths, **form, parts=parts * ranks, local_parts=range(rank * parts, (rank + 1) * parts)), 1)
@@ -102,11 +102,11 @@ def test_parts_and_ranks_share_a_batch(lengths: list[int], form: dict[str, Any],
     ]
     assert all(len(share) == len(whole) for share in shares)  # a rank without a row has a batch of no parts
     for batch, own in zip(whole, zip(*shares, strict=True), strict=True):
-        found = [part for share in own for part in share]
-        assert len(found) == min(parts * ranks, len(batch[0]))
-        assert sorted(number for part in found for number in part) == sorted(batch[0])
-        assert max(map(len, found)) - min(map(len, found)) <= 1
-        for index, part in enumerate(found):
+        actual = [part for share in own for part in share]
+        assert len(actual) == min(parts * ranks, len(batch[0]))
+        assert sorted(number for part in actual for number in part) == sorted(batch[0])
+        assert max(map(len, actual)) - min(map(len, actual)) <= 1
+        for index, part in enumerate(actual):
             assert part == batch[0][index :: parts * ranks]
 
 
@@ -117,7 +117,7 @@ def test_epochs_and_seeds_differ() -> None:
     assert len({str(order) for order in orders}) == 3
 
 
-def test_batches_hold_examples_of_similar_length() -> None:
+def test_batches_have_similar_lengths() -> None:
     lengths = np.random.default_rng(0).integers(1, 100, size=4000).tolist()
     padded = real = 0
     for parts in batches(lengths, batch_size=32).epoch(0):
@@ -126,7 +126,7 @@ def test_batches_hold_examples_of_similar_length() -> None:
     assert padded < 1.05 * real  # in a random order it would be twice as much
 
 
-def test_data_in_one_pool_are_read_once_and_larger_ones_at_each_epoch() -> None:
+def test_data_are_read_once_if_they_fit_the_buffer() -> None:
     reads = []
 
     def read() -> Iterator[Example]:
@@ -141,7 +141,7 @@ def test_data_in_one_pool_are_read_once_and_larger_ones_at_each_epoch() -> None:
         assert len(reads) == expected
 
 
-def test_a_pool_is_all_that_is_held_in_memory() -> None:
+def test_only_one_buffer_is_held_in_memory() -> None:
     taken = 0
 
     def read() -> Iterator[Example]:
@@ -154,7 +154,7 @@ def test_a_pool_is_all_that_is_held_in_memory() -> None:
     assert taken <= 20  # one pool, and the next to know that it is not the last
 
 
-def test_an_error_in_a_worker_is_the_callers() -> None:
+def test_worker_errors_reach_the_caller() -> None:
     def fail(examples: Sequence[Example]) -> Batch:
         raise KeyError(examples[0].number)
 
@@ -175,14 +175,14 @@ SOME = st.lists(st.integers(0, 9), min_size=1, max_size=30).filter(lambda length
 
 
 @given(lengths=SOME, form=TRACKS, parts=st.integers(1, 3), workers=st.sampled_from([0, 2]))
-def test_joined_pieces_are_the_one_long_sequence(
+def test_tracks_concatenate_to_the_whole_text(
     lengths: list[int], form: dict[str, Any], parts: int, workers: int
 ) -> None:
     loaded = batches(lengths, **form, parts=parts, local_parts=range(parts), workers=workers)
     rows: list[list[int]] = [[] for _ in range(form["batch_size"])]
     items = 0
-    for index, found in enumerate(loaded.epoch(3)):
-        for number, part in enumerate(found):
+    for index, actual in enumerate(loaded.epoch(3)):
+        for number, part in enumerate(actual):
             assert part.continues is (index > 0)
             assert part.inputs.mask.shape[1] <= form["bptt_steps"]
             assert part.items == int(part.inputs.mask.sum())
@@ -197,10 +197,10 @@ def test_joined_pieces_are_the_one_long_sequence(
 
 
 @given(lengths=SOME, form=TRACKS, pool=st.sampled_from([1, 4, 1000]))
-def test_tracks_go_on_from_any_piece(lengths: list[int], form: dict[str, Any], pool: int) -> None:
+def test_tracks_resume_at_any_chunk(lengths: list[int], form: dict[str, Any], pool: int) -> None:
     def seen(skip: int) -> list[Any]:
-        found = batches(lengths, **form, shuffle_buffer=pool).epoch(0, skip)
-        return [(part.inputs.values.tolist(), part.items, part.continues) for (part,) in found]
+        actual = batches(lengths, **form, shuffle_buffer=pool).epoch(0, skip)
+        return [(part.inputs.values.tolist(), part.items, part.continues) for (part,) in actual]
 
     whole = seen(0)
     for skip in range(len(whole) + 1):
@@ -208,13 +208,13 @@ def test_tracks_go_on_from_any_piece(lengths: list[int], form: dict[str, Any], p
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=5, max_size=30), form=TRACKS)
-def test_streamed_tracks_see_everything(lengths: list[int], form: dict[str, Any]) -> None:
+def test_streamed_tracks_cover_all_data(lengths: list[int], form: dict[str, Any]) -> None:
     loaded = batches(lengths, **form, shuffle_buffer=4)
-    found: list[int] = []
+    actual: list[int] = []
     starts = 0
     for (part,) in loaded.epoch(0):
         starts += not part.continues
-        found += part.inputs.values[part.inputs.mask].tolist()
-    assert sorted(found) == sorted(stream(lengths))
+        actual += part.inputs.values[part.inputs.mask].tolist()
+    assert sorted(actual) == sorted(stream(lengths))
     assert starts == -(-len(lengths) // 4)  # each pool begins anew
     assert loaded.count(0) is None

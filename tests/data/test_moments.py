@@ -1,4 +1,4 @@
-"""Moments of many sequences beside NumPy's of all at once."""
+"""Running moments, against NumPy on all frames."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from seqloom.data.moments import RunningMoments
 
 
-def test_sequences_one_by_one_are_as_all_at_once() -> None:
+def test_running_moments_match_numpy() -> None:
     random = np.random.default_rng(1)
     sequences = [random.normal(1000, 3, size=(length, 2)) for length in (5, 0, 1, 40)]
     moments = RunningMoments()
@@ -18,7 +18,7 @@ def test_sequences_one_by_one_are_as_all_at_once() -> None:
     assert moments.count == 46
 
 
-def test_what_never_changes_keeps_its_width() -> None:
+def test_constant_feature_has_deviation_one() -> None:
     moments = RunningMoments()
     assert (moments.size, moments.means(), moments.deviations()) == (0, (), ())
     moments.add([[1.0, 2.0], [1.0, 4.0]])

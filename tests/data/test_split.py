@@ -1,4 +1,4 @@
-"""What is held out is not learnt from, at any reading."""
+"""Held-out examples are the same each time the data are read, and never in the training part."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from seqloom.data.split import hold_out
 
 
 @given(total=st.integers(0, 60), share=st.floats(0.01, 0.9), seed=st.integers(0, 5))
-def test_a_random_share_and_the_rest_are_all_in_their_order(total: int, share: float, seed: int) -> None:
+def test_random_split_keeps_all_examples_in_order(total: int, share: float, seed: int) -> None:
     train, dev = hold_out(lambda: iter(range(total)), share, seed=seed, sequential=False)
     stays, held = list(train()), list(dev())
     assert sorted(stays + held) == list(range(total))
@@ -19,14 +19,14 @@ def test_a_random_share_and_the_rest_are_all_in_their_order(total: int, share: f
     assert (list(train()), list(dev())) == (stays, held)  # the same at every reading
 
 
-def test_a_random_share_is_about_as_large_as_asked_for_and_differs_by_seed() -> None:
-    found = [list(hold_out(lambda: iter(range(10_000)), 0.1, seed=seed, sequential=False)[1]()) for seed in (1, 2)]
-    assert all(900 < len(held) < 1100 for held in found)  # three deviations of 30, and some
-    assert found[0] != found[1]
+def test_random_split_has_the_requested_size_and_depends_on_the_seed() -> None:
+    actual = [list(hold_out(lambda: iter(range(10_000)), 0.1, seed=seed, sequential=False)[1]()) for seed in (1, 2)]
+    assert all(900 < len(held) < 1100 for held in actual)  # three deviations of 30, and some
+    assert actual[0] != actual[1]
 
 
 @given(total=st.integers(2, 60), share=st.floats(0.01, 0.9), gap=st.integers(0, 3))
-def test_a_sequential_share_is_the_end_with_a_gap_before_it(total: int, share: float, gap: int) -> None:
+def test_sequential_split_is_the_end_after_a_gap(total: int, share: float, gap: int) -> None:
     train, dev = hold_out(lambda: iter(range(total)), share, seed=1, sequential=True, gap=gap)
     held = list(dev())
     border = total - len(held)
@@ -36,13 +36,13 @@ def test_a_sequential_share_is_the_end_with_a_gap_before_it(total: int, share: f
 
 
 @pytest.mark.parametrize("total", [0, 1])
-def test_too_little_to_share_is_held_out_or_nothing(total: int) -> None:
+def test_split_of_very_few_examples(total: int) -> None:
     train, dev = hold_out(lambda: iter(range(total)), 0.5, seed=1, sequential=True)
     assert list(train()) == []
     assert list(dev()) == list(range(total))
 
 
-def test_nothing_is_read_beyond_the_border() -> None:
+def test_sequential_split_stops_reading_at_the_border() -> None:
     seen: list[int] = []
 
     def read() -> Iterator[int]:

@@ -24,7 +24,7 @@ from seqloom.data.readers.vectors import ts
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_the_same_files_each_time(tmp_path: Path, name: str) -> None:
+def test_data_sets_are_deterministic(tmp_path: Path, name: str) -> None:
     first, second = (BUILDERS[name](tmp_path / folder / name) for folder in ("a", "b"))
     assert [path.stem for path in first] == ["train", "dev", "test"]
     contents = [path.read_bytes() for path in first]
@@ -32,7 +32,7 @@ def test_the_same_files_each_time(tmp_path: Path, name: str) -> None:
     assert len(contents[0]) > max(len(contents[1]), len(contents[2]))
 
 
-def test_prose_is_sentences_and_none_is_in_two_files(tmp_path: Path) -> None:
+def test_prose_has_distinct_sentences(tmp_path: Path) -> None:
     parts = [[line for _, line in lines(path)] for path in prose(tmp_path)]
     everything = [line for part in parts for line in part]
     assert len(everything) == len(set(everything)) > 500
@@ -50,7 +50,7 @@ def tags(tmp_path_factory: pytest.TempPathFactory) -> list[list[Block]]:
     return [list(conll(path)) for path in python_tags(tmp_path_factory.mktemp("tags"))]
 
 
-def test_python_tags_are_those_of_the_language(tags: list[list[Block]]) -> None:
+def test_python_tags_match_the_tokenizer(tags: list[list[Block]]) -> None:
     train, dev, test = tags
     assert 3000 < len(train) < 6000
     assert min(len(dev), len(test)) > 200
@@ -71,24 +71,24 @@ def test_python_tags_are_those_of_the_language(tags: list[list[Block]]) -> None:
             assert before != "." or label in ("METHOD", "ATTRIBUTE", "MODULE", "KEYWORD", "OPERATOR"), (before, token)
 
 
-def test_the_label_of_a_name_depends_on_the_line(tags: list[list[Block]]) -> None:
-    found: dict[str, set[str]] = {}
+def test_role_of_a_name_depends_on_its_context(tags: list[list[Block]]) -> None:
+    actual: dict[str, set[str]] = {}
     for token, label in rows(tags[0]):
-        found.setdefault(token, set()).add(label)
-    assert {"TARGET", "NAME", "PARAMETER", "ATTRIBUTE"} <= found["name"]
-    assert sum(len(labels) > 1 for labels in found.values()) > 200
+        actual.setdefault(token, set()).add(label)
+    assert {"TARGET", "NAME", "PARAMETER", "ATTRIBUTE"} <= actual["name"]
+    assert sum(len(labels) > 1 for labels in actual.values()) > 200
 
 
-def test_digits_are_images_read_row_by_row(tmp_path: Path) -> None:
+def test_digits_are_rows_of_images(tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     images, classes = load_digits(return_X_y=True)
-    found = [item for path in digits(tmp_path) for item in ts(path)]
-    np.testing.assert_array_equal([item.values for item in found], images.reshape(-1, 8, 8))
-    assert [item.label for item in found] == [str(name) for name in classes]
+    actual = [item for path in digits(tmp_path) for item in ts(path)]
+    np.testing.assert_array_equal([item.values for item in actual], images.reshape(-1, 8, 8))
+    assert [item.label for item in actual] == [str(name) for name in classes]
 
 
-def test_sunspots_are_the_known_ones(tmp_path: Path) -> None:
+def test_sunspots_match_the_published_series(tmp_path: Path) -> None:
     parts = [list(delimited(path, header=True)) for path in sunspots(tmp_path)]
     assert [part[0][1] for part in parts] == [["year", "sunspots"]] * 3
     years = {int(year): float(value) for part in parts for _, (year, value) in part[1:]}
@@ -106,7 +106,7 @@ def test_sunspots_are_the_known_ones(tmp_path: Path) -> None:
     assert sum(years.values()) == pytest.approx(49.752 * 309, abs=0.2)  # the mean as statsmodels has it
 
 
-def test_copy_asks_for_the_letters_after_the_delay(tmp_path: Path) -> None:
+def test_copy_repeats_letters_after_the_delay(tmp_path: Path) -> None:
     train, dev, test = (list(conll(path)) for path in copy(tmp_path, delay=7))
     assert (len(train), len(dev), len(test)) == (2000, 200, 500)
     for block in train:
@@ -116,21 +116,21 @@ def test_copy_asks_for_the_letters_after_the_delay(tmp_path: Path) -> None:
     assert len({str(block.rows) for block in train + test}) > 2400
 
 
-def test_adding_is_about_the_marked_numbers(tmp_path: Path) -> None:
-    found = list(ts(adding(tmp_path, length=12).train))
-    assert len(found) == 2000
-    for item in found:
+def test_adding_labels_the_sum_of_marked_numbers(tmp_path: Path) -> None:
+    actual = list(ts(adding(tmp_path, length=12).train))
+    assert len(actual) == 2000
+    for item in actual:
         values = item.values.astype(float).round(3)
         assert values.shape == (12, 2)
         assert values[:6, 1].sum() == values[6:, 1].sum() == 1
         assert item.label == ("more" if values[:, 0] @ values[:, 1] > 1 else "less")
-    assert 0.45 < np.mean([item.label == "more" for item in found]) < 0.55
+    assert 0.45 < np.mean([item.label == "more" for item in actual]) < 0.55
 
 
-def test_parentheses_are_balanced_or_not(tmp_path: Path) -> None:
-    found = list(labelled(parentheses(tmp_path).train))
-    assert Counter(label for _, label, _ in found) == {"balanced": 1000, "unbalanced": 1000}
-    for _, label, text in found:
+def test_parentheses_labels_are_correct(tmp_path: Path) -> None:
+    actual = list(labelled(parentheses(tmp_path).train))
+    assert Counter(label for _, label, _ in actual) == {"balanced": 1000, "unbalanced": 1000}
+    for _, label, text in actual:
         rest = text.replace(" ", "")
         counts = Counter(rest)
         assert counts["("] == counts[")"]
@@ -140,11 +140,11 @@ def test_parentheses_are_balanced_or_not(tmp_path: Path) -> None:
         assert (label == "balanced") == (not rest)
 
 
-def test_other_seeds_other_data(tmp_path: Path) -> None:
+def test_seeds_change_the_data(tmp_path: Path) -> None:
     assert copy(tmp_path / "a", seed=2).train.read_bytes() != copy(tmp_path / "b", seed=3).train.read_bytes()
 
 
-def test_a_data_set_by_its_name_goes_into_an_empty_folder(tmp_path: Path) -> None:
+def test_build_needs_an_empty_folder(tmp_path: Path) -> None:
     files = build("copy", tmp_path / "new")
     assert [path.read_bytes() for path in files] == [path.read_bytes() for path in copy(tmp_path / "other")]
     with pytest.raises(ValueError, match="new exists and is not empty"):

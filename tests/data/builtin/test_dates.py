@@ -8,7 +8,7 @@ from seqloom.data.builtin.dates import LANGUAGES, generate_pairs, ordinal
 
 
 def read(text: str) -> date:
-    """What a date means, by rules of another kind: a name tells the month, and the numbers are looked at one by one."""
+    """Parse a date independently: a name gives the month, the numbers give the rest."""
     text = re.sub(r"(?<=\d)(st|nd|rd|th|er|º)\b|(?<=\d)º", "", text.lower())
     for language in LANGUAGES.values():
         for weekday in language.weekdays:
@@ -33,12 +33,12 @@ def full(year: str) -> int:
     return int(year) if len(year) == 4 else int(year) + (1900 if int(year) >= 69 else 2000)
 
 
-def test_every_date_means_what_it_is_paired_with() -> None:
-    found = list(generate_pairs(3000, "train", seed=5))
-    assert [read(text).isoformat() for text, _ in found] == [iso for _, iso in found]
+def test_every_written_date_matches_its_iso_date() -> None:
+    actual = list(generate_pairs(3000, "train", seed=5))
+    assert [read(text).isoformat() for text, _ in actual] == [iso for _, iso in actual]
 
 
-def test_ways_to_write_the_same_day() -> None:
+def test_patterns_of_one_day() -> None:
     day = date(2021, 3, 1)
     written = {
         name: [language.write(pattern, day) for pattern in language.patterns] for name, language in LANGUAGES.items()
@@ -54,7 +54,7 @@ def test_ways_to_write_the_same_day() -> None:
     assert "segunda-feira, 1 de março de 2021" in written["Portuguese"]
 
 
-def test_no_name_means_two_months() -> None:
+def test_month_names_are_unambiguous() -> None:
     meanings: dict[str, set[int]] = {}
     for language in LANGUAGES.values():
         assert (len(language.months), len(language.short), len(language.weekdays)) == (12, 12, 7)
@@ -65,13 +65,13 @@ def test_no_name_means_two_months() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "wanted"), [(1, "st"), (2, "nd"), (3, "rd"), (4, "th"), (11, "th"), (13, "th"), (22, "nd"), (31, "st")]
+    ("number", "expected"), [(1, "st"), (2, "nd"), (3, "rd"), (4, "th"), (11, "th"), (13, "th"), (22, "nd"), (31, "st")]
 )
-def test_ordinals(number: int, wanted: str) -> None:
-    assert ordinal(number) == wanted
+def test_ordinals(number: int, expected: str) -> None:
+    assert ordinal(number) == expected
 
 
-def test_the_same_seed_gives_the_same_and_no_date_is_in_two_parts() -> None:
+def test_pairs_are_deterministic_and_splits_disjoint() -> None:
     train, dev, test = (list(generate_pairs(400, name, seed=1)) for name in ("train", "dev", "test"))
     assert train == list(generate_pairs(400, "train", seed=1))
     assert train != list(generate_pairs(400, "train", seed=2))

@@ -1,4 +1,4 @@
-"""Lines of digits: what is written is what can be seen, and no image is in two parts."""
+"""Lines of digits show their text, and no image is in two splits."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -12,23 +12,23 @@ from seqloom.data.builtin.digit_lines import HEIGHT, MAX_GAP, SPLITS, digit_imag
 
 
 def _read(pixels: np.ndarray, images: np.ndarray, names: np.ndarray) -> str | None:
-    """The digits of a line, found by laying every image of a part over it from the left."""
-    found, at = "", 0
+    """The digits of a line, recognised by matching every image of a split from the left."""
+    actual, at = "", 0
     while at + 8 <= pixels.shape[1]:
         window = pixels[:, at : at + 8]
         for above in range(HEIGHT - 7):
             piece = window[above : above + 8]
             same = (images == piece).all(axis=(1, 2))
             if same.any() and not window[:above].any() and not window[above + 8 :].any():
-                found, at = found + str(names[same.argmax()]), at + 8
+                actual, at = actual + str(names[same.argmax()]), at + 8
                 break
         else:
             at += 1
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("part", SPLITS)
-def test_a_line_shows_the_digits_that_it_is_said_to(part: str) -> None:
+def test_line_shows_its_digits(part: str) -> None:
     images, names = digit_images()
     own = slice(*(round(share * len(images)) for share in SPLITS[part]))
     scaled = (images * (255 / 16)).astype(np.uint8)
@@ -38,7 +38,7 @@ def test_a_line_shows_the_digits_that_it_is_said_to(part: str) -> None:
         assert 8 * len(line.text) <= line.pixels.shape[1] <= (8 + MAX_GAP) * len(line.text)
 
 
-def test_no_digit_is_in_two_parts() -> None:
+def test_splits_are_disjoint() -> None:
     assert all(last == first for (_, last), (first, _) in pairwise(SPLITS.values()))
 
 

@@ -1,4 +1,4 @@
-"""Generated scenes: what is said is what can be seen, and nothing that is said in one split is said in another."""
+"""Captions describe the generated images, and no caption is in two splits."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from seqloom.data.readers.captioned_images import Reader
 
 
 def measure(scene: Scene, brightness: int) -> list[tuple[str, str, float, float]]:
-    """Colour, form and place of what is in the image, found in its pixels alone."""
+    """Colour, form and position of the shapes, recognised from the pixels."""
     pixels = np.array(draw(scene, brightness)).astype(int)
-    found = []
+    actual = []
     for name, colour in COLOURS.items():
         rows, columns = np.nonzero(abs(pixels - colour).max(axis=2) == 0)
         if not len(rows):
@@ -25,12 +25,12 @@ def measure(scene: Scene, brightness: int) -> list[tuple[str, str, float, float]
             )  # of a circle π / 4, of a triangle half, of a cross five of nine parts
             lowest = (half[:, 0] > half[:, 0].max() - 3).mean() > 0.15  # only a triangle stands on a broad base
             form = "circle" if filled > 0.68 else "triangle" if lowest else "cross"
-            found.append((name, form, half[:, 1].mean(), half[:, 0].mean()))
-    return found
+            actual.append((name, form, half[:, 1].mean(), half[:, 0].mean()))
+    return actual
 
 
 def _parts(points: np.ndarray) -> list[np.ndarray]:
-    """Points that touch each other belong together."""
+    """Group adjacent points."""
     left = {tuple(point) for point in points.tolist()}
     parts = []
     while left:
@@ -46,7 +46,7 @@ def _parts(points: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
-def test_captions_say_what_is_seen(split: str) -> None:
+def test_captions_describe_the_image(split: str) -> None:
     for scene, brightness in scenes(25, split, seed=3):
         for caption in scene.captions:
             words = caption.replace(" of", "").split()
@@ -60,7 +60,7 @@ def test_captions_say_what_is_seen(split: str) -> None:
             assert said > max(abs(right), abs(down)) - 1e-9
 
 
-def test_nothing_is_said_in_two_splits_and_everything_in_one() -> None:
+def test_captions_are_split_without_overlap() -> None:
     said = {
         split: {caption for scene, _ in scenes(700, split, seed=1) for caption in scene.captions}
         for split in ("train", "dev", "test")
@@ -73,7 +73,7 @@ def test_nothing_is_said_in_two_splits_and_everything_in_one() -> None:
     assert words == {"a", "above", "over", "left", "of", "beside", *COLOURS, *FORMS}
 
 
-def test_files_can_be_read(tmp_path: Path) -> None:
+def test_files_are_readable(tmp_path: Path) -> None:
     files = shapes(tmp_path)
     pictures = list(Reader(size=SIZE).read(files.dev))
     assert len(pictures) == 150

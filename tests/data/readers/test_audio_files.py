@@ -21,7 +21,7 @@ RAMP = np.arange(-500, 500, dtype=np.int16)
 def wav(
     data: bytes, *, size: int | None = None, rate: int = 8000, bits: int = 16, channels: int = 1, kind: int = 1
 ) -> bytes:
-    """A WAV file, written by hand; ``size`` is what its header says."""
+    """A WAV file built by hand; ``size`` is the length in its header."""
     frame = channels * bits // 8
     form = struct.pack("<IHHIIHH", 16, kind, channels, rate & 0xFFFFFFFF, rate * frame & 0xFFFFFFFF, frame, bits)
     body = b"WAVEfmt " + form + b"data" + struct.pack("<I", len(data) if size is None else size) + data
@@ -44,21 +44,21 @@ def read(data: bytes) -> Audio:
     return read_audio(io.BytesIO(data), name="a.wav")
 
 
-def wrong(data: bytes) -> str:
+def error_message(data: bytes) -> str:
     with pytest.raises(DataError) as error:
         read(data)
     return str(error.value)
 
 
-def test_samples_are_what_was_written() -> None:
-    found = read(wav(RAMP.tobytes(), rate=11025))
-    assert found.rate == 11025
-    assert found.samples.dtype == np.float32
-    np.testing.assert_array_equal(found.samples, RAMP / np.float32(32768))
+def test_samples_round_trip() -> None:
+    actual = read(wav(RAMP.tobytes(), rate=11025))
+    assert actual.rate == 11025
+    assert actual.samples.dtype == np.float32
+    np.testing.assert_array_equal(actual.samples, RAMP / np.float32(32768))
 
 
 @pytest.mark.parametrize(
-    ("bits", "kind", "data", "wanted"),
+    ("bits", "kind", "data", "expected"),
     [
         (8, 1, bytes([0, 128, 255]), [-1, 0, 127 / 128]),
         (24, 1, b"\0\0\x80\0\0\x40\xff\xff\x7f", [-1, 0.5, 1 - 2**-23]),
@@ -67,31 +67,31 @@ def test_samples_are_what_was_written() -> None:
         (64, 3, np.array([0.25, -1.5], "<f8").tobytes(), [0.25, -1.5]),
     ],
 )
-def test_widths_of_samples(bits: int, kind: int, data: bytes, wanted: list[float]) -> None:
-    np.testing.assert_allclose(read(wav(data, bits=bits, kind=kind)).samples, wanted, rtol=0, atol=1e-7)
+def test_sample_widths(bits: int, kind: int, data: bytes, expected: list[float]) -> None:
+    np.testing.assert_allclose(read(wav(data, bits=bits, kind=kind)).samples, expected, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("channels", [2, 8])
-def test_several_channels_become_their_mean(channels: int) -> None:
+def test_channels_are_averaged(channels: int) -> None:
     samples = np.arange(100 * channels, dtype=np.int16).reshape(100, channels)
-    found = read(wav(samples.tobytes(), channels=channels)).samples
-    np.testing.assert_allclose(found, samples.mean(axis=1) / 32768, rtol=0, atol=1e-7)
+    actual = read(wav(samples.tobytes(), channels=channels)).samples
+    np.testing.assert_allclose(actual, samples.mean(axis=1) / 32768, rtol=0, atol=1e-7)
 
 
 def test_flac_ogg_and_sphere() -> None:
     np.testing.assert_array_equal(read(written(RAMP, "FLAC")).samples, RAMP / np.float32(32768))
     assert len(read(written(RAMP, "OGG")).samples) == 1000
-    found = read(sphere(RAMP.tobytes(), count=1000))
-    assert found.rate == 16000
-    np.testing.assert_array_equal(found.samples, RAMP / np.float32(32768))
+    actual = read(sphere(RAMP.tobytes(), count=1000))
+    assert actual.rate == 16000
+    np.testing.assert_array_equal(actual.samples, RAMP / np.float32(32768))
 
 
-def test_more_samples_than_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_samples_than_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.data.readers.audio_files.BLOCK", 64)
     np.testing.assert_array_equal(read(wav(RAMP.tobytes())).samples, RAMP / np.float32(32768))
 
 
-def test_a_file_and_one_in_an_archive(tmp_path: Path) -> None:
+def test_file_and_archive_member(tmp_path: Path) -> None:
     data = wav(RAMP.tobytes())
     (tmp_path / "a.wav").write_bytes(data)
     assert len(read_audio(tmp_path / "a.wav").samples) == 1000
@@ -127,8 +127,8 @@ def test_a_file_and_one_in_an_archive(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_bad_sound_is_named(data: bytes, message: str) -> None:
-    assert wrong(data) == f"a.wav: {message}"
+def test_invalid_audio_is_an_error(data: bytes, message: str) -> None:
+    assert error_message(data) == f"a.wav: {message}"
 
 
 @pytest.mark.parametrize(
@@ -140,16 +140,16 @@ def test_bad_sound_is_named(data: bytes, message: str) -> None:
         written(RAMP, "FLAC")[:60],
     ],
 )
-def test_damaged_headers_are_named(data: bytes) -> None:
-    assert wrong(data).startswith("a.wav: damaged or unsupported audio file (")
+def test_damaged_headers_are_errors(data: bytes) -> None:
+    assert error_message(data).startswith("a.wav: damaged or unsupported audio file (")
 
 
-def test_one_sample_is_sound_and_a_pipe_s_header_is_no_lie() -> None:
+def test_single_sample_and_unknown_length_in_the_header() -> None:
     assert len(read(wav(RAMP[:1].tobytes())).samples) == 1
     assert len(read(wav(RAMP.tobytes(), size=0xFFFFFFFF)).samples) == 1000
 
 
-def test_damaged_files_give_sound_or_are_named() -> None:
+def test_damaged_files_give_audio_or_errors() -> None:
     random = np.random.default_rng(0)
     samples = (random.standard_normal(400) * 5000).astype(np.int16)
     whole = [wav(samples.tobytes()), written(samples, "FLAC"), sphere(samples.tobytes(), count=400)]
@@ -161,15 +161,15 @@ def test_damaged_files_give_sound_or_are_named() -> None:
                 changed[place] = random.integers(256)
             cut = int(random.integers(len(data))) if random.random() < 0.5 else len(data)
             try:
-                found = read(bytes(changed[:cut]))
+                actual = read(bytes(changed[:cut]))
             except DataError as error:
                 assert str(error).startswith("a.wav: ")  # noqa: PT017  either way is right
             else:
-                assert np.isfinite(found.samples).all()
+                assert np.isfinite(actual.samples).all()
 
 
 @given(cuts=st.lists(st.integers(0, 200), max_size=6).map(sorted), size=st.integers(1, 40))
-def test_raw_samples_come_in_pieces(cuts: list[int], size: int) -> None:
+def test_pcm_arrives_in_chunks(cuts: list[int], size: int) -> None:
     data = RAMP[:100].tobytes()
     parts = [data[start:stop] for start, stop in zip([0, *cuts], [*cuts, 200], strict=True) if start < stop]
 
@@ -177,33 +177,33 @@ def test_raw_samples_come_in_pieces(cuts: list[int], size: int) -> None:
         """Gives what has come, as a pipe does."""
 
         def read1(self, count: int) -> bytes:
-            found = parts.pop(0) if parts else b""
-            if len(found) > count:
-                parts.insert(0, found[count:])
-            return found[:count]
+            actual = parts.pop(0) if parts else b""
+            if len(actual) > count:
+                parts.insert(0, actual[count:])
+            return actual[:count]
 
     pieces = list(pcm(Pipe(), size=size))  # type: ignore[arg-type]
     assert all(len(piece) <= size + 1 for piece in pieces)
     np.testing.assert_array_equal(np.concatenate(pieces), RAMP[:100] / np.float32(32768))
 
 
-def test_half_of_a_sample_is_named() -> None:
+def test_incomplete_sample_is_an_error() -> None:
     with pytest.raises(DataError, match="standard input: the stream ends in the middle of a 16-bit sample"):
         list(pcm(io.BytesIO(b"abc")))
     assert list(pcm(io.BytesIO())) == []
 
 
-def test_another_rate() -> None:
+def test_resample() -> None:
     samples = np.sin(np.arange(800) / 20).astype(np.float32)
     assert resample(samples, 8000, 8000) is samples
-    found = resample(samples, 8000, 16000)
-    assert found.dtype == np.float32
-    assert len(found) == 1600
+    actual = resample(samples, 8000, 16000)
+    assert actual.dtype == np.float32
+    assert len(actual) == 1600
     signal = pytest.importorskip("scipy.signal")
-    np.testing.assert_allclose(found, signal.resample_poly(samples.astype(np.float64), 2, 1), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(actual, signal.resample_poly(samples.astype(np.float64), 2, 1), rtol=0, atol=1e-6)
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_soundfile(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def refuse(name: str, *rest: Any, **more: Any) -> Any:

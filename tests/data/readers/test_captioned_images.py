@@ -19,13 +19,13 @@ def read(source: Any, **options: Any) -> list[CaptionedImage]:
     return list(Reader(**{"size": 4, "measure": lambda text: len(text.split()), **options}).read(source))
 
 
-def told(pictures: list[CaptionedImage]) -> list[tuple[str, tuple[str, ...], str]]:
-    """The name, the captions, and which colour is seen."""
+def summaries(pictures: list[CaptionedImage]) -> list[tuple[str, tuple[str, ...], str]]:
+    """Name, captions and colour of each image."""
     seen = {colour: name for name, colour in COLOURS.items()}
     return [(each.name, each.captions, seen[tuple(each.image[0, 0].tolist())]) for each in pictures]
 
 
-def wrong(source: Any, **options: Any) -> str:
+def error_message(source: Any, **options: Any) -> str:
     with pytest.raises(DataError) as error:
         read(source, **options)
     return str(error.value)
@@ -45,7 +45,7 @@ def paint(folder: Path) -> Path:
 
 
 def pack(path: Path, start: str = "", **more: bytes) -> Path:
-    """A tar archive of the images, in another order than that of any list."""
+    """A tar archive of the images, in a different order from any list."""
     with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
         for name, data in {**{name: png(name) for name in ("blue", "red", "green")}, **more}.items():
             entry = tarfile.TarInfo(f"{start}{name}.png")
@@ -54,24 +54,24 @@ def pack(path: Path, start: str = "", **more: bytes) -> Path:
     return path
 
 
-def test_lines_of_one_image_are_its_captions_wherever_they_stand(tmp_path: Path) -> None:
+def test_captions_of_an_image_are_merged(tmp_path: Path) -> None:
     paint(tmp_path)
     file = tmp_path / "train.tsv"
     file.write_text("red.png\ta red wall\nblue.png\tthe sea\nred.png\tblood\n")
-    found = read(file)
-    assert told(found) == [("red.png", ("a red wall", "blood"), "red"), ("blue.png", ("the sea",), "blue")]
-    assert [(each.location, len(each)) for each in found] == [((str(file), 1), 4), ((str(file), 2), 2)]
-    assert found[0].image.dtype == np.uint8
-    assert found[0].image.shape == (4, 4, 3)
+    actual = read(file)
+    assert summaries(actual) == [("red.png", ("a red wall", "blood"), "red"), ("blue.png", ("the sea",), "blue")]
+    assert [(each.location, len(each)) for each in actual] == [((str(file), 1), 4), ((str(file), 2), 2)]
+    assert actual[0].image.dtype == np.uint8
+    assert actual[0].image.shape == (4, 4, 3)
 
 
 def test_other_columns_and_json(tmp_path: Path) -> None:
     paint(tmp_path / "images")
     table = tmp_path / "captions.csv"
     table.write_text('caption,file\n"red, all red",red.png\nsky,blue.png\n')
-    wanted = [("red.png", ("red, all red",), "red"), ("blue.png", ("sky",), "blue")]
+    expected = [("red.png", ("red, all red",), "red"), ("blue.png", ("sky",), "blue")]
     options = {"image_column": "file", "caption_column": "caption", "images": str(tmp_path / "images")}
-    assert told(read(table, **options)) == wanted
+    assert summaries(read(table, **options)) == expected
     lines = tmp_path / "captions.jsonl"
     objects = [
         {"image": "images/red.png", "caption": ["a", "b"]},
@@ -79,14 +79,14 @@ def test_other_columns_and_json(tmp_path: Path) -> None:
         {"image": "images/red.png", "caption": "d"},
     ]
     lines.write_text("".join(json.dumps(each) + "\n" for each in objects))
-    assert told(read(lines)) == [
+    assert summaries(read(lines)) == [
         ("images/red.png", ("a", "b", "d"), "red"),
         ("images/blue.png", ("c",), "blue"),
     ]
 
 
-def test_a_list_of_names_with_the_captions_in_another_file(tmp_path: Path) -> None:
-    """As the Flickr8k corpus has it: numbered captions, a list for each split, all packed."""
+def test_captions_in_a_separate_file(tmp_path: Path) -> None:
+    """The layout of Flickr8k: numbered captions, a list for each split, compressed files."""
     captions = tmp_path / "tokens.txt.gz"
     rows = ["red.png#0\ta red wall .", "red.png#1\tred", "green.png#0\tgrass", "blue.png#0\tsea", "blue.png#1\tsky"]
     captions.write_bytes(gzip.compress("\n".join(rows).encode()))
@@ -94,12 +94,12 @@ def test_a_list_of_names_with_the_captions_in_another_file(tmp_path: Path) -> No
     names.write_text("red.png\ngreen.png\n")
     archive = pack(tmp_path / "images.tar.gz")
     options = {"captions": str(captions), "images": str(archive)}
-    assert told(read(names, **options)) == [
+    assert summaries(read(names, **options)) == [
         ("red.png", ("a red wall .", "red"), "red"),
         ("green.png", ("grass",), "green"),
     ]
     names.write_text("red.png\nyellow.png\n")
-    assert wrong(names, captions=str(captions), images=str(pack(tmp_path / "more.tar", yellow=png("red")))) == (
+    assert error_message(names, captions=str(captions), images=str(pack(tmp_path / "more.tar", yellow=png("red")))) == (
         f"{names}:2: no caption for yellow.png in {captions}"
     )
     asked = Reader(captions=str(captions), images=str(archive), size=4).read_inputs(names)
@@ -109,27 +109,31 @@ def test_a_list_of_names_with_the_captions_in_another_file(tmp_path: Path) -> No
     ]
 
 
-def test_a_folder_in_an_archive(tmp_path: Path) -> None:
+def test_folder_in_an_archive(tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
     file.write_text("green.png\tgrass\n")
     archive = pack(tmp_path / "all.tar", start="./a/b/")
-    assert told(read(file, images=str(archive / "a" / "b"))) == [("green.png", ("grass",), "green")]
-    assert wrong(file, images=str(archive)) == (
+    assert summaries(read(file, images=str(archive / "a" / "b"))) == [("green.png", ("grass",), "green")]
+    assert error_message(file, images=str(archive)) == (
         f"{file}:1: image green.png in {archive}: no such file in the archive; did you mean 'a/b/green.png'?"
     )
 
 
-def test_an_image_beside_the_file_comes_first(tmp_path: Path) -> None:
+def test_image_beside_the_list_takes_precedence(tmp_path: Path) -> None:
     paint(tmp_path)
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "red.png").write_bytes(png("blue"))
     (tmp_path / "kept" / "other.png").write_bytes(png("green"))
     file = tmp_path / "train.tsv"
     file.write_text(f"red.png\tx\nother.png\ty\n{tmp_path / 'green.png'}\tz\n")
-    assert [colour for _, _, colour in told(read(file, images=str(tmp_path / "kept")))] == ["red", "green", "green"]
+    assert [colour for _, _, colour in summaries(read(file, images=str(tmp_path / "kept")))] == [
+        "red",
+        "green",
+        "green",
+    ]
 
 
-def test_a_folder_of_images(tmp_path: Path) -> None:
+def test_folder_of_images(tmp_path: Path) -> None:
     folder = paint(tmp_path / "images")
     (folder / "notes.txt").write_text("not an image")
     (folder / "UPPER.PNG").write_bytes(png("red"))
@@ -139,10 +143,10 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
     captions.write_text("".join(f"{name}\ta caption\n" for name in names))
     assert [picture.captions for picture in read(folder, captions=str(captions))] == [("a caption",)] * 4
     (tmp_path / "empty").mkdir()
-    assert wrong(tmp_path / "empty") == f"{tmp_path / 'empty'}: no PNG or JPEG image in the folder"
+    assert error_message(tmp_path / "empty") == f"{tmp_path / 'empty'}: no PNG or JPEG image in the folder"
 
 
-def test_standard_input_names_images_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_a_stream_of_image_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(paint(tmp_path))
 
     class Typed(io.BytesIO):
@@ -166,47 +170,53 @@ def test_vectors(tmp_path: Path) -> None:
     names.write_text("b\tlater\na\tfirst\n")
     assert [each.image.tolist() for each in read(names, images=str(table))] == [[4, 5, 6], [1, 2, 3]]
     names.write_text("b\tx\nbb\ty\n")
-    assert wrong(names, images=str(table)) == f"{names}:2: no vector 'bb' in {table}; did you mean 'b'?"
+    assert error_message(names, images=str(table)) == f"{names}:2: no vector 'bb' in {table}; did you mean 'b'?"
     np.savez(table, names=np.array(["a", "b"]), vectors=np.zeros(3))
-    assert "expected names (N,) and numbers vectors (N, D), found names (2,) and vectors float64 (3,)" in wrong(
+    assert "expected names (N,) and numbers vectors (N, D), found names (2,) and vectors float64 (3,)" in error_message(
         names, images=str(table)
     )
     np.savez(table, x=np.zeros((2, 3)))
-    assert wrong(names, images=str(table)) == f"{table}: expected the arrays names and vectors, found neither"
+    assert error_message(names, images=str(table)) == f"{table}: expected the arrays names and vectors, found neither"
 
 
 def test_python_values(tmp_path: Path) -> None:
     paint(tmp_path)
     pixels = np.full((9, 7, 3), COLOURS["green"], np.uint8)
-    found = read([str(tmp_path / "red.png"), (tmp_path / "blue.png", "sea"), (pixels, ["a", "b"])])
-    assert [(each[1], each[2]) for each in told(found)] == [((), "red"), (("sea",), "blue"), (("a", "b"), "green")]
+    actual = read([str(tmp_path / "red.png"), (tmp_path / "blue.png", "sea"), (pixels, ["a", "b"])])
+    assert [(each[1], each[2]) for each in summaries(actual)] == [
+        ((), "red"),
+        (("sea",), "blue"),
+        (("a", "b"), "green"),
+    ]
     (vector,) = read([([0.5, 1.0], "x")])
     assert vector.image.tolist() == [0.5, 1]
-    assert wrong("red.png") == "input: expected a list of paths or arrays, found a single string"
-    assert wrong([np.zeros((3, 3, 3))]).startswith(
+    assert error_message("red.png") == "input: expected a list of paths or arrays, found a single string"
+    assert error_message([np.zeros((3, 3, 3))]).startswith(
         "input:1: image: expected uint8 (height, width, 3), found float64 (3, 3, 3)"
     )
-    assert wrong([([1, float("nan")], "x")]).startswith("input:1: ")
-    assert wrong([([1.0], [3])]) == "input:1: caption: expected a string, found int"
+    assert error_message([([1, float("nan")], "x")]).startswith("input:1: ")
+    assert error_message([([1.0], [3])]) == "input:1: caption: expected a string, found int"
 
 
-def test_what_is_wrong_is_named_with_file_and_line(tmp_path: Path) -> None:
+def test_errors_name_file_and_line(tmp_path: Path) -> None:
     paint(tmp_path)
     file = tmp_path / "train.tsv"
     file.write_text("red.png\tx\nreed.png\ty\n")
-    assert wrong(file) == f"{file}:2: no image 'reed.png' in {tmp_path}; did you mean 'red.png'?"
+    assert error_message(file) == f"{file}:2: no image 'reed.png' in {tmp_path}; did you mean 'red.png'?"
     noise = io.BytesIO()
     Image.fromarray(np.random.default_rng(1).integers(0, 256, size=(50, 50, 3), dtype=np.uint8)).save(noise, "PNG")
     (tmp_path / "reed.png").write_bytes(noise.getvalue()[:1000])
-    assert wrong(file).startswith(f"{file}:2: image {tmp_path / 'reed.png'}: damaged image (")
+    assert error_message(file).startswith(f"{file}:2: image {tmp_path / 'reed.png'}: damaged image (")
     archive = pack(tmp_path / "images.tar.gz", bad=b"no image")
     file.write_text("green.png\tx\nbad.png\ty\n")
-    assert wrong(file, images=str(archive)) == (f"{file}:2: image bad.png in {archive}: not a PNG or JPEG image")
+    assert error_message(file, images=str(archive)) == (
+        f"{file}:2: image bad.png in {archive}: not a PNG or JPEG image"
+    )
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(archive.read_bytes()[:200])
     (tmp_path / "green.png").unlink()
-    assert wrong(file, images=str(cut)).startswith(f"{cut}: not a tar archive, or damaged (")
-    assert "no such file" in wrong(file, images=str(tmp_path / "nowhere"))
+    assert error_message(file, images=str(cut)).startswith(f"{cut}: not a tar archive, or damaged (")
+    assert "no such file" in error_message(file, images=str(tmp_path / "nowhere"))
     lines = tmp_path / "train.jsonl"
     for text, why in (
         ('{"caption": "x"}', "'image': expected a file name (or a key 'vector'), found NoneType"),
@@ -217,4 +227,4 @@ def test_what_is_wrong_is_named_with_file_and_line(tmp_path: Path) -> None:
         ('{"vector": [], "caption": "x"}', "vector: expected a list of numbers, found shape (0,)"),
     ):
         lines.write_text(text + "\n")
-        assert wrong(lines).startswith(f"{lines}:1: {why}")
+        assert error_message(lines).startswith(f"{lines}:1: {why}")

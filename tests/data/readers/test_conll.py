@@ -28,8 +28,8 @@ def test_conll() -> None:
         "-DOCSTART- O",
         "x O",
     ]
-    found = [(block.location.line, block.rows, str(block.at(len(block.rows) - 1))) for block in conll(text)]
-    assert found == [
+    actual = [(block.location.line, block.rows, str(block.at(len(block.rows) - 1))) for block in conll(text)]
+    assert actual == [
         (3, [["EU", "B-ORG"], ["rejects", "O"]], "input:4"),
         (7, [["ice cream", "B-FOOD"], ["\u2028\u00a0", "O"]], "input:8"),
         (10, [["x", "O"]], "input:10"),
@@ -37,7 +37,7 @@ def test_conll() -> None:
     assert [block.rows for block in conll(["a b|O"], separator="|")] == [[["a b", "O"]]]
 
 
-def test_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error(conll(["a O", "b", "c O"])) == "input:2: expected 2 columns as in the rows above, found 1"
     assert error(conll(["a\tO", "", "\tO"])) == "input:3: column 1 is empty"
     assert (
@@ -51,7 +51,7 @@ def test_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error(conll(["a", "b", "", "c", "d", "e"])).startswith("input:6: no empty line in the last 2 rows")
 
 
-def test_conllu_leaves_out_what_is_no_word() -> None:
+def test_conllu_skips_ranges_and_empty_nodes() -> None:
     rest = "\t_" * 8
     text = [
         "# sent_id = 1",

@@ -24,7 +24,7 @@ def htk(frames: NDArray[Any], kind: int = 6) -> bytes:
 
 
 def packed(frames: NDArray[Any]) -> bytes:
-    """As HTK packs: x = (X + B) / A, with A and B before the frames and counted as four of them."""
+    """HTK compression: x = (X + B) / A, with A and B before the frames, counted as four frames."""
     high, low = frames.max(axis=0), frames.min(axis=0)
     scale = 2 * 32767 / (high - low)
     shift = (high + low) * 32767 / (high - low)
@@ -43,7 +43,7 @@ def saved(**arrays: Any) -> bytes:
     return stream.getvalue()
 
 
-def wrong(data: bytes, name: str, **options: Any) -> str:
+def error_message(data: bytes, name: str, **options: Any) -> str:
     with pytest.raises(ContentError) as error:
         decode(io.BytesIO(data), name, **options)
     return str(error.value)
@@ -64,18 +64,18 @@ def wrong(data: bytes, name: str, **options: Any) -> str:
         ("A.NPZ", saved(arr_0=FRAMES, other=FRAMES + 1)),
     ],
 )
-def test_frames_are_what_was_written(name: str, data: bytes) -> None:
-    found = decode(io.BytesIO(data), name)
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, FRAMES)
+def test_frames_round_trip(name: str, data: bytes) -> None:
+    actual = decode(io.BytesIO(data), name)
+    assert actual.dtype == np.float32
+    np.testing.assert_array_equal(actual, FRAMES)
 
 
-def test_packed_frames() -> None:
-    found = decode(io.BytesIO(packed(FRAMES)), "a.mfc")
-    np.testing.assert_allclose(found, FRAMES, rtol=0, atol=1e-4)  # 16 bits of a range of about 5
+def test_compressed_htk() -> None:
+    actual = decode(io.BytesIO(packed(FRAMES)), "a.mfc")
+    np.testing.assert_allclose(actual, FRAMES, rtol=0, atol=1e-4)  # 16 bits of a range of about 5
 
 
-def test_other_sizes() -> None:
+def test_frame_sizes() -> None:
     np.testing.assert_array_equal(decode(io.BytesIO(sphinx(FRAMES)), "a.mfc", size=7), FRAMES.reshape(13, 7))
     np.testing.assert_array_equal(decode(io.BytesIO(saved(npy=np.arange(5))), "a.npy"), np.arange(5.0).reshape(5, 1))
 
@@ -108,17 +108,17 @@ def test_other_sizes() -> None:
         ("a.npz", b"PK", "not a .npz file, or damaged"),
     ],
 )
-def test_bad_files_are_named(name: str, data: bytes, message: str) -> None:
-    assert wrong(data, name).startswith(message)
+def test_invalid_files_are_errors(name: str, data: bytes, message: str) -> None:
+    assert error_message(data, name).startswith(message)
 
 
-def test_objects_are_refused() -> None:
+def test_object_arrays_are_rejected() -> None:
     stream = io.BytesIO()
     np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
-    assert "object" in wrong(stream.getvalue(), "a.npy")
+    assert "object" in error_message(stream.getvalue(), "a.npy")
 
 
-def test_damaged_files_give_frames_or_are_named() -> None:
+def test_damaged_files_give_frames_or_errors() -> None:
     random = np.random.default_rng(0)
     files = {"a.mfc": sphinx(FRAMES), "b.mfc": htk(FRAMES), "c.mfc": packed(FRAMES)}
     files |= {"a.npy": saved(npy=FRAMES), "a.npz": saved(values=FRAMES)}
@@ -129,8 +129,8 @@ def test_damaged_files_give_frames_or_are_named() -> None:
                 changed[place] = random.integers(256)
             cut = int(random.integers(len(data))) if random.random() < 0.3 else len(data)
             try:
-                found = decode(io.BytesIO(bytes(changed[:cut])), name)
+                actual = decode(io.BytesIO(bytes(changed[:cut])), name)
             except ContentError:
                 continue
-            assert np.isfinite(found).all()
-            assert found.ndim == 2
+            assert np.isfinite(actual).all()
+            assert actual.ndim == 2

@@ -30,11 +30,11 @@ def pack(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def wanted(*names: str) -> list[tuple[Location, str]]:
+def expected(*names: str) -> list[tuple[Location, str]]:
     return [(Location("list", line), name) for line, name in enumerate(names, start=1)]
 
 
-def test_only_what_is_still_wanted_is_kept(tmp_path: Path) -> None:
+def test_only_requested_members_are_kept(tmp_path: Path) -> None:
     packed = TarReader(pack(tmp_path / "all.tar.gz", FILES), decode, suffixes=(".x", ".y"))
     packed.requested.update({"a/one": 2, "a/two.y": 1, "b/three.x": 1})
     assert not packed.decoded
@@ -47,46 +47,46 @@ def test_only_what_is_still_wanted_is_kept(tmp_path: Path) -> None:
     packed.close()
 
 
-def test_files_beside_the_list_come_before_those_elsewhere(tmp_path: Path) -> None:
+def test_files_beside_the_list_take_precedence(tmp_path: Path) -> None:
     archive = pack(tmp_path / "all.tar.gz", FILES)
     folder = tmp_path / "list"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "one.x").write_bytes(b"7")
-    names = wanted("a/two", "a/one.x", "b/three", "a/one")
+    names = expected("a/two", "a/one.x", "b/three", "a/one")
     options = {"folder": folder, "suffixes": (".x", ".y")}
     assert list(load(names, decode, files=str(archive), **options)) == [2, 7, 3, 7]  # type: ignore[arg-type]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "two.y").write_bytes(b"8")
-    found = load(wanted("two", "a/one"), decode, files=str(tmp_path / "other"), **options)  # type: ignore[arg-type]
-    assert list(found) == [8, 7]
+    actual = load(expected("two", "a/one"), decode, files=str(tmp_path / "other"), **options)  # type: ignore[arg-type]
+    assert list(actual) == [8, 7]
 
 
-def test_names_that_go_through_archives(tmp_path: Path) -> None:
+def test_paths_into_archives(tmp_path: Path) -> None:
     for name in ("p", "q"):
         pack(tmp_path / f"{name}.tar.gz", FILES)
-    names = wanted("p.tar.gz/a/two.y", "q.tar.gz/b/three.x", "p.tar.gz/a/one.x")
+    names = expected("p.tar.gz/a/two.y", "q.tar.gz/b/three.x", "p.tar.gz/a/one.x")
     assert list(load(names, decode, folder=tmp_path)) == [2, 3, 1]
 
 
-def test_what_is_wrong_is_named_by_the_line_of_the_list(tmp_path: Path) -> None:
+def test_errors_name_the_line_of_the_list(tmp_path: Path) -> None:
     archive = pack(tmp_path / "all.tar.gz", FILES)
-    found = load(wanted("one.x", "bad.x"), decode, folder=tmp_path, files=str(archive / "a"), noun="number")
-    assert next(found) == 1
+    actual = load(expected("one.x", "bad.x"), decode, folder=tmp_path, files=str(archive / "a"), noun="number")
+    assert next(actual) == 1
     with pytest.raises(DataError) as error:
-        next(found)
+        next(actual)
     assert str(error.value) == f"list:2: number bad.x in {archive / 'a'}: bad content in a/bad.x"
     for name, message in (("on.x", "did you mean 'a/one.x'?"), ("folder.x", "did you mean 'a/folder.x'?")):
         with pytest.raises(DataError) as error:
-            list(load(wanted(name), decode, folder=tmp_path, files=str(archive / "a")))
+            list(load(expected(name), decode, folder=tmp_path, files=str(archive / "a")))
         assert str(error.value) == f"list:1: file {name} in {archive / 'a'}: no such file in the archive; {message}"
     with pytest.raises(DataError, match=r"list:1: no file 'x\.y' in "):
-        list(load(wanted("x.y"), decode, folder=tmp_path))
+        list(load(expected("x.y"), decode, folder=tmp_path))
     (tmp_path / "bad.x").write_bytes(b"bad")
     with pytest.raises(DataError, match=r"list:1: file .*bad\.x: bad content in bad\.x"):
-        list(load(wanted("bad.x"), decode, folder=tmp_path))
+        list(load(expected("bad.x"), decode, folder=tmp_path))
 
 
-def test_what_a_folder_holds(tmp_path: Path) -> None:
+def test_list_folder(tmp_path: Path) -> None:
     texts = {"a/one.txt": b"first\nsecond ", "a/b/two.txt": b"", "a/alone.txt": "ü".encode()}
     archive = pack(tmp_path / "all.tar.gz", FILES | texts | {"a/b/two.x": b"4"})
     wanted_names, wanted_texts = ["b/two.x", "bad.x", "one.x"], {"one": "first second", "b/two": "", "alone": "ü"}
@@ -101,7 +101,7 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
         list_folder(tmp_path / "nothing", (".x",), text_suffix=".txt", encoding="utf-8")
 
 
-def test_names_without_their_suffix() -> None:
+def test_without_suffix() -> None:
     assert without_suffix("a.b/c.X", (".x",)) == "a.b/c"
     assert without_suffix("a.b/c", (".b/c",)) == "a.b/c"
     assert without_suffix("a.x/c.y", (".x",)) == "a.x/c.y"

@@ -15,14 +15,14 @@ Rows = list[tuple[Any, str | None, int]]
 
 
 def read(source: Any, **options: Any) -> Rows:
-    found = Reader(**options).read(source)
+    actual = Reader(**options).read(source)
     return [
         (
             example.content if isinstance(example.content, str) else example.content.tolist(),
             example.label,
             example.location.line,
         )
-        for example in found
+        for example in actual
     ]
 
 
@@ -38,7 +38,7 @@ LATER: Rows = [(text, label, line + 1) for text, label, line in TEXTS]  # below 
 
 
 @pytest.mark.parametrize(
-    ("name", "lines", "options", "wanted"),
+    ("name", "lines", "options", "expected"),
     [
         ("x.txt", ["pos good film", "neg bad , bad"], {}, TEXTS),
         ("x.txt", ["__label__pos good film", "__label__neg bad , bad"], {}, TEXTS),
@@ -57,10 +57,8 @@ LATER: Rows = [(text, label, line + 1) for text, label, line in TEXTS]  # below 
         ("x.ts", ["@classLabel true a b", "@data", "1,2:3,4:b"], {}, [([[1, 3], [2, 4]], "b", 3)]),
     ],
 )  # fmt: skip
-def test_files_by_their_names_and_first_lines(
-    tmp_path: Path, name: str, lines: list[str], options: Any, wanted: Rows
-) -> None:
-    assert read(written(tmp_path, name, *lines), **options) == wanted
+def test_format_detection(tmp_path: Path, name: str, lines: list[str], options: Any, expected: Rows) -> None:
+    assert read(written(tmp_path, name, *lines), **options) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_files_by_their_names_and_first_lines(
         ("x.jsonl", ['{"label": "pos", "text": "caf\xe9"}', '{"label": "neg", "text": "b\xf6se"}']),
     ],
 )
-def test_texts_in_other_encodings(tmp_path: Path, name: str, lines: list[str]) -> None:
+def test_encodings(tmp_path: Path, name: str, lines: list[str]) -> None:
     path = tmp_path / name
     path.write_bytes("\n".join(lines).encode("latin-1"))
     for known in (None, {"pos", "neg"}):
@@ -81,7 +79,7 @@ def test_texts_in_other_encodings(tmp_path: Path, name: str, lines: list[str]) -
         read(path)
 
 
-def test_a_folder_has_a_file_for_each_label(tmp_path: Path) -> None:
+def test_folder_with_one_file_per_label(tmp_path: Path) -> None:
     written(tmp_path, "names/Czech.txt", "Abl", "", "Adsit")
     written(tmp_path, "names/Greek.txt", "Adamidis")
     written(tmp_path, "names/README.md", "Names.")
@@ -89,30 +87,30 @@ def test_a_folder_has_a_file_for_each_label(tmp_path: Path) -> None:
     assert read(tmp_path / "names" / "Greek.txt", format="folder", known={}) == [("Adamidis", None, 1)]
 
 
-def test_an_archive_of_arrays(tmp_path: Path) -> None:
+def test_npz(tmp_path: Path) -> None:
     write_npz(tmp_path / "x.npz", [[[1.0, 2.0]], [[3.0, 4.0]]], ["a", "b"])
     assert read(tmp_path / "x.npz") == [([[1, 2]], "a", 1), ([[3, 4]], "b", 2)]
 
 
 def test_python_values() -> None:
-    found = read(["a text", ("another", "pos"), np.ones((2, 1)), ([1, 2], "neg")])
-    assert found == [("a text", None, 1), ("another", "pos", 2), ([[1], [1]], None, 3), ([[1], [2]], "neg", 4)]
+    actual = read(["a text", ("another", "pos"), np.ones((2, 1)), ([1, 2], "neg")])
+    assert actual == [("a text", None, 1), ("another", "pos", 2), ([[1], [1]], None, 3), ([[1], [2]], "neg", 4)]
 
 
 @pytest.mark.parametrize(
-    ("lines", "wanted"),
+    ("lines", "expected"),
     [
         (["pos good", "neg bad", "other odd"], [("good", "pos"), ("bad", "neg"), ("odd", "other")]),
         (["a good one", "pos or neg", "nothing"], [("a good one", None), ("pos or neg", None), ("nothing", None)]),
         (["__label__x one"], [("one", "x")]),
     ],
 )
-def test_after_training_lines_may_lack_labels(tmp_path: Path, lines: list[str], wanted: list[Any]) -> None:
-    found = read(written(tmp_path, "x.txt", *lines), known={"pos", "neg"})
-    assert [row[:2] for row in found] == wanted
+def test_labels_of_lines_are_optional_after_training(tmp_path: Path, lines: list[str], expected: list[Any]) -> None:
+    actual = read(written(tmp_path, "x.txt", *lines), known={"pos", "neg"})
+    assert [row[:2] for row in actual] == expected
 
 
-def test_after_training_columns_may_lack_labels(tmp_path: Path) -> None:
+def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
     assert read(written(tmp_path, "x.tsv", "good film"), known={"pos"}) == [("good film", None, 1)]
     path = written(tmp_path, "y.tsv", "text\tnumber", "good film\t7")
     options: Any = {"label_column": "label", "text_column": "text"}
@@ -147,7 +145,7 @@ def test_after_training_columns_may_lack_labels(tmp_path: Path) -> None:
         ("d/x.md", ["1"], {"folder": True}, r"d: no \.txt file in the folder"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, name: str, lines: list[str], options: Any, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, name: str, lines: list[str], options: Any, message: str) -> None:
     path = written(tmp_path, name, *lines)
     with pytest.raises(DataError, match=message):
         read(path.parent if options.pop("folder", False) else path, **options)
@@ -162,7 +160,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str, lines: list[str], opt
         (np.array([[np.nan]]), "input:1: element 1 of channel 1 is missing"),
     ],
 )
-def test_python_values_that_are_no_sequences_are_refused(value: Any, message: str) -> None:
+def test_invalid_python_values_are_errors(value: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read([value])
     with pytest.raises(DataError, match="expected a list of strings, found a single string"):
@@ -170,15 +168,15 @@ def test_python_values_that_are_no_sequences_are_refused(value: Any, message: st
 
 
 @pytest.mark.parametrize(
-    ("numeric", "wanted"), [(True, [([[1, 2], [3, 4]], None, 1)]), (False, [("1,2,3,4", None, 1)])]
+    ("numeric", "expected"), [(True, [([[1, 2], [3, 4]], None, 1)]), (False, [("1,2,3,4", None, 1)])]
 )
-def test_standard_input_has_no_labels(monkeypatch: pytest.MonkeyPatch, numeric: bool, wanted: Rows) -> None:
+def test_standard_input_has_no_labels(monkeypatch: pytest.MonkeyPatch, numeric: bool, expected: Rows) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"1,2,3,4\n"))))
-    assert read(Path("-"), numeric=numeric, channels=2, known={"a"}) == wanted
+    assert read(Path("-"), numeric=numeric, channels=2, known={"a"}) == expected
 
 
 @pytest.mark.parametrize(
-    ("kind", "line", "wanted"),
+    ("kind", "line", "expected"),
     [
         ("columns", "7\ta", "a"),
         ("jsonl", '{"text": "a"}', "a"),
@@ -186,12 +184,12 @@ def test_standard_input_has_no_labels(monkeypatch: pytest.MonkeyPatch, numeric: 
         ("numbers", "1,2", [[1], [2]]),
     ],
 )
-def test_standard_input_in_a_format(monkeypatch: pytest.MonkeyPatch, kind: str, line: str, wanted: Any) -> None:
+def test_standard_input_in_a_format(monkeypatch: pytest.MonkeyPatch, kind: str, line: str, expected: Any) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(line.encode()))))
-    assert [content for content, _, _ in read(Path("-"), format=kind, known={"x"})] == [wanted]
+    assert [content for content, _, _ in read(Path("-"), format=kind, known={"x"})] == [expected]
 
 
-def test_an_empty_file_has_no_examples(tmp_path: Path) -> None:
+def test_empty_file_has_no_examples(tmp_path: Path) -> None:
     path = written(tmp_path, "x.txt")
     assert detect(path) == "lines"
     assert read(path) == read(path, known={"a"}) == []

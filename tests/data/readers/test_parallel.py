@@ -13,7 +13,7 @@ def pairs(source: Path | list[object], **options: object) -> list[tuple[str, str
     return [(pair.source, pair.target) for pair in Reader(**options).read(source)]  # type: ignore[arg-type]
 
 
-def wrong(source: Path | list[object], **options: object) -> str:
+def error_message(source: Path | list[object], **options: object) -> str:
     with pytest.raises(DataError) as error:
         pairs(source, **options)
     return str(error.value)
@@ -28,13 +28,13 @@ def test_columns(file: Path) -> None:
     file.write_text("go .\tva .\tfrom a book\n\nstop .\tarrête .\n")
     assert pairs(file) == [("go .", "va ."), ("stop .", "arrête .")]
     assert pairs(file, source_column=1, target_column=0) == [("va .", "go ."), ("arrête .", "stop .")]
-    assert wrong(file, target_column=2) == f"{file}:3: no column 2 among 2 (the first is 0)"
-    found = list(Reader(source_length=len, target_length=lambda text: len(text.split())).read(file))
-    assert found[0] == Pair((str(file), 1), "go .", "va .", (4, 2))  # type: ignore[arg-type]
-    assert [len(pair) for pair in found] == [4, 6]
+    assert error_message(file, target_column=2) == f"{file}:3: no column 2 among 2 (the first is 0)"
+    actual = list(Reader(source_length=len, target_length=lambda text: len(text.split())).read(file))
+    assert actual[0] == Pair((str(file), 1), "go .", "va .", (4, 2))  # type: ignore[arg-type]
+    assert [len(pair) for pair in actual] == [4, 6]
 
 
-def test_another_separator_and_a_dictionary_of_sounds(file: Path) -> None:
+def test_custom_separators(file: Path) -> None:
     file.write_text("ABATE  AH B EY T\nABBA  AE B AH\n")
     assert pairs(file, separator="  ") == [("ABATE", "AH B EY T"), ("ABBA", "AE B AH")]
     file.write_text("a b ||| c\n")
@@ -42,15 +42,15 @@ def test_another_separator_and_a_dictionary_of_sounds(file: Path) -> None:
     assert pairs(file) == [("a b ||| c", None)]  # nothing tells that it is more than a text
 
 
-def test_names_of_columns(tmp_path: Path) -> None:
+def test_named_columns(tmp_path: Path) -> None:
     file = tmp_path / "pairs.csv"
     file.write_text('id,en,de\n1,"yes, please","ja, bitte"\n')
     assert pairs(file, source_column="en", target_column="de") == [("yes, please", "ja, bitte")]
     assert pairs(file, source_column="en", target_column="fr") == [("yes, please", None)]
-    assert "no column 'fr'" in wrong(file, source_column="fr", target_column="de")
+    assert "no column 'fr'" in error_message(file, source_column="fr", target_column="de")
 
 
-def test_two_files_side_by_side(tmp_path: Path) -> None:
+def test_parallel_files(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("one\ntwo\n")
     with gzip.open(tmp_path / "train.de", "wt") as stream:
         stream.write("eins\n zwei \n")
@@ -59,12 +59,12 @@ def test_two_files_side_by_side(tmp_path: Path) -> None:
     assert pairs(tmp_path / "train.en") == [("one", None), ("two", None)]
     before = fingerprint(str(path))
     (tmp_path / "train.en").write_text("one\ntwo\nthree\n")
-    assert wrong(path) == (
+    assert error_message(path) == (
         f"{tmp_path}/train.en:3: this line has no counterpart: {tmp_path}/train.en has 3 lines, "
         f"{tmp_path}/train.de has 2"
     )
     assert fingerprint(str(path)) != before
-    assert 'two files need format = "lines" or "auto", found "jsonl"' in wrong(path, format="jsonl")
+    assert 'two files need format = "lines" or "auto", found "jsonl"' in error_message(path, format="jsonl")
     with pytest.raises(DataError, match=r"train\.fr: no such file; did you mean .*train"):
         resolve(str(tmp_path / "train.{en,fr}"))
 
@@ -76,8 +76,8 @@ def test_json(tmp_path: Path) -> None:
     )
     assert pairs(file) == [("read", "R IY D"), ("read", "R EH D"), ("a", "AH"), ("b", None)]
     file.write_text('{"en": "a", "de": 3}\n')
-    assert wrong(file) == f"{file}:1: 'source': expected a string, found NoneType; source_column sets the key"
-    assert "'de': expected a string or a list of strings, found int" in wrong(
+    assert error_message(file) == f"{file}:1: 'source': expected a string, found NoneType; source_column sets the key"
+    assert "'de': expected a string or a list of strings, found int" in error_message(
         file, source_column="en", target_column="de"
     )
 
@@ -86,10 +86,10 @@ def test_scan(file: Path) -> None:
     file.write_text("IN: jump twice OUT: I_JUMP I_JUMP\nIN: look OUT:I_LOOK\nIN: run\n")
     assert pairs(file) == [("jump twice", "I_JUMP I_JUMP"), ("look", "I_LOOK"), ("run", None)]
     file.write_text("IN: jump OUT: I_JUMP\nrun I_RUN\n")
-    assert wrong(file) == f"{file}:2: expected 'IN: source OUT: target', found 'run I_RUN'"
+    assert error_message(file) == f"{file}:2: expected 'IN: source OUT: target', found 'run I_RUN'"
 
 
-def test_a_file_in_an_archive(tmp_path: Path) -> None:
+def test_file_in_an_archive(tmp_path: Path) -> None:
     path = tmp_path / "train.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         for name, text in (("train/ady.tsv", "абэ\taːbɜ\n"), ("train/arm.tsv.gz", "")):
@@ -101,14 +101,14 @@ def test_a_file_in_an_archive(tmp_path: Path) -> None:
     assert pairs(inside) == [("абэ", "aːbɜ")]
     assert next(Reader().read(inside)).location == (str(inside), 1)
     assert pairs(path / "train" / "arm.tsv.gz") == [("բառ", "b ɑ r")]
-    assert wrong(path / "train" / "adi.tsv") == (
+    assert error_message(path / "train" / "adi.tsv") == (
         f"{path}/train/adi.tsv: no such file in the archive; did you mean {path}/train/ady.tsv?"
     )
     assert fingerprint(str(inside)) == fingerprint(str(path))
     path.write_bytes(path.read_bytes()[:60])
-    assert f"{path}: not a tar archive, or damaged" in wrong(inside)
+    assert f"{path}: not a tar archive, or damaged" in error_message(inside)
     (tmp_path / "plain").write_text("a\tb\n")
-    assert f"{tmp_path}/plain: not a tar archive, or damaged" in wrong(tmp_path / "plain" / "x.tsv")
+    assert f"{tmp_path}/plain: not a tar archive, or damaged" in error_message(tmp_path / "plain" / "x.tsv")
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,20 +125,20 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lists() -> None:
     assert pairs(["a b", ("c", "d")]) == [("a b", None), ("c", "d")]
-    assert wrong([3]) == "input:1: expected a string or a tuple of two, found int"
-    assert wrong(["a", ("b", 3)]) == "input:2: expected a string or a tuple of two, found int"
-    assert "NUL" in wrong(["a\0"])
+    assert error_message([3]) == "input:1: expected a string or a tuple of two, found int"
+    assert error_message(["a", ("b", 3)]) == "input:2: expected a string or a tuple of two, found int"
+    assert "NUL" in error_message(["a\0"])
     with pytest.raises(DataError, match="expected a list of strings, found a single string"):
         list(Reader().read("a text"))
 
 
-def test_bytes_that_are_no_text(file: Path) -> None:
+def test_invalid_utf8_is_an_error(file: Path) -> None:
     file.write_bytes(b"a\tb\n\xff\tb\n")
-    assert wrong(file).startswith(f"{file}:2: expected UTF-8, found byte 0xff at byte 1")
+    assert error_message(file).startswith(f"{file}:2: expected UTF-8, found byte 0xff at byte 1")
     assert pairs(file, encoding="latin-1")[1] == ("ÿ", "b")
 
 
-def test_an_object_is_asked_once_whatever_its_targets(tmp_path: Path) -> None:
+def test_read_inputs_has_each_source_once(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"source": "a", "target": ["x", "y"]}\n{"source": "b", "target": []}\n{"source": "c"}\n')
     assert [pair.source for pair in Reader().read_inputs(path)] == ["a", "b", "c"]

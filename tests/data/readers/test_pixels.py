@@ -1,4 +1,4 @@
-"""Images as squares of pixels, against arrays that are cut and averaged by hand."""
+"""Images as squares of pixels, against arrays cropped and averaged with NumPy."""
 
 import io
 import sys
@@ -25,69 +25,69 @@ def noise(*shape: int) -> NDArray[np.uint8]:
     return RANDOM.integers(0, 256, size=shape, dtype=np.uint8)
 
 
-def test_a_square_of_the_right_size_is_as_it_is() -> None:
+def test_square_of_the_right_size_is_unchanged() -> None:
     values = noise(8, 8, 3)
-    found = decode(packed(values), size=8)
-    assert found.dtype == np.uint8
-    assert np.array_equal(found, values)
+    actual = decode(packed(values), size=8)
+    assert actual.dtype == np.uint8
+    assert np.array_equal(actual, values)
     assert np.array_equal(from_array(values, size=8), values)
-    assert found.base is None  # its memory is its own
+    assert actual.base is None  # its memory is its own
 
 
 @pytest.mark.parametrize(("shape", "part"), [((4, 10), np.s_[:, 3:7]), ((9, 5), np.s_[2:7])])
-def test_the_middle_of_what_is_not_square(shape: tuple[int, int], part: Any) -> None:
+def test_crop_takes_the_centre(shape: tuple[int, int], part: Any) -> None:
     values = noise(*shape, 3)
     assert np.array_equal(from_array(values, size=min(shape)), values[part])
 
 
 @pytest.mark.parametrize("frame", ["crop", "pad"])
-def test_one_colour_stays_that_colour(frame: Resize) -> None:
+def test_uniform_colour_is_preserved(frame: Resize) -> None:
     values = np.full((30, 30, 3), (200, 10, 90), dtype=np.uint8)
     assert np.array_equal(from_array(values, size=7, resize=frame), values[:7, :7])
     assert np.array_equal(from_array(values[:3, :3], size=7, resize=frame), values[:7, :7])
 
 
-def test_all_of_it_with_grey_beside() -> None:
+def test_pad_adds_grey() -> None:
     values = noise(4, 8, 3)
-    found = from_array(values, size=8, resize="pad")
-    assert np.array_equal(found[2:6], values)
-    assert (found[:2] == 128).all()
-    assert (found[6:] == 128).all()
+    actual = from_array(values, size=8, resize="pad")
+    assert np.array_equal(actual[2:6], values)
+    assert (actual[:2] == 128).all()
+    assert (actual[6:] == 128).all()
     thin = from_array(noise(1, 40, 3), size=8, resize="pad")
     assert (thin == 128).all(axis=(1, 2)).sum() == 7
 
 
-def test_a_large_image_is_averaged() -> None:
+def test_large_image_is_averaged() -> None:
     chess = np.indices((64, 64)).sum(axis=0) % 2 * 255
-    found = from_array(chess.astype(np.uint8), size=8).astype(int)
-    assert abs(found - 127.5).max() < 2  # and not some of its pixels
+    actual = from_array(chess.astype(np.uint8), size=8).astype(int)
+    assert abs(actual - 127.5).max() < 2  # and not some of its pixels
 
 
-def test_grey_transparent_and_deep_images() -> None:
+def test_grey_transparent_and_16_bit_images() -> None:
     grey = noise(6, 6)
     assert np.array_equal(decode(packed(grey), size=6), np.stack([grey] * 3, axis=2))
     deep = RANDOM.integers(0, 65536, size=(6, 6), dtype=np.uint16)
     assert np.array_equal(decode(packed(deep), size=6)[..., 0], deep // 257)
     clear = noise(6, 6, 4)
     share = clear[..., 3:] / 255
-    wanted = clear[..., :3] * share + 255 * (1 - share)
-    assert abs(decode(packed(clear), size=6) - wanted).max() <= 1
+    expected = clear[..., :3] * share + 255 * (1 - share)
+    assert abs(decode(packed(clear), size=6) - expected).max() <= 1
     palette = io.BytesIO()
     Image.fromarray(noise(6, 6, 3)).quantize(4).save(palette, "PNG", transparency=0)
     assert decode(palette, size=6).shape == (6, 6, 3)
 
 
-def test_a_photograph_is_turned_as_its_camera_says() -> None:
+def test_exif_rotation_is_applied() -> None:
     values = np.zeros((16, 16, 3), dtype=np.uint8)
     values[:, :8] = 255  # its left half is bright
     turned = Image.Exif()
     turned[0x0112] = 6  # to be turned by a quarter, clockwise
-    found = decode(packed(values, "JPEG", exif=turned, quality=95), size=16)
-    assert found[:7].min() > 200
-    assert found[9:].max() < 50
+    actual = decode(packed(values, "JPEG", exif=turned, quality=95), size=16)
+    assert actual[:7].min() > 200
+    assert actual[9:].max() < 50
 
 
-def test_what_is_no_image() -> None:
+def test_invalid_images_are_errors() -> None:
     whole = packed(noise(50, 50, 3)).getvalue()
     photograph = packed(noise(50, 50, 3), "JPEG").getvalue()
     other = io.BytesIO()
@@ -103,19 +103,19 @@ def test_what_is_no_image() -> None:
             from_array(values, size=8)
 
 
-def test_a_small_file_with_a_huge_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bomb_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(ImageError, match="too many pixels"):
         decode(packed(noise(20, 20, 3)), size=8)
 
 
-def test_without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'seqloom\[images\]'"):
         decode(io.BytesIO(), size=8)
 
 
-def test_the_columns_of_a_line() -> None:
+def test_text_line_columns() -> None:
     values = np.arange(6 * 10, dtype=np.uint8).reshape(6, 10)
     np.testing.assert_allclose(line_from_array(values, height=6), values.T / 255, rtol=1e-6, atol=0)
     stream = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Dictionaries of the field, and lists of words."""
+"""Pronunciation dictionaries and word lists."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ def write(folder: Path, text: str) -> Path:
 
 def test_pronunciations_with_variants_and_comments(tmp_path: Path) -> None:
     path = write(tmp_path, ";;; a comment\nREAD  R IY D\nREAD(2)\tR EH D # past\n\nA(1) EY\n")
-    found = [(entry.location.line, entry.word, entry.spelling) for entry in read_pronunciations(path)]
-    assert found == [(2, "READ", ("R", "IY", "D")), (3, "READ", ("R", "EH", "D")), (5, "A", ("EY",))]
+    actual = [(entry.location.line, entry.word, entry.spelling) for entry in read_pronunciations(path)]
+    assert actual == [(2, "READ", ("R", "IY", "D")), (3, "READ", ("R", "EH", "D")), (5, "A", ("EY",))]
     assert first_spellings(path) == {"READ": ("R", "IY", "D"), "A": ("EY",)}
 
 
-def test_a_list_of_words(tmp_path: Path) -> None:
+def test_word_list(tmp_path: Path) -> None:
     path = write(tmp_path, "yes\nno\nf(2)\n")
     assert [(entry.word, entry.spelling) for entry in read_pronunciations(path)] == [
         ("yes", ()),
@@ -32,7 +32,7 @@ def test_a_list_of_words(tmp_path: Path) -> None:
         first_spellings(path)
 
 
-def test_one_or_the_other(tmp_path: Path) -> None:
+def test_mixed_entries_are_errors(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"words.dict:2: expected a word and its spelling as in the lines above, found 'no'"
     ):

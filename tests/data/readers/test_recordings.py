@@ -46,29 +46,31 @@ def read(source: Any, **options: Any) -> list[Recording]:
     return list(Reader(**options).read(source))
 
 
-def told(found: list[Recording]) -> list[tuple[str, str | None]]:
-    """Which tone is heard, and the text."""
+def transcripts(actual: list[Recording]) -> list[tuple[str, str | None]]:
+    """The tone and the transcript of each recording."""
     names = {value: name for name, value in TONES.items()}
-    return [(names[round(float(each.values.flat[0]) * (32768 if each.rate else 1))], each.text) for each in found]
+    return [(names[round(float(each.values.flat[0]) * (32768 if each.rate else 1))], each.text) for each in actual]
 
 
-def wrong(source: Any, **options: Any) -> str:
+def error_message(source: Any, **options: Any) -> str:
     with pytest.raises(DataError) as error:
         read(source, **options)
     return str(error.value)
 
 
-def test_a_table_of_files_and_texts(tmp_path: Path) -> None:
+def test_list_of_files_and_transcripts(tmp_path: Path) -> None:
     play(tmp_path)
     table = tmp_path / "train.tsv"
     table.write_text("low.wav\tda da\nhigh.wav\t\nlow.wav\tagain\n")
-    found = read(table)
-    assert told(found) == [("low", "da da"), ("high", ""), ("low", "again")]
-    assert [(each.location, each.rate, len(each)) for each in found] == [((str(table), n), 8000, 50) for n in (1, 2, 3)]
-    assert found[0].values.shape == (50,)
-    assert found[0].values.dtype == np.float32
+    actual = read(table)
+    assert transcripts(actual) == [("low", "da da"), ("high", ""), ("low", "again")]
+    assert [(each.location, each.rate, len(each)) for each in actual] == [
+        ((str(table), n), 8000, 50) for n in (1, 2, 3)
+    ]
+    assert actual[0].values.shape == (50,)
+    assert actual[0].values.dtype == np.float32
     table.write_text("low.wav\nhigh.wav\n")
-    assert told(read(table)) == [("low", None), ("high", None)]
+    assert transcripts(read(table)) == [("low", None), ("high", None)]
 
 
 def test_other_columns_and_json(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_other_columns_and_json(tmp_path: Path) -> None:
     table = tmp_path / "train.csv"
     table.write_text('text,path\n"da, da",low.wav\nta,high.wav\n')
     options = {"file_column": "path", "text_column": "text", "files": str(tmp_path / "sounds")}
-    assert told(read(table, **options)) == [("low", "da, da"), ("high", "ta")]
+    assert transcripts(read(table, **options)) == [("low", "da, da"), ("high", "ta")]
     lines = tmp_path / "train.jsonl"
     objects = [
         {"file": "sounds/low.wav", "text": "a"},
@@ -84,67 +86,67 @@ def test_other_columns_and_json(tmp_path: Path) -> None:
         {"strokes": [[1, 2, 0], [3, 4, 1]], "text": " b "},
     ]
     lines.write_text("".join(json.dumps(each) + "\n" for each in objects))
-    found = read(lines)
-    assert told(found[:2]) == [("low", "a"), ("high", None)]
-    np.testing.assert_array_equal(found[2].values, np.array([[1, 2, 0], [3, 4, 1]], np.float32))
-    assert (found[2].rate, found[2].text, found[2].name) == (0, "b", "")
+    actual = read(lines)
+    assert transcripts(actual[:2]) == [("low", "a"), ("high", None)]
+    np.testing.assert_array_equal(actual[2].values, np.array([[1, 2, 0], [3, 4, 1]], np.float32))
+    assert (actual[2].rate, actual[2].text, actual[2].name) == (0, "b", "")
 
 
-def test_the_layout_of_sphinx(tmp_path: Path) -> None:
+def test_sphinx_layout(tmp_path: Path) -> None:
     (tmp_path / "train.fileids").write_text("all/a/low-a\nall/b/high-b\n")
     list_ = tmp_path / "train.transcription"
     list_.write_text("YES NO (low-a)\n\n<s> NO (REALLY) </s> (high-b)\n")
     files = {"all/b/high-b.mfc": cepstra("high"), "all/c/other.mfc": b"", "all/a/low-a.mfc": cepstra("low")}
     archive = pack(tmp_path / "features.tar.gz", files)
-    found = read(list_, files=str(archive))
-    assert told(found) == [("low", "YES NO"), ("high", "NO (REALLY)")]
-    assert [each.location.line for each in found] == [1, 3]
-    assert found[0].values.shape == (4, 13)
-    assert found[0].rate == 0
-    assert told(read(list_, files=str(archive), format="sphinx")) == told(found)
-    assert wrong(list_, files=str(archive), n_mfcc=12) == (
+    actual = read(list_, files=str(archive))
+    assert transcripts(actual) == [("low", "YES NO"), ("high", "NO (REALLY)")]
+    assert [each.location.line for each in actual] == [1, 3]
+    assert actual[0].values.shape == (4, 13)
+    assert actual[0].rate == 0
+    assert transcripts(read(list_, files=str(archive), format="sphinx")) == transcripts(actual)
+    assert error_message(list_, files=str(archive), n_mfcc=12) == (
         f"{list_}:1: file all/a/low-a in {archive}: 52 values are not a multiple of 12 features per frame;"
         " set task.audio.n_mfcc"
     )
-    assert wrong(list_, files=str(archive / "all")).startswith(
+    assert error_message(list_, files=str(archive / "all")).startswith(
         f"{list_}:1: file all/a/low-a in {archive / 'all'}: no such file in the archive; "
         "did you mean 'all/a/low-a.mfc'?"
     )
     list_.write_text("YES low-a\n")
-    assert wrong(list_) == f"{list_}:1: expected a text and its file name in parentheses, found 'YES low-a'"
+    assert error_message(list_) == f"{list_}:1: expected a text and its file name in parentheses, found 'YES low-a'"
 
 
-def test_sphinx_files_by_their_names_alone(tmp_path: Path) -> None:
+def test_sphinx_without_fileids(tmp_path: Path) -> None:
     play(tmp_path / "sounds")
     list_ = tmp_path / "texts"
     list_.write_text("a b (low)\nc (high)\n")
-    assert told(read(list_, files=str(tmp_path / "sounds"))) == [("low", "a b"), ("high", "c")]
-    assert wrong(list_) == f"{list_}:1: no file 'low' in {tmp_path}"
+    assert transcripts(read(list_, files=str(tmp_path / "sounds"))) == [("low", "a b"), ("high", "c")]
+    assert error_message(list_) == f"{list_}:1: no file 'low' in {tmp_path}"
 
 
-def test_a_folder_with_the_texts_beside(tmp_path: Path) -> None:
+def test_folder_with_text_files(tmp_path: Path) -> None:
     folder = play(tmp_path / "all")
     play(folder / "more")
     (folder / "low.txt").write_text("da\n da \n")
     (folder / "more" / "high.txt").write_text("")
-    wanted = [("high", None), ("low", "da da"), ("middle", None), ("high", ""), ("low", None), ("middle", None)]
-    assert told(read(folder)) == wanted
+    expected = [("high", None), ("low", "da da"), ("middle", None), ("high", ""), ("low", None), ("middle", None)]
+    assert transcripts(read(folder)) == expected
     files = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.*"))}
     archive = pack(tmp_path / "all.tar.gz", files)
-    assert told(read(archive)) == wanted
+    assert transcripts(read(archive)) == expected
     assert [each.name for each in read(archive)][1] == "all/low.wav"
     assert [each.name for each in read(archive / "all" / "more")] == ["high.wav", "low.wav", "middle.wav"]
     (tmp_path / "empty").mkdir()
-    assert wrong(tmp_path / "empty").startswith(
+    assert error_message(tmp_path / "empty").startswith(
         f"{tmp_path / 'empty'}: no recording in the folder; expected files that end in .wav"
     )
     (folder / "low.txt").write_bytes(b"d\xff")
-    assert wrong(folder).startswith(f"{folder / 'low.txt'}:1: expected UTF-8, found byte 0xff at byte 2 of the line")
+    assert error_message(folder).startswith(
+        f"{folder / 'low.txt'}:1: expected UTF-8, found byte 0xff at byte 2 of the line"
+    )
 
 
-def test_an_archive_is_read_once_in_whatever_order_its_files_are_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_is_read_once_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archives = [pack(tmp_path / f"{n}.tar.gz", {f"a/{name}.wav": tone(name, 50 + n) for name in TONES}) for n in (1, 2)]
     names = [f"{archive.name}/a/{name}.wav" for name in reversed(TONES) for archive in archives]
     (tmp_path / "train.tsv").write_text("".join(f"{name}\tx\n" for name in (*names, *names)))
@@ -156,69 +158,71 @@ def test_an_archive_is_read_once_in_whatever_order_its_files_are_wanted(
         return real(path, *rest, **more)
 
     monkeypatch.setattr(tarfile, "open", noted)
-    found = read(tmp_path / "train.tsv")
-    assert [name for name, _ in told(found)] == 2 * ["high", "high", "middle", "middle", "low", "low"]
-    assert [len(each) for each in found] == [51, 52] * 6
+    actual = read(tmp_path / "train.tsv")
+    assert [name for name, _ in transcripts(actual)] == 2 * ["high", "high", "middle", "middle", "low", "low"]
+    assert [len(each) for each in actual] == [51, 52] * 6
     assert sorted(opened) == sorted(map(str, archives))
     opened.clear()
     assert len(read([tmp_path / name for name in names])) == 6
     assert len(opened) == 2
 
 
-def test_recordings_come_one_by_one(tmp_path: Path) -> None:
+def test_recordings_are_loaded_lazily(tmp_path: Path) -> None:
     archive = pack(tmp_path / "a.tar", {"low.wav": tone("low"), "high.wav": b"no sound"})
     (tmp_path / "train.tsv").write_text("low.wav\tx\nhigh.wav\ty\n")
-    found = Reader(files=str(archive)).read(tmp_path / "train.tsv")
-    assert next(found).text == "x"
+    actual = Reader(files=str(archive)).read(tmp_path / "train.tsv")
+    assert next(actual).text == "x"
     with pytest.raises(
         DataError, match=r"train\.tsv:2: file high\.wav in .*: expected a WAV, FLAC, Ogg or SPHERE file"
     ):
-        next(found)
+        next(actual)
 
 
-def test_one_file(tmp_path: Path) -> None:
+def test_single_file(tmp_path: Path) -> None:
     play(tmp_path)
     (tmp_path / "low.mfc").write_bytes(cepstra("low"))
     np.save(tmp_path / "middle.npy", np.full((3, 2), 200))
     for name in ("low.wav", "low.mfc", "middle.npy"):
-        (found,) = Reader().read_inputs(tmp_path / name)
-        assert told([found]) == [(name.partition(".")[0], None)]
+        (actual,) = Reader().read_inputs(tmp_path / name)
+        assert transcripts([actual]) == [(name.partition(".")[0], None)]
     archive = pack(tmp_path / "a.tar.gz", {"x/high.wav": tone("high")})
-    assert told(read(archive / "x" / "high.wav")) == [("high", None)]
-    assert wrong(tmp_path / "lo.wav") == (
+    assert transcripts(read(archive / "x" / "high.wav")) == [("high", None)]
+    assert error_message(tmp_path / "lo.wav") == (
         f"{tmp_path / 'lo.wav'}:1: no file 'lo.wav' in {tmp_path}; did you mean 'low.wav'?"
     )
-    assert told(read(tmp_path / "high.wav", format="jsonl")) == [("high", None)]  # a recording is no list of them
+    assert transcripts(read(tmp_path / "high.wav", format="jsonl")) == [
+        ("high", None)
+    ]  # a recording is no list of them
 
 
-def test_lines_of_writing(tmp_path: Path) -> None:
+def test_text_line_images(tmp_path: Path) -> None:
     pixels = np.full((8, 20), 255, dtype=np.uint8)
     pixels[:, 5:10] = 0
     Image.fromarray(pixels).save(tmp_path / "line.png")
-    (found,) = read(tmp_path / "line.png", height=8)
-    assert (found.values.shape, found.rate) == ((20, 8), 0)
-    np.testing.assert_array_equal(found.values, pixels.T / np.float32(255))
+    (actual,) = read(tmp_path / "line.png", height=8)
+    assert (actual.values.shape, actual.rate) == ((20, 8), 0)
+    np.testing.assert_array_equal(actual.values, pixels.T / np.float32(255))
     (taller,) = read(tmp_path / "line.png", height=16)
     assert taller.values.shape == (40, 16)
     (given,) = read([(pixels, "1")], height=8)
-    np.testing.assert_array_equal(given.values, found.values)
+    np.testing.assert_array_equal(given.values, actual.values)
     assert given.text == "1"
     (tmp_path / "line.png").write_bytes(b"\x89PNG")
-    assert wrong(tmp_path / "line.png").endswith("line.png: not a PNG or JPEG image")
+    assert error_message(tmp_path / "line.png").endswith("line.png: not a PNG or JPEG image")
 
 
-def test_many_in_one_file(tmp_path: Path) -> None:
+def test_npz_with_many_recordings(tmp_path: Path) -> None:
     file = tmp_path / "all.npz"
     frames = [np.full((2, 3), 100.0), np.full((1, 3), 300.0)]
     write_npz(file, frames, ["a", "b "])
-    found = read(file)
-    assert told(found) == [("low", "a"), ("high", "b")]
-    assert [(each.location.line, each.values.shape, each.rate) for each in found] == [(1, (2, 3), 0), (2, (1, 3), 0)]
+    actual = read(file)
+    assert transcripts(actual) == [("low", "a"), ("high", "b")]
+    assert [(each.location.line, each.values.shape, each.rate) for each in actual] == [(1, (2, 3), 0), (2, (1, 3), 0)]
     write_npz(file, [np.full(40, 100 / 32768), np.full(30, 300 / 32768)], rate=8000)
-    assert told(read(file)) == [("low", None), ("high", None)]
+    assert transcripts(read(file)) == [("low", None), ("high", None)]
     assert [(each.rate, len(each)) for each in read(file, sample_rate=16000)] == [(16000, 80), (16000, 60)]
     np.savez(file, values=frames[0])
-    assert told(read(file)) == [("low", None)]
+    assert transcripts(read(file)) == [("low", None)]
     with pytest.raises(ValueError, match="expected a text for each of 2 sequences, found 1"):
         write_npz(file, frames, ["a"])
     with pytest.raises(ValueError, match=r"expected samples \(N,\) and a rate, .*, found \(2, 3\) and rate 8000"):
@@ -244,7 +248,7 @@ def test_many_in_one_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_arrays_are_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_invalid_arrays_are_errors(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "all.npz", **({"values": np.zeros((3, 2))} | arrays))
     with pytest.raises(DataError, match=message):
         read(tmp_path / "all.npz")
@@ -253,12 +257,12 @@ def test_bad_arrays_are_named(tmp_path: Path, arrays: dict[str, Any], message: s
 def test_python_values(tmp_path: Path) -> None:
     low = play(tmp_path) / "low.wav"
     samples = np.full(20, 100 / 32768)
-    found = read([low, (str(low), "x"), (Audio(samples.astype(np.float32), 4000), "y"), ([[100, 1]], "z")])
-    assert told(found) == [("low", None), ("low", "x"), ("low", "y"), ("low", "z")]
-    assert [each.rate for each in found] == [8000, 8000, 4000, 0]
-    assert [each.location for each in found] == [("input", n) for n in (1, 2, 3, 4)]
+    actual = read([low, (str(low), "x"), (Audio(samples.astype(np.float32), 4000), "y"), ([[100, 1]], "z")])
+    assert transcripts(actual) == [("low", None), ("low", "x"), ("low", "y"), ("low", "z")]
+    assert [each.rate for each in actual] == [8000, 8000, 4000, 0]
+    assert [each.location for each in actual] == [("input", n) for n in (1, 2, 3, 4)]
     whole = read([samples, np.full(20, 100, dtype=np.int16)], sample_rate=8000)
-    assert told(whole) == [("low", None), ("low", None)]
+    assert transcripts(whole) == [("low", None), ("low", None)]
 
 
 @pytest.mark.parametrize(
@@ -285,13 +289,13 @@ def test_python_values(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_bad_values_are_named(value: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_values_are_errors(value: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert wrong([value]) == f"input:1: {message}"
+    assert error_message([value]) == f"input:1: {message}"
 
 
-def test_one_text_is_no_list() -> None:
-    assert wrong("a.wav") == "input: expected a list of paths or arrays, found a single string"
+def test_single_string_is_an_error() -> None:
+    assert error_message("a.wav") == "input: expected a list of paths or arrays, found a single string"
 
 
 @pytest.mark.parametrize(
@@ -308,19 +312,19 @@ def test_one_text_is_no_list() -> None:
         ("{", "invalid JSON"),
     ],
 )
-def test_bad_objects_are_named(line: str, message: str, tmp_path: Path) -> None:
+def test_invalid_json_objects_are_errors(line: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(f'{{"strokes": [[1, 2]]}}\n{line}\n')
-    assert wrong(file).startswith(f"{file}:2: {message}")
+    assert error_message(file).startswith(f"{file}:2: {message}")
 
 
-def test_sound_is_brought_to_one_rate(tmp_path: Path) -> None:
+def test_audio_is_resampled(tmp_path: Path) -> None:
     low = play(tmp_path) / "low.wav"
-    (found,) = read(low, sample_rate=4000)
-    assert (found.rate, len(found)) == (4000, 25)
+    (actual,) = read(low, sample_rate=4000)
+    assert (actual.rate, len(actual)) == (4000, 25)
 
 
-def test_fuzzed_lists_are_read_or_named(tmp_path: Path) -> None:
+def test_fuzzed_lists_are_read_or_rejected(tmp_path: Path) -> None:
     play(tmp_path)
     random = np.random.default_rng(0)
     lists = {
@@ -337,30 +341,30 @@ def test_fuzzed_lists_are_read_or_named(tmp_path: Path) -> None:
                 changed[location] = random.integers(256)
             (tmp_path / name).write_bytes(bytes(changed[: random.integers(1, len(data) + 1)]))
             try:
-                found = read(tmp_path / name)
+                actual = read(tmp_path / name)
             except DataError as error:
                 assert str(tmp_path) in str(error)  # noqa: PT017  either way is right
             else:
-                assert all(len(each) for each in found)
+                assert all(len(each) for each in actual)
 
 
-def test_names_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_names_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(play(tmp_path))
 
     class Typed(io.BytesIO):
         buffer = property(lambda self: self)
 
     monkeypatch.setattr("sys.stdin", Typed(b"low.wav\n\nhigh.wav\n"))
-    assert told(list(Reader().read_inputs(Path("-")))) == [("low", None), ("high", None)]
+    assert transcripts(list(Reader().read_inputs(Path("-")))) == [("low", None), ("high", None)]
 
 
-def test_damaged_archives_and_missing_places(tmp_path: Path) -> None:
+def test_damaged_archives_and_missing_folders(tmp_path: Path) -> None:
     table = tmp_path / "train.tsv"
     table.write_text("low.wav\tx\n")
     archive = pack(tmp_path / "a.tar.gz", {"low.wav": tone("low")})
     archive.write_bytes(archive.read_bytes()[:60])
-    assert wrong(table, files=str(archive)).startswith(f"{archive}: not a tar archive, or damaged (")
-    assert wrong(archive).startswith(f"{archive}: not a tar archive, or damaged (")
-    assert wrong(table, files=str(tmp_path / "b.tar.gz")).startswith(
+    assert error_message(table, files=str(archive)).startswith(f"{archive}: not a tar archive, or damaged (")
+    assert error_message(archive).startswith(f"{archive}: not a tar archive, or damaged (")
+    assert error_message(table, files=str(tmp_path / "b.tar.gz")).startswith(
         f"{tmp_path / 'b.tar.gz'}: no such file; did you mean {archive}?"
     )

@@ -30,7 +30,7 @@ def counting(length: int, *, start: int = 0, stop: int | None = None) -> Series:
 
 
 @pytest.mark.parametrize(
-    ("text", "length", "wanted"),
+    ("text", "length", "expected"),
     [
         ("x.csv", 10, (0, 10)),
         ("x.csv[0:0.6]", 10, (0, 6)),
@@ -45,60 +45,60 @@ def counting(length: int, *, start: int = 0, stop: int | None = None) -> Series:
         ("x.csv[0:1]", 10, (0, 1)),
     ],
 )
-def test_ranges_are_rows_or_shares(text: str, length: int, wanted: tuple[int, int]) -> None:
+def test_ranges_are_rows_or_fractions(text: str, length: int, expected: tuple[int, int]) -> None:
     path, rows = split_range(Path("folder") / text)
     assert path == Path("folder/x.csv")
-    assert rows.rows(length, noun="rows") == wanted
+    assert rows.rows(length, noun="rows") == expected
 
 
 @pytest.mark.parametrize("text", ["x.csv[]", "x.csv[5]", "x.csv[a:b]", "x.csv[1:2:3]", "x.csv[1e3:]", "x.csv[-0.5:1]"])
-def test_what_is_no_range_is_refused(text: str) -> None:
+def test_invalid_ranges_are_errors(text: str) -> None:
     with pytest.raises(DataError, match="expected a range of rows or fractions"):
         split_range(Path(text))
 
 
 @pytest.mark.parametrize("text", ["[5:5]", "[6:4]", "[0:11]", "[0.5:1.5]", "[-11:]", "[0.01:0.02]"])
-def test_ranges_outside_of_the_file_are_refused(text: str) -> None:
+def test_ranges_beyond_the_file_are_errors(text: str) -> None:
     with pytest.raises(DataError, match=r"x.csv\[.*: expected a non-empty range of the 10 rows, found"):
         split_range(Path("x.csv" + text))[1].rows(10, noun="rows")
 
 
 @given(st.integers(1, 10_000), st.integers(1, 99))
-def test_neighbouring_shares_share_no_row_and_leave_none_out(length: int, hundredths: int) -> None:
+def test_adjacent_fractions_partition_the_rows(length: int, hundredths: int) -> None:
     border = f"{hundredths / 100:.2f}"
     assume(length * hundredths >= 100)
     assert Range("x", "", border).rows(length, noun="rows") == (0, length * hundredths // 100)
     assert Range("x", border, "").rows(length, noun="rows") == (length * hundredths // 100, length)
 
 
-def test_a_table_with_names_and_dates() -> None:
+def test_table_with_header_and_dates() -> None:
     series = table(["date,load,oil", "2016-07-01 00:00,1.5,-2", "2016-07-01 01:00,2.5,3e1"])
     assert series.names == ("load", "oil")
     np.testing.assert_array_equal(series.values, [[1.5, -2], [2.5, 30]])
     assert series.at(1) == Location("input", 3)
 
 
-def test_a_table_without_names_counts_its_columns() -> None:
+def test_columns_without_header_are_numbered() -> None:
     series = table(["1;2;3", "", "4;5;6"], separator=";", columns=("3", "1"))
     assert series.names == ("3", "1")
     np.testing.assert_array_equal(series.values, [[3, 1], [6, 4]])
     assert series.at(1) == Location("input", 3)
 
 
-def test_a_date_that_is_a_number_is_named() -> None:
+def test_numeric_date_column() -> None:
     lines = ["YEAR,SUNACTIVITY", "1700,5", "1701,11"]
     assert table(lines).names == ("YEAR", "SUNACTIVITY")
     assert table(lines, date="YEAR").values.tolist() == [[5], [11]]
 
 
-def test_a_packed_file_with_a_range(tmp_path: Path) -> None:
+def test_gzipped_file_with_a_range(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "x.csv.gz", "wt") as file:
         file.writelines(f"{row}\n" for row in range(10))
     series = table(tmp_path / "x.csv.gz[0.5:0.8]")
     assert (series.start, series.stop, len(series.values)) == (5, 8, 10)
 
 
-def test_missing_values_are_named_or_filled() -> None:
+def test_missing_values_are_errors_or_filled() -> None:
     lines = ["a,b", "1,2", ",NaN", "3,?"]
     with pytest.raises(DataError, match=r"^input:3: column a: missing value; fill_missing = true"):
         table(lines)
@@ -121,15 +121,13 @@ def test_missing_values_are_named_or_filled() -> None:
         (["a,b", "1,2"], {"date": "c"}, "no column 'c': The file has a, b"),
     ],
 )
-def test_bad_tables_are_named_by_line(lines: list[str], options: dict[str, object], message: str) -> None:
+def test_table_errors_name_the_line(lines: list[str], options: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message):
         table(lines, **options)  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 6), st.integers(0, 39), st.integers(1, 40))
-def test_windows_forecast_every_run_of_the_range_and_nothing_else(
-    length: int, history: int, horizon: int, start: int, stop: int
-) -> None:
+def test_windows_cover_every_run_of_the_range(length: int, history: int, horizon: int, start: int, stop: int) -> None:
     start, stop = min(start, length - 1), min(max(stop, start + 1), length)
     series = counting(length, start=start, stop=stop)
     # Brute force: each run within the range that has the whole history before it; where the series is too short for
@@ -140,9 +138,9 @@ def test_windows_forecast_every_run_of_the_range_and_nothing_else(
         with pytest.raises(DataError, match="rows to forecast and one before them, found rows"):
             list(windows(series, history, horizon=horizon))
         return
-    found = list(windows(series, history, horizon=horizon))
-    assert [window.stop for window in found] == ends
-    for window in found:
+    actual = list(windows(series, history, horizon=horizon))
+    assert [window.stop for window in actual] == ends
+    for window in actual:
         assert window.history[:, 0].tolist() == list(range(max(window.stop - history, 0), window.stop))
         assert window.future(horizon)[0, :, 0].tolist() == list(range(window.stop, window.stop + horizon))
         assert np.shares_memory(window.history, series.values)
@@ -150,25 +148,25 @@ def test_windows_forecast_every_run_of_the_range_and_nothing_else(
 
 
 @given(st.integers(1, 40), st.integers(0, 12), st.integers(1, 6), st.integers(0, 39), st.integers(1, 40))
-def test_pieces_follow_each_other_and_know_what_comes_after_each_row(
+def test_consecutive_windows_know_the_future_of_each_row(
     length: int, history: int, horizon: int, start: int, stop: int
 ) -> None:
     start, stop = min(start, length - 1), min(max(stop, start + 1), length)
     series = counting(length, start=start, stop=stop)
-    wanted = [row for row in range(length) if start <= row + 1 and row + horizon < stop]
-    if not wanted:
+    expected = [row for row in range(length) if start <= row + 1 and row + horizon < stop]
+    if not expected:
         with pytest.raises(DataError, match="rows to forecast and one before them, found rows"):
             list(consecutive_windows(series, history, horizon=horizon))
         return
-    found = list(consecutive_windows(series, history, horizon=horizon))
-    assert [row for window in found for row in window.history[:, 0]] == wanted
-    assert all(len(window) == history for window in found[:-1])
-    for window in found:
+    actual = list(consecutive_windows(series, history, horizon=horizon))
+    assert [row for window in actual for row in window.history[:, 0]] == expected
+    assert all(len(window) == history for window in actual[:-1])
+    for window in actual:
         for row, after in zip(window.history[:, 0], window.future(horizon, every_step=True)[..., 0], strict=True):
             assert after.tolist() == [row + step + 1 for step in range(horizon)]
 
 
-def test_the_seasonal_forecast_repeats_the_last_season_or_the_last_value() -> None:
+def test_seasonal_forecast_repeats_the_last_season_or_value() -> None:
     (*_, window) = windows(counting(20), 4, horizon=5)
     assert window.seasonal_forecast(5, 3)[0, :, 0].tolist() == [12, 13, 14, 12, 13]
     assert window.seasonal_forecast(5, 1)[0, :, 1].tolist() == [114] * 5
@@ -178,7 +176,7 @@ def test_the_seasonal_forecast_repeats_the_last_season_or_the_last_value() -> No
     assert whole.seasonal_forecast(2, 2, every_step=True)[..., 0].tolist() == [[0, 0], [0, 1], [1, 2], [2, 3]]
 
 
-def test_the_end_is_read_and_nothing_known_after_it() -> None:
+def test_last_window() -> None:
     assert last_window(counting(9), 4).history[:, 0].tolist() == [5, 6, 7, 8]
     assert last_window(counting(9, stop=6), 4).history[:, 0].tolist() == [2, 3, 4, 5]
     assert last_window(counting(3), 4).history[:, 0].tolist() == [0, 1, 2]
@@ -186,13 +184,13 @@ def test_the_end_is_read_and_nothing_known_after_it() -> None:
     assert not last_window(counting(9), 4).known
 
 
-def test_changes_do_not_cross_the_border_of_two_parts() -> None:
+def test_differences_do_not_cross_parts() -> None:
     parts = [np.array([[1.0], [3.0], [6.0]]), np.array([[100.0], [110.0]])]
     assert differences(parts, 1).tolist() == [[2], [3], [10]]
     assert differences(parts, 2).tolist() == [[5]]
 
 
-def test_arrays_are_series() -> None:
+def test_arrays_as_series() -> None:
     first, second = sequences([np.array([1.0, 2.0]), [[3.0], [4.0], [5.0]]])
     assert first.values.tolist() == [[1], [2]]
     assert second.values.tolist() == [[3], [4], [5]]
@@ -213,12 +211,12 @@ def test_arrays_are_series() -> None:
         (np.ones((4, 2)), r"input:1: expected 3 columns \(a, b, c\), found 2"),
     ],
 )
-def test_arrays_that_are_no_series_are_refused(given: object, message: str) -> None:
+def test_invalid_arrays_are_errors(given: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         list(sequences([given], columns=("a", "b", "c")))
 
 
-def test_a_range_of_many_series_counts_series(tmp_path: Path) -> None:
+def test_range_of_many_series_selects_series(tmp_path: Path) -> None:
     write_npz(tmp_path / "x.npz", [np.full((length, 2), length) for length in (2, 3, 4, 5)])
     assert [len(series.values) for series in sequences(tmp_path / "x.npz")] == [2, 3, 4, 5]
     assert [len(series.values) for series in sequences(tmp_path / "x.npz[0.5:1]")] == [4, 5]

@@ -62,8 +62,8 @@ def test_parallel_files(tmp_path: Path) -> None:
     words = written(tmp_path, "train.seq.in", "a b \nc\n\n")
     assert [one.labels for one in read_parallel(words, ("seq.in", "seq.out"))] == [None] * 3
     written(tmp_path, "train.seq.out", "X Y\nZ\n\n")
-    found = list(read_parallel(words, ("seq.in", "seq.out")))
-    assert [(one.words, one.labels) for one in found] == [(("a", "b"), ("X", "Y")), (("c",), ("Z",)), ((), ())]
+    actual = list(read_parallel(words, ("seq.in", "seq.out")))
+    assert [(one.words, one.labels) for one in actual] == [(("a", "b"), ("X", "Y")), (("c",), ("Z",)), ((), ())]
 
 
 WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
@@ -79,7 +79,7 @@ WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
 
 
 @pytest.mark.parametrize(("text", "read", "message"), WRONG)
-def test_what_is_wrong_is_named_with_its_place(
+def test_errors_name_the_location(
     tmp_path: Path, text: str, read: Callable[[Path], Iterator[Any]], message: str
 ) -> None:
     folder = tmp_path / "x"
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_named_with_its_place(
         list(read(written(folder, "data", text)))
 
 
-def test_frames_of_a_table_and_of_an_archive(tmp_path: Path) -> None:
+def test_frames_of_csv_and_npz(tmp_path: Path) -> None:
     first, second = read_frames(written(tmp_path, "a.csv", "1,2,u\n3,4,v\n\n5,6,u\n"))
     assert first.values.tolist() == [[1, 2], [3, 4]]
     assert (first.labels, second.labels, second.location.line) == (("u", "v"), ("u",), 4)
@@ -101,21 +101,21 @@ def test_frames_of_a_table_and_of_an_archive(tmp_path: Path) -> None:
 
 def test_python_values() -> None:
     kept = Sentence(Location("file", 3), ("a",), ("X",))
-    found = list(read_items(["a b", ["c", "d e"], kept, np.ones((2, 3)), ""]))
-    assert [getattr(one, "words", None) for one in found] == [("a", "b"), ("c", "d e"), ("a",), None, ()]
-    assert found[2] is kept
-    assert isinstance(found[3], Vectors)
-    assert found[3].values.shape == (2, 3)
+    actual = list(read_items(["a b", ["c", "d e"], kept, np.ones((2, 3)), ""]))
+    assert [getattr(one, "words", None) for one in actual] == [("a", "b"), ("c", "d e"), ("a",), None, ()]
+    assert actual[2] is kept
+    assert isinstance(actual[3], Vectors)
+    assert actual[3].values.shape == (2, 3)
     assert [one.words for one in read_lines(["a b", ""])] == [("a", "b"), ()]
     for wrong in ("a text", [3.5], [[["a"], 1]], [np.full((2, 2), np.nan)]):
         with pytest.raises(DataError, match="input"):
             list(read_items(wrong))
 
 
-def test_kinds_of_files_by_name() -> None:
+def test_format_is_detected_by_name() -> None:
     names = ["a.conllu.gz", "a.CONLLU", "a.csv", "b.npz", "c.txt.gz", "d"]
-    found = [detect(Path(name), frames=False) for name in names]
-    assert found == ["conllu", "conllu", "vectors", "vectors", "conll", "conll"]
+    actual = [detect(Path(name), frames=False) for name in names]
+    assert actual == ["conllu", "conllu", "vectors", "vectors", "conll", "conll"]
     assert detect(Path("a"), frames=True) == "vectors"
 
 
@@ -128,20 +128,20 @@ def test_kinds_of_files_by_name() -> None:
         ({"parallel": ("x", "y")}, "\xe9 b\n"),
     ],
 )
-def test_texts_in_other_encodings(tmp_path: Path, options: Any, text: str) -> None:
+def test_encodings(tmp_path: Path, options: Any, text: str) -> None:
     for name in "xy":
         (tmp_path / name).write_bytes(text.encode("latin-1"))
-    (found,) = Reader(encoding="latin-1", **options).read(tmp_path / "x")
-    assert isinstance(found, Sentence)
-    assert found.words == ("é", "b")
+    (actual,) = Reader(encoding="latin-1", **options).read(tmp_path / "x")
+    assert isinstance(actual, Sentence)
+    assert actual.words == ("é", "b")
     with pytest.raises(DataError, match=r"x:[13]: expected UTF-8, found byte 0xe9"):
         list(Reader(**options).read(tmp_path / "x"))
 
 
-def test_a_format_that_is_said_comes_before_parallel_files(tmp_path: Path) -> None:
+def test_explicit_format_overrides_parallel_files(tmp_path: Path) -> None:
     path = written(tmp_path, "data", "a X\n")
-    (found,) = Reader(format="conll", parallel=("seq.in", "seq.out")).read(path)
-    assert found.labels == ("X",)
+    (actual,) = Reader(format="conll", parallel=("seq.in", "seq.out")).read(path)
+    assert actual.labels == ("X",)
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,19 +153,19 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert words(format="conll") == [("a", "b")]
 
 
-def test_spans_and_what_is_odd_about_them() -> None:
+def test_spans_and_invalid_transitions() -> None:
     assert are_spans(["O", "B-x", "I-x"])
     assert not are_spans(["O"])
     assert not are_spans(["NOUN", "B-x"])
     assert not are_spans(["B-", "O"])
     sentence = Sentence(Location("f", 5), ("a",) * 6, ("I-x", "B-x", "I-y", "O", "E-x", "I-x"), range(5, 11))
-    found = list(invalid_transitions([sentence, Sentence(Location("f", 20), ("a",))]))
-    assert [location.line for location, _ in found] == [5, 7, 9, 10]
-    assert found[1][1].startswith("I-y follows B-x")
-    assert found[0][1].startswith("I-x is the first label")
+    actual = list(invalid_transitions([sentence, Sentence(Location("f", 20), ("a",))]))
+    assert [location.line for location, _ in actual] == [5, 7, 9, 10]
+    assert actual[1][1].startswith("I-y follows B-x")
+    assert actual[0][1].startswith("I-x is the first label")
 
 
-def test_scale_is_that_of_all_frames_together() -> None:
+def test_vector_statistics_match_concatenated_frames() -> None:
     generator = np.random.default_rng(0)
     parts = [generator.normal(3, 2, (length, 2)).astype(np.float32) for length in (4, 1, 7)]
     scale = VectorStatistics()

@@ -65,7 +65,7 @@ def error(read: Iterator[Any]) -> str:
 
 
 class Standard:
-    """Standard input that holds some bytes."""
+    """Standard input with the given bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.buffer = io.BytesIO(data)
@@ -75,9 +75,7 @@ class Standard:
     st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]))),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_lines_are_what_stands_between_line_ends(
-    tmp_path_factory: pytest.TempPathFactory, texts_: list[str], end: str
-) -> None:
+def test_lines_are_split_at_line_ends(tmp_path_factory: pytest.TempPathFactory, texts_: list[str], end: str) -> None:
     folder = tmp_path_factory.mktemp("lines")
     data = "".join(text + end for text in texts_).encode()
     texts_[:1] = [text.removeprefix("\ufeff") for text in texts_[:1]]
@@ -91,23 +89,23 @@ def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "wanted"), [(b"", []), (b"\n", [""]), (b"\xef\xbb\xbfa\r\nb", ["a", "b"]), (b"\xef\xbb\xbf", [""])]
+    ("data", "expected"), [(b"", []), (b"\n", [""]), (b"\xef\xbb\xbfa\r\nb", ["a", "b"]), (b"\xef\xbb\xbf", [""])]
 )
-def test_empty_files_and_byte_order_marks(tmp_path: Path, data: bytes, wanted: list[str]) -> None:
-    assert texts(put(tmp_path, data)) == wanted
-    assert texts(put(tmp_path, pack(data))) == wanted
+def test_empty_files_and_byte_order_marks(tmp_path: Path, data: bytes, expected: list[str]) -> None:
+    assert texts(put(tmp_path, data)) == expected
+    assert texts(put(tmp_path, pack(data))) == expected
 
 
-def test_members_of_gzip_are_joined(tmp_path: Path) -> None:
+def test_gzip_members_are_concatenated(tmp_path: Path) -> None:
     assert texts(put(tmp_path, pack(b"a\nb") + pack(b"c\n"))) == ["a", "bc"]
 
 
 @pytest.mark.parametrize("packed", [bytes, pack])
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes], bytes]) -> None:
     monkeypatch.setattr(sys, "stdin", Standard(packed(b"a\nb\xff\n")))
-    found = lines(Path("-"))
-    assert next(found) == (Location("standard input", 1), "a")
-    assert error(found) == (
+    actual = lines(Path("-"))
+    assert next(actual) == (Location("standard input", 1), "a")
+    assert error(actual) == (
         "standard input:2: expected UTF-8, found byte 0xff at byte 2 of the line; "
         'for another encoding set it, for example task.encoding = "latin-1"'
     )
@@ -124,7 +122,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes
         (pack(b"a\nb\n") + b"rest", ":3: the compressed data are damaged or truncated here"),
     ],
 )
-def test_bad_bytes_are_named_by_file_and_line(tmp_path: Path, data: bytes, message: str) -> None:
+def test_invalid_bytes_name_file_and_line(tmp_path: Path, data: bytes, message: str) -> None:
     path = put(tmp_path, data)
     assert error(lines(path)).startswith(f"{path}{message}")
 
@@ -132,12 +130,14 @@ def test_bad_bytes_are_named_by_file_and_line(tmp_path: Path, data: bytes, messa
 @pytest.mark.parametrize("packed", [bytes, pack])
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8-sig", "gb18030", "shift_jis", "iso2022_jp", "koi8_r"])
 def test_encodings(tmp_path: Path, encoding: str, packed: Callable[[bytes], bytes]) -> None:
-    wanted = {"latin-1": "é ÿ\x85", "koi8_r": "Привет Ё", "cp1252": "“é€”", "utf-8-sig": "é三"}.get(encoding, "日本 語")
-    data = f"{wanted}\r\n\n{wanted}".encode(encoding)
-    assert [text for _, text in lines(put(tmp_path, packed(data)), encoding=encoding)] == [wanted, "", wanted]
+    expected = {"latin-1": "é ÿ\x85", "koi8_r": "Привет Ё", "cp1252": "“é€”", "utf-8-sig": "é三"}.get(
+        encoding, "日本 語"
+    )
+    data = f"{expected}\r\n\n{expected}".encode(encoding)
+    assert [text for _, text in lines(put(tmp_path, packed(data)), encoding=encoding)] == [expected, "", expected]
 
 
-def test_every_format_has_encodings(tmp_path: Path) -> None:
+def test_every_format_supports_encodings(tmp_path: Path) -> None:
     assert [text for _, text in lines(["é"], encoding="latin-1")] == ["é"]
     latin: Any = {"encoding": "latin-1"}
     readers: list[tuple[Reader, str]] = [
@@ -162,7 +162,7 @@ def test_every_format_has_encodings(tmp_path: Path) -> None:
         ("idna", b"xn--\xff", ":1: expected IDNA, found byte "),
     ],
 )
-def test_what_is_not_in_the_encoding(tmp_path: Path, encoding: str, data: bytes, message: str) -> None:
+def test_undecodable_bytes_are_errors(tmp_path: Path, encoding: str, data: bytes, message: str) -> None:
     path = put(tmp_path, data)
     assert error(lines(path, encoding=encoding)).startswith(f"{path}{message}")
 
@@ -180,12 +180,12 @@ def test_what_is_not_in_the_encoding(tmp_path: Path, encoding: str, data: bytes,
         ("undefined", "a line feed is not a single byte"),
     ],
 )
-def test_encodings_that_are_not_read(encoding: str, message: str) -> None:
+def test_unsupported_encodings_are_errors(encoding: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         next(lines(["a"], encoding=encoding))
 
 
-def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_unreadable_files_are_errors(tmp_path: Path) -> None:
     put(tmp_path, b"", "train.tsv")
     assert error(lines(tmp_path)) == f"{tmp_path}: expected a file, found a folder"
     wrong = tmp_path / "trian.tsv"
@@ -204,17 +204,17 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         (["a", "b\ud800"], "input:2: found an unpaired surrogate at character 2"),
     ],
 )
-def test_texts_of_a_program(source: Any, message: str) -> None:
+def test_invalid_python_values_are_errors(source: Any, message: str) -> None:
     assert error(lines(source)) == message
 
 
-def test_a_line_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlong_line_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "LONGEST_LINE", 4)
     path = put(tmp_path, pack(b"abc\nabcd\n"))
     assert error(lines(path)) == f"{path}:2: the line is longer than 4 bytes"
 
 
-def test_bad_data_survives_a_process() -> None:
+def test_data_error_can_be_pickled() -> None:
     bad = DataError(Location("a", 3), "wrong")
     again = copy.copy(bad)  # by the same steps as between processes
     assert (str(again), again.location, again.message) == ("a:3: wrong", Location("a", 3), "wrong")
@@ -252,20 +252,20 @@ def test_tsv() -> None:
         st.lists(st.text(st.characters(exclude_characters="\0\r", exclude_categories=["Cs"])), min_size=2, max_size=2)
     )
 )
-def test_delimited_reads_what_csv_writes(records: list[list[str]]) -> None:
+def test_delimited_reads_output_of_csv_writer(records: list[list[str]]) -> None:
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows(records)
     text = written.getvalue()
-    found = list(delimited(text.split("\n")[:-1], header=False))
-    assert [fields for _, fields in found] == records
+    actual = list(delimited(text.split("\n")[:-1], header=False))
+    assert [fields for _, fields in actual] == records
     starts = [
         1 + sum(field.count("\n") for record in records[:index] for field in record) + index
         for index in range(len(records))
     ]
-    assert [location.line for location, _ in found] == starts
+    assert [location.line for location, _ in actual] == starts
 
 
-def test_bad_records() -> None:
+def test_invalid_csv_records() -> None:
     assert (
         error(delimited(["a,b", "1,2", "3"], header=True))
         == "input:3: expected 2 fields as in the first record, found 1"
@@ -297,14 +297,14 @@ def test_jsonl() -> None:
         ('{"a": ' + "1" * 5_000 + "}", "invalid JSON"),
     ],
 )
-def test_bad_json(line: str, message: str) -> None:
+def test_invalid_json(line: str, message: str) -> None:
     assert error(jsonl(["{}", line])).startswith(f"input:2: {message}")
 
 
 def test_labelled() -> None:
     text = ["1 a  film\there ", "", "__label__good\tfine", "DESC:manner  How", " 2\t\tx"]
-    found = [(location.line, label, words) for location, label, words in labelled(text)]
-    assert found == [(1, "1", "a  film\there"), (3, "good", "fine"), (4, "DESC:manner", "How"), (5, "2", "x")]
+    actual = [(location.line, label, words) for location, label, words in labelled(text)]
+    assert actual == [(1, "1", "a  film\there"), (3, "good", "fine"), (4, "DESC:manner", "How"), (5, "2", "x")]
     assert error(labelled(["1 a", "2 "])) == "input:2: expected a label and a text separated by a space, found only '2'"
     assert error(labelled(["__label__a __label__b text"])) == "input:1: expected one label, found several"
 
@@ -342,7 +342,7 @@ def test_memory_is_less_than_ten_times_the_file(tmp_path: Path, reader: str, dat
 
 
 def damage(data: bytes, chance: np.random.Generator) -> bytes:
-    """A few bytes of a file changed, taken out, put in, repeated; some files packed, and damaged again."""
+    """A file with a few bytes changed, deleted, inserted or repeated; some gzipped and damaged again."""
     changed = bytearray(data)
     pieces = [
         b"",
@@ -373,7 +373,7 @@ def damage(data: bytes, chance: np.random.Generator) -> bytes:
 
 
 def refused(name: str, path: Path, seed: int) -> bool:
-    """Whether a damaged file was refused by its name; any other error comes out."""
+    """Whether a damaged file raised a DataError with its name; other errors propagate."""
     reader, text = VALID[name]
     path.write_bytes(damage(text.encode(), np.random.default_rng(seed)))
     try:
@@ -385,12 +385,12 @@ def refused(name: str, path: Path, seed: int) -> bool:
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_damaged_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+def test_damaged_files_are_read_or_rejected(tmp_path: Path, name: str) -> None:
     assert list(VALID[name][0](put(tmp_path, VALID[name][1].encode())))
     assert 10 < sum(refused(name, tmp_path / "fuzzed", seed) for seed in range(100)) < 100
 
 
-def test_a_fingerprint_tells_changed_content(tmp_path: Path) -> None:
+def test_fingerprint_changes_with_the_content(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     seen = set()
     for content in (b"", b"a", b"b", b"a" * 3_000_000, b"a" * 2_999_999 + b"b"):

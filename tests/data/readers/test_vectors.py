@@ -20,15 +20,15 @@ def read(cases: Any) -> list[tuple[list[list[float]], str | None, int]]:
     return [(case.values.tolist(), case.label, case.location.line) for case in cases]
 
 
-def test_ts_has_channels_and_a_label_in_each_line() -> None:
+def test_ts_channels_and_labels() -> None:
     lines = [*HEADER, "1,2,3:4,5,6:a", "", "7:8.5:b", "1,2:3,4:?"]
-    found = list(ts(lines))
-    assert read(found) == [
+    actual = list(ts(lines))
+    assert read(actual) == [
         ([[1, 4], [2, 5], [3, 6]], "a", 7),
         ([[7, 8.5]], "b", 9),
         ([[1, 3], [2, 4]], None, 10),
     ]
-    assert found[0].values.dtype == np.float32
+    assert actual[0].values.dtype == np.float32
 
 
 def test_ts_without_labels() -> None:
@@ -36,10 +36,10 @@ def test_ts_without_labels() -> None:
     assert read(ts(lines)) == [([[1], [2]], None, 4), ([[3]], None, 5)]
 
 
-def test_missing_values_are_held_where_asked() -> None:
+def test_hold_repeats_missing_values() -> None:
     lines = ["@classLabel false", "@data", "?,1,NaN,?,4:5,?,6,,7:?,?,?,?,?"]
-    (found,) = ts(lines, missing="hold")
-    assert found.values.tolist() == [[1, 5, 0], [1, 5, 0], [1, 6, 0], [1, 6, 0], [4, 7, 0]]
+    (actual,) = ts(lines, missing="hold")
+    assert actual.values.tolist() == [[1, 5, 0], [1, 5, 0], [1, 6, 0], [1, 6, 0], [4, 7, 0]]
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_missing_values_are_held_where_asked() -> None:
         (["@problemName x"], "input: no line @data"),
     ],
 )
-def test_what_is_wrong_in_ts_is_named_by_line(lines: list[str], message: str) -> None:
+def test_ts_errors_name_the_line(lines: list[str], message: str) -> None:
     with pytest.raises(DataError) as error:
         list(ts(lines))
     assert str(error.value).startswith(message)
 
 
-def test_csv_has_a_sequence_in_each_row() -> None:
+def test_csv_has_one_sequence_per_row() -> None:
     lines = ["0,1,2,3,0000000010", "", "4,5,0100000000", "6,7"]
     assert read(csv(lines, channels=2)) == [
         ([[0, 1], [2, 3]], "0000000010", 1),
@@ -94,7 +94,7 @@ def test_csv_without_labels() -> None:
         (["a,b", "c"], {}, "input:2: expected a positive multiple of 1 values (channels = 1), found 0"),
     ],
 )
-def test_what_is_wrong_in_csv_is_named_by_line(lines: list[str], options: Any, message: str) -> None:
+def test_csv_errors_name_the_line(lines: list[str], options: Any, message: str) -> None:
     with pytest.raises(DataError) as error:
         list(csv(lines, **options))
     assert str(error.value).startswith(message)
@@ -104,15 +104,15 @@ def frame(case: Vectors) -> tuple[list[list[float]], tuple[str, ...] | None, int
     return case.values.tolist(), case.labels, case.location.line
 
 
-def test_frames_are_separated_by_blank_lines() -> None:
+def test_frames_are_separated_by_empty_lines() -> None:
     lines = ["x,y,state", "1,2,a", "3,4,b", "", "", "5,6,a"]
     assert [frame(case) for case in frames(lines)] == [([[1, 2], [3, 4]], ("a", "b"), 2), ([[5, 6]], ("a",), 6)]
 
 
-def test_frames_are_told_apart_by_a_column() -> None:
+def test_frames_are_grouped_by_an_id_column() -> None:
     lines = ["p,1,a", "p,2,b", "q,3,a"]
-    found = [frame(case) for case in frames(lines, identity=0)]
-    assert found == [([[1], [2]], ("a", "b"), 1), ([[3]], ("a",), 3)]
+    actual = [frame(case) for case in frames(lines, identity=0)]
+    assert actual == [([[1], [2]], ("a", "b"), 1), ([[3]], ("a",), 3)]
     assert [case.labels for case in frames(["1,2", "3,4"], label=None)] == [None]
 
 
@@ -125,7 +125,7 @@ def test_frames_are_told_apart_by_a_column() -> None:
         (["1,a", "z,a"], "input:2: value 1: expected a number, found 'z'"),
     ],
 )
-def test_what_is_wrong_in_frames_is_named_by_line(lines: list[str], message: str) -> None:
+def test_frame_errors_name_the_line(lines: list[str], message: str) -> None:
     with pytest.raises(DataError) as error:
         list(frames(lines))
     assert str(error.value).startswith(message)
@@ -138,32 +138,32 @@ def test_what_is_wrong_in_frames_is_named_by_line(lines: list[str], message: str
     ),
     data=st.data(),
 )
-def test_npz_is_written_and_read(tmp_path_factory: pytest.TempPathFactory, sequences: list[Any], data: Any) -> None:
+def test_npz_round_trip(tmp_path_factory: pytest.TempPathFactory, sequences: list[Any], data: Any) -> None:
     path = tmp_path_factory.mktemp("npz") / "x.npz"
     names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=5).filter(
         lambda name: name != "?"
     )
     labels = data.draw(st.lists(names, min_size=len(sequences), max_size=len(sequences)))
     write_npz(path, sequences, labels)
-    found = list(npz(path))
-    assert [case.label for case in found] == labels
-    assert [case.location for case in found] == [(str(path), number + 1) for number in range(len(sequences))]
-    for case, wanted in zip(found, sequences, strict=True):
-        np.testing.assert_array_equal(case.values, wanted)
+    actual = list(npz(path))
+    assert [case.label for case in actual] == labels
+    assert [case.location for case in actual] == [(str(path), number + 1) for number in range(len(sequences))]
+    for case, expected in zip(actual, sequences, strict=True):
+        np.testing.assert_array_equal(case.values, expected)
 
 
-def test_npz_with_labels_of_elements(tmp_path: Path) -> None:
+def test_npz_with_element_labels(tmp_path: Path) -> None:
     write_npz(tmp_path / "x.npz", [[[1.0], [2.0]], [[3.0]]], [["a", "b"], ["c"]])
     assert [frame(case)[:2] for case in npz(tmp_path / "x.npz")] == [([[1], [2]], ("a", "b")), ([[3]], ("c",))]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_npz_of_one_block(tmp_path: Path, order: Any) -> None:
+def test_npz_with_sequences_of_equal_length(tmp_path: Path, order: Any) -> None:
     x = np.asarray(np.arange(12).reshape(2, 3, 2), order=order)
     np.savez(tmp_path / "x.npz", x=x, y=np.array([7, 8]))
-    found = list(npz(tmp_path / "x.npz"))
-    assert [case.values.tolist() for case in found] == x.tolist()
-    assert [case.label for case in found] == ["7", "8"]
+    actual = list(npz(tmp_path / "x.npz"))
+    assert [case.values.tolist() for case in actual] == x.tolist()
+    assert [case.label for case in actual] == ["7", "8"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_npz_of_one_block(tmp_path: Path, order: Any) -> None:
         ({"x": np.array([[1.0, np.nan]])}, "1: element 2 of channel 1 is missing"),
     ],
 )
-def test_what_is_wrong_in_npz_is_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_npz_errors(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(DataError, match=message):
         list(npz(tmp_path / "x.npz"))
@@ -206,7 +206,7 @@ def header(shape: str, dtype: str = "<f4") -> bytes:
         b"",
     ],
 )
-def test_a_file_that_lies_is_refused(tmp_path: Path, member: bytes) -> None:
+def test_inconsistent_npz_header_is_an_error(tmp_path: Path, member: bytes) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", member)
     with pytest.raises(DataError, match=r"x\.npz: x: "):
@@ -215,7 +215,7 @@ def test_a_file_that_lies_is_refused(tmp_path: Path, member: bytes) -> None:
 
 @settings(max_examples=50)
 @given(position=st.integers(0, 10_000), value=st.integers(0, 255))
-def test_a_damaged_file_gives_no_foreign_error(
+def test_damaged_npz_raises_only_data_errors(
     tmp_path_factory: pytest.TempPathFactory, position: int, value: int
 ) -> None:
     stream = io.BytesIO()
@@ -233,7 +233,7 @@ def test_a_damaged_file_gives_no_foreign_error(
 
 
 @given(st.lists(st.text(alphabet="@#:,.?-01aex\t dimensoclt", max_size=12), max_size=6))
-def test_nonsense_gives_no_foreign_error(lines: list[str]) -> None:
+def test_fuzzed_text_raises_only_data_errors(lines: list[str]) -> None:
     for read_it in (ts, csv, frames):
         for source in (lines, [*HEADER, *lines]):
             try:

@@ -1,4 +1,4 @@
-"""The small language of questions, and the test files of the field."""
+"""Queries about words, and test files of analogies and similarities."""
 
 from pathlib import Path
 
@@ -25,10 +25,10 @@ HERE = Location("input", 1)
         ("  ", "unclear", (), ()),
     ],
 )
-def test_what_a_line_asks(text: str, kind: str, words: tuple[str, ...], signs: tuple[int, ...]) -> None:
-    found = parse_question(HERE, text)
-    assert (found.kind, found.words, found.signs) == (kind, words, signs)
-    assert next(read_questions([text])) == found
+def test_parse_question(text: str, kind: str, words: tuple[str, ...], signs: tuple[int, ...]) -> None:
+    actual = parse_question(HERE, text)
+    assert (actual.kind, actual.words, actual.signs) == (kind, words, signs)
+    assert next(read_questions([text])) == actual
 
 
 def test_analogies() -> None:
@@ -56,15 +56,15 @@ def test_analogies() -> None:
         ["love;sex;6.77;x", "tiger;cat;7.35;x"],
     ],
 )
-def test_similar_words(lines: list[str]) -> None:
+def test_similarity_pairs(lines: list[str]) -> None:
     assert detect(lines) == "pairs"
-    found = [(*each.words, each.human) for each in read_test(lines)]
-    assert found == [("love", "sex", 6.77), ("tiger", "cat", 7.35)]
+    actual = [(*each.words, each.human) for each in read_test(lines)]
+    assert actual == [("love", "sex", 6.77), ("tiger", "cat", 7.35)]
     with pytest.raises(DataError, match="two words and a number"):
         list(read_test([*lines, "what"]))
 
 
-def test_text_is_text(tmp_path: Path) -> None:
+def test_plain_text_is_detected(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one two three four\nfive six 7\n: eight\n")
     assert detect(tmp_path / "text") == "text"
     assert detect([]) == "text"

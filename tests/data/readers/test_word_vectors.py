@@ -21,7 +21,7 @@ def test_words_and_vectors_with_and_without_a_header(tmp_path: Path, first: list
     np.testing.assert_array_equal(vectors, np.array([[1, 2], [0.5, -1e-3], [3, 4]], dtype=np.float32))
 
 
-def test_only_what_is_wanted_and_the_first_of_two(tmp_path: Path) -> None:
+def test_vocabulary_filter_and_duplicates(tmp_path: Path) -> None:
     words, vectors = read_vectors(written(tmp_path, "4 1", "a 1", "b 2", "a 3", "c 4"), {"a", "c", "d"})
     assert words == ["a", "c"]
     assert vectors.tolist() == [[1], [4]]
@@ -37,7 +37,7 @@ def test_only_what_is_wanted_and_the_first_of_two(tmp_path: Path) -> None:
         (["3 1", "a 1", "b 2"], "vectors.txt: expected 3 words according to the first line, found 2"),
     ],
 )
-def test_what_is_wrong_is_named_by_line(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(DataError) as error:
         read_vectors(written(tmp_path, *lines))
     assert message in str(error.value)
@@ -50,7 +50,7 @@ def binary(*entries: tuple[str, list[float]], end: bytes = b"\n") -> bytes:
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])  # word2vec writes a line feed behind the numbers, others do not
-def test_binary_vectors_written_by_hand(tmp_path: Path, end: bytes) -> None:
+def test_binary_format_byte_by_byte(tmp_path: Path, end: bytes) -> None:
     path = tmp_path / "vectors.bin"
     path.write_bytes(binary(("the", [1.5, -2.0, 1e-7]), ("été", [0.0, 0.25, 3.0]), ("the", [9.0, 9.0, 9.0]), end=end))
     words, vectors = read_vectors(path)
@@ -60,33 +60,33 @@ def test_binary_vectors_written_by_hand(tmp_path: Path, end: bytes) -> None:
 
 
 @pytest.mark.parametrize("is_binary", [False, True])
-def test_what_is_written_is_read_again(tmp_path: Path, is_binary: bool) -> None:
+def test_round_trip(tmp_path: Path, is_binary: bool) -> None:
     words = ["the", "naïve", "3.5", "-", "</s>"]
     vectors = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
     write_vectors(tmp_path / "vectors", words, vectors, binary=is_binary)
-    found, numbers = read_vectors(tmp_path / "vectors")
-    assert found == words
+    actual, numbers = read_vectors(tmp_path / "vectors")
+    assert actual == words
     np.testing.assert_array_equal(numbers, vectors)
 
 
-def test_binary_is_written_as_word2vec_does(tmp_path: Path) -> None:
+def test_binary_output_matches_word2vec(tmp_path: Path) -> None:
     write_vectors(tmp_path / "vectors", ["a", "b"], np.array([[1, 2], [3, 4]], np.float32), binary=True)
     assert (tmp_path / "vectors").read_bytes() == binary(("a", [1, 2]), ("b", [3, 4]))
 
 
-def test_gensim_reads_what_is_written(tmp_path: Path) -> None:
+def test_gensim_reads_our_files(tmp_path: Path) -> None:
     gensim = pytest.importorskip("gensim")
     vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     for is_binary in (False, True):
         write_vectors(tmp_path / "vectors", ["a", "ß", "c"], vectors, binary=is_binary)
-        found = gensim.models.KeyedVectors.load_word2vec_format(str(tmp_path / "vectors"), binary=is_binary)
-        assert found.index_to_key == ["a", "ß", "c"]
-        np.testing.assert_array_equal(found.vectors, vectors)
-        found.save_word2vec_format(str(tmp_path / "theirs"), binary=is_binary)
+        actual = gensim.models.KeyedVectors.load_word2vec_format(str(tmp_path / "vectors"), binary=is_binary)
+        assert actual.index_to_key == ["a", "ß", "c"]
+        np.testing.assert_array_equal(actual.vectors, vectors)
+        actual.save_word2vec_format(str(tmp_path / "theirs"), binary=is_binary)
         np.testing.assert_allclose(read_vectors(tmp_path / "theirs")[1], vectors)
 
 
-def test_a_blank_inside_cannot_be_written(tmp_path: Path) -> None:
+def test_words_with_whitespace_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'a b' is empty or contains whitespace"):
         write_vectors(tmp_path / "vectors", ["a b"], np.zeros((1, 2), np.float32), binary=True)
 
@@ -100,7 +100,7 @@ def test_a_blank_inside_cannot_be_written(tmp_path: Path) -> None:
         (binary(("a", [1.0, 2.0])).replace(b"a ", b"\xff "), "word 1: expected UTF-8"),
     ],
 )
-def test_what_is_wrong_in_binary_vectors_is_told(tmp_path: Path, content: bytes, message: str) -> None:
+def test_errors_in_binary_files(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "vectors").write_bytes(content)
     with pytest.raises(DataError, match=message):
         read_vectors(tmp_path / "vectors")

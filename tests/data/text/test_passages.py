@@ -1,4 +1,4 @@
-"""Text in pieces: nothing is lost, and what is wrong is named by file and line."""
+"""Passages preserve the text, and errors name file and line."""
 
 import gzip
 import itertools
@@ -23,23 +23,23 @@ def small() -> Iterator[None]:
 
 
 @given(st.lists(st.integers(0, 3 * SIZE // 8), max_size=12), st.booleans())
-def test_nothing_is_lost(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], ended: bool) -> None:
+def test_passages_preserve_the_text(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], ended: bool) -> None:
     path = tmp_path_factory.mktemp("text") / "text"
     text = "\n".join("word é " * length for length in lengths) + "\n" * ended
     path.write_bytes(text.encode())
-    found = list(passages(path))
-    assert b"".join(each.data for each in found).decode() == text
-    for before, after in itertools.pairwise(found):
+    actual = list(passages(path))
+    assert b"".join(each.data for each in actual).decode() == text
+    for before, after in itertools.pairwise(actual):
         assert after.location.line == before.location.line + before.data.count(b"\n")
-    words = sum(map(len, found))
+    words = sum(map(len, actual))
     assert len(text.split()) <= words <= len(text.split()) + len(lengths) + 1
 
 
-def test_other_encodings_packed_files_and_folders(tmp_path: Path) -> None:
+def test_encodings_gzip_and_folders(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Été\r\n".encode("latin-1"))
     (tmp_path / "b.gz").write_bytes(gzip.compress("Là\n".encode("latin-1")))
-    found = [each.data.decode() for each in passages(tmp_path, encoding="latin-1", lowercase=True)]
-    assert found == ["été\r\n", "là\n"]
+    actual = [each.data.decode() for each in passages(tmp_path, encoding="latin-1", lowercase=True)]
+    assert actual == ["été\r\n", "là\n"]
     (tmp_path / "mark").write_bytes(b"\xef\xbb\xbfone two")
     assert [each.data for each in passages(tmp_path / "mark")] == [b"one two"]
     assert next(iter(passages(["Ab\ncd"], lowercase=True))).data == b"ab\ncd"
@@ -55,12 +55,12 @@ def test_other_encodings_packed_files_and_folders(tmp_path: Path) -> None:
         (gzip.compress(b"word " * 99999)[:-9], "damaged or truncated"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "text").write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(passages(tmp_path / "text"))
 
 
-def test_a_list_holds_texts() -> None:
+def test_list_of_strings() -> None:
     with pytest.raises(DataError, match="input:2: expected a string, found int"):
         list(passages(["a", 3]))

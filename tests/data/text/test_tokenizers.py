@@ -39,13 +39,13 @@ def test_words() -> None:
     assert len(TextConfig(vocab_size=4).fit(TEXTS).vocabulary) == 4
 
 
-def test_counts_decide() -> None:
+def test_vocabulary_size_and_min_count() -> None:
     encoding = TextConfig(vocab_size=6).fit(["b a c a b a d"], specials=(END,))
     assert encoding.vocabulary.symbols == ("<pad>", "<unk>", END, "a", "b", "c")
 
 
 @given(ANY)
-def test_bytes_of_any_text_come_back(text: str) -> None:
+def test_bpe_round_trips_any_text(text: str) -> None:
     encoding = SUBWORDS["bpe"]
     ids = encoding.encode(text)
     assert encoding.decode(ids) == text
@@ -58,7 +58,7 @@ def test_bytes_of_any_text_come_back(text: str) -> None:
         "thecatsonmdg' ",
     )
 )
-def test_unigram_gives_the_words_back(text: str) -> None:
+def test_unigram_round_trips_words(text: str) -> None:
     encoding = SUBWORDS["unigram"]
     ids = encoding.encode(text)
     assert encoding.decode(ids) == " ".join(text.split())
@@ -66,7 +66,7 @@ def test_unigram_gives_the_words_back(text: str) -> None:
 
 
 @given(ANY)
-def test_unigram_reads_any_text(text: str) -> None:
+def test_unigram_encodes_any_text(text: str) -> None:
     encoding = SUBWORDS["unigram"]
     known = {symbol for symbol in encoding.vocabulary.symbols if len(symbol) == 1}
     normal = unicodedata.normalize("NFKC", text)
@@ -77,7 +77,7 @@ def test_unigram_reads_any_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_subwords_are_learnt_the_same_each_time(algorithm: Any) -> None:
+def test_subword_training_is_deterministic(algorithm: Any) -> None:
     lines = [
         " ".join(f"w{number % 17}{number % 5}{number % 3}" for number in range(start, start + 9)) for start in range(60)
     ]
@@ -88,7 +88,7 @@ def test_subwords_are_learnt_the_same_each_time(algorithm: Any) -> None:
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
 @pytest.mark.parametrize("lower", [False, True])
-def test_saved_and_loaded(algorithm: Any, unit: Any, lower: bool) -> None:
+def test_save_and_load(algorithm: Any, unit: Any, lower: bool) -> None:
     encoding = TextConfig(unit=unit, algorithm=algorithm, lowercase=lower, vocab_size=300).fit(
         TEXTS, specials=(START, END)
     )
@@ -104,25 +104,25 @@ def test_saved_and_loaded(algorithm: Any, unit: Any, lower: bool) -> None:
 
 
 @pytest.mark.parametrize("encoding", SUBWORDS.values(), ids=SUBWORDS)
-def test_every_number_is_text(encoding: Tokenizer) -> None:
+def test_every_id_decodes(encoding: Tokenizer) -> None:
     text = encoding.decode(range(len(encoding.vocabulary)))
     assert "the" in text
     assert not {START, END, "<pad>"} & {text[start : start + size] for start in range(len(text)) for size in (3, 4, 5)}
 
 
-def test_the_word_for_unknown_words_is_unknown() -> None:
+def test_unk_in_the_text_is_unknown() -> None:
     assert TextConfig().fit(["a <unk> b <unk>"]).encode("<unk> a") == [1, 2]
 
 
 @pytest.mark.parametrize("specials", [(), (END,), (START, END)])
-def test_a_word_that_is_spelt_like_a_special_is_unknown(specials: tuple[str, ...]) -> None:
+def test_special_tokens_in_the_text_are_unknown(specials: tuple[str, ...]) -> None:
     encoding = TextConfig().fit(["a </s> <pad> <s> <s> </s> <pad>"], specials=specials)
     assert encoding.vocabulary.symbols == ("<pad>", "<unk>", *specials, "a")
     assert encoding.encode("<pad> a </s> <s> <unk>") == [1, 2 + len(specials), 1, 1, 1]
 
 
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
-def test_no_text_at_all(unit: Any) -> None:
+def test_fit_without_texts(unit: Any) -> None:
     for algorithm in ("bpe", "unigram"):
         encoding = TextConfig(unit=unit, algorithm=algorithm, vocab_size=300).fit([])
         assert encoding.encode("") == []
@@ -130,7 +130,7 @@ def test_no_text_at_all(unit: Any) -> None:
         assert set(encoding.encode("a")) <= set(range(1, 300))
 
 
-def test_sizes_that_are_too_small() -> None:
+def test_too_small_vocabulary_sizes_are_errors() -> None:
     with pytest.raises(ValueError, match="BPE needs one for each of the 256 bytes"):
         TextConfig(unit="subwords", vocab_size=100).fit(TEXTS)
     with pytest.raises(ValueError, match="set it to more than 2"):
@@ -139,20 +139,20 @@ def test_sizes_that_are_too_small() -> None:
         TextConfig(vocab_size=-1)
 
 
-def test_texts_are_read_once_and_as_they_come() -> None:
+def test_texts_are_streamed_once() -> None:
     for unit in ("characters", "words", "subwords"):
         text = TextConfig(unit=unit, vocab_size=300)
         assert text.fit(iter(TEXTS)) == text.fit(TEXTS)
 
 
-def test_the_library_keeps_its_tokens() -> None:
+def test_library_tokens_are_preserved() -> None:
     encoding = SUBWORDS["bpe"]
     vocabulary = json.loads(encoding.tokenizer)["model"]["vocab"]
     assert sorted(vocabulary, key=vocabulary.get) == list(encoding.vocabulary.symbols[4:])
     assert "Ġthe" in vocabulary
 
 
-def test_symbols_as_they_are_written_are_as_many_as_those_that_are_read() -> None:
+def test_cased_tokens_align_with_tokens() -> None:
     words = TextConfig(lowercase=True).fit(["The cat"])
     assert (words.cased_tokens("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])
     letters = TextConfig(unit="characters", lowercase=True).fit(["abc"])

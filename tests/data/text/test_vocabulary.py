@@ -12,35 +12,33 @@ SYMBOLS = st.lists(st.sampled_from(["a", "b", "c", "ä", "", "<unk>", "<pad>", "
 
 
 @given(SYMBOLS, st.integers(0, 8), st.integers(1, 3), st.sampled_from([(), (START, END)]))
-def test_symbols_stand_in_the_order_of_their_counts(
-    symbols: list[str], size: int, minimum: int, specials: tuple[str, ...]
-) -> None:
+def test_tokens_are_ordered_by_count(symbols: list[str], size: int, minimum: int, specials: tuple[str, ...]) -> None:
     first = ("<pad>", "<unk>", *specials)
     if 0 < size < len(first):
         size = len(first)
-    found = build_vocabulary(symbols, size=size, min_count=minimum, specials=specials)
+    actual = build_vocabulary(symbols, size=size, min_count=minimum, specials=specials)
     pairs = sorted(
         (-number, symbol) for symbol, number in Counter(symbols).items() if symbol not in first and number >= minimum
     )
-    wanted = [*first, *(symbol for _, symbol in pairs)]
-    assert list(found.symbols) == (wanted[:size] if size else wanted)
-    known = found.symbols
-    assert found.encode(symbols) == [known.index(symbol) if symbol in known else 1 for symbol in symbols]
-    assert found.decode(found.encode(known)) == list(known)
-    assert len(found) == len(known)
-    assert all((symbol in found) == (symbol in known) for symbol in symbols)
-    again = Vocabulary.model_validate_json(found.model_dump_json())
-    assert again == found
+    expected = [*first, *(symbol for _, symbol in pairs)]
+    assert list(actual.symbols) == (expected[:size] if size else expected)
+    known = actual.symbols
+    assert actual.encode(symbols) == [known.index(symbol) if symbol in known else 1 for symbol in symbols]
+    assert actual.decode(actual.encode(known)) == list(known)
+    assert len(actual) == len(known)
+    assert all((symbol in actual) == (symbol in known) for symbol in symbols)
+    again = Vocabulary.model_validate_json(actual.model_dump_json())
+    assert again == actual
     assert again.index(START) == (2 if START in known[:3] else again.encode([START])[0])
 
 
 @pytest.mark.parametrize("symbols", [(), ("a",), ("<unk>", "<pad>"), ("<pad>", "<unk>", "a", "a")])
-def test_what_is_no_vocabulary(symbols: tuple[str, ...]) -> None:
+def test_invalid_vocabularies_are_rejected(symbols: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError):
         Vocabulary(symbols=symbols)
 
 
-def test_no_room_for_specials() -> None:
+def test_size_without_room_for_special_tokens() -> None:
     with pytest.raises(ValueError, match="vocab_size is 3, but there are 4 special tokens: <pad> <unk> <s> </s>"):
         build_vocabulary("abc", size=3, specials=(START, END))
 

@@ -1,1 +1,1 @@
-"""Text to token numbers: tokenizers, vocabularies, word counts."""
+"""Text to token ids: tokenizers, vocabularies, word counts."""
