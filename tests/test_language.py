@@ -169,4 +169,3 @@ def test_retired_words_do_not_occur(path: Path) -> None:
     name = str(path.relative_to(ROOT))
     if name not in EXEMPT:
         assert retired(path) == set()
-
