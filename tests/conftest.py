@@ -1,6 +1,7 @@
 """Settings for all tests: one thread, reproducible examples, kernels cached inside the checkout, quick runs."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import torch
 from seqloom import run_plots
 
 os.environ.setdefault("SEQLOOM_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "seqloom"))
+
+# A shell starts background jobs with SIGINT ignored, and every process inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("seqloom", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("seqloom")

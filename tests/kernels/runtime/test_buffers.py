@@ -49,6 +49,15 @@ def test_threads_never_share_a_buffer() -> None:
         assert all(pool.map(use, range(4)))
 
 
+def test_a_buffer_made_in_inference_mode_serves_training() -> None:
+    with torch.inference_mode(), borrow(100, LIKE) as first:
+        address = first.data_ptr()
+    with borrow(100, LIKE) as again:
+        assert again.data_ptr() == address
+        again.fill_(1)  # raises RuntimeError for an inference tensor
+    assert not again.is_inference()
+
+
 def test_types_are_kept_apart() -> None:
     with borrow(100, LIKE):
         pass

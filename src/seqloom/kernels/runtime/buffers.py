@@ -48,7 +48,8 @@ def _take(buffer: Tensor) -> None:
 
 def allocate(like: Tensor, *shape: int) -> Tensor:
     """A new, uninitialised tensor, in huge pages if it is large and the system has them."""
-    tensor = torch.empty(shape, dtype=like.dtype)
+    with torch.inference_mode(mode=False):  # a buffer made while predicting is used again in training
+        tensor = torch.empty(shape, dtype=like.dtype)
     size = tensor.numel() * tensor.element_size()
     madvise = _madvise()
     if size >= HUGE_PAGE_MIN and madvise is not None:
