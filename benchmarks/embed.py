@@ -49,7 +49,7 @@ import sys
 from pathlib import Path
 import torch
 from benchmarks.embed import fitted_task, train_model
-from seqloom.compare.trial import peak_memory
+from seqloom.comparison.trial import peak_memory
 
 torch.set_num_threads(1)
 small, large = map(Path, sys.argv[1:])

@@ -16,7 +16,7 @@ from benchmarks.peers import ctranslate2, seqloom_models, torch_nn
 from benchmarks.peers.translation import PAD, Batch, Peer, Sizes, random_batches, random_sources, updates
 from benchmarks.recurrent import peak
 from benchmarks.report import count_threads
-from seqloom.compare import trial
+from seqloom.comparison import trial
 
 SIZES = Sizes()
 ARCHITECTURES = {"transformer": "Transformer", "recurrent": "bi-LSTM and LSTM with attention"}

@@ -73,7 +73,7 @@ def by_beam_size(run: str, file: str, *, sizes: Sequence[int]) -> list[tuple[str
     """BLEU, mean log-probability of the output and sentences per second for each beam size."""
     rows: list[tuple[str, ...]] = []
     for size in sizes:
-        model = load(run, search=f"beam size={size} penalty=length" if size > 1 else "greedy")
+        model = load(run, search=f"beam size={size} length_penalty=length" if size > 1 else "greedy")
         examples = sorted(model.task.read(Path(file)), key=len)
         list(model.predict_batches(iter(examples[:WARM_UP])))  # compiles kernels and packs weights
         started = time.perf_counter()

@@ -24,7 +24,7 @@ DRAW = run_plots.draw
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tests run side by side, one thread each; a test that needs more sets them itself, and they are taken back."""
+    """Tests run in parallel, one thread each; a test that needs more sets the number, which is reset afterwards."""
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)
@@ -34,7 +34,7 @@ def one_thread() -> Iterator[None]:
 def quick_runs() -> Iterator[None]:
     """Runs draw no learning curves and do not wait for the disk: both take longer than a tiny training.
 
-    No test can pull the plug; processes that tests start and kill do wait.
+    No test simulates a power failure; processes that tests start and kill do flush their files.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)

@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_plots"),
         "seqloom",
     },
-    "compare": {
+    "comparison": {
         *("config", "metrics", "terminal", "interrupt", "run", "training"),
         *("run_config", "evaluation", "model", "workflow", "seqloom"),
     },
@@ -61,11 +61,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "info": {"terminal", "run", "kernels", "layers", "models", "run_config", "seqloom"},
     "cli": {
         *("config", "terminal", "interrupt", "run_config", "data", "decoding", "tasks", "training"),
-        *("model", "streaming", "explain", "workflow", "compare", "check", "examples", "demos", "info", "seqloom"),
+        *("model", "streaming", "explain", "workflow", "comparison", "check", "examples", "demos", "info", "seqloom"),
     },
     "__main__": {"cli"},
     "__init__": {
-        *("state", "data", "cells", "layers", "decoding", "insight", "model", "workflow", "explain", "testing"),
+        *(
+            "state",
+            "data",
+            "cells",
+            "layers",
+            "decoding",
+            "insight",
+            "model",
+            "workflow",
+            "comparison",
+            "explain",
+            "testing",
+        ),
     },
 }
 """Lowest layer first; ``seqloom`` is the package itself, that is, its version."""
@@ -77,7 +89,7 @@ def part(path: Path) -> str:
 
 
 def imported_parts(path: Path) -> set[str]:
-    found = set()
+    parts = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
@@ -91,8 +103,8 @@ def imported_parts(path: Path) -> set[str]:
             if root == "seqloom":
                 top = rest.split(".")[0]
                 ours = (PACKAGE / f"{top}.py").is_file() or (PACKAGE / top / "__init__.py").is_file()
-                found.add(top if top and ours else "seqloom")
-    return found
+                parts.add(top if top and ours else "seqloom")
+    return parts
 
 
 def sources(*, under: Path = PACKAGE) -> list[object]:
@@ -131,8 +143,8 @@ def test_architecture_document_names_existing_files() -> None:
 
 PUBLIC = {
     "seqloom": """Attention Beam Bidirectional Cell Greedy Layer Recurrent Sample Stack VariationalDropout __version__
-        cells explain from_torch insight layers load projection recurrence recurrent state testing to_torch train
-        transformer write_npz""",
+        cells compare explain from_torch insight layers load projection recurrence recurrent state testing to_torch
+        train transformer write_npz""",
     "seqloom.cells": "Cell Coupled Elman GRU LSTM LayerNormGRU LayerNormLSTM Peephole RecurrentDropout Zoneout",
     "seqloom.explain": "explain",
     "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace attention_lines capture_attention
@@ -159,13 +171,13 @@ def test_public_modules_have_their_names_listed() -> None:
 
 def imported_names(code: str) -> set[tuple[str, str]]:
     """What a piece of documentation imports from seqloom: modules and names."""
-    found: set[tuple[str, str]] = set()
+    names: set[tuple[str, str]] = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
-            found |= {(alias.name, "") for alias in node.names}
+            names |= {(alias.name, "") for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {(str(node.module), alias.name) for alias in node.names}
-    return {(module, name) for module, name in found if module.partition(".")[0] == "seqloom"}
+            names |= {(str(node.module), alias.name) for alias in node.names}
+    return {(module, name) for module, name in names if module.partition(".")[0] == "seqloom"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in DOCS)])
@@ -262,13 +274,13 @@ def faults(test: ast.FunctionDef) -> Iterator[str]:
 @pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in TESTS])
 def test_every_test_checks_something(path: Path) -> None:
     tests = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
-    found = [
+    problems = [
         f"{path.name}:{test.lineno} {test.name} {fault}"
         for test in tests
         if test.name.startswith("test_")
         for fault in faults(test)
     ]
-    assert found == []
+    assert problems == []
 
 
 def test_vacuous_tests_are_found() -> None:

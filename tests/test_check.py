@@ -130,9 +130,11 @@ def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
     # A model sees the end of a line as a symbol, too: a q / q q b / are 7.
     assert (result.splits["train"].unknown, result.splits["dev"].unknown) == (0, 3 / 7)
     assert any("raise task.text.min_count" in remark for remark in result.warnings)
-    taught = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__min_count=2))
-    assert taught.splits["train"].unknown == 1 / 7
-    assert not any("raise task.text.min_count" in remark for remark in taught.warnings)
+    with_unknown = check_data(
+        configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__min_count=2)
+    )
+    assert with_unknown.splits["train"].unknown == 1 / 7
+    assert not any("raise task.text.min_count" in remark for remark in with_unknown.warnings)
 
 
 def test_held_out_development_data(tmp_path: Path) -> None:
@@ -277,13 +279,13 @@ def test_a_pair_without_its_target_is_a_problem(tmp_path: Path) -> None:
     assert result.problems == [f"train: 1 example without a target, first {tmp_path / 'train.txt'}:2"]
 
 
-def paint(folder: Path, **brightness: int) -> None:
+def write_images(folder: Path, **brightness: int) -> None:
     for name, value in brightness.items():
         Image.new("RGB", (8, 8), (value, value, 0)).save(folder / f"{name}.png")
 
 
 def test_captions_counted_by_hand(tmp_path: Path) -> None:
-    paint(tmp_path, a=0, b=50, c=100, again=50)
+    write_images(tmp_path, a=0, b=50, c=100, again=50)
     train = "a.png\tx y\nb.png\tz\nc.png\tx\na.png\ty y y\n"
     result = check_data(configure(tmp_path, "caption", train, "again.png\tx w\n"))
     one, other = result.splits["train"], result.splits["dev"]
@@ -305,7 +307,7 @@ def test_captions_counted_by_hand(tmp_path: Path) -> None:
 
 
 def test_problems_of_images(tmp_path: Path) -> None:
-    paint(tmp_path, a=0, b=50)
+    write_images(tmp_path, a=0, b=50)
     result = check_data(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
     assert result.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
     assert result.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: no image 'bb.png'")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from seqloom import tasks
 from seqloom.cli.main import app
-from seqloom.compare import subprocess_trial, trial
+from seqloom.comparison import subprocess_trial, trial
 from seqloom.config.schema import Sections, all_keys
 from seqloom.data.builtin.datasets import build
 from seqloom.training.config import TrainConfig
@@ -151,7 +151,8 @@ def inside(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_python_blocks_print_what_they_promise(page: Path, inside: Path) -> None:
+def test_python_blocks_print_what_they_promise(page: Path, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", trial.run_trial)  # saves starting a process
     code = "\n".join(blocks(page))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -30,8 +30,8 @@ CLOSE = 1e-6  # float32, sums of some dozen terms
 HEADS = {"cell": "transformer", "hidden_size": 8, "layers": 1, "options": {"heads": 2}}
 
 
-def fresh(case: Case, folder: Path) -> Model:
-    """A model that has learnt its symbols and little else."""
+def untrained_model(case: Case, folder: Path) -> Model:
+    """A model with a fitted vocabulary and random weights."""
     config = build(case, folder)
     examples = list(config.task.read(folder / case.file))
     task = config.task.fit(examples)
@@ -47,7 +47,7 @@ def fresh(case: Case, folder: Path) -> Model:
 @pytest.mark.parametrize("name", CASES)
 def test_explaining_changes_nothing(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    model = fresh(case, tmp_path)
+    model = untrained_model(case, tmp_path)
     before = [asdict(answer) for answer in model.predict(case.questions)]
     random = torch.get_rng_state()
     for question in case.questions:
@@ -63,7 +63,7 @@ def test_explaining_changes_nothing(name: str, tmp_path: Path) -> None:
     assert [asdict(answer) for answer in model.predict(case.questions)] == before
 
 
-def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T, S)
+def stepwise_attention(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T, S)
     """The attention of a model with one attention layer, step by step: what its coverage grows by."""
     task: Any = model.task
     module: Any = model.module
@@ -90,12 +90,12 @@ def stepped(model: Model, source: Any, symbols: list[str]) -> np.ndarray:  # (T,
     ids=["after", "before", "transformer", "reversed"],
 )
 def test_attention_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: Path) -> None:
-    model = fresh(_translate(**fields), tmp_path)
+    model = untrained_model(_translate(**fields), tmp_path)
     result = explain(model, "a cd b b é")
     assert result.attention is not None
     assert result.attention.columns == ["a", "cd", "b", "b", "é", END]
     assert result.attention.rows[: len(result.prediction.tokens)] == result.prediction.tokens
-    expected = stepped(model, "a cd b b é", result.prediction.tokens)[: len(result.attention.rows)]
+    expected = stepwise_attention(model, "a cd b b é", result.prediction.tokens)[: len(result.attention.rows)]
     if fields.get("reverse_source"):
         expected = expected[:, [4, 3, 2, 1, 0, 5]]
     np.testing.assert_allclose(result.attention.weights, expected, atol=CLOSE)
@@ -104,7 +104,7 @@ def test_attention_is_what_coverage_grows_by(fields: dict[str, Any], tmp_path: P
 
 def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
     decoder = {**HEADS, "layers": 2}
-    model = fresh(_translate(encoder=HEADS, decoder=decoder), tmp_path)
+    model = untrained_model(_translate(encoder=HEADS, decoder=decoder), tmp_path)
     result = explain(model, "a cd b", heads=True)
     assert [head.name for head in result.heads] == [f"layer {n}, head {m}" for n in (1, 2) for m in (1, 2)]
     assert result.attention is not None
@@ -112,40 +112,42 @@ def test_the_mean_of_the_heads_is_shown(tmp_path: Path) -> None:
     weights = np.array([head.weights for head in result.heads])
     np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=CLOSE)
     np.testing.assert_allclose(weights[2:].mean(axis=0), result.attention.weights, atol=CLOSE)
-    both = stepped(model, "a cd b", result.prediction.tokens)[: len(result.attention.rows)]  # the mean of both layers
+    both = stepwise_attention(model, "a cd b", result.prediction.tokens)[
+        : len(result.attention.rows)
+    ]  # the mean of both layers
     np.testing.assert_allclose(weights.mean(axis=0), both, atol=CLOSE)
 
 
 def test_cells_are_rows_and_columns_of_the_image(tmp_path: Path) -> None:
     case = _caption()
-    model = fresh(case, tmp_path)
+    model = untrained_model(case, tmp_path)
     result = explain(model, case.questions[0])
     assert result.grid == (3, 3)
     assert result.image is not None
     assert result.image.shape == (10, 10, 3)
-    expected = stepped(model, case.questions[0], result.prediction.tokens)[: len(result.nbest_tokens[0])]
+    expected = stepwise_attention(model, case.questions[0], result.prediction.tokens)[: len(result.nbest_tokens[0])]
     np.testing.assert_allclose(result.image_attention.reshape(-1, 9), expected, atol=CLOSE)
-    vector = explain(fresh(_caption(image_pooling="mean"), tmp_path), case.questions[0])
+    vector = explain(untrained_model(_caption(image_pooling="mean"), tmp_path), case.questions[0])
     assert vector.attention is None
     assert vector.notes == ["attention is not shown: the source is a single vector"]
 
 
 def test_a_model_without_attention_has_a_note(tmp_path: Path) -> None:
-    result = explain(fresh(CASES["translate, no attention"], tmp_path), "a b")
+    result = explain(untrained_model(CASES["translate, no attention"], tmp_path), "a b")
     assert result.attention is None
     assert "no attention" in result.notes[0]
     assert result.prediction.nbest
 
 
 def test_unknown_tokens_are_noted(tmp_path: Path) -> None:
-    result = explain(fresh(CASES["translate"], tmp_path), "a what b")
+    result = explain(untrained_model(CASES["translate"], tmp_path), "a what b")
     assert result.attention is not None
     assert result.attention.columns == ["a", "what", "b", END]
     assert result.notes == ["not in the vocabulary, read as <unk>: 'what'"]
 
 
-def spelt(explanation: Explanation, number: int) -> list[str]:
-    """The symbols on the way to a branch."""
+def branch_tokens(explanation: Explanation, number: int) -> list[str]:
+    """The tokens from the root of the search tree to a branch."""
     branches = {branch.number: branch for branch in explanation.beam}
     symbols: list[str] = []
     while branches[number].parent >= 0:
@@ -156,10 +158,10 @@ def spelt(explanation: Explanation, number: int) -> list[str]:
 
 def test_the_branches_of_the_beam_are_the_n_best(tmp_path: Path) -> None:
     search = {"name": "beam", "size": 4, "nbest": 3, "length_penalty": "gnmt"}
-    model = fresh(_translate(search=search), tmp_path)
+    model = untrained_model(_translate(search=search), tmp_path)
     result = explain(model, "a cd b", beam=True)
     ends = sorted((branch for branch in result.beam if branch.fate == "in_nbest"), key=lambda branch: -branch.score)
-    assert [spelt(result, branch.number) for branch in ends] == result.nbest_tokens
+    assert [branch_tokens(result, branch.number) for branch in ends] == result.nbest_tokens
     assert [branch.score for branch in ends] == [candidate.score for candidate in result.prediction.nbest]
     for branch in result.beam:  # of each step at most as many as the beam is wide
         alive = [each for each in result.beam if each.length == branch.length and each.fate == "extended"]
@@ -168,13 +170,13 @@ def test_the_branches_of_the_beam_are_the_n_best(tmp_path: Path) -> None:
 
 
 def test_a_default_beam_is_shown_for_greedy_search(tmp_path: Path) -> None:
-    result = explain(fresh(_translate(), tmp_path), "a cd b", beam=True)
+    result = explain(untrained_model(_translate(), tmp_path), "a cd b", beam=True)
     assert result.notes == ["the model decodes with greedy; the beam shown has size 5"]
     assert len(result.prediction.nbest) == 3
 
 
 def test_labels_and_their_alternatives(tmp_path: Path) -> None:
-    model = fresh(_tag(encoder={**HEADS, "bidirectional": True}), tmp_path)
+    model = untrained_model(_tag(encoder={**HEADS, "bidirectional": True}), tmp_path)
     module: Any = model.module
     text = "Anna sees New York"
     (example,) = model.task.read_inputs([text])
@@ -199,7 +201,7 @@ def test_labels_and_their_alternatives(tmp_path: Path) -> None:
 
 
 def test_pooling_weight_of_each_word(tmp_path: Path) -> None:
-    model = fresh(_classify(pooling="attention"), tmp_path)
+    model = untrained_model(_classify(pooling="attention"), tmp_path)
     module: Any = model.module
     (example,) = model.task.read_inputs(["it goes up"])
     with torch.no_grad():
@@ -214,18 +216,18 @@ def test_pooling_weight_of_each_word(tmp_path: Path) -> None:
 
 
 def test_attention_received_by_each_word(tmp_path: Path) -> None:
-    result = explain(fresh(_classify(encoder=HEADS), tmp_path), "it goes up")
+    result = explain(untrained_model(_classify(encoder=HEADS), tmp_path), "it goes up")
     assert result.attention is not None
     assert result.token_values is not None
     np.testing.assert_allclose(result.token_values.values, np.array(result.attention.weights).mean(axis=0))
-    plain = explain(fresh(_classify(), tmp_path), "it goes up")
+    plain = explain(untrained_model(_classify(), tmp_path), "it goes up")
     assert plain.token_values is None
     assert "no attention" in plain.notes[-1]
 
 
 @pytest.mark.parametrize("name", ["language_model", "language_model, ngram"])
 def test_surprisal_is_measured_in_bits(name: str, tmp_path: Path) -> None:
-    result = explain(fresh(CASES[name], tmp_path), "a cd é")
+    result = explain(untrained_model(CASES[name], tmp_path), "a cd é")
     assert result.token_values is not None
     assert result.token_values.tokens == ["a", "cd", "é", END]
     assert math.prod(2**-value for value in result.token_values.values) == pytest.approx(
@@ -236,7 +238,7 @@ def test_surprisal_is_measured_in_bits(name: str, tmp_path: Path) -> None:
 def test_subwords_are_readable(tmp_path: Path) -> None:
     bytes_ = {"unit": "subwords", "vocab_size": 280}
     unigram = {"unit": "subwords", "vocab_size": 16, "algorithm": "unigram"}
-    model = fresh(_translate(source=bytes_, target=unigram), tmp_path)
+    model = untrained_model(_translate(source=bytes_, target=unigram), tmp_path)
     result = explain(model, "a cd é")
     assert result.attention is not None
     assert "".join(result.attention.columns[:-1]).startswith("a cd ")
@@ -244,19 +246,19 @@ def test_subwords_are_readable(tmp_path: Path) -> None:
 
 
 def test_gate_traces_are_labelled_with_the_tokens_read(tmp_path: Path) -> None:
-    model = fresh(
+    model = untrained_model(
         _translate(reverse_source=True, encoder={"cell": "gru", "hidden_size": 6, "bidirectional": False}), tmp_path
     )
     output = explain(model, "a cd b").nbest_tokens[0]
     result = {trace.name.partition(".")[0]: labels for trace, labels in traces(model, "a cd b")}
     assert result == {"encoder": ["b", "cd", "a", END], "decoder": ["<s>", *output][: len(output)]}
-    ((trace, labels), *_) = traces(fresh(_tag(), tmp_path), "Anna sees Paris")  # none of the characters
+    ((trace, labels), *_) = traces(untrained_model(_tag(), tmp_path), "Anna sees Paris")  # none of the characters
     assert labels == ["Anna", "sees", "Paris"]
     assert next(iter(trace.gates.values())).shape[:2] == (1, 3)
 
 
 def test_an_ensemble_is_explained_without_attention(tmp_path: Path) -> None:
-    model = fresh(_translate(encoder={"cell": "gru", "hidden_size": 6, "bidirectional": False}), tmp_path)
+    model = untrained_model(_translate(encoder={"cell": "gru", "hidden_size": 6, "bidirectional": False}), tmp_path)
     ensemble = Model(model.config, Ensemble([model.module, model.module]))
     result = explain(ensemble, "a cd b", beam=True)
     assert result.attention is None
@@ -267,7 +269,7 @@ def test_an_ensemble_is_explained_without_attention(tmp_path: Path) -> None:
 
 
 def test_empty_inputs_and_tasks_without_search(tmp_path: Path) -> None:
-    model = fresh(_tag(), tmp_path)
+    model = untrained_model(_tag(), tmp_path)
     with pytest.raises(ValueError, match="the input is empty"):
         explain(model, " ")
     with pytest.raises(ValueError, match="the task tag does not use a search"):

@@ -61,16 +61,16 @@ def test_the_best_or_the_last_checkpoint_is_loaded(run: Run) -> None:
 
 def test_predictions_are_made_before_the_next_batch_is_read(run: Run) -> None:
     model = load(run.path)
-    asked: list[str] = []
+    texts_read: list[str] = []
 
     def questions() -> Iterator[Any]:
         for text in ("up", "down", "low"):
-            asked.append(text)
+            texts_read.append(text)
             yield from model.task.read([text])
 
     answers = model.predict_batches(questions(), batch_size=1)
     next(answers)
-    assert asked == ["up"]
+    assert texts_read == ["up"]
     assert [len(some) for some in answers] == [1, 1]
 
 

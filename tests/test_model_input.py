@@ -30,7 +30,7 @@ def output(model: Model, source: Path | str, **given: Any) -> list[str]:
     return [str(answer) for answers in model.predict_batches(model.read(source, **given)) for answer in answers]
 
 
-def put(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+def set_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
 
 
@@ -49,9 +49,9 @@ def test_a_file_in_another_format(models: dict[str, Path], tmp_path: Path) -> No
 def test_standard_input_is_lines_by_default(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     model = load(models["tag"])
     expected = [str(answer) for answer in model.predict(["Anna sees", "Paris"])]
-    put(monkeypatch, b"Anna sees\nParis\n")
+    set_stdin(monkeypatch, b"Anna sees\nParis\n")
     assert output(model, "-") == expected
-    put(monkeypatch, b"Anna O\nsees O\n\nParis O\n")
+    set_stdin(monkeypatch, b"Anna O\nsees O\n\nParis O\n")
     assert output(model, "-", file_format="conll") == expected
 
 
@@ -59,7 +59,7 @@ def test_standard_input_is_utf_8_by_default(models: dict[str, Path], monkeypatch
     model = load(models["classify"])
     texts = [example.content for example in model.read(["caf\u00e9"])]
     for data, given in (("caf\u00e9".encode(), {}), (b"caf\xe9", {"encoding": "latin-1"})):
-        put(monkeypatch, data)
+        set_stdin(monkeypatch, data)
         assert [example.content for example in model.read("-", **given)] == texts
 
 

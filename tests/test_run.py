@@ -362,25 +362,25 @@ def test_rows_are_read_without_an_incomplete_last_line(made: Run) -> None:
 
 @pytest.mark.parametrize("rows", range(5))
 @pytest.mark.parametrize("rest", ["", '{"step": 9', "{]\n"])
-def test_rewinding_keeps_the_first_rows_and_nothing_else(made: Run, rows: int, rest: str) -> None:
+def test_truncating_keeps_the_first_rows_and_nothing_else(made: Run, rows: int, rest: str) -> None:
     for step in range(4):
         made.record({"step": step})
     lines = (made.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     with (made.path / "metrics.jsonl").open("a") as file:
         file.write(rest)
-    made.rewind(rows)
+    made.truncate_rows(rows)
     assert (made.path / "metrics.jsonl").read_bytes() == b"".join(lines[:rows])
     made.record({"step": -1})
     assert [row["step"] for row in made.rows()] == [*range(rows), -1]
     assert {file.name for file in made.path.iterdir()} - {*run.FILES} == {"manifest.json", "metrics.jsonl"}
 
 
-def test_rewinding_beyond_the_end_is_refused(made: Run) -> None:
-    made.rewind(0)
+def test_truncating_beyond_the_end_is_refused(made: Run) -> None:
+    made.truncate_rows(0)
     assert not (made.path / "metrics.jsonl").exists()
     made.record({})
     with pytest.raises(RunError, match=r"metrics\.jsonl: expected 2 complete lines, found 1"):
-        made.rewind(2)
+        made.truncate_rows(2)
 
 
 def test_a_row_is_written_completely_or_not_at_all(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,7 +430,7 @@ def test_links_are_not_written_through(made: Run, tmp_path: Path, name: str) -> 
     (made.path / name).symlink_to(tmp_path / "precious")
     actions: dict[str, list[Callable[[], object]]] = {
         "train.log": [lambda: made.log("x"), lambda: made.save("last", snapshot(1))],
-        "metrics.jsonl": [lambda: made.record({}), lambda: made.rewind(0), made.rows],
+        "metrics.jsonl": [lambda: made.record({}), lambda: made.truncate_rows(0), made.rows],
     }
     for action in actions[name]:
         with pytest.raises(RunError, match=re.escape(name)):

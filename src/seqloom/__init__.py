@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqloom import cells, explain, insight, layers, state, testing
     from seqloom.cells.cell import Cell, projection, recurrence
+    from seqloom.comparison.compare import compare
     from seqloom.data.readers.vectors import write_npz
     from seqloom.decoding.tokens.beam import Beam
     from seqloom.decoding.tokens.greedy import Greedy
@@ -37,6 +38,7 @@ __all__ = [
     "VariationalDropout",
     "__version__",
     "cells",
+    "compare",
     "explain",
     "from_torch",
     "insight",
@@ -55,7 +57,7 @@ __all__ = [
 
 _MODULES = {"cells", "explain", "insight", "layers", "state", "testing"}
 
-_HOMES = {
+_DEFINED_IN = {
     "Attention": "seqloom.layers.attention.attention",
     "Beam": "seqloom.decoding.tokens.beam",
     "Bidirectional": "seqloom.layers.recurrent.bidirectional",
@@ -66,6 +68,7 @@ _HOMES = {
     "Sample": "seqloom.decoding.tokens.sample",
     "Stack": "seqloom.layers.stack",
     "VariationalDropout": "seqloom.layers.dropout",
+    "compare": "seqloom.comparison.compare",
     "from_torch": "seqloom.layers.torch_conversion",
     "load": "seqloom.model",
     "projection": "seqloom.cells.cell",
@@ -82,9 +85,9 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is first used: torch takes a second or two, and not everyone needs it."""
     if name in _MODULES:
         return import_module(f"seqloom.{name}")
-    if name not in _HOMES:
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
+    value: object = getattr(import_module(_DEFINED_IN[name]), name)
     globals()[name] = value
     return value
 

@@ -20,7 +20,7 @@ from seqloom.tasks.task import Task
 from seqloom.training import schedules
 from seqloom.training.engine import update_rule
 from seqloom.training.update_rule import UpdateRule
-from seqloom.workflow import data
+from seqloom.workflow import data_readers
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
@@ -123,7 +123,7 @@ class _Check:
             if file:
                 self._try(partial(_add_reader, readers, name, file, task))
         if "train" in readers and not task.dev and task.dev_fraction:
-            self._try(lambda: readers.update(vars(data(self.config))))
+            self._try(lambda: readers.update(vars(data_readers(self.config))))
         return readers
 
     def _source(self, name: str) -> str:

@@ -150,7 +150,7 @@ class Run:
         lines = enumerate(_lines(self._metrics_path), start=1)
         return [checkpoint.parse_json(line, f"{self._metrics_path}:{number}") for number, line in lines]
 
-    def rewind(self, rows: int) -> None:
+    def truncate_rows(self, rows: int) -> None:
         """Truncate metrics.jsonl to its first rows."""
         size = count = 0
         for line in _lines(self._metrics_path):

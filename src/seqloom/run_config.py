@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
-from seqloom.config.toml_text import one_of
+from seqloom.config.toml import one_of
 from seqloom.data.readers.text_files import resolve
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
@@ -26,18 +26,18 @@ class Config(NamedTuple):
     @classmethod
     def build(cls, document: Document) -> "Config":
         """The typed configuration of a document; ConfigError lists everything that is wrong with it."""
-        name, place = document.get("task.name"), document.place
+        name, location = document.get("task.name"), document.location
         if name is None:
-            raise ConfigError(f'{place("task")}: missing key "task.name"; expected {one_of(tasks.names())}')
+            raise ConfigError(f'{location("task")}: missing key "task.name"; expected {one_of(tasks.names())}')
         try:
             kind = tasks.find(name)
         except ValueError as error:
-            raise ConfigError(f"{place('task.name')}: {error}") from None
+            raise ConfigError(f"{location('task.name')}: {error}") from None
         sections: dict[str, Any] = document.build(task=kind, train=TrainConfig)
         config = cls(**sections)
         if config.train.bptt_steps and config.task.no_bptt_reason:
             message = f"train.bptt_steps: expected 0, got {config.train.bptt_steps}: {config.task.no_bptt_reason}"
-            raise ConfigError(f"{place('train.bptt_steps')}: {message}")
+            raise ConfigError(f"{location('train.bptt_steps')}: {message}")
         return config
 
     @property

@@ -38,15 +38,15 @@ DRAW_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Data:
+class DataReaders:
     """Readers of the training and the development examples."""
 
     train: Read
     dev: Read
 
 
-def data(config: Config) -> Data:
-    """The data of a task; without a development file, a share of the training file is held out."""
+def data_readers(config: Config) -> DataReaders:
+    """The readers of a configuration; without a development file, a share of the training file is held out."""
     task = config.task
 
     def reader(source: Path) -> Read:
@@ -54,10 +54,12 @@ def data(config: Config) -> Data:
 
     train = reader(resolve(task.train))
     if task.dev:
-        return Data(train, reader(resolve(task.dev)))
+        return DataReaders(train, reader(resolve(task.dev)))
     if not task.dev_fraction:
-        return Data(train, lambda: iter(()))
-    return Data(*hold_out(train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap))
+        return DataReaders(train, lambda: iter(()))
+    return DataReaders(
+        *hold_out(train, task.dev_fraction, seed=config.train.seed, sequential=task.sequential, gap=task.gap)
+    )
 
 
 def train(
@@ -75,11 +77,11 @@ def train(
         config = config.with_layer(layer)
         if output:
             refuse_existing(output)
-        sources = data(config)
-        config = config._replace(task=config.task.fit(sources.train()))
+        readers = data_readers(config)
+        config = config._replace(task=config.task.fit(readers.train()))
         module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
         run = _create_once(group, lambda: _create(config, output))
-        _run_training(run, config, module, sources=sources, start=None, listeners=listeners, group=group)
+        _run_training(run, config, module, readers=readers, start=None, listeners=listeners, group=group)
     return run
 
 
@@ -89,12 +91,12 @@ def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence
     config = load_config(run, layer=layer)
     with process_group() as group, _torch_settings(config):
         _check_data(run, config)
-        sources = data(config)
+        readers = data_readers(config)
         start = run.load("last") if run.saved("last") else None
         if start is None:  # pretrained vectors are not in learned.json: they have to be read again
-            config = config._replace(task=config.task.fit(sources.train()))
+            config = config._replace(task=config.task.fit(readers.train()))
         module = _init_model(config)
-        _run_training(run, config, module, sources=sources, start=start, listeners=listeners, group=group)
+        _run_training(run, config, module, readers=readers, start=start, listeners=listeners, group=group)
     return run
 
 
@@ -164,22 +166,22 @@ def _run_training(
     config: Config,
     module: nn.Module,
     *,
-    sources: Data,
+    readers: DataReaders,
     start: Snapshot | None,
     listeners: Sequence[Listener],
     group: ProcessGroup,
 ) -> None:
     with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
-        torch.manual_seed(config.train.seed + 7919 * group.rank)
-        dev = list(sources.dev())
+        torch.manual_seed(config.train.seed + 7919 * group.rank)  # other dropout masks in each process
+        dev = list(readers.dev())
         if not dev and (config.task.dev or config.task.dev_fraction):
             raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
-        batches = _batches(config, sources.train, group)
+        batches = _batches(config, readers.train, group)
         rule = engine.update_rule(module, batches, config.task.loss, config.train, group=group)
         group = rule.group  # not every model is trained by all processes
         rows = start.facts["rows"] if start else 0
         if group.is_main:
-            run.rewind(rows)
+            run.truncate_rows(rows)
         seconds = float(start.facts["seconds"]) if start else 0.0
         recorder = RunRecorder(run, config, group, dev=dev, rows=rows, seconds=seconds)
 

@@ -13,7 +13,7 @@ import seqloom
 from seqloom import examples, tasks
 from seqloom.cli.main import app
 from seqloom.config import parse
-from seqloom.config.toml_text import one_of
+from seqloom.config.toml import one_of
 from seqloom.run_config import Config
 
 NAMES = (
@@ -150,10 +150,10 @@ def tagger(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def speaker(folder: Path) -> Path:
+def language_model(folder: Path) -> Path:
     (folder / "lines.txt").write_text("a rose is a rose\n" * 20)
     changes = ["task.decoder.hidden_size=8", "task.embedding_size=8", "train.updates=3", "task.text.unit=characters"]
-    run = folder / "speaker"
+    run = folder / "language_model"
     data = folder / "lines.txt"
     result = call("train", *changes, "--task", "language_model", "--data", data, "--output", run, "--json")
     assert result.exit_code == 0, result.output
@@ -219,9 +219,9 @@ def test_prediction_of_a_file(folder: Path, tagger: Path) -> None:
     assert [len(json.loads(line)["labels"]) for line in result.stdout.splitlines()] == [3, 3, 2]
 
 
-def test_the_same_seed_generates_the_same_text(speaker: Path) -> None:
+def test_the_same_seed_generates_the_same_text(language_model: Path) -> None:
     first, again, other = (
-        call("generate", speaker, "a ro", "--length", 40, "--seed", seed).stdout for seed in (1, 1, 2)
+        call("generate", language_model, "a ro", "--length", 40, "--seed", seed).stdout for seed in (1, 1, 2)
     )
     assert first.startswith("a ro")
     assert first == again != other
@@ -403,6 +403,8 @@ def test_divergence_exits_with_three(folder: Path) -> None:
     result = call("train", folder / "tag.toml", *changes, "--output", folder / "diverged", "--quiet")
     assert result.exit_code == 3
     assert "not finite" in result.stderr
+    assert "lower train.learning_rate" in result.stderr
+    assert (folder / "diverged" / "diverged.safetensors").is_file()
 
 
 def test_a_closed_pipe_is_no_error(tagger: Path) -> None:

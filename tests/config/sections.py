@@ -56,7 +56,7 @@ class Limit(ConfigSection):
     """When to stop."""
 
     steps: int = Field(description="Steps at most.")
-    share: float = Field(0.5, description="Of the data.")
+    share: float = Field(0.5, description="Share of the data.")
 
 
 class Task(ConfigSection):
@@ -76,7 +76,7 @@ class Task(ConfigSection):
     decode: Annotated[Beam | Greedy, Field(discriminator="name")] = Field(Beam(size=7), description="The search.")
     searches: tuple[Annotated[Beam | Greedy, Field(discriminator="name")], ...] = ()
     limit: Limit | None = None
-    weights: dict[str, float] = Field(default_factory=dict, description="Of each label.")
+    weights: dict[str, float] = Field(default_factory=dict, description="Weight of each label.")
     nested: dict[str, Beam] = Field(default_factory=dict)
     learned: ConfigSection | None = Field(None, exclude=True)
 
@@ -114,6 +114,6 @@ tasks = st.builds(
 )
 
 
-def unburdened(task: Task) -> Task:
-    """Without what is no configuration."""
+def configurable_part(task: Task) -> Task:
+    """The task without the fields that are not part of the configuration."""
     return task.model_copy(update={"learned": None, "encoder": task.encoder.model_copy(update={"given": None})})

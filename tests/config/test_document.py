@@ -1,3 +1,5 @@
+"""Documents: files, overrides, locations of values, and sections built from them."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -6,32 +8,32 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.config.sections import Beam, Encoder, Greedy, Limit, Task, Train, floats, tasks, unburdened
+from tests.config.sections import Beam, Encoder, Greedy, Limit, Task, Train, configurable_part, floats, tasks
 
 from seqloom.config import ConfigError, Document, dump, parse, parse_section, read, with_changes
 
 
-def refused(text: str, *overrides: str) -> str:
-    with pytest.raises(ConfigError) as wrong:
+def error_message(text: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as error:
         parse(text, "a.toml", overrides=overrides).build(task=Task, train=Train)
-    return str(wrong.value)
+    return str(error.value)
 
 
-def test_values_and_places() -> None:
+def test_values_and_locations() -> None:
     document = parse('[task]\ntrain = "x"\n\n[task.encoder]\nwidth = 3', "a.toml", overrides=["train.epochs=5"])
     assert document.get("task.encoder") == {"width": 3}
     assert document.get("task.encoder.width") == 3
     assert document.get("task.encoder.width.more") is None
     assert document.get("task.name") is None
     assert document.get("decode.name") is None
-    assert document.place("task.encoder.width") == "a.toml:5"
-    assert document.place("task.encoder.cell") == "a.toml:4"
-    assert document.place("task.name") == "a.toml:1"
-    assert document.place("decode") == "a.toml:1"
-    assert document.place("train.epochs") == "command line"
+    assert document.location("task.encoder.width") == "a.toml:5"
+    assert document.location("task.encoder.cell") == "a.toml:4"
+    assert document.location("task.name") == "a.toml:1"
+    assert document.location("decode") == "a.toml:1"
+    assert document.location("train.epochs") == "command line"
 
 
-def test_tables_become_parts() -> None:
+def test_tables_become_sections() -> None:
     document = parse('[task]\ntrain = "x"\npair = [2, "b"]\ndecode.name = "greedy"', "a.toml")
     built = document.build(task=Task, train=Train)
     assert built == {"task": Task(train="x", pair=(2.0, "b"), decode=Greedy()), "train": Train()}
@@ -50,22 +52,22 @@ def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | None, messag
     path = tmp_path / "a.toml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(ConfigError) as error:
         read(path)
-    assert str(wrong.value) == f"{path}:{message}"
+    assert str(error.value) == f"{path}:{message}"
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
         read(tmp_path)
 
 
-def test_a_file_with_a_mark_of_its_byte_order(tmp_path: Path) -> None:
+def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_bytes(b'\xef\xbb\xbf[task]\r\ntrain = "\xc3\xa9"\r\n')
     document = read(path, ["task.name=tag"])
     assert document.get("task") == {"train": "é", "name": "tag"}
-    assert document.place("task.train") == f"{path}:2"
+    assert document.location("task.train") == f"{path}:2"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_an_override_is_a_value_of_toml_or_else_text(override: str, value: Any) 
     document = Document.empty([override])
     assert document.values == {"x": {"y": value}}
     assert type(document.get("x.y")) is type(value)
-    assert document.place("x.y") == "command line"
+    assert document.location("x.y") == "command line"
 
 
 def test_overrides_come_after_the_file_and_in_order() -> None:
@@ -110,7 +112,7 @@ def test_overrides_come_after_the_file_and_in_order() -> None:
 
 def test_errors_of_overrides_name_the_command_line() -> None:
     text = '[task]\ntrain = "x"\nencoder = { widht = 3 }\nseed = "y"\nsizes = [1, "a"]'
-    lines = refused(text, "task.encoder={ width = 0 }", "task.seed=z", "task.pair.x=1").split("\n")
+    lines = error_message(text, "task.encoder={ width = 0 }", "task.seed=z", "task.pair.x=1").split("\n")
     assert lines == [
         'a.toml:5: task.sizes[1]: expected an integer, got "a"',
         "command line: task.encoder.width: expected a number greater than or equal to 1, got 0",
@@ -122,20 +124,22 @@ def test_errors_of_overrides_name_the_command_line() -> None:
 @pytest.mark.parametrize("override", ["", "x", "x.y", "=5", ".=5", "x.=5", "x y=5", "#x=5", "[x]\ny=5", "x.y=\udcff"])
 def test_invalid_overrides(override: str) -> None:
     message = f"command line: invalid override {override!r}; expected section.key=value in UTF-8"
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(ConfigError) as error:
         Document.empty([override])
-    assert str(wrong.value) == message
-    assert refused("[a", override) == f"a.toml:1: expected ] after the table name: [a\n{message}"
+    assert str(error.value) == message
+    assert error_message("[a", override) == f"a.toml:1: expected ] after the table name: [a\n{message}"
 
 
 def test_an_override_needs_a_table() -> None:
-    assert refused('[task]\ntrain = "x"', "task.train.file=x", "task.sizes=[1]", "task.sizes.0=2").split("\n") == [
+    assert error_message('[task]\ntrain = "x"', "task.train.file=x", "task.sizes=[1]", "task.sizes.0=2").split(
+        "\n"
+    ) == [
         'command line: cannot set task.train.file: task.train is "x", not a table',
         "command line: cannot set task.sizes.0: task.sizes is [1], not a table",
     ]
 
 
-def test_nothing_but_the_command_line() -> None:
+def test_a_configuration_without_a_file() -> None:
     assert Document.empty(["task.train=x"]).build(task=Task)["task"] == Task(train="x")
     with pytest.raises(ConfigError, match=r'^command line: missing key "task.train": File to learn from.$'):
         Document.empty().build(task=Task, train=Train)
@@ -154,26 +158,26 @@ def test_a_configuration_that_names_code_is_only_data(
     task = Task(train=name, encoder=Encoder(note=name, options={name: name}))
     document = parse(dump(task=task), "a.toml", overrides=[f"task.train={name}"])
     assert document.build(task=Task) == {"task": task}
-    assert 'unknown key "task.encoder.given"' in refused("", "task.train=x", f"task.encoder.given={name}")
-    assert "command line: task.encoder.cell" in refused("", "task.train=x", f"task.encoder.cell={name}")
-    assert 'expected one of: "beam", "greedy"' in refused("", "task.train=x", f"task.decode.name={name}")
+    assert 'unknown key "task.encoder.given"' in error_message("", "task.train=x", f"task.encoder.given={name}")
+    assert "command line: task.encoder.cell" in error_message("", "task.train=x", f"task.encoder.cell={name}")
+    assert 'expected one of: "beam", "greedy"' in error_message("", "task.train=x", f"task.decode.name={name}")
     assert "trap" not in sys.modules
 
 
 @given(tasks, st.builds(Train, pace=floats))
-def test_what_is_dumped_is_built_again(task: Task, train: Train) -> None:
+def test_a_dump_is_built_into_equal_sections(task: Task, train: Train) -> None:
     built = parse(dump(task=task, train=train), "a.toml").build(task=Task, train=Train)
-    assert built == {"task": unburdened(task), "train": train}
+    assert built == {"task": configurable_part(task), "train": train}
 
 
-def test_numbers_without_end_survive_inside_options() -> None:
+def test_infinite_numbers_survive_a_dump() -> None:
     train = Train(pace=float("inf"))
     task = Task(train="x", pair=(float("-inf"), ""), encoder=Encoder(options={"a": [float("inf")], "b": {"c": 1e300}}))
     assert parse(dump(task=task, train=train), "a.toml").build(task=Task, train=Train) == {"task": task, "train": train}
     assert Task.model_validate_json(task.model_dump_json()) == task
 
 
-def test_a_dump_holds_every_default() -> None:
+def test_a_dump_contains_every_default() -> None:
     document = parse(dump(task=Task(train="x"), train=Train()), "a.toml")
     assert document.get("task.encoder") == Encoder(width=64, options={"activation": "relu"}).model_dump()
     assert document.values["task"].keys() == Task.model_fields.keys() - {"learned", "limit", "patience", "seed"}

@@ -1,3 +1,5 @@
+"""Error messages of invalid configurations: file, line, key, value, expectation, nearest name."""
+
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -61,7 +63,7 @@ class Train(ConfigSection):
     pace: float = Field(1e-3, gt=0)
 
 
-class Needy(ConfigSection):
+class Required(ConfigSection):
     stem: Stem = Field(description="Layers before the others.")
     mode: Literal["fast", "slow"]
     decode: Beam | Greedy = Field(discriminator="name")
@@ -197,9 +199,9 @@ TRAIN = '[task]\ntrain = "train.tsv"\n'
     ],
 )
 def test_every_problem_names_key_value_and_expectation(text: str, messages: list[str]) -> None:
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(ConfigError) as error:
         parse(text, "a.toml").build(task=Tag, train=Train)
-    assert str(wrong.value).split("\n") == [f"a.toml:{message}" for message in messages]
+    assert str(error.value).split("\n") == [f"a.toml:{message}" for message in messages]
 
 
 @pytest.mark.parametrize(
@@ -211,15 +213,15 @@ def test_every_problem_names_key_value_and_expectation(text: str, messages: list
     ],
 )
 def test_limits_of_numbers(steps: str, message: str) -> None:
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(ConfigError) as error:
         parse(f"limit.steps = {steps}", "a.toml").build(limit=Limit)
-    assert str(wrong.value) == f"a.toml:1: limit.steps: {message}"
+    assert str(error.value) == f"a.toml:1: limit.steps: {message}"
 
 
 def test_a_missing_table_and_a_missing_choice() -> None:
-    with pytest.raises(ConfigError) as wrong:
-        parse("", "a.toml").build(x=Needy)
-    assert str(wrong.value).split("\n") == [
+    with pytest.raises(ConfigError) as error:
+        parse("", "a.toml").build(x=Required)
+    assert str(error.value).split("\n") == [
         "a.toml:1: missing table [x.stem]: Layers before the others.",
         'a.toml:1: missing key "x.mode"; expected one of: "fast", "slow"',
         "a.toml:1: missing table [x.decode]",
@@ -235,7 +237,7 @@ class Wrapped(ConfigSection):
         return handler(value)
 
 
-class Doubtful(ConfigSection):
+class PlainUnions(ConfigSection):
     limit: Wrapped | float = 1.0
     search: Beam | Greedy = Beam()
     either: Limit | Train = Train()
@@ -250,9 +252,9 @@ class Doubtful(ConfigSection):
     ],
 )
 def test_unions_without_a_discriminator_are_refused_too(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as wrong:
-        parse(f"[x]\n{text}", "a.toml").build(x=Doubtful)
-    assert str(wrong.value).partition("\n")[0].partition(": ")[2] == message
+    with pytest.raises(ConfigError) as error:
+        parse(f"[x]\n{text}", "a.toml").build(x=PlainUnions)
+    assert str(error.value).partition("\n")[0].partition(": ")[2] == message
 
 
 keys = st.sampled_from([*KEYS.split(", "), *ENCODER.split(", "), "learned", "given", "epochs", "size", "x y", "steps"])
@@ -271,12 +273,12 @@ tables = st.dictionaries(st.sampled_from(["task", "train", "other"]), st.diction
 
 
 @given(tables)
-def test_any_values_are_built_or_refused_on_single_lines_without_jargon(document: dict[str, Any]) -> None:
-    found = find_problems({"task": Tag, "train": Train}, document)
-    for path, message in found:
+def test_any_values_are_built_or_refused_on_single_lines_in_plain_words(document: dict[str, Any]) -> None:
+    problems = find_problems({"task": Tag, "train": Train}, document)
+    for path, message in problems:
         assert "\n" not in message
         assert not any(word in message for word in ("pydantic", "should", "http", "validat", "Literal", "NoneType"))
         assert path[0] in {"task", "train", *document}
-    if not found:
+    if not problems:
         Tag.model_validate_json(json.dumps(document["task"]))
         Train.model_validate_json(json.dumps(document.get("train", {})))

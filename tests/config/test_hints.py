@@ -4,14 +4,16 @@ import pytest
 from pydantic import Field
 
 from seqloom.config import ConfigError, ConfigSection, parse
-from seqloom.config.hints import MEANT, meant, nearest, suggestions
+from seqloom.config.hints import SYNONYMS, nearest, suggestions, synonym_keys
 from seqloom.config.schema import all_keys
-from seqloom.config.toml_text import dotted
+from seqloom.config.toml import dotted
+from seqloom.tasks import find, names
+from seqloom.training.config import TrainConfig
 
 TASKS = ["caption", "classify", "embed", "forecast", "language_model", "tag", "transcribe", "translate"]
 
 
-class Now(ConfigSection):
+class Train(ConfigSection):
     """Training keys as they are called in the field."""
 
     learning_rate: float = 0.1
@@ -63,7 +65,7 @@ class Model(ConfigSection):
     search: Search = Search()
 
 
-KEYS = all_keys({"task": Model, "train": Now})
+KEYS = all_keys({"task": Model, "train": Train})
 
 
 @pytest.mark.parametrize(
@@ -122,42 +124,20 @@ KEYS = all_keys({"task": Model, "train": Now})
     ],
 )
 def test_a_foreign_or_earlier_name_is_pointed_to_its_key(written: str, key: str) -> None:
-    assert [dotted(found) for found in suggestions(tuple(written.split(".")), KEYS)] == [key]
-
-
-class Earlier(ConfigSection):
-    rate: float = 0.1
-    batch: int = 1
-    clip: float = 1.0
-    hidden: int = 1
-    smoothing: float = 0.0
-
-
-@pytest.mark.parametrize(
-    ("word", "key"),
-    [
-        *[(word, "rate") for word in ("lr", "learning_rate")],
-        ("batch_size", "batch"),
-        *[(word, "clip") for word in ("clip_norm", "grad_clip")],
-        *[(word, "hidden") for word in ("hidden_size", "hidden_dim", "units")],
-        ("label_smoothing", "smoothing"),
-    ],
-)
-def test_the_candidate_that_exists_is_chosen(word: str, key: str) -> None:
-    assert suggestions(("train", word), all_keys({"train": Earlier})) == [("train", key)]
+    assert [dotted(path) for path in suggestions(tuple(written.split(".")), KEYS)] == [key]
 
 
 def test_several_keys_of_a_name_come_with_the_main_layers_first() -> None:
-    found = [dotted(key) for key in meant(("task", "hidden_dim"), KEYS)]
-    assert found == ["task.encoder.hidden_size", "task.prenet.hidden_size", "task.characters.hidden_size"]
+    keys = [dotted(key) for key in synonym_keys(("task", "hidden_dim"), KEYS)]
+    assert keys == ["task.encoder.hidden_size", "task.prenet.hidden_size", "task.characters.hidden_size"]
 
 
 def test_a_table_stands_for_a_table_if_there_is_one() -> None:
-    assert meant(("model",), KEYS, table=True) == [("task",)]
-    assert meant(("model",), KEYS) == [("task", "model")]
-    assert meant(("training",), KEYS, table=True) == [("train",)]
-    assert meant(("encoder",), KEYS, table=True) == [("task", "encoder")]
-    assert meant(("optimizer",), KEYS, table=True) == [("train", "optimizer")]
+    assert synonym_keys(("model",), KEYS, table=True) == [("task",)]
+    assert synonym_keys(("model",), KEYS) == [("task", "model")]
+    assert synonym_keys(("training",), KEYS, table=True) == [("train",)]
+    assert synonym_keys(("encoder",), KEYS, table=True) == [("task", "encoder")]
+    assert synonym_keys(("optimizer",), KEYS, table=True) == [("train", "optimizer")]
 
 
 def test_a_word_without_a_meaning_has_no_hint() -> None:
@@ -185,8 +165,16 @@ def test_a_foreign_name_of_a_task(word: str, task: str) -> None:
     assert nearest(word, TASKS) == task
 
 
-def test_every_word_of_the_table_may_stand_for_another() -> None:
-    assert [word for word, names in MEANT.items() if names == [word]] == []
+def test_every_synonym_stands_for_another_name_that_exists() -> None:
+    sections = [{"train": TrainConfig}, *({"task": find(name)} for name in names())]
+    known = {".".join(map(str, key)) for section in sections for key in all_keys(section)} | set(names())
+    endings = {
+        name
+        for key in known
+        for name in (key, key.split(".", 1)[-1], ".".join(key.split(".")[-2:]), key.split(".")[-1])
+    }
+    assert {name for candidates in SYNONYMS.values() for name in candidates} - endings == set()
+    assert [word for word, candidates in SYNONYMS.items() if candidates == [word]] == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +187,7 @@ def test_every_word_of_the_table_may_stand_for_another() -> None:
         ("[task]\nlanguage = 'x'", 'a.toml:2: unknown key "task.language"; did you mean [task.lm]?'),
     ],
 )
-def test_hints_stand_in_errors_with_file_and_line(text: str, message: str) -> None:
+def test_errors_contain_hints_with_file_and_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        parse(text, "a.toml").build(task=Model, train=Now)
+        parse(text, "a.toml").build(task=Model, train=Train)
     assert str(error.value) == message

@@ -1,9 +1,11 @@
+"""Templates: a comment for each key, and values that are read back as they are."""
+
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from pydantic import Field
-from tests.config.sections import Greedy, Limit, Task, Train, tasks, unburdened
+from tests.config.sections import Greedy, Limit, Task, Train, configurable_part, tasks
 
 from seqloom.config import ConfigSection, parse, template
 
@@ -17,7 +19,7 @@ pair = [1.0, "a"]
 # patience = 3          # Epochs without progress.
 # seed = …
 searches = []
-weights = {}            # Of each label.
+weights = {}            # Weight of each label.
 nested = {}
 
 # Layers before the encoder.
@@ -47,7 +49,7 @@ size = 7       # Hypotheses kept.
 # When to stop.
 # [task.limit]
 # steps = …    # Steps at most.
-# share = 0.5  # Of the data.
+# share = 0.5  # Share of the data.
 
 [train]
 epochs = 10  # Passes over the data.
@@ -55,14 +57,14 @@ pace = 0.001
 """
 
 
-def test_a_template_shows_and_explains_everything() -> None:
+def test_a_template_has_a_comment_for_each_key() -> None:
     text = template({"task": Task, "train": Train}, {"task.train": "train.conllu"})
     assert text == TEMPLATE + SEARCH
     built = parse(text, "a.toml").build(task=Task, train=Train)
     assert built == {"task": Task(train="train.conllu"), "train": Train()}
 
 
-def test_values_of_a_template_choose_parts_and_wake_optional_tables() -> None:
+def test_values_choose_sections_and_enable_optional_tables() -> None:
     values = {"task.train": "x", "task.decode.name": "greedy", "task.limit.steps": 5, "task.seed": 1}
     text = template({"task": Task}, values)
     assert parse(text, "a.toml").build(task=Task)["task"] == Task(
@@ -89,20 +91,20 @@ class Wordy(ConfigSection):
     needed: Limit
 
 
-def test_a_template_fits_the_page() -> None:
+def test_lines_have_at_most_120_columns() -> None:
     text = template({"wordy": Wordy}, {"wordy.needed.steps": 9})
     assert max(map(len, text.splitlines())) <= 120
     assert '\nkind = "UPPER"' in text
     assert '# Required, with choices. One of "UPPER", "lower".\n' in text
     assert '  # One of "none", "all" or a table.\n' in text
-    wanted = Wordy(kind="UPPER", file="a.tsv", needed=Limit(steps=9))
-    assert parse(text, "a.toml").build(wordy=Wordy) == {"wordy": wanted}
+    expected = Wordy(kind="UPPER", file="a.tsv", needed=Limit(steps=9))
+    assert parse(text, "a.toml").build(wordy=Wordy) == {"wordy": expected}
 
 
 @given(tasks)
-def test_a_template_of_any_values_is_what_they_say(task: Task) -> None:
+def test_any_values_are_read_back_from_their_template(task: Task) -> None:
     class Given(ConfigSection):
         inner: Task = task
 
     built = parse(template({"x": Given}), "a.toml").build(x=Given)["x"]
-    assert built == Given(inner=unburdened(task))
+    assert built == Given(inner=configurable_part(task))

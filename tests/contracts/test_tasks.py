@@ -32,7 +32,7 @@ EVERY_LAW = [
     *laws.LAWS,
     laws.loss_is_a_sum_over_rows,
     laws.metric_is_computed_from_sums,
-    laws.questions_are_answered,
+    laws.inputs_are_predicted,
 ]
 
 
@@ -50,7 +50,7 @@ def fitted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def make(name: str, folder: Path) -> Fitted:
     settings = build(CASES[name], folder)
     task = settings.task
-    case = fit(task, task.train, dev=task.dev, questions=CASES[name].questions)
+    case = fit(task, task.train, dev=task.dev, inputs=CASES[name].questions)
     return Fitted(settings._replace(task=case.task), case)
 
 
@@ -122,7 +122,7 @@ def test_a_saved_run_predicts_the_same(fitted: Fitted, tmp_path: Path) -> None:
 
 
 def test_a_model_predicts_each_question_as_if_alone(fitted: Fitted) -> None:
-    questions = fitted.case.questions
+    questions = fitted.case.inputs
     model = Model(fitted.config, fitted.case.module)
     enabled = torch.is_grad_enabled()
     together = model.predict(questions)

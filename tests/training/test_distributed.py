@@ -30,8 +30,8 @@ from seqloom.training.progress import Progress
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 
 
-def together(size: int, work: Callable[[], object]) -> list[int | None]:
-    """Do the work in so many processes with the environment of torchrun; how they ended."""
+def run_processes(size: int, work: Callable[[], object]) -> list[int | None]:
+    """Run ``work`` in ``size`` processes with the environment of torchrun; their exit codes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -50,7 +50,7 @@ def together(size: int, work: Callable[[], object]) -> list[int | None]:
     return [process.exitcode for process in processes]
 
 
-def learn(group: ProcessGroup) -> dict[str, Any]:
+def train_toy(group: ProcessGroup) -> dict[str, Any]:
     model = Toy()
     # 33 sequences in batches of 8: the last one has a single row, and no other process has any.
     chosen = settings(batch_size=8, epochs=2, learning_rate=0.05, optimizer="sgd", clip_norm=1.0)
@@ -59,9 +59,9 @@ def learn(group: ProcessGroup) -> dict[str, Any]:
     return {"losses": losses, "weights": {name: tensor.tolist() for name, tensor in model.state_dict().items()}}
 
 
-def judge(group: ProcessGroup, count: int) -> dict[str, Any]:
-    """The scores of a language model on so many lines of unequal length."""
-    lines = [" ".join("abcde"[(place * place + number) % 5] for place in range(number % 7)) for number in range(count)]
+def score_language_model(group: ProcessGroup, count: int) -> dict[str, Any]:
+    """The scores of a language model on ``count`` lines of unequal length."""
+    lines = [" ".join("abcde"[(index * index + number) % 5] for index in range(number % 7)) for number in range(count)]
     task = LanguageModel.model_validate({"train": "x", "embedding_size": 4, "decoder": {"hidden_size": 5}})
     task = task.fit(task.read(["a b c d e"]))
     torch.manual_seed(0)
@@ -75,15 +75,15 @@ def work(group: ProcessGroup) -> dict[str, Any]:
         "nothing": [data.decode() for data in group.all_gather(b"")],
         "any": [group.any_rank(flag=False), group.any_rank(flag=group.rank == group.size - 1)],
         "shared": group.broadcast(lambda: {"rank": group.rank}),
-        "learnt": learn(group),
-        "many": judge(group, 499),
-        "one": judge(group, 1),
+        "trained": train_toy(group),
+        "many": score_language_model(group, 499),
+        "one": score_language_model(group, 1),
     }
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    """What each process of groups of 1, 2 and 4 found."""
+    """The results of each process, in groups of 1, 2 and 4."""
     torch.set_num_threads(1)
     result = {1: [work(ProcessGroup())]}
     for size in (2, 4):
@@ -93,7 +93,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, A
             with process_group() as group:
                 (folder / f"{group.rank}.json").write_text(json.dumps(work(group)))
 
-        assert together(size, write) == [0] * size
+        assert run_processes(size, write) == [0] * size
         result[size] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
     return result
 
@@ -102,10 +102,10 @@ def flat(weights: dict[str, list[Any]]) -> torch.Tensor:
     return torch.cat([torch.tensor(values, dtype=torch.float64).flatten() for values in weights.values()])
 
 
-def test_one_process_counts(tmp_path: Path) -> None:
+def test_a_counting_model_is_trained_by_one_process(tmp_path: Path) -> None:
     case = CASES["language_model"]
     counted = build(case._replace(fields=case.fields | {"model": "ngram"}), tmp_path)
-    assert together(2, lambda: workflow.train(counted, output=tmp_path / "run")) == [0, 0]
+    assert run_processes(2, lambda: workflow.train(counted, output=tmp_path / "run")) == [0, 0]
     assert len(Run.open(tmp_path / "run").rows()) == 1
 
 
@@ -121,12 +121,12 @@ def test_processes_add_and_gather(jobs: dict[int, list[dict[str, Any]]], size: i
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_weights_are_those_of_one_process(jobs: dict[int, list[dict[str, Any]]], size: int) -> None:
-    one = jobs[1][0]["learnt"]
+    one = jobs[1][0]["trained"]
     expected = flat(one["weights"])
     for job in jobs[size]:
-        assert job["learnt"] == jobs[size][0]["learnt"]  # bit for bit the same on all
-        assert float((flat(job["learnt"]["weights"]) - expected).norm() / expected.norm()) < 1e-6
-        assert job["learnt"]["losses"] == pytest.approx(one["losses"], rel=1e-6)
+        assert job["trained"] == jobs[size][0]["trained"]  # bit for bit the same on all
+        assert float((flat(job["trained"]["weights"]) - expected).norm() / expected.norm()) < 1e-6
+        assert job["trained"]["losses"] == pytest.approx(one["losses"], rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -173,24 +173,24 @@ def test_a_killed_process_ends_the_others() -> None:
                 if event.update == 3 and group.rank == 1:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-    assert together(2, die) == [1, -signal.SIGKILL]
+    assert run_processes(2, die) == [1, -signal.SIGKILL]
 
 
 def test_a_run_of_two_processes_resumes_bit_for_bit(tmp_path: Path) -> None:
     chosen = build(CASES["language_model"], tmp_path, updates=9, evaluate_every=4, average_checkpoints=2, bptt_steps=3)
-    assert together(2, lambda: workflow.train(chosen, output=tmp_path / "whole")) == [0, 0]
-    path = tmp_path / "left"
+    assert run_processes(2, lambda: workflow.train(chosen, output=tmp_path / "whole")) == [0, 0]
+    path = tmp_path / "interrupted"
 
     def interrupt(run: Run, event: Progress) -> None:
         if event.update == 6:
-            os.kill(os.getpid(), signal.SIGINT)  # the first process alone is asked; all have to stop
+            os.kill(os.getpid(), signal.SIGINT)  # the first process alone receives the signal; all have to stop
 
     def stopped() -> None:
         with pytest.raises(Interrupted):
             workflow.train(chosen, output=path, listeners=[interrupt])
 
-    assert together(2, stopped) == [0, 0]
+    assert run_processes(2, stopped) == [0, 0]
     with pytest.raises(RunError, match="was trained by 2 processes and can only be resumed with the same number"):
         workflow.resume(path)
-    assert together(2, lambda: workflow.resume(path)) == [0, 0]
+    assert run_processes(2, lambda: workflow.resume(path)) == [0, 0]
     assert differences(outcome(tmp_path / "whole"), outcome(path)) == []

@@ -10,15 +10,15 @@ from tests.training.toy import (
     Toy,
     batches,
     begin,
-    copied,
+    copy_weights,
     evaluator,
     facts,
     loss,
-    moved,
-    poisoned,
     same,
     sequences,
     settings,
+    train_with_nonfinite_loss,
+    weight_change,
 )
 from torch import Tensor, nn
 
@@ -33,12 +33,12 @@ def test_the_learning_rate_follows_the_schedule() -> None:
         epochs=2, optimizer="sgd", learning_rate=0.5, schedule="linear", decay=0.0, warmup=2, clip_norm=1e-3
     )
     model = Toy()
-    before = copied(model)
+    before = copy_weights(model)
     for index, event in enumerate(begin(model, chosen, sequences(20))):
         expected = 0.5 * min((index + 1) / 2, 1) * (1 - max(index - 2, 0) / 8)
         assert event.learning_rate == pytest.approx(expected)
-        assert float(moved(before, copied(model)).norm()) == pytest.approx(expected * 1e-3, rel=1e-3)
-        before = copied(model)
+        assert float(weight_change(before, copy_weights(model)).norm()) == pytest.approx(expected * 1e-3, rel=1e-3)
+        before = copy_weights(model)
 
 
 def test_the_logged_loss_is_the_mean_over_items_since_the_last_entry() -> None:
@@ -59,14 +59,14 @@ def test_ten_skipped_updates_in_a_row_stop_training() -> None:
     weights: list[dict[str, Tensor]] = []
     message = r"not finite in 10 updates in a row, the last of them 15: lower train\.learning_rate"
     with pytest.raises(Diverged, match=message) as caught:
-        weights.extend(copied(model) for _ in poisoned(model, range(6, 99)))
+        weights.extend(copy_weights(model) for _ in train_with_nonfinite_loss(model, range(6, 99)))
     assert len(weights) == 14
-    assert all(same(weights[4], later) for later in (*weights[5:], copied(model)))
+    assert all(same(weights[4], later) for later in (*weights[5:], copy_weights(model)))
     assert caught.value.batch[0].inputs.values.shape[0] == 4
 
 
-def test_nine_skipped_updates_in_a_row_do_not() -> None:
-    assert [event.skipped for event in poisoned(Toy(), [*range(2, 11), *range(12, 20)])][-1] == 17
+def test_nine_skipped_updates_in_a_row_do_not_stop_training() -> None:
+    assert [event.skipped for event in train_with_nonfinite_loss(Toy(), [*range(2, 11), *range(12, 20)])][-1] == 17
     assert MAX_SKIPPED_IN_A_ROW == 10
 
 
@@ -136,9 +136,9 @@ def test_an_evaluation_is_announced_and_ends_a_log_entry() -> None:
 
 
 def test_the_clock_is_read_after_every_update() -> None:
-    asked = iter([0.0, 0.3, 0.6, 1.0])
+    clock = iter([0.0, 0.3, 0.6, 1.0])
     events = list(
-        begin(Toy(), settings(minutes=2.5), sequences(20), time_used=lambda: next(asked), evaluate=scripted([1.0]))
+        begin(Toy(), settings(minutes=2.5), sequences(20), time_used=lambda: next(clock), evaluate=scripted([1.0]))
     )
     assert [event.update for event in events] == [1, 2, 3, 3]
     assert events[-1].finished == "2.5 minutes elapsed"
@@ -158,7 +158,7 @@ def test_tokens_limit_training_and_the_schedule() -> None:
     assert only.finished == "1 tokens seen"
 
 
-def test_the_number_of_tokens_seen_is_kept() -> None:
+def test_the_number_of_tokens_seen_is_restored() -> None:
     examples = sequences(20)
     chosen = settings(tokens=2 * sum(map(len, examples)) + 1, schedule="cosine", decay=0.0)
     whole, parts = Toy(), Toy()
@@ -167,7 +167,7 @@ def test_the_number_of_tokens_seen_is_kept() -> None:
     again = Toy()
     result = list(begin(again, chosen, examples, start=snapshot))
     assert [facts(event) for event in result] == [facts(event) for event in expected[1:]]
-    assert same(copied(whole), copied(again))
+    assert same(copy_weights(whole), copy_weights(again))
 
 
 def test_the_schedule_ends_with_the_minutes() -> None:
@@ -189,7 +189,7 @@ def test_events_do_not_change_training() -> None:
     for event in begin(with_evaluation, chosen, examples, evaluate=evaluator(examples)):
         event.snapshot()
         event.weights()
-    assert same(copied(without), copied(with_evaluation))
+    assert same(copy_weights(without), copy_weights(with_evaluation))
     assert torch.equal(torch.get_rng_state(), state)
     assert with_evaluation.training or event.finished
 
@@ -233,6 +233,6 @@ def test_workers_change_nothing() -> None:
     for workers in (0, 2):
         model = Toy(dropout=0.3)
         runs.append([facts(event) for event in begin(model, settings(workers=workers), sequences(18))])
-        ends.append(copied(model))
+        ends.append(copy_weights(model))
     assert runs[0] == runs[1]
     assert same(*ends)

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 from tests.training.toy import (
-    Sequences,
+    Example,
     Toy,
     batches,
     begin,
     collate,
-    copied,
+    copy_weights,
     loss,
-    moved,
-    poisoned,
     same,
     sequences,
     settings,
+    train_with_nonfinite_loss,
+    weight_change,
 )
 from torch import Tensor, nn
 
@@ -47,15 +47,15 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
 def test_parts_of_a_batch_have_the_gradient_of_the_whole(accumulate: int) -> None:
     examples = sequences(32)
     model = Toy().double()
-    wide = [Sequences(example.values.astype(np.float64), example.target.astype(np.float64)) for example in examples]
+    wide = [Example(example.values.astype(np.float64), example.target.astype(np.float64)) for example in examples]
     expected = flat(gradient(model, collate(wide)))
     for kind, tolerance, own in ((model, 1e-12, wide), (Toy(), 1e-6, examples)):
-        before = copied(kind)
+        before = copy_weights(kind)
         chosen = settings(
             batch_size=32, accumulate=accumulate, epochs=1, optimizer="sgd", learning_rate=1.0, clip_norm=0.0
         )
         (event,) = begin(kind, chosen, own)
-        result = moved(before, copied(kind))
+        result = weight_change(before, copy_weights(kind))
         assert float((result - expected).norm() / expected.norm()) < tolerance
         assert event.gradient_norm == pytest.approx(float(expected.norm()), rel=1e-6)
         assert event.items == sum(map(len, examples))
@@ -69,17 +69,17 @@ def test_large_gradients_are_clipped_and_counted() -> None:
     ]
     limit = sorted(free)[2]  # two of five are longer
     model = Toy()
-    before = copied(model)
+    before = copy_weights(model)
     lengths, shares = [], []
     for event in begin(
         model, settings(epochs=1, optimizer="sgd", learning_rate=1e-3, clip_norm=limit, log_every=100), examples
     ):
-        lengths.append(float(moved(before, copied(model)).norm()) / 1e-3)
-        before = copied(model)
+        lengths.append(float(weight_change(before, copy_weights(model)).norm()) / 1e-3)
+        before = copy_weights(model)
         shares.append(event.clipped)
         assert event.gradient_norm == pytest.approx(
             free[event.update - 1], rel=0.05
-        )  # as it was before; weights moved a bit
+        )  # as it was before; weights weight_change a bit
     assert max(lengths) == pytest.approx(limit, rel=1e-3)
     assert shares[-1] == sum(norm > limit for norm in free) / 5
     assert event.logged
@@ -88,7 +88,7 @@ def test_large_gradients_are_clipped_and_counted() -> None:
 def test_frozen_parameters_do_not_change() -> None:
     model = Toy()
     model.output.weight.requires_grad_(False)
-    before = copied(model)
+    before = copy_weights(model)
     list(begin(model, settings(weight_decay=0.1), sequences(8)))
     assert torch.equal(model.output.weight, before["output.weight"])
     assert not torch.equal(model.output.bias, before["output.bias"])
@@ -100,22 +100,22 @@ def test_frozen_parameters_do_not_change() -> None:
 @pytest.mark.parametrize("kind", ["nan", "inf", "-inf", "gradient"])
 def test_updates_that_are_not_finite_are_skipped(kind: str) -> None:
     model = Toy()
-    before, state = copied(model), ""
-    for event in poisoned(model, [3, 4], kind):
+    before, state = copy_weights(model), ""
+    for event in train_with_nonfinite_loss(model, [3, 4], kind):
         optimizer = repr([tensor.tolist() for name, tensor in event.snapshot().training.items() if "optim" in name])
         if event.update in (3, 4):
-            assert same(copied(model), before)
+            assert same(copy_weights(model), before)
             assert optimizer == state
         else:
-            assert not same(copied(model), before)
+            assert not same(copy_weights(model), before)
         assert event.skipped == max(min(event.update - 2, 2), 0)
-        before, state = copied(model), optimizer
+        before, state = copy_weights(model), optimizer
     assert event.update == 20
     assert all(torch.isfinite(tensor).all() for tensor in before.values())
 
 
 def test_skipped_updates_are_not_part_of_the_logged_loss() -> None:
-    result = [event.loss for event in poisoned(Toy(), [3], log_every=5, epochs=1)]
+    result = [event.loss for event in train_with_nonfinite_loss(Toy(), [3], log_every=5, epochs=1)]
     assert all(map(math.isfinite, result))
 
 
@@ -130,7 +130,7 @@ def test_a_state_that_is_not_finite_is_not_carried_over() -> None:
 # Truncated BPTT
 
 
-def pieces(examples: Sequence[Sequences], *, rows: int, steps: int) -> list[Batch]:
+def pieces(examples: Sequence[Example], *, rows: int, steps: int) -> list[Batch]:
     loaded = BatchLoader(lambda: iter(examples), collate, batch_size=rows, bptt_steps=steps)
     return [part for (part,) in loaded.epoch(0)]
 
@@ -139,7 +139,7 @@ def pieces(examples: Sequence[Sequences], *, rows: int, steps: int) -> list[Batc
 def test_the_state_is_carried_over_without_its_gradient(accumulate: int) -> None:
     examples = sequences(12)
     model = Toy().double()
-    wide = [Sequences(example.values.astype(np.float64), example.target.astype(np.float64)) for example in examples]
+    wide = [Example(example.values.astype(np.float64), example.target.astype(np.float64)) for example in examples]
     (whole,) = pieces(wide, rows=3, steps=1000)
     with torch.no_grad():
         total = float(loss(model, whole).total)
@@ -167,14 +167,14 @@ def test_the_mean_of_the_last_weights_is_evaluated_and_saved(average: int) -> No
     seen: list[dict[str, Tensor]] = []
 
     def evaluate(model: nn.Module) -> Evaluation:
-        seen.append(copied(model))
+        seen.append(copy_weights(model))
         return Evaluation(0.0, {}, "score")
 
     for event in begin(model, settings(epochs=4, average_checkpoints=average), sequences(20), evaluate=evaluate):
         if event.pending:
-            own.append(copied(model))
+            own.append(copy_weights(model))
         if event.evaluation:
-            assert same(copied(model), own[-1])
+            assert same(copy_weights(model), own[-1])
             last = own[-average:]
             expected = {name: sum(weights[name].double() for weights in last) / len(last) for name in last[0]}
             assert same(seen[-1], event.weights())
@@ -188,13 +188,13 @@ def test_the_mean_of_the_last_weights_is_evaluated_and_saved(average: int) -> No
 
 def test_a_dry_run_computes_a_gradient_and_changes_nothing() -> None:
     model = Toy()
-    before = copied(model)
+    before = copy_weights(model)
     chosen = settings(batch_size=20)
     rule = GradientUpdate(model, batches(sequences(20), chosen), loss, chosen)
     in_parts = settings(batch_size=20, accumulate=4)
     parts = GradientUpdate(Toy(), batches(sequences(20), in_parts), loss, in_parts)
     assert 0 < parts.dry_run() < rule.dry_run()
-    assert same(copied(model), before)
+    assert same(copy_weights(model), before)
     assert all(parameter.grad is None for parameter in model.parameters())
     examples = sequences(20)
     examples[0].values[0] = math.nan

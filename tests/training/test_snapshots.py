@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load, save
-from tests.training.toy import Toy, batches, begin, copied, evaluator, facts, loss, same, sequences, settings
+from tests.training.toy import Toy, batches, begin, copy_weights, evaluator, facts, loss, same, sequences, settings
 from torch import Tensor
 
 from seqloom.checkpoint import RunError, Snapshot
@@ -67,7 +67,7 @@ def test_training_resumes_after_every_event(kind: str) -> None:
                 assert equal(end, snapshots[number + len(result)])
         assert result == events[number + 1 :]
         assert equal(end, snapshots[-1])
-        assert same(copied(other), copied(model))
+        assert same(copy_weights(other), copy_weights(model))
 
 
 def test_training_resumes_from_the_start() -> None:
@@ -88,7 +88,7 @@ def test_a_snapshot_is_a_copy() -> None:
     for _ in events:
         pass
     assert equal(snapshot, before)
-    assert not same(snapshot.model, copied(model))
+    assert not same(snapshot.model, copy_weights(model))
 
 
 def test_another_number_of_processes_is_refused() -> None:

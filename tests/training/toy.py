@@ -1,4 +1,4 @@
-"""A small recurrent model, sequences of unequal length for it, and trainings of it."""
+"""A small recurrent model, sequences of unequal length, and training runs of the model."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,9 @@ from seqloom.training.gradient_update import GradientUpdate
 from seqloom.training.progress import Evaluation, Progress
 
 
-class Sequences(NamedTuple):
+class Example(NamedTuple):
+    """A sequence of vectors, and a number for each of them."""
+
     values: Any  # (T, 3)
     target: Any  # (T,)
 
@@ -28,7 +30,7 @@ class Sequences(NamedTuple):
 
 
 class Toy(nn.Module):
-    """Numbers from vectors."""
+    """A number for each vector of a sequence."""
 
     def __init__(self, *, dropout: float = 0.0, seed: int = 0) -> None:
         super().__init__()
@@ -42,16 +44,16 @@ class Toy(nn.Module):
         return self.output(self.dropout(values)).squeeze(-1), state
 
 
-def sequences(count: int = 20, *, seed: int = 0, shortest: int = 1) -> list[Sequences]:
+def sequences(count: int = 20, *, seed: int = 0, shortest: int = 1) -> list[Example]:
     random = np.random.default_rng(seed)
     result = []
     for length in random.integers(shortest, 9, size=count):
         values = random.normal(size=(length, 3)).astype(np.float32)
-        result.append(Sequences(values, np.cumsum(values[:, 0]).astype(np.float32)))
+        result.append(Example(values, np.cumsum(values[:, 0]).astype(np.float32)))
     return result
 
 
-def collate(examples: Sequence[Sequences]) -> Batch:
+def collate(examples: Sequence[Example]) -> Batch:
     inputs = pad([example.values for example in examples])
     target = pad([example.target for example in examples])
     return Batch(inputs, target.values, int(inputs.mask.sum()))
@@ -62,7 +64,7 @@ def loss(model: nn.Module, batch: Batch) -> Loss:
     return Loss(((result - batch.target)[batch.inputs.mask] ** 2).sum(), batch.items, state)
 
 
-def batches(examples: Sequence[Sequences], settings: TrainConfig, *, group: ProcessGroup = SINGLE) -> BatchLoader:
+def batches(examples: Sequence[Example], settings: TrainConfig, *, group: ProcessGroup = SINGLE) -> BatchLoader:
     own = range(group.rank * settings.accumulate, (group.rank + 1) * settings.accumulate)
     return BatchLoader(
         lambda: iter(examples),
@@ -78,9 +80,9 @@ def batches(examples: Sequence[Sequences], settings: TrainConfig, *, group: Proc
     )
 
 
-def evaluator(examples: Sequence[Sequences]) -> Callable[[nn.Module], Evaluation]:
+def evaluator(examples: Sequence[Example]) -> Callable[[nn.Module], Evaluation]:
     def evaluate(model: nn.Module) -> Evaluation:
-        torch.rand(7)  # an evaluation may draw what it likes
+        torch.rand(7)  # an evaluation may draw random numbers
         result = loss(model, collate(examples))
         value = float(result.total) / result.items
         return Evaluation(-value, {"loss": value, "drawn": float(torch.rand(()))}, "loss")
@@ -91,7 +93,7 @@ def evaluator(examples: Sequence[Sequences]) -> Callable[[nn.Module], Evaluation
 def begin(
     model: nn.Module,
     settings: TrainConfig,
-    examples: Sequence[Sequences],
+    examples: Sequence[Example],
     *,
     start: Snapshot | None = None,
     group: ProcessGroup = SINGLE,
@@ -106,7 +108,7 @@ def settings(**fields: Any) -> TrainConfig:
     return TrainConfig.model_validate(defaults | fields)
 
 
-def copied(model: nn.Module) -> dict[str, Tensor]:
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
@@ -121,26 +123,28 @@ def facts(event: Progress) -> dict[str, Any]:
     return {name: repr(value) for name, value in result.items()}  # NaN is NaN
 
 
-def moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:
+def weight_change(before: dict[str, Tensor], after: dict[str, Tensor]) -> Tensor:
     return torch.cat([(before[name] - after[name]).flatten() for name in before])
 
 
-class Poisoned:
+class NonFiniteLoss:
     """A loss that is not finite at some calls."""
 
     def __init__(self, calls: Sequence[int], kind: str) -> None:
         self.calls, self.kind, self.count = set(calls), kind, 0
 
     def __call__(self, model: nn.Module, batch: Batch) -> Any:
-        found = loss(model, batch)
+        result = loss(model, batch)
         self.count += 1
         if self.count not in self.calls:
-            return found
+            return result
         if self.kind == "gradient":  # a finite loss, whose gradient is not
-            return found._replace(total=found.total + (found.total - found.total.detach()).abs().sqrt())
-        return found._replace(total=found.total * float(self.kind))
+            return result._replace(total=result.total + (result.total - result.total.detach()).abs().sqrt())
+        return result._replace(total=result.total * float(self.kind))
 
 
-def poisoned(model: nn.Module, calls: Sequence[int], kind: str = "nan", **fields: Any) -> Iterator[Progress]:
+def train_with_nonfinite_loss(
+    model: nn.Module, calls: Sequence[int], kind: str = "nan", **fields: Any
+) -> Iterator[Progress]:
     chosen = settings(**{"epochs": 4} | fields)
-    return train(GradientUpdate(model, batches(sequences(20), chosen), Poisoned(calls, kind), chosen))
+    return train(GradientUpdate(model, batches(sequences(20), chosen), NonFiniteLoss(calls, kind), chosen))

@@ -4,12 +4,11 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seqloom import __version__
-from seqloom.cli.compare import compare
 from seqloom.cli.options import (
     AsJson,
     ConfigurableCommand,
@@ -28,6 +27,9 @@ from seqloom.cli.options import (
     errors,
 )
 
+if TYPE_CHECKING:
+    from seqloom.model import Model
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -39,6 +41,14 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line."""
     app(prog_name="seqloom")
+
+
+def _load(run: Path, layer: str = "", ensemble: Ensemble = None, **options: Any) -> "Model":
+    """The model of a run; ``options`` are further ones of ``seqloom.load``."""
+    from seqloom.model import load
+    from seqloom.run_config import find_layer
+
+    return load(run, layer=find_layer(layer), ensemble=ensemble or [], **options)
 
 
 def print_version(requested: bool) -> None:  # noqa: FBT001
@@ -164,20 +174,9 @@ def evaluate(
 ) -> None:
     """Score a model on labelled data. Prints its metrics with 95 % confidence intervals."""
     from seqloom import terminal
-    from seqloom.model import load
-    from seqloom.run_config import find_layer
 
     with errors():
-        model = load(
-            run,
-            layer=find_layer(layer),
-            ensemble=ensemble or [],
-            search=search,
-            constrain=constrain,
-            lexicon=lexicon,
-            lm=lm,
-            folder=folder,
-        )
+        model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
         metrics = model.evaluate(file, top_words=top_words)
         if as_json:
             terminal.print_json(metrics)
@@ -212,21 +211,10 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
 ) -> None:
     """Predict from a file or from standard input. Standard input is answered line by line."""
-    from seqloom.model import load
-    from seqloom.run_config import find_layer
     from seqloom.streaming import transcribe_stream
 
     with errors():
-        model = load(
-            run,
-            layer=find_layer(layer),
-            ensemble=ensemble or [],
-            search=search,
-            constrain=constrain,
-            lexicon=lexicon,
-            lm=lm,
-            folder=folder,
-        )
+        model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
         if stream:
             if file != "-":
                 raise ValueError(f"--stream reads from standard input: give - instead of {file}")
@@ -263,11 +251,9 @@ def explain(
 ) -> None:
     """Explain a prediction. Shows attention, alternatives and the probability of each part, as text and plots."""
     from seqloom.explain import explain_all
-    from seqloom.model import load
-    from seqloom.run_config import find_layer
 
     with errors():
-        model = load(run, layer=find_layer(layer), search=search, lexicon=lexicon, lm=lm)
+        model = _load(run, layer, search=search, lexicon=lexicon, lm=lm)
         explain_all(model, source, output or run / "explain", beam=beam, heads=heads, gates=gates, as_json=as_json)
 
 
@@ -292,21 +278,59 @@ def generate(
 ) -> None:
     """Generate text with a language model. Prints each token as soon as it is sampled."""
     from seqloom.decoding.tokens.sample import Sample
-    from seqloom.model import load
-    from seqloom.run_config import find_layer
 
     with errors():
         sample = Sample(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed)
-        model = load(run, layer=find_layer(layer))
+        model = _load(run, layer)
         for number, piece in enumerate(model.generate(prompt, length=length, sample=sample)):
             print(piece if number else prompt + piece, end="", flush=True)
         print()
 
 
-app.command(
+@app.command(
     cls=ConfigurableCommand,
     epilog="Example: seqloom compare lm.toml base task.model=ngram task.decoder.cell=gru --seeds 3",
-)(compare)
+)
+def compare(
+    config: Configuration,
+    variants: Annotated[
+        list[str], typer.Argument(help="Variants: comma-separated changes, a .toml file, or base (no changes).")
+    ],
+    *,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Training budget of each run in minutes; the schedule ends there.")
+    ] = 0.0,
+    tokens: Annotated[int, typer.Option(min=0, help="Training budget of each run in tokens (items of the loss).")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs per variant, each with another random seed.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder of the runs and the table; finished runs in it are not repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train variants with the same budget and compare them. Prints scores, speed and memory in a table.
+
+    Each variant is compared with the first one, example by example.
+    """
+    from seqloom import terminal
+    from seqloom.comparison import compare as comparison
+    from seqloom.comparison import table
+    from seqloom.interrupt import Interrupted
+    from seqloom.workflow import unused_folder
+
+    with errors():
+        folder = output or unused_folder(comparison.OUTPUT)
+        try:
+            rows = comparison.compare(config, variants, minutes=minutes, tokens=tokens, seeds=seeds, output=folder)
+        except Interrupted:
+            typer.echo(f"stopped and saved; continue with the same command and --output {folder}", err=True)
+            raise typer.Exit(130) from None
+        if as_json:
+            terminal.print_json(rows)
+        else:
+            terminal.table(*table.format_table(rows))
+            terminal.print_lines("", table.NOTE, *table.footnotes(rows), f"Table written to {folder / 'compare.md'}")
+        if any(row["errors"] for row in rows):
+            raise typer.Exit(1)
 
 
 @app.command(epilog="Example: seqloom demo tag")
@@ -384,7 +408,5 @@ def export(
     ],
 ) -> None:
     """Export a model for other programs. Writes n-grams as ARPA files and word vectors as word2vec files."""
-    from seqloom.model import load
-
     with errors():
-        load(run).export(file)
+        _load(run).export(file)

@@ -62,7 +62,7 @@ class ConfigurableCommand(TyperCommand):
 def _keys_for(option: str, args: list[str]) -> list[str]:
     """The configuration keys that an option may mean: those of the given task, or of all tasks if none is given."""
     from seqloom import config, tasks
-    from seqloom.config.hints import meant
+    from seqloom.config.hints import synonym_keys
     from seqloom.config.schema import all_keys
     from seqloom.training.config import TrainConfig
 
@@ -75,7 +75,7 @@ def _keys_for(option: str, args: list[str]) -> list[str]:
         key: table for name in searched for key, table in all_keys({"task": tasks.find(name)}).items()
     }
     values = {key: table for key, table in keys.items() if not table}
-    return [".".join(map(str, key)) for key in meant((option,), values)]
+    return [".".join(map(str, key)) for key in synonym_keys((option,), values)]
 
 
 def fail(message: str) -> NoReturn:

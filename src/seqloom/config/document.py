@@ -1,4 +1,4 @@
-"""A configuration as written: TOML files and ``section.key=value`` overrides, with the place of every value."""
+"""A configuration as written: TOML files and ``section.key=value`` overrides, with the location of every value."""
 
 import json
 import sys
@@ -8,14 +8,13 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
+import tomli_w
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from seqloom.config.errors import find_problems
-from seqloom.config.schema import fields
-from seqloom.config.section import ConfigError, ConfigSection
-from seqloom.config.toml_lines import KeyPath, TOMLSyntaxError, load
-from seqloom.config.toml_text import dotted, literal
+from seqloom.config.errors import ConfigError, find_problems
+from seqloom.config.schema import ConfigSection, fields
+from seqloom.config.toml import KeyPath, TOMLSyntaxError, dotted, literal, load
 
 MAX_BYTES = 1_000_000  # of a file
 COMMAND_LINE = "command line"
@@ -52,16 +51,16 @@ class Document:
             value = value.get(step) if isinstance(value, dict) else None
         return value
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """Where ``task.name`` is set, or else its table: ``file:line`` or ``command line``."""
-        return self._place(tuple(name.split(".")))
+        return self._location(tuple(name.split(".")))
 
     def build(self, **sections: type[ConfigSection]) -> dict[str, ConfigSection]:
         """Each table as its section; ConfigError with everything that is wrong, in the order of the lines."""
         problems = find_problems(sections, self.values)
         if problems:
             problems.sort(key=lambda problem: self._line(problem.path) or sys.maxsize)
-            raise ConfigError(*(f"{self._place(path)}: {message}" for path, message in problems))
+            raise ConfigError(*(f"{self._location(path)}: {message}" for path, message in problems))
         tables = {name: json.dumps(self.values.get(name, {})) for name in sections}
         return {name: section.model_validate_json(tables[name]) for name, section in sections.items()}
 
@@ -70,7 +69,7 @@ class Document:
             path = path[:-1]
         return self.lines[path]
 
-    def _place(self, path: KeyPath) -> str:
+    def _location(self, path: KeyPath) -> str:
         line = self._line(path)
         return f"{self.name}:{line}" if line else COMMAND_LINE
 
@@ -128,6 +127,13 @@ def with_changes(section: Section, table: str, changes: Mapping[str, Any]) -> Se
         plain = {name: value for name, value in values.items() if name not in hidden and value is not None}
         _build(type(section), table, to_jsonable_python(plain, exclude_none=True))  # raises ConfigError
         raise
+
+
+def dump(**sections: ConfigSection) -> str:
+    """All fields of the sections as TOML, defaults included, so that a later change of a default has no effect."""
+    return tomli_w.dumps(
+        {name: section.model_dump(mode="json", exclude_none=True) for name, section in sections.items()}
+    )
 
 
 def _build(section: type[Section], table: str, values: dict[str, Any]) -> Section:

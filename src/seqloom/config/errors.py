@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: pydantic's errors with the key, the value, and the nearest name."""
+"""Errors of a configuration: those of pydantic with the key, the value, and the nearest name."""
 
 import json
 import re
@@ -24,8 +24,7 @@ from seqloom.config.schema import (
     nested,
     tagged,
 )
-from seqloom.config.toml_lines import KeyPath
-from seqloom.config.toml_text import dotted, literal, one_of
+from seqloom.config.toml import KeyPath, dotted, literal, one_of
 
 Keys = Mapping[KeyPath, bool]  # True for tables
 
@@ -43,8 +42,15 @@ _REWORDED = (  # a sentence of pydantic → what is expected, in terms of TOML
 )
 
 
+class ConfigError(ValueError):
+    """An invalid configuration; each line of the message is ``file:line: problem`` or ``command line: problem``."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+
+
 class Problem(NamedTuple):
-    """What is wrong at one place."""
+    """One error of a configuration."""
 
     path: KeyPath  # of a missing key: the table that lacks it
     message: str

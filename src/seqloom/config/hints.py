@@ -1,100 +1,101 @@
-"""The name that was probably meant: words of other libraries, earlier names, keys in the wrong section, typos."""
+"""Suggestions for unknown names: synonyms from other libraries, earlier names, keys in the wrong section, typos."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from seqloom.config.toml_lines import KeyPath
+from seqloom.config.toml import KeyPath
 
-_WORDS = {  # candidate names, best first; a dotted candidate names the table, too → what people write instead
+_SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its table → what people write instead
     # training
-    "learning_rate rate": "lr rate learning_rate base_lr max_lr peak_lr initial_lr eta step_size learningrate",
-    "batch_size batch": "batch batch_size bsz bs minibatch minibatch_size mini_batch_size train_batch_size "
-    "per_device_train_batch_size",
+    "learning_rate": "lr rate base_lr max_lr peak_lr initial_lr eta step_size learningrate",
+    "batch_size": "batch bsz bs minibatch minibatch_size mini_batch_size train_batch_size per_device_train_batch_size",
     "batch_tokens": "max_tokens tokens_per_batch max_tokens_per_batch",
     "epochs": "max_epochs num_epochs n_epochs num_train_epochs total_epochs nb_epoch passes",
     "updates": "max_steps max_updates max_update num_steps num_updates total_steps train_steps num_train_steps "
     "max_iters max_iter num_iterations n_iter iterations",
     "minutes": "max_time time_limit max_minutes",
-    "bptt_steps steps": "steps bptt bptt_steps bptt_len tbptt tbptt_steps truncated_bptt_steps seq_len sequence_length "
-    "block_size",
+    "bptt_steps": "steps bptt bptt_len tbptt tbptt_steps truncated_bptt_steps seq_len sequence_length block_size",
     "accumulate": "gradient_accumulation gradient_accumulation_steps accumulate_grad_batches accum_steps update_freq",
     "optimizer": "optim opt optimiser optimizer_name optimizer_type",
     "schedule": "scheduler lr_scheduler lr_schedule lr_scheduler_type",
     "warmup": "warmup_steps warmup_updates num_warmup_steps n_warmup_steps lr_warmup",
     "decay": "lr_decay gamma decay_rate decay_factor lr_shrink anneal",
-    "decay_after_epochs decay_after": "decay_after decay_after_epochs start_decay_at",
-    "plateau_patience decay_wait": "decay_wait plateau_patience lr_patience scheduler_patience",
+    "decay_after_epochs": "decay_after start_decay_at",
+    "plateau_patience": "decay_wait lr_patience scheduler_patience",
     "weight_decay": "wd l2 l2_penalty weight_penalty",
-    "clip_norm clip": "clip clip_norm grad_clip clip_grad clip_grad_norm max_grad_norm gradient_clip "
-    "gradient_clipping gradient_clip_val clipnorm clip_gradients",
+    "clip_norm": "clip grad_clip clip_grad clip_grad_norm max_grad_norm gradient_clip gradient_clipping "
+    "gradient_clip_val clipnorm clip_gradients",
     "evaluate_every": "eval_every eval_steps eval_interval eval_frequency validate_interval validation_steps",
     "patience": "early_stopping early_stop early_stopping_patience",
-    "average_checkpoints average": "average average_checkpoints checkpoint_averaging num_average avg_checkpoints swa",
-    "save_minutes": "save_every save_interval save_steps checkpoint_every",
+    "average_checkpoints": "average checkpoint_averaging num_average avg_checkpoints swa",
+    "save_every_minutes": "save_minutes save_every save_interval save_steps checkpoint_every",
     "log_every": "log_interval logging_steps log_steps report_every print_every",
     "seed": "random_seed manual_seed random_state rng_seed",
     "workers": "num_workers n_workers dataloader_workers",
     "threads": "num_threads n_threads n_jobs cpu_threads",
-    "shuffle_buffer pool": "pool shuffle_buffer shuffle_buffer_size buffer_size",
+    "shuffle_buffer": "pool shuffle_buffer_size buffer_size",
     "device": "cuda gpu gpus use_cuda use_gpu accelerator",
     # data and vocabulary
     "train": "train_file train_data train_path training_data trainset training trainer data_path",
     "dev": "dev_file dev_data valid valid_file valid_data validation validation_file validation_data val val_file "
     "eval_file",
-    "dev_fraction": "validation_split val_split valid_split dev_split dev_size",
-    "min_count minimum": "minimum min_count min_freq min_frequency min_df word_min_count",
-    "vocab_size text.size source.size target.size": "size vocab_size vocabulary_size max_vocab max_vocab_size "
-    "num_words max_features num_merges bpe_merges",
-    "lowercase lower": "lower lowercase lower_case do_lower_case do_lowercase uncased",
+    "dev_fraction": "dev_share validation_split val_split valid_split dev_split dev_size",
+    "min_count": "minimum min_freq min_frequency min_df word_min_count",
+    "vocab_size": "size vocabulary_size max_vocab max_vocab_size num_words max_features num_merges bpe_merges",
+    "lowercase": "lower lower_case do_lower_case do_lowercase uncased",
     "unit": "tokenizer token tokens_type level token_level",
     # model
-    "hidden_size hidden": "hidden hidden_size hidden_dim hidden_units units n_hidden num_hidden num_units nhid "
-    "rnn_size lstm_size enc_hidden d_model d_hidden",
+    "hidden_size": "hidden hidden_dim hidden_units units n_hidden num_hidden num_units nhid rnn_size lstm_size "
+    "enc_hidden d_model d_hidden",
     "layers": "n_layers num_layers n_layer nlayers num_hidden_layers depth stacks",
-    "embedding_size embedding words.embedding_size words.size": "embedding embedding_size embedding_dim embed_dim "
-    "emb_dim emb_size embed_size n_embd word_dim word_vec_size d_embed embeddings_dim vector_size",
+    "embedding_size words.embedding_size": "embedding embedding_dim embed_dim emb_dim emb_size embed_size n_embd "
+    "word_dim word_vec_size d_embed embeddings_dim vector_size",
     "dropout": "dropout_p dropout_rate dropout_prob p_dropout drop drop_rate hidden_dropout_prob resid_pdrop keep_prob",
     "cell": "cell_type rnn_type rnn_cell rnn recurrent_cell unit_type",
     "activation": "activation_fn activation_function act nonlinearity hidden_act",
     "bidirectional": "bidir bi bi_directional birnn bilstm",
-    "tie_embeddings tied": "tied tie_embeddings tie_weights weight_tying tie_word_embeddings tied_weights "
-    "share_decoder_input_output_embed",
-    "model kind": "kind model model_type architecture arch",
-    "custom_layer own": "own custom_layer",
-    "prenet front": "front prenet pre_net",
-    "pretrained vectors": "vectors pretrained pretrained_embeddings pretrained_vectors word_vectors glove",
-    "fine_tune tune": "tune fine_tune finetune trainable",
-    "replace_own alone": "alone replace_own",
-    "unknown_dropout unknown": "unknown unknown_dropout unk_dropout",
-    "label_smoothing smoothing": "smoothing label_smoothing label_smoothing_factor smooth_eps",
-    "metric best_by": "best_by metric metric_for_best_model eval_metric monitor early_stopping_metric",
-    "max_length longest": "longest max_length max_len max_output_length maxlen max_target_length max_new_tokens",
-    "lm language": "language lm language_model",
+    "connection": "connect skip_connection",
+    "tie_embeddings": "tied tie_weights weight_tying tie_word_embeddings tied_weights share_decoder_input_output_embed",
+    "model": "kind model_type architecture arch",
+    "custom_layer": "own",
+    "prenet": "front pre_net",
+    "pretrained": "vectors pretrained_embeddings pretrained_vectors word_vectors glove",
+    "fine_tune": "tune finetune trainable",
+    "replace_own": "alone",
+    "unknown_dropout": "unknown unk_dropout",
+    "label_smoothing": "smoothing label_smoothing_factor smooth_eps",
+    "metric": "best_by metric_for_best_model eval_metric monitor early_stopping_metric",
+    "max_length": "longest max_len max_output_length maxlen max_target_length max_new_tokens",
+    "lm": "language language_model",
+    "scheduled_sampling": "sampling",
+    "attention.style": "place",
+    "image_encoder": "sight",
     # search
     "search": "decode decoding generation decoding_method",
-    "search.beam_size search.size": "beam_size num_beams n_beams beam_width beam beams",
-    "nbest best": "best nbest n_best num_return_sequences num_hypotheses",
-    "search.min_length search.minimum": "minimum min_length min_len",
+    "search.size": "beam_size num_beams n_beams beam_width beam beams",
+    "nbest": "best n_best num_return_sequences num_hypotheses",
+    "search.min_length": "minimum min_length min_len",
     "alpha": "length_penalty lenpen len_penalty length_alpha",
-    "no_repeat_ngram no_repeat": "no_repeat no_repeat_ngram no_repeat_ngram_size block_ngram_repeat",
-    "suppress never": "never suppress suppress_tokens bad_words",
+    "no_repeat_ngram": "no_repeat no_repeat_ngram_size block_ngram_repeat",
+    "suppress": "never suppress_tokens bad_words",
     # audio
-    "augment change": "change augment augmentation spec_augment specaugment",
-    "freq_masks bands": "bands freq_masks num_freq_masks",
-    "freq_mask_width band": "band freq_mask_width freq_mask_param freq_mask",
-    "time_masks stretches": "stretches time_masks num_time_masks",
-    "time_mask_width stretch": "stretch time_mask_width time_mask_param time_mask",
-    "vtlp warp": "warp vtlp",
-    "preemphasis emphasis": "emphasis preemphasis preemph pre_emphasis",
-    "top_db decibels": "decibels top_db",
-    "mels": "n_mels num_mels num_mel_bins mel_bins n_mel_channels",
-    "sound.sample_rate sound.rate": "sample_rate sampling_rate sr",
+    "augment": "change augmentation spec_augment specaugment",
+    "freq_masks": "bands num_freq_masks",
+    "freq_mask_width": "band freq_mask_param freq_mask",
+    "time_masks": "stretches num_time_masks",
+    "time_mask_width": "stretch time_mask_param time_mask",
+    "vtlp": "warp",
+    "preemphasis": "emphasis preemph pre_emphasis",
+    "top_db": "decibels",
+    "n_mels": "mels num_mels num_mel_bins mel_bins n_mel_channels",
+    "audio.sample_rate": "sampling_rate sr",
+    "audio": "sound",
     # sections and tasks
     "task": "data dataset datasets model network",
     "language_model": "lm causal_lm language_modeling language_modelling gpt ngram",
     "translate": "seq2seq s2s nmt mt translation translator machine_translation encoder_decoder transliterate g2p",
-    "tag": "ner pos tagging tagger sequence_labeling sequence_labelling token_classification pos_tagging "
-    "chunking crf hmm",
+    "tag": "ner pos tagging tagger sequence_labeling sequence_labelling token_classification pos_tagging chunking crf "
+    "hmm",
     "transcribe": "asr ctc stt ocr htr speech speech_recognition speech_to_text handwriting transcription",
     "embed": "word2vec w2v embedding embeddings skipgram cbow fasttext word_vectors",
     "classify": "classification classifier sentiment text_classification sentiment_analysis sequence_classification",
@@ -102,56 +103,56 @@ _WORDS = {  # candidate names, best first; a dotted candidate names the table, t
     "forecast": "forecasting time_series timeseries prediction regression",
 }
 
-MEANT: dict[str, list[str]] = {}
+SYNONYMS: dict[str, list[str]] = {}
 """From a word to the names that it may stand for, best first."""
 
-for _names, _words in _WORDS.items():
+for _names, _words in _SYNONYM_TABLE.items():
     for _word in _words.split():
-        MEANT.setdefault(_word, []).extend(_names.split())
+        SYNONYMS.setdefault(_word, []).extend(_names.split())
 
-SHOWN = 3  # suggestions in a message
-_MAIN = {"encoder", "decoder"}  # tables whose keys come first
+MAX_SUGGESTIONS = 3  # suggestions in a message
+_FIRST_TABLES = {"encoder", "decoder"}  # tables whose keys come first
 
 
-def plain(word: str) -> str:
+def normalize(word: str) -> str:
     """A word without case, dashes and the leading dashes of an option."""
     return word.lower().lstrip("-").replace("-", "_")
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """The allowed value that a word stands for, or else the one closest in spelling; empty if there is none."""
-    spelled = {plain(name): name for name in allowed}
-    for name in (plain(word), *MEANT.get(plain(word), ())):
+    spelled = {normalize(name): name for name in allowed}
+    for name in (normalize(word), *SYNONYMS.get(normalize(word), ())):
         if name in spelled:
             return spelled[name]
-    close = get_close_matches(plain(word), spelled, n=1)
+    close = get_close_matches(normalize(word), spelled, n=1)
     return spelled[close[0]] if close else ""
 
 
-def meant(path: KeyPath, keys: Mapping[KeyPath, bool], *, table: bool = False) -> list[KeyPath]:
+def synonym_keys(path: KeyPath, keys: Mapping[KeyPath, bool], *, table: bool = False) -> list[KeyPath]:
     """The keys that an unknown key stands for: in its own table if there is one, else anywhere.
 
     ``keys`` has True for tables. A table stands for a table, a value for a value, if there is such a key.
     """
     *parent, last = path
-    words = [plain(str(last)), *MEANT.get(plain(str(last)), ())]
+    words = [normalize(str(last)), *SYNONYMS.get(normalize(str(last)), ())]
     for kinds in ({table}, {table, not table}):
         known = [key for key in keys if keys[key] in kinds and key != path]
         for options in ([key for key in known if key[:-1] == tuple(parent)], known):
             for word in words:
                 ending = tuple(word.split("."))
                 if matches := [key for key in options if key[-len(ending) :] == ending]:
-                    return sorted(matches, key=lambda key: not _MAIN.intersection(key))[:SHOWN]
+                    return sorted(matches, key=lambda key: not _FIRST_TABLES.intersection(key))[:MAX_SUGGESTIONS]
     return []
 
 
 def suggestions(path: KeyPath, keys: Mapping[KeyPath, bool], *, table: bool = False) -> list[KeyPath]:
     """The keys that an unknown key stands for, or else those closest in spelling: in its own table, then anywhere."""
-    if matches := meant(path, keys, table=table):
+    if matches := synonym_keys(path, keys, table=table):
         return matches
     here = [key for key in keys if key[:-1] == path[:-1]]
     for options, cutoff in ((here, 0.6), (keys, 0.8)):
-        spelled = {plain(str(key[-1])): key for key in options if key != path}
-        if close := get_close_matches(plain(str(path[-1])), spelled, n=1, cutoff=cutoff):
+        spelled = {normalize(str(key[-1])): key for key in options if key != path}
+        if close := get_close_matches(normalize(str(path[-1])), spelled, n=1, cutoff=cutoff):
             return [spelled[close[0]]]
     return []

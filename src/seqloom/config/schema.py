@@ -1,16 +1,29 @@
-"""What the annotations of a section allow: fields, choices, nested sections, and the names of all keys."""
+"""Sections of a configuration: their base class, and the fields, choices and nested sections that they declare."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
-from seqloom.config.toml_lines import KeyPath
+from seqloom.config.toml import KeyPath
 
 Sections = Mapping[str, type[BaseModel]]
 """The top-level tables of a configuration."""
+
+
+class ConfigSection(BaseModel):
+    """A frozen, typed table of the TOML file.
+
+    Each field states its meaning (``Field(description=...)``) and its default on its own line and nowhere else. An
+    optional field has the default None, because TOML has no null. A field with ``exclude=True`` is not part of the
+    configuration: a file can neither set it nor show it.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, ser_json_inf_nan="constants"
+    )
 
 
 def fields(section: type[BaseModel]) -> dict[str, FieldInfo]:

@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from seqloom.config.hints import nearest
 from seqloom.config.schema import Sections, choices, discriminator, fields, members, nested, tagged
-from seqloom.config.toml_text import dotted, key, literal
+from seqloom.config.toml import dotted, key, literal
 
 COLUMNS = 120
 

@@ -52,7 +52,7 @@ class TokenMixer(nn.Module):
         self.settings = settings
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
-    def updated(self) -> None:
+    def after_update(self) -> None:
         """Called once after each update of the training."""
         self.updates += 1
 

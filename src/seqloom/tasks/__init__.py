@@ -17,7 +17,7 @@ def find(name: object) -> "type[Task]":
     """The class of a task; ValueError with all names and the nearest one if there is no such task."""
     if name not in names():
         from seqloom.config.hints import nearest
-        from seqloom.config.toml_text import literal, one_of
+        from seqloom.config.toml import literal, one_of
 
         near = nearest(str(name), names())
         hint = f'; did you mean "{near}"?' if near else ""

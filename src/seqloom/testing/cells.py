@@ -118,12 +118,12 @@ def step_is_pure(case: CellCase) -> None:
     projected = cell.project(case.input(2, 1).transpose(0, 1))[0].detach()
     state = random_state(cell, 2, case.dtype)
     arguments = {"projected": projected.clone(), **{name: value.clone() for name, value in tensors(state).items()}}
-    random = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     results = []
     for _ in range(2):
-        following, gates = cell.step(projected, state)
-        results.append({**tensors(following), **dict(zip(cell.gates, gates, strict=True))})
-    require(torch.equal(random, torch.get_rng_state()), "step draws random numbers; draw them in project")
+        next_state, gates = cell.step(projected, state)
+        results.append({**tensors(next_state), **dict(zip(cell.gates, gates, strict=True))})
+    require(torch.equal(rng_state, torch.get_rng_state()), "step draws random numbers; draw them in project")
     assert_close(*results, tolerance=0)
     assert_close({"projected": projected, **tensors(state)}, arguments, tolerance=0)
     assert_close(dict(cell.state_dict()), before, tolerance=0)
@@ -136,9 +136,9 @@ def outputs_follow_the_steps(case: CellCase) -> None:
     outputs, final = layer(x, make_mask(lengths, 6))
     for row, length in enumerate(lengths):
         cell, state, steps = layer.cell, layer.cell.start(1), []
-        moments = list(cell.project(x[row : row + 1, :length].transpose(0, 1)))
-        for moment in moments[::-1] if case.reverse else moments:
-            state, _ = cell.step(moment, state)
+        projected_steps = list(cell.project(x[row : row + 1, :length].transpose(0, 1)))
+        for projected in projected_steps[::-1] if case.reverse else projected_steps:
+            state, _ = cell.step(projected, state)
             steps.append(state[0])
         name, own = f"outputs of row {row}", outputs[row : row + 1, :length]
         expected = torch.stack(steps[::-1] if case.reverse else steps, dim=1) if steps else own
@@ -156,8 +156,8 @@ def equations_hold(case: CellCase) -> None:
     outputs, state = layer(x)
     reference_outputs, last, gates = reference(layer.cell, x.double().numpy())
     cell, current, seen = layer.cell, layer.cell.start(4), []
-    for moment in cell.project(x.transpose(0, 1)):
-        current, values = cell.step(moment, current)
+    for projected in cell.project(x.transpose(0, 1)):
+        current, values = cell.step(projected, current)
         seen.append(values)
     stacked = {name: torch.stack([values[index] for values in seen], dim=1) for index, name in enumerate(cell.gates)}
     require(set(gates) == set(cell.gates), f"the reference has gates {sorted(gates)}, expected {sorted(cell.gates)}")
@@ -237,12 +237,12 @@ def gradients_equal_finite_differences(case: CellCase) -> None:
         return (outputs, *final)
 
     arguments = (x, *[field.requires_grad_() for field in state], *layer.parameters())
-    for way, mode in (("kernel", nullcontext()), ("plain loop", plain(layer))):
+    for path, mode in (("kernel", nullcontext()), ("plain loop", plain(layer))):
         with mode:
             try:
                 gradcheck(function, arguments, fast_mode=True)
             except RuntimeError as error:
-                raise AssertionError(f"by the {way}: {error}") from error
+                raise AssertionError(f"by the {path}: {error}") from error
 
 
 def gradients_reach_every_parameter(case: CellCase) -> None:
@@ -251,13 +251,13 @@ def gradients_reach_every_parameter(case: CellCase) -> None:
     variables = {"x": x, **dict(layer.cell.named_parameters())}
     with _seeded():
         loss = layer(x)[0].square().sum()
-    for name, slope in zip(
+    for name, gradient in zip(
         variables, torch.autograd.grad(loss, list(variables.values()), allow_unused=True), strict=True
     ):
-        if slope is None:
+        if gradient is None:
             raise AssertionError(f"{name} has no gradient")
-        require(bool(slope.isfinite().all()), f"the gradient of {name} is not finite")
-        require(bool(slope.any()), f"the gradient of {name} is zero everywhere")
+        require(bool(gradient.isfinite().all()), f"the gradient of {name} is not finite")
+        require(bool(gradient.any()), f"the gradient of {name} is zero everywhere")
 
 
 def saved_weights_restore_the_cell(case: CellCase) -> None:
@@ -298,9 +298,9 @@ def direct_path(cell: Cell, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
                 parameter.zero_()
     state = cell.start(len(x))
     hidden = noise(*state[0].shape, dtype=x.dtype).requires_grad_()
-    following, gates = cell.step(cell.project(x.transpose(0, 1))[0], type(state)(hidden, *state[1:]))
-    (slope,) = torch.autograd.grad(following[0].sum(), hidden, allow_unused=True, materialize_grads=True)
-    return slope, gates
+    next_state, gates = cell.step(cell.project(x.transpose(0, 1))[0], type(state)(hidden, *state[1:]))
+    (gradient,) = torch.autograd.grad(next_state[0].sum(), hidden, allow_unused=True, materialize_grads=True)
+    return gradient, gates
 
 
 @contextmanager
@@ -345,8 +345,8 @@ def _outcome(layer: Recurrent, x: Tensor, mask: Tensor | None) -> dict[str, Tens
     gradients = torch.autograd.grad(
         torch.stack(weighted).sum(), list(sources.values()), allow_unused=True, materialize_grads=True
     )
-    slopes = {f"gradient of {name}": gradient for name, gradient in zip(sources, gradients, strict=True)}
-    return {name: value.detach() for name, value in (results | slopes).items()}
+    named_gradients = {f"gradient of {name}": gradient for name, gradient in zip(sources, gradients, strict=True)}
+    return {name: value.detach() for name, value in (results | named_gradients).items()}
 
 
 LAWS: tuple[Law, ...] = (

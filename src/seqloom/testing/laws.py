@@ -95,9 +95,9 @@ def assert_close(
         allowed = tolerance * max(1.0, float(finite.max()) if finite.numel() else 1.0)
         far = ~torch.isclose(left, right, rtol=0, atol=allowed, equal_nan=True)
         if far.any():
-            place = tuple(far.nonzero()[0].tolist())
+            index = tuple(far.nonzero()[0].tolist())
             raise AssertionError(
-                f"{name}{list(place)}: expected {right[place].item():.9g}, found {left[place].item():.9g} "
+                f"{name}{list(index)}: expected {right[index].item():.9g}, found {left[index].item():.9g} "
                 f"(tolerance {allowed:.1g}; {int(far.sum())} of {far.numel()} values differ)"
             )
 

@@ -58,7 +58,7 @@ class LayerCase:
         return self.noise(rows, time, self.layer.input_size, seed=seed)
 
     def memory(self, lengths: Sequence[int], *, extra: int = 0, filling: float = 0.0) -> Memory | None:
-        """The output of an imaginary encoder with rows of the given lengths; padded by ``extra`` more elements."""
+        """A random output of an encoder, with rows of the given lengths; padded by ``extra`` more elements."""
         if not self.memory_size:
             return None
         mask = make_mask(list(lengths), max(lengths, default=0) + extra)
@@ -68,8 +68,8 @@ class LayerCase:
         state: Any = ()
         if self.encoder is not None:
             seeds = iter(range(12, 1000))
-            begin = self.encoder.start(len(lengths))
-            state = states.apply(lambda tensor: self.noise(*tensor.shape, seed=next(seeds)), begin)
+            start = self.encoder.start(len(lengths))
+            state = states.apply(lambda tensor: self.noise(*tensor.shape, seed=next(seeds)), start)
         return Memory(values, mask, state)
 
     def start(self, rows: int, memory: Memory | None = None) -> Any:
@@ -115,15 +115,15 @@ def run(
     x = x.clone().requires_grad_()
     chosen = list(range(len(x))) if rows is None else rows
     sources: dict[str, Tensor] = {}
-    begin = None
+    start = None
     if memory is not None:
         memory = states.apply(
             lambda tensor: tensor.clone().requires_grad_() if tensor.is_floating_point() else tensor, memory
         )
         floats = {name: value for name, value in tensors(memory, "memory").items() if value.requires_grad}
         sources = {f"gradient of {name}": value for name, value in floats.items()}
-        begin = case.start(len(chosen), states.apply(lambda tensor: tensor[chosen], memory))
-    outputs, after = (call or case.layer)(x[chosen], None if mask is None else mask[chosen], begin)
+        start = case.start(len(chosen), states.apply(lambda tensor: tensor[chosen], memory))
+    outputs, after = (call or case.layer)(x[chosen], None if mask is None else mask[chosen], start)
     state = tensors(after) if case.comparable_state else {}
     weights = case.noise(len(x), 120, case.layer.output_size, seed=5)[chosen, : x.shape[1]]
     loss = (outputs * weights).sum() + sum(value.square().sum() for value in state.values() if value.requires_grad)
@@ -165,7 +165,7 @@ def pieces_equal_the_whole(
     source: Sequence[int] = (3, 5, 4, 0),
     cuts: Sequence[int] = (1, 4),
 ) -> None:
-    """A sequence that is run in pieces, with the state handed on, equals the sequence run whole."""
+    """A sequence that is run in pieces, with the state passed on, equals the sequence run whole."""
     time = max(lengths)
     x, mask = case.input(len(lengths), time), make_mask(list(lengths), time)
     start = case.start(len(lengths), case.memory(source))
@@ -196,13 +196,17 @@ def padding_is_invisible(
     padded = x if filling is None else torch.where(longer.unsqueeze(-1), x, filling)
     clean = torch.where(mask.unsqueeze(-1), x[:, :time], 0)
     memory = case.memory(source)
-    spoiled = case.memory(source, extra=extra[1], filling=0.0 if filling is None else filling)
-    expected, actual = run(case, clean, mask, memory=memory), run(case, padded, longer, memory=spoiled)
+    padded_memory = case.memory(source, extra=extra[1], filling=0.0 if filling is None else filling)
+    expected, actual = run(case, clean, mask, memory=memory), run(case, padded, longer, memory=padded_memory)
     for name, value in (("outputs", actual.outputs), ("gradient of x", actual.gradient)):
         assert_close({f"{name} in padding": value[~longer]}, {f"{name} in padding": 0 * value[~longer]}, tolerance=0)
-    if spoiled is not None:
-        slope = actual.memory["gradient of memory.values"][~spoiled.mask]
-        assert_close({"gradient of padding": slope}, {"gradient of padding": torch.zeros_like(slope)}, tolerance=0)
+    if padded_memory is not None:
+        memory_gradient = actual.memory["gradient of memory.values"][~padded_memory.mask]
+        assert_close(
+            {"gradient of padding": memory_gradient},
+            {"gradient of padding": torch.zeros_like(memory_gradient)},
+            tolerance=0,
+        )
     # What is kept for each element of the source (coverage, gradients) is as wide as the source.
     actual = Result(
         actual.outputs[:, :time],
@@ -213,10 +217,10 @@ def padding_is_invisible(
     )
     assert_close(actual.everything(), expected.everything(), tolerance=case.rounding)
     if case.direction != "both":
-        going_on = case.input(len(lengths), 2, seed=7)
+        continuation = case.input(len(lengths), 2, seed=7)
         continued = [
-            case.layer(going_on, None, case.layer(values, real, case.start(len(lengths), given))[1])[0]
-            for values, real, given in ((padded, longer, spoiled), (clean, mask, memory))
+            case.layer(continuation, None, case.layer(values, real, case.start(len(lengths), given))[1])[0]
+            for values, real, given in ((padded, longer, padded_memory), (clean, mask, memory))
         ]
         assert_close(
             {"outputs after the padding": continued[0]},
@@ -245,8 +249,8 @@ def rows_are_independent(case: LayerCase) -> None:
         left = {"outputs": part.outputs, **part.state}
         right = {"outputs": whole.outputs[rows], **{name: value[rows] for name, value in whole.state.items()}}
         assert_close(left, right, tolerance=case.rounding)
-    slopes = [{"gradient of x": part.gradient, **part.memory, **part.parameters} for _, part in parts]
-    total = {name: torch.stack([slope[name] for slope in slopes]).sum(dim=0) for name in slopes[0]}
+    gradients = [{"gradient of x": part.gradient, **part.memory, **part.parameters} for _, part in parts]
+    total = {name: torch.stack([each[name] for each in gradients]).sum(dim=0) for name in gradients[0]}
     # The gradients of the parts are rounded before they are added; normalisation turns small values into large ones.
     slack = 10 if case.dtype == torch.float32 else 1
     expected = {"gradient of x": whole.gradient, **whole.memory, **whole.parameters}
@@ -361,8 +365,8 @@ def saved_weights_restore_the_layer(case: LayerCase) -> None:
         other = run(replace(case, layer=restored), x, mask, memory=memory).outputs
         require(not torch.equal(other, expected.outputs), "the outputs do not depend on the parameters of the layer")
     restored.load_state_dict(saved(case.layer))
-    for twin in (restored, copy.deepcopy(case.layer)):
-        actual = run(replace(case, layer=twin), x, mask, memory=memory)
+    for layer in (restored, copy.deepcopy(case.layer)):
+        actual = run(replace(case, layer=layer), x, mask, memory=memory)
         assert_close(actual.everything(), expected.everything(), tolerance=0)
 
 
@@ -372,10 +376,10 @@ def tracing_changes_nothing(case: LayerCase) -> None:
     results = []
     case.layer.train()
     try:
-        for look in (None, trace_gates, capture_attention):
+        for tracer in (None, trace_gates, capture_attention):
 
-            def call(*arguments: Any, look: Any = look) -> Any:
-                return case.layer(*arguments) if look is None else look(case.layer, *arguments)[0]
+            def call(*arguments: Any, tracer: Any = tracer) -> Any:
+                return case.layer(*arguments) if tracer is None else tracer(case.layer, *arguments)[0]
 
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(3)

@@ -31,7 +31,7 @@ class TaskCase:
     task: Task
     module: nn.Module
     examples: Sequence[Any]
-    questions: Sequence[Any] = ()  # inputs without labels
+    inputs: Sequence[Any] = ()  # without labels
 
     @property
     def unfitted(self) -> Task:
@@ -46,7 +46,7 @@ def fit(
     train: str | Path | Sequence[Any],
     *,
     dev: str | Path | Sequence[Any] | None = None,
-    questions: Sequence[Any] = (),
+    inputs: Sequence[Any] = (),
 ) -> TaskCase:
     """Fit the task, build its model and give it random weights; a counting model counts the training examples."""
     examples = list(task.read(_source(train)))
@@ -60,7 +60,7 @@ def fit(
             module.count(examples)
         for parameter in module.parameters():
             nn.init.normal_(parameter, std=0.4)
-    return TaskCase(fitted, module.eval(), examples if dev is None else list(task.read(_source(dev))), questions)
+    return TaskCase(fitted, module.eval(), examples if dev is None else list(task.read(_source(dev))), inputs)
 
 
 def _source(source: str | Path | Sequence[Any]) -> Path | Sequence[Any]:
@@ -173,9 +173,9 @@ def predicting_changes_nothing(case: TaskCase) -> None:
     """``predict`` changes neither weights nor mode nor the random state, and repeats its answers."""
     before = {name: value.clone() for name, value in case.module.state_dict().items()}
     modes = [part.training for part in case.module.modules()]
-    random = torch.get_rng_state()
+    rng_state = torch.get_rng_state()
     first = answers(case, case.examples)
-    require(torch.equal(random, torch.get_rng_state()), "predict draws random numbers")
+    require(torch.equal(rng_state, torch.get_rng_state()), "predict draws random numbers")
     require(modes == [part.training for part in case.module.modules()], "predict changes the mode of the model")
     assert_close(dict(case.module.state_dict()), before, tolerance=0)
     assert_same_answers(answers(case, case.examples), first, label="predicted again", exact=True)
@@ -242,14 +242,14 @@ def unfitted_tasks_say_so(case: TaskCase) -> None:
             raise AssertionError(f"{name} of a task that is not fitted: expected a ValueError, found none")
 
 
-def questions_are_answered(case: TaskCase) -> None:
+def inputs_are_predicted(case: TaskCase) -> None:
     """Inputs without labels are predicted, each as if it were alone."""
-    questions = list(case.task.read_inputs(case.questions))
+    examples = list(case.task.read_inputs(case.inputs))
     require(
-        len(questions) == len(case.questions),
-        f"read_inputs: expected {len(case.questions)} examples, found {len(questions)}",
+        len(examples) == len(case.inputs),
+        f"read_inputs: expected {len(case.inputs)} examples, found {len(examples)}",
     )
-    assert_same_answers(answers(case, questions), answers(case, questions, rows=1), label="together")
+    assert_same_answers(answers(case, examples), answers(case, examples, rows=1), label="together")
 
 
 LAWS: tuple[Law, ...] = (
@@ -270,7 +270,7 @@ def laws_for(case: TaskCase) -> tuple[Law, ...]:
         laws += (loss_is_a_sum_over_rows,)
     if case.task.metric_sums(answers(case, case.examples), case.examples) is not None:
         laws += (metric_is_computed_from_sums,)
-    return (*laws, questions_are_answered) if case.questions else laws
+    return (*laws, inputs_are_predicted) if case.inputs else laws
 
 
 def check_task(
@@ -278,7 +278,7 @@ def check_task(
     train: str | Path | Sequence[Any],  # a file or values for task.read; a few examples are enough
     *,
     dev: str | Path | Sequence[Any] | None = None,  # examples to predict; None: those of train
-    questions: Sequence[Any] = (),  # inputs without labels
+    inputs: Sequence[Any] = (),  # inputs to predict, without labels
 ) -> None:
     """Check that a task fulfils its contract on a few examples; raise an AssertionError that names the broken law.
 
@@ -286,6 +286,6 @@ def check_task(
     and its gradient are sums over rows, an answer does not depend on the rest of its batch, prediction changes nothing,
     and everything that is saved can be restored.
     """
-    case = fit(task, train, dev=dev, questions=questions)
+    case = fit(task, train, dev=dev, inputs=inputs)
     check_laws((every_method_works,), case)
     check_laws(laws_for(case), case)

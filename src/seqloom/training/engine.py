@@ -13,8 +13,7 @@ from seqloom.training import schedules
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
 from seqloom.training.gradient_update import GradientUpdate, LossFunction
-from seqloom.training.position import Position, UpdateResult
-from seqloom.training.progress import Evaluation, Progress
+from seqloom.training.progress import Evaluation, Position, Progress, UpdateResult
 from seqloom.training.self_trained import SelfTrained, SelfTrainedUpdate
 from seqloom.training.update_rule import UpdateRule
 
@@ -162,7 +161,7 @@ class Training:
     def evaluate(self) -> Progress:
         """Evaluate the model; its training weights and the random state stay as they are."""
         assert self._evaluate is not None  # noqa: S101  otherwise no evaluation is pending
-        with torch.random.fork_rng(devices=[]), torch.no_grad(), self.rule.evaluated():
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), self.rule.evaluation_weights():
             evaluation = self._evaluate(self.rule.model.eval())
         score = -math.inf if math.isnan(evaluation.score) else evaluation.score
         position = self.position._replace(scores=(*self.position.scores, score), pending=False)

@@ -15,7 +15,7 @@ from seqloom.state import apply
 from seqloom.training import optimizers, snapshots
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
-from seqloom.training.position import Position, UpdateResult
+from seqloom.training.progress import Position, UpdateResult
 from seqloom.training.update_rule import LearningRate, UpdateRule
 
 
@@ -85,7 +85,7 @@ class GradientUpdate(UpdateRule):
             self.carried = ()  # the state of the previous epoch must not be carried over
         self.optimizer.zero_grad()
         for module in self.model.modules():
-            getattr(module, "updated", bool)()  # modules that depend on the number of updates
+            getattr(module, "after_update", bool)()  # modules that depend on the number of updates
         return UpdateResult(
             loss,
             items,
@@ -125,7 +125,7 @@ class GradientUpdate(UpdateRule):
         return position.update * tokens / position.seen if position.seen else None
 
     @contextmanager
-    def evaluated(self) -> Iterator[None]:
+    def evaluation_weights(self) -> Iterator[None]:
         """With averaging, the model has the mean of its weights at the last evaluations, this one included."""
         if self.settings.average_checkpoints <= 1:
             yield

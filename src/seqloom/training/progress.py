@@ -1,12 +1,69 @@
-"""Events of a training run, as listeners receive them."""
+"""Progress of a training run: the counters that a checkpoint saves, and the events that listeners receive."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
 from seqloom.checkpoint import Snapshot
+
+
+class UpdateResult(NamedTuple):
+    """What one update did."""
+
+    loss: float | None  # summed over the items of all processes; None: there is no loss to log
+    items: float  # that the loss was summed over
+    seen: int  # tokens, as train.tokens counts them
+    processed: int  # items that this process worked on, for the speed
+    learning_rate: float
+    gradient_norm: float | None = None  # before clipping
+    finite: bool = True  # False: the update was skipped
+    clipped: bool = False
+
+
+class Position(NamedTuple):
+    """Counters of a training run."""
+
+    epoch: int = 0  # the current one
+    batch: int = 0  # batches of this epoch that are done
+    update: int = 0  # updates done
+    seen: int = 0  # tokens so far
+    scores: tuple[float, ...] = ()  # of all evaluations
+    skipped: int = 0  # updates skipped because the gradient was not finite
+    skipped_in_a_row: int = 0
+    summed: float = 0.0  # loss since the last log entry
+    items: float = 0.0  # that it was summed over
+    clipped: int = 0  # updates since the last log entry whose gradient was clipped
+    counted: int = 0  # updates since the last log entry
+    pending: bool = False  # an evaluation comes next
+    ending: str = ""  # why training stops after that evaluation
+    finished: str = ""  # why training has stopped
+
+    def after(self, result: UpdateResult, *, final: bool) -> Self:
+        """The position one update later; ``final``: it was the last update of its epoch."""
+        logged = result.loss is not None
+        return self._replace(
+            epoch=self.epoch + final,
+            batch=0 if final else self.batch + 1,
+            update=self.update + 1,
+            seen=self.seen + result.seen,
+            skipped=self.skipped + (not result.finite),
+            skipped_in_a_row=0 if result.finite else self.skipped_in_a_row + 1,
+            summed=self.summed + (result.loss if result.loss is not None and result.finite else 0.0),
+            items=self.items + (result.items if logged and result.finite else 0.0),
+            clipped=self.clipped + result.clipped,
+            counted=self.counted + logged,
+        )
+
+    def after_log_entry(self) -> Self:
+        """The same with the counters of the log reset."""
+        return self._replace(summed=0.0, items=0.0, clipped=0, counted=0)
+
+    def evaluations_since_best(self) -> int:
+        if not self.scores:
+            return 0
+        return len(self.scores) - 1 - max(range(len(self.scores)), key=self.scores.__getitem__)
 
 
 class Evaluation(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
-from seqloom.training.position import Position, UpdateResult
+from seqloom.training.progress import Position, UpdateResult
 from seqloom.training.update_rule import LearningRate, UpdateRule
 
 
@@ -52,7 +52,7 @@ class CountingModel(SelfTrained):
         rates: tuple[float, float],  # noqa: ARG002  counts have no learning rate
         seed: Sequence[int],  # noqa: ARG002  and are not random
     ) -> UpdateStats:
-        measured = _Measured(examples)
+        measured = _LengthCounter(examples)
         self.count(measured)
         return UpdateStats(0.0, 0, measured.length)
 
@@ -131,7 +131,7 @@ class SelfTrainedUpdate(UpdateRule):
         return 1 if self.single_pass else math.ceil(len(lengths) / self.model.examples_per_update)
 
 
-class _Measured:
+class _LengthCounter:
     """Examples, one by one, and the sum of the lengths of those that were read."""
 
     def __init__(self, examples: Iterable[Any]) -> None:

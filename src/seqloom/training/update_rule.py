@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import ProcessGroup
-from seqloom.training.position import Position, UpdateResult
+from seqloom.training.progress import Position, UpdateResult
 
 LearningRate = Callable[[int], float]
 """The learning rate as a function of the number of tokens from now on."""
@@ -51,7 +51,7 @@ class UpdateRule(ABC):
     def updates_for_tokens(self, tokens: int, position: Position) -> float | None:
         """The estimated number of updates until ``tokens`` have been seen; None: not known yet."""
 
-    def evaluated(self) -> AbstractContextManager[None]:
+    def evaluation_weights(self) -> AbstractContextManager[None]:
         """A context in which the model has the weights that are evaluated."""
         return nullcontext()
 

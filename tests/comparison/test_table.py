@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom.compare.table import footnotes, format_table, markdown, summarize
+from seqloom.comparison.table import footnotes, format_table, markdown, summarize
 from seqloom.metrics.confidence import bootstrap, ratio_of_sums
 
 

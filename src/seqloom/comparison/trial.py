@@ -18,7 +18,7 @@ from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.training.progress import Progress
 from seqloom.training.self_trained import CountingModel
-from seqloom.workflow import Listener, data, resume, train
+from seqloom.workflow import Listener, data_readers, resume, train
 
 WARMUP_EXAMPLES = 32  # predicted before the time is measured
 COUNTING_BATCH = 256  # examples that are collated at once to count their items
@@ -94,7 +94,7 @@ def _training_cost(run: Run, meter: ThroughputMeter) -> dict[str, Any]:
 def _predict_dev(model: Model) -> dict[str, Any]:
     """Predict the development data once more: the speed, and bootstrap samples of the metric."""
     config, task = model.config, model.task
-    dev = list(data(config).dev())
+    dev = list(data_readers(config).dev())
     if not dev:
         empty: dict[str, Any] = {"dev_examples": 0, "dev_digest": "", "predict_items_per_second": None}
         return empty | {"bootstrap_rows": 0, "bootstrap_samples": []}

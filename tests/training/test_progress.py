@@ -1,6 +1,6 @@
 """The counters of a training run."""
 
-from seqloom.training.position import Position, UpdateResult
+from seqloom.training.progress import Position, UpdateResult
 
 
 def test_updates_advance_the_counters() -> None:

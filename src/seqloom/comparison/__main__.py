@@ -1,4 +1,4 @@
-"""``python -m seqloom.compare FOLDER``: run one trial; started by ``subprocess_trial``. Exits with 130 on Ctrl-C."""
+"""``python -m seqloom.comparison FOLDER``: run one trial; started by ``subprocess_trial``. Exits with 130 on Ctrl-C."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ def main() -> None:
 def _run(folder: Path) -> None:
     # Imported here, because importing torch takes long enough for a Ctrl-C to arrive meanwhile.
     from seqloom import terminal
-    from seqloom.compare import trial
+    from seqloom.comparison import trial
     from seqloom.config import parse
     from seqloom.interrupt import Interrupted
     from seqloom.run_config import Config

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 import seqloom
-from seqloom.compare import trial
-from seqloom.compare.__main__ import main
-from seqloom.compare.compare import compare
-from seqloom.compare.subprocess_trial import run_trial_in_subprocess
-from seqloom.compare.variants import Budget, variants
+from seqloom.comparison import trial
+from seqloom.comparison.__main__ import main
+from seqloom.comparison.compare import compare
+from seqloom.comparison.subprocess_trial import run_trial_in_subprocess
+from seqloom.comparison.variants import Budget, parse_variants
 from seqloom.run import Run
 
 
 def test_a_trial_returns_its_results_or_an_error_message(
     config: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    base, missing = variants(config, ["base", "task.train=none.txt"], budget=Budget(), seeds=1)
+    base, missing = parse_variants(config, ["base", "task.train=none.txt"], budget=Budget(), seeds=1)
     results = run_trial_in_subprocess(base.configs[0], tmp_path / "out" / "base")
     assert results["metrics"]["perplexity"] > 1
     assert Run.open(tmp_path / "out" / "base").config == base.configs[0].text()
@@ -40,19 +40,19 @@ def test_a_crash_is_reported(config: Path, tmp_path: Path, monkeypatch: pytest.M
         dying.write_text(f"#!/bin/sh\nkill -{number.value} $$\n")
         dying.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(dying))
-        base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
+        base, _ = parse_variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
         error = run_trial_in_subprocess(base.configs[0], tmp_path / "out")["error"]
         assert error.startswith(expected)
 
 
-@pytest.mark.parametrize("function", ["seqloom.run_config.Config.build", "seqloom.compare.trial.run_trial"])
+@pytest.mark.parametrize("function", ["seqloom.run_config.Config.build", "seqloom.comparison.trial.run_trial"])
 def test_ctrl_c_outside_training_exits_silently(
     function: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
+    base, _ = parse_variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
     monkeypatch.setattr(sys, "argv", ["trial", str(tmp_path / "out" / "seed-1")])
     monkeypatch.setattr(sys, "stdin", io.StringIO(base.configs[0].text()))
     monkeypatch.setattr(function, interrupted)
@@ -79,6 +79,6 @@ def test_ctrl_c_saves_and_the_same_command_continues(config: Path, tmp_path: Pat
     assert lines[-1] == f"stopped and saved; continue with the same command and --output {output}\n"
     run = Run.open(next(output.glob("train.updates*/seed-1")))
     assert 3 <= run.load("last").facts["position"]["update"] < 300
-    first, second = compare(config, names, output=output, run_trial=trial.run_trial, budget=Budget())
+    first, second = compare(config, names, output=output, run_trial=trial.run_trial)
     assert run.load("last").facts["position"]["update"] == 300
     assert first["metric"] == second["metric"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.compare.variants import Budget, variants
+from seqloom.comparison.variants import Budget, parse_variants
 from seqloom.config import ConfigError
 
 FREE = Budget()
@@ -14,7 +14,7 @@ def test_a_variant_is_a_list_of_changes_a_file_or_base(config: Path, tmp_path: P
     other = tmp_path / "other.toml"
     other.write_text(config.read_text().replace("hidden_size = 8", "hidden_size = 9"))
     changes = 'task.decoder.cell=["gru","lstm"],task.decoder.layers=2,train.learning_rate=0.5'
-    result = variants(config, [changes, "base", str(other)], budget=FREE, seeds=2)
+    result = parse_variants(config, [changes, "base", str(other)], budget=FREE, seeds=2)
     assert [variant.name for variant in result] == [changes, "base", str(other)]
     assert [[config.train.seed for config in variant.configs] for variant in result] == [[1, 2]] * 3
     mixed, base, whole = (variant.configs[0] for variant in result)
@@ -27,23 +27,23 @@ def test_a_variant_is_a_list_of_changes_a_file_or_base(config: Path, tmp_path: P
 def test_whole_configurations_are_compared_with_the_first(config: Path, tmp_path: Path) -> None:
     other = tmp_path / "lm,toml.toml"
     other.write_text(config.read_text())
-    result = variants(config, [str(other)], budget=FREE, seeds=1)
+    result = parse_variants(config, [str(other)], budget=FREE, seeds=1)
     assert [variant.name for variant in result] == [str(config), str(other)]
 
 
 def test_similar_names_get_different_folders(config: Path) -> None:
     names = ["train.learning_rate=1e-2", "train.learning_rate= 1e-2", "train.learning_rate=1e-2,train.clip_norm=1"]
-    assert [each.folder for each in variants(config, names, budget=FREE, seeds=1)] == [
+    assert [each.folder for each in parse_variants(config, names, budget=FREE, seeds=1)] == [
         "train.learning_rate=1e-2",
         "train.learning_rate=_1e-2",
         "train.learning_rate=1e-2_train.clip_norm=1",
     ]
     names = ['task.text.unit="words"', "task.text.unit='words'"]
-    first, second = (each.folder for each in variants(config, names, budget=FREE, seeds=1))
+    first, second = (each.folder for each in parse_variants(config, names, budget=FREE, seeds=1))
     assert second == f"{first}-2"
     names = [f"task.decoder.cell=elman,task.embedding_size={size},train.warmup=100" for size in (8, 88)]
     names += [f"{name},train.clip_norm=0.{'5' * 40}" for name in names]
-    result = [each.folder for each in variants(config, names, budget=FREE, seeds=1)]
+    result = [each.folder for each in parse_variants(config, names, budget=FREE, seeds=1)]
     assert all(each.startswith("task.decoder.cell=elman_task.embedding_size=8") for each in result)
     assert (len(set(result)), max(map(len, result))) == (4, 80)
 
@@ -53,7 +53,7 @@ def test_similar_names_get_different_folders(config: Path) -> None:
     [(FREE, (20, 3, 0, 0.0)), (Budget(tokens=99), (0, 0, 99, 0.0)), (Budget(2.5), (0, 0, 0, 2.5))],
 )
 def test_a_budget_replaces_all_other_limits(budget: Budget, expected: tuple[float, ...], config: Path) -> None:
-    for variant in variants(config, ["base", "train.minutes=0"], budget=budget, seeds=1):
+    for variant in parse_variants(config, ["base", "train.minutes=0"], budget=budget, seeds=1):
         train = variant.configs[0].train
         assert (train.epochs, train.updates, train.tokens, train.minutes) == expected
 
@@ -61,7 +61,7 @@ def test_a_budget_replaces_all_other_limits(budget: Budget, expected: tuple[floa
 def test_invalid_variants_are_refused(config: Path, tmp_path: Path) -> None:
     def message(*names: str, budget: Budget = FREE) -> str:
         with pytest.raises(ValueError, match=r".") as caught:
-            variants(config, names, budget=budget, seeds=1)
+            parse_variants(config, names, budget=budget, seeds=1)
         return str(caught.value)
 
     assert "did you mean" in message("base", "task.ordr=2")
@@ -73,4 +73,4 @@ def test_invalid_variants_are_refused(config: Path, tmp_path: Path) -> None:
     (tmp_path / "tag.toml").write_text('[task]\nname = "tag"\ntrain = "x"\n')
     assert message(str(tmp_path / "tag.toml")) == "all variants must have the same task, found language_model, tag"
     with pytest.raises(ConfigError):
-        variants(config, ["base", "task.decoder.cell=lstn"], budget=FREE, seeds=1)
+        parse_variants(config, ["base", "task.decoder.cell=lstn"], budget=FREE, seeds=1)

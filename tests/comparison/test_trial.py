@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom.compare.trial import ThroughputMeter, peak_memory, results_path, run_trial, write_json
-from seqloom.compare.variants import Budget, variants
+from seqloom.comparison.trial import ThroughputMeter, peak_memory, results_path, run_trial, write_json
+from seqloom.comparison.variants import Budget, parse_variants
 from seqloom.evaluation import predict_all
 from seqloom.info import describe_run
 from seqloom.metrics.confidence import bootstrap
@@ -36,7 +36,7 @@ def test_throughput_of_a_single_update_includes_it() -> None:
 
 
 def test_a_trial_returns_scores_speed_and_memory(config: Path, tmp_path: Path) -> None:
-    ngram, gru = variants(config, ["task.model=ngram", "task.decoder.cell=gru"], budget=Budget(), seeds=1)
+    ngram, gru = parse_variants(config, ["task.model=ngram", "task.decoder.cell=gru"], budget=Budget(), seeds=1)
     for variant, parameters in ((ngram, 0), (gru, 11 * 8 + 3 * (8 * 16 + 8) + 11)):  # tied vectors, gates, bias
         folder = tmp_path / variant.folder
         results = run_trial(variant.configs[0], folder)
@@ -71,24 +71,24 @@ def test_a_trial_returns_scores_speed_and_memory(config: Path, tmp_path: Path) -
 def test_the_cost_of_training_survives_an_interruption(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
+    base, _ = parse_variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("seqloom.compare.trial._predict_dev", interrupted)
+        patched.setattr("seqloom.comparison.trial._predict_dev", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run_trial(base.configs[0], tmp_path / "run")
     cost = json.loads((tmp_path / "run" / "cost.json").read_text())
-    monkeypatch.setattr("seqloom.compare.trial.peak_memory", lambda: 1.0)
+    monkeypatch.setattr("seqloom.comparison.trial.peak_memory", lambda: 1.0)
     results = run_trial(base.configs[0], tmp_path / "run")
     assert {name: results[name] for name in ("train_items_per_second", "memory_mb")} == cost
     assert cost["train_items_per_second"] > 0
 
 
 def test_metric_sums_of_joined_lines_are_per_line(config: Path, tmp_path: Path) -> None:
-    base, _ = variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
+    base, _ = parse_variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
     run_trial(base.configs[0], tmp_path / "run")
     model = load(tmp_path / "run")
     whole = model.config._replace(train=model.config.train.model_copy(update={"batch_size": 1}))
@@ -103,7 +103,7 @@ def test_metric_sums_of_joined_lines_are_per_line(config: Path, tmp_path: Path) 
 
 def test_peak_memory() -> None:
     program = """
-from seqloom.compare.trial import peak_memory
+from seqloom.comparison.trial import peak_memory
 before = peak_memory()
 block = bytearray(300 * 2**20)
 del block

@@ -1,3 +1,5 @@
+"""Line numbers of keys, and readable syntax errors, against tomllib."""
+
 import tomllib
 from random import Random
 from typing import Any
@@ -7,9 +9,9 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.config.toml_lines import KeyPath, TOMLSyntaxError, load
+from seqloom.config.toml import KeyPath, TOMLSyntaxError, load
 
-EVERY_FORM = '''# a comment with [brackets] and "quotes
+EVERY_SYNTAX = '''# a comment with [brackets] and "quotes
 top = 1
 a.b . "c d" = """
 [not.a.table]
@@ -52,9 +54,9 @@ y = 2
 '''
 
 
-def test_every_form() -> None:
-    values, lines = load(EVERY_FORM)
-    assert values == tomllib.loads(EVERY_FORM)
+def test_every_syntax_of_toml() -> None:
+    values, lines = load(EVERY_SYNTAX)
+    assert values == tomllib.loads(EVERY_SYNTAX)
     assert lines == {
         ("top",): 2,
         ("a",): 3,
@@ -103,7 +105,7 @@ def test_every_form() -> None:
     }
 
 
-def test_lines_may_end_as_on_windows() -> None:
+def test_windows_line_endings() -> None:
     assert load('a = 1\r\n# x\r\nb = """\r\n"""\r\nc = [\r\n1]\r\n')[1] == {
         ("a",): 1,
         ("b",): 3,
@@ -113,14 +115,14 @@ def test_lines_may_end_as_on_windows() -> None:
 
 
 class Writer:
-    """Writes values in a form left to chance, and knows by counting where it wrote each."""
+    """Writes values in a random form of TOML, and records the line of each."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311
         self.text = ""
         self.lines: dict[KeyPath, int] = {}
 
-    def note(self, path: KeyPath) -> None:
+    def record_line(self, path: KeyPath) -> None:
         self.lines[path] = self.text.count("\n") + 1
 
     def gap(self) -> None:
@@ -139,20 +141,20 @@ class Writer:
                 later.append((here, value))
                 continue
             self.gap()
-            self.note(here)
+            self.record_line(here)
             self.key(name)
             while isinstance(value, dict) and len(value) == 1 and self.random.random() < 0.5:
                 ((inner, value),) = value.items()
                 here = (*here, inner)
                 self.text += self.random.choice([".", " . "])
-                self.note(here)
+                self.record_line(here)
                 self.key(inner)
             self.text += self.random.choice(["=", " = "])
             self.value(value, here, broken=True)
             self.text += self.random.choice(["\n", " # [x]\n"])
         for here, value in later:
             self.gap()
-            self.note(here)
+            self.record_line(here)
             self.text += "["
             for index, step in enumerate(here):
                 self.text += "." * (index > 0)
@@ -165,7 +167,7 @@ class Writer:
             self.text += "{"
             for index, (name, item) in enumerate(value.items()):
                 self.text += ", " * (index > 0)
-                self.note((*path, name))
+                self.record_line((*path, name))
                 self.key(name)
                 self.text += " = "
                 self.value(item, (*path, name), broken=False)
@@ -174,7 +176,7 @@ class Writer:
             self.text += "["
             for index, item in enumerate(value):
                 self.gap()
-                self.note((*path, index))
+                self.record_line((*path, index))
                 self.value(item, (*path, index), broken=True)
                 self.gap()
                 self.text += "," * (index < len(value) - 1 or self.random.random() < 0.5)
@@ -205,7 +207,7 @@ documents = st.dictionaries(
 
 
 @given(documents, st.integers())
-def test_lines_are_those_where_it_was_written(document: dict[str, Any], seed: int) -> None:
+def test_each_key_has_the_line_that_it_was_written_on(document: dict[str, Any], seed: int) -> None:
     writer = Writer(seed)
     writer.table(document, ())
     values, lines = load(writer.text)

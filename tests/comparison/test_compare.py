@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from seqloom.compare import trial
-from seqloom.compare.compare import compare
-from seqloom.compare.variants import Budget
+import seqloom
+from seqloom.comparison import trial
+from seqloom.comparison.compare import compare
 from seqloom.config import ConfigError
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
@@ -27,7 +27,7 @@ def run_and_store(config: Config, folder: Path) -> dict[str, Any]:
 
 def run(config: Path, output: Path, names: list[str] = VARIANTS, **options: Any) -> tuple[Any, list[str]]:
     lines: list[str] = []
-    arguments: dict[str, Any] = {"run_trial": run_and_store, "budget": Budget(tokens=20), "seeds": 2} | options
+    arguments: dict[str, Any] = {"run_trial": run_and_store, "tokens": 20, "seeds": 2} | options
     return compare(config, names, output=output, report=lines.append, **arguments), lines
 
 
@@ -63,8 +63,8 @@ def test_finished_runs_are_not_repeated(config: Path, tmp_path: Path) -> None:
     second, lines = run(config, tmp_path / "out")
     assert [text.partition(": ")[2] for text in lines] == [f"task.decoder.cell=gru, seed {seed}" for seed in (1, 2)]
     assert second[:2] == first
-    with pytest.raises(ValueError, match="another configuration or budget; choose another --output"):
-        run(config, tmp_path / "out", budget=Budget(tokens=21))
+    with pytest.raises(ValueError, match="another configuration or budget; choose another output folder"):
+        run(config, tmp_path / "out", tokens=21)
 
 
 @pytest.mark.parametrize("name", ["train.txt", "dev.txt"])
@@ -72,7 +72,7 @@ def test_runs_with_other_data_are_refused(name: str, config: Path, tmp_path: Pat
     run(config, tmp_path / "out", VARIANTS[:2], seeds=1)
     changed = tmp_path / name
     changed.write_text(changed.read_text().replace("mat", "hat"))
-    with pytest.raises(ValueError, match=rf"{name}: has changed since .* was trained; choose another --output"):
+    with pytest.raises(ValueError, match=rf"{name}: has changed since .* was trained; choose another output folder"):
         run(config, tmp_path / "out", VARIANTS[:2], seeds=1)
 
 
@@ -113,6 +113,18 @@ def test_interrupted_names_the_folder_to_continue_with(config: Path, tmp_path: P
 
     with pytest.raises(Interrupted, match=r"out$"):
         run(config, tmp_path / "out", run_trial=stopping)
+
+
+def test_the_public_function_trains_in_processes_of_their_own(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seqloom.comparison.subprocess_trial.run_trial_in_subprocess", run_and_store)
+    for folder in ("runs/compare", "runs/compare-2"):  # a new folder for each call
+        rows = seqloom.compare(str(config), VARIANTS[:2], tokens=20)
+        assert [row["variant"] for row in rows] == VARIANTS[:2]
+        assert json.loads((tmp_path / folder / "compare.json").read_text())["rows"] == rows
+    assert capsys.readouterr() == ("", 2 * "run 1 of 2: task.model=ngram, seed 1\nrun 2 of 2: base, seed 1\n")
 
 
 def test_all_variants_are_checked_before_the_first_is_trained(config: Path, tmp_path: Path) -> None:

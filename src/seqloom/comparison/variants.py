@@ -23,7 +23,7 @@ class Budget(NamedTuple):
     def overrides(self) -> list[str]:
         """The overrides that set this limit and remove all others."""
         if self.minutes and self.tokens:
-            raise ValueError("--minutes and --tokens exclude each other: give one of them")
+            raise ValueError("minutes and tokens exclude each other: give one of them")
         if not self.minutes and not self.tokens:
             return []
         return ["train.epochs=0", "train.updates=0", f"train.minutes={self.minutes}", f"train.tokens={self.tokens}"]
@@ -42,7 +42,7 @@ class Variant(NamedTuple):
     configs: tuple[Config, ...]  # one for each seed
 
 
-def variants(path: Path, names: Sequence[str], *, budget: Budget, seeds: int) -> list[Variant]:
+def parse_variants(path: Path, names: Sequence[str], *, budget: Budget, seeds: int) -> list[Variant]:
     """The variants of a configuration, each given as ``key=value,key=value``, a TOML file, or ``base``.
 
     If all of them are files, the configuration itself comes first. Raises ValueError if any of them is not valid.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import seqloom
-from seqloom.compare.trial import results_path
+from seqloom.comparison.trial import results_path
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.run_config import Config
 
@@ -23,7 +23,7 @@ def run_trial_in_subprocess(config: Config, folder: Path) -> dict[str, Any]:
     results_path(folder).unlink(missing_ok=True)
     sources = str(Path(seqloom.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-P", "-m", "seqloom.compare", str(folder)]
+    command = [sys.executable, "-P", "-m", "seqloom.comparison", str(folder)]
     # The trial gets its own process group: Ctrl-C reaches only this process, which forwards it exactly once.
     with (
         interruptible() as interrupted,
