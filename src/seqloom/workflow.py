@@ -188,7 +188,9 @@ def _run_training(
         def evaluate(model: nn.Module) -> Evaluation:
             return _evaluate(run, config, model, dev=dev, group=group, interrupted=interrupted)
 
-        events = engine.train(rule, evaluate=evaluate if dev else None, time_used=recorder.time_used, start=start)
+        events = engine.train(
+            rule, evaluate=evaluate if dev else None, time_fraction=recorder.time_fraction, start=start
+        )
         try:
             for event in events:
                 recorder.record(event)
@@ -238,7 +240,7 @@ class RunRecorder:
         self.started = time.monotonic() - seconds
         self.saved = self.drawn = time.monotonic()
 
-    def time_used(self) -> float:
+    def time_fraction(self) -> float:
         """The share of train.minutes that has passed."""
         minutes = self.config.train.minutes
         return (time.monotonic() - self.started) / 60 / minutes if minutes else 0.0

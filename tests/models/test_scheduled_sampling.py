@@ -61,6 +61,6 @@ def test_probability_one_samples_nothing() -> None:
     before = torch.get_rng_state()
     assert mixer(nn.Identity(), None, tokens) is tokens
     assert torch.equal(torch.get_rng_state(), before)
-    mixer.updated()
+    mixer.after_update()
     assert mixer.settings.probability(int(mixer.updates)) == 0.75
     assert int(mixer.state_dict()["updates"]) == 1

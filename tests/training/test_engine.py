@@ -138,7 +138,7 @@ def test_an_evaluation_is_announced_and_ends_a_log_entry() -> None:
 def test_the_clock_is_read_after_every_update() -> None:
     clock = iter([0.0, 0.3, 0.6, 1.0])
     events = list(
-        begin(Toy(), settings(minutes=2.5), sequences(20), time_used=lambda: next(clock), evaluate=scripted([1.0]))
+        begin(Toy(), settings(minutes=2.5), sequences(20), time_fraction=lambda: next(clock), evaluate=scripted([1.0]))
     )
     assert [event.update for event in events] == [1, 2, 3, 3]
     assert events[-1].finished == "2.5 minutes elapsed"
@@ -173,7 +173,7 @@ def test_the_number_of_tokens_seen_is_restored() -> None:
 def test_the_schedule_ends_with_the_minutes() -> None:
     clock = iter([0.0, 0.25, 0.5, 0.75, 1.0])
     chosen = settings(epochs=0, minutes=1.0, learning_rate=1.0, schedule="linear", decay=0.0)
-    events = list(begin(Toy(), chosen, sequences(20), time_used=lambda: next(clock)))
+    events = list(begin(Toy(), chosen, sequences(20), time_fraction=lambda: next(clock)))
     assert [event.learning_rate for event in events] == pytest.approx([1, 0.75, 0.5, 0.25])
     assert events[-1].finished == "1 minutes elapsed"
 

@@ -101,7 +101,7 @@ def test_evaluations_come_after_an_epoch_and_patience_stops_training() -> None:
 def test_updates_and_minutes_are_limits() -> None:
     assert list(begin(Recorder(), TrainConfig(updates=4)))[-1].finished == "4 updates done"
     clock = iter([0.0, 0.5, 1.0])
-    events = list(begin(Recorder(), TrainConfig(minutes=1.0), time_used=lambda: next(clock)))
+    events = list(begin(Recorder(), TrainConfig(minutes=1.0), time_fraction=lambda: next(clock)))
     assert [event.finished for event in events] == ["", "1 minutes elapsed"]
     settings = TrainConfig(updates=4, evaluate_every=2)
     assert [event.update for event in begin(Recorder(), settings, evaluate=scored([1, 2]))] == [1, 2, 2, 3, 4, 4]
@@ -120,7 +120,7 @@ def test_with_minutes_alone_the_first_update_has_the_peak_rate(schedule: str) ->
     model = Recorder()
     clock = iter([0.0, 0.25, 0.5, 0.75, 1.0])
     settings = TrainConfig(**LINEAR | {"epochs": 0, "schedule": schedule}, minutes=1.0)
-    list(begin(model, settings, time_used=lambda: next(clock)))
+    list(begin(model, settings, time_fraction=lambda: next(clock)))
     assert model.rates[:2] == [1, 1]
     used = [0.25, 0.5, 0.75]  # each of the others begins where the clock is
     expected = [1 - share if schedule == "linear" else (1 + math.cos(math.pi * share)) / 2 for share in used]

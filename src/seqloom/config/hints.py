@@ -77,7 +77,6 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "search.min_length": "minimum min_length min_len",
     "alpha": "length_penalty lenpen len_penalty length_alpha",
     "no_repeat_ngram": "no_repeat no_repeat_ngram_size block_ngram_repeat",
-    "suppress": "never suppress_tokens bad_words",
     # audio
     "augment": "change augmentation spec_augment specaugment",
     "freq_masks": "bands num_freq_masks",

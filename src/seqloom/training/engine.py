@@ -52,13 +52,13 @@ def train(
     rule: UpdateRule,
     *,
     evaluate: Evaluate | None = None,
-    time_used: Callable[[], float] = lambda: 0.0,  # the share of train.minutes that has passed
+    time_fraction: Callable[[], float] = lambda: 0.0,  # the share of train.minutes that has passed
     start: Snapshot | None = None,  # to resume from
 ) -> Iterator[Progress]:
     """Train until a limit is reached or the caller leaves the loop; yields every update and every evaluation."""
     if not rule.group.is_member:
         return
-    training = Training(rule, evaluate=evaluate, time_used=time_used)
+    training = Training(rule, evaluate=evaluate, time_fraction=time_fraction)
     if start is not None:
         training.restore(start)
     if training.position.pending:
@@ -78,15 +78,15 @@ def train(
 class Training:
     """A training run in progress: everything that changes from update to update except the model itself."""
 
-    def __init__(self, rule: UpdateRule, *, evaluate: Evaluate | None, time_used: Callable[[], float]) -> None:
+    def __init__(self, rule: UpdateRule, *, evaluate: Evaluate | None, time_fraction: Callable[[], float]) -> None:
         self.rule, self.settings, self.group = rule, rule.settings, rule.group
-        self._evaluate, self._clock = evaluate, time_used
+        self._evaluate, self._clock = evaluate, time_fraction
         self._schedule = schedules.ScheduleOptions(
             self.settings.warmup, self.settings.decay, self.settings.decay_after_epochs, self.settings.plateau_patience
         )
         self._updates_by_epochs = self._count_updates()
         self.position = Position()
-        self.time_used = self._read_clock()
+        self.time_fraction = self._read_clock()
 
     def is_finished(self) -> bool:
         return bool(self.position.finished)
@@ -117,7 +117,7 @@ class Training:
         limits += [float(self._updates_by_epochs)] if self._updates_by_epochs else []
         by_tokens = self.rule.updates_for_tokens(settings.tokens, self.position) if settings.tokens else None
         limits += [by_tokens] if by_tokens is not None else []
-        limits += [done / self.time_used] if done and self.time_used else []
+        limits += [done / self.time_fraction] if done and self.time_fraction else []
         return min(limits, default=None)
 
     def learning_rate(self, ahead: int = 0) -> float:
@@ -138,7 +138,7 @@ class Training:
         self.position = self.position.after(result, final=final)
         if self.position.skipped_in_a_row == MAX_SKIPPED_IN_A_ROW:
             raise Diverged(self.position.update, chunk)
-        self.time_used = self._read_clock()
+        self.time_fraction = self._read_clock()
         ending, every = self._limit_reached(), self.settings.evaluate_every
         due = bool(ending) or (self.position.update % every == 0 if every else final)
         pending = due and self._evaluate is not None
@@ -156,7 +156,7 @@ class Training:
             return f"{settings.tokens} tokens seen"
         if settings.epochs and not settings.updates and not settings.tokens and position.epoch >= settings.epochs:
             return f"{settings.epochs} epochs done"
-        return f"{settings.minutes:g} minutes elapsed" if settings.minutes and self.time_used >= 1 else ""
+        return f"{settings.minutes:g} minutes elapsed" if settings.minutes and self.time_fraction >= 1 else ""
 
     def evaluate(self) -> Progress:
         """Evaluate the model; its training weights and the random state stay as they are."""
