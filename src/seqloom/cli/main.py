@@ -119,7 +119,7 @@ def train(
     *,
     output: Annotated[Path | None, typer.Option(help="New folder for the run; default: runs/TASK.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Run to continue, with results identical to an uninterrupted run.")
+        Path | None, typer.Option(help="Run to resume; the result equals that of an uninterrupted run.")
     ] = None,
     task: Annotated[str, typer.Option(help="Task, if there is no configuration.")] = "",
     data: Annotated[
@@ -266,12 +266,12 @@ def generate(
     temperature: Annotated[
         float, typer.Option(min=0, help="Sampling temperature (0: always the most probable token).")
     ] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable tokens (0: from all).")] = 0,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample from the k most probable tokens (0: all).")] = 0,
     top_p: Annotated[
-        float, typer.Option(help="Sample from the most probable tokens that add up to this probability.")
+        float, typer.Option(help="Sample from the most probable tokens that add up to this probability (1: all).")
     ] = 1.0,
     min_p: Annotated[
-        float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability.")
+        float, typer.Option(help="Sample from tokens with at least this fraction of the highest probability (0: all).")
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     layer: Layer = "",
@@ -335,7 +335,7 @@ def compare(
 
 @app.command(epilog="Example: seqloom demo tag")
 def demo(
-    task: Annotated[str, typer.Argument(help="Task, or memory for the memory experiment.")] = "translate",
+    task: Annotated[str, typer.Argument(help="Task, or memory: how far back recurrent networks remember.")] = "translate",
     *,
     output: Annotated[Path, typer.Option(help="Folder for the data and the run.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")] = 1,
@@ -354,7 +354,7 @@ def demo(
             terminal.print_json(results)
 
 
-@app.command(epilog="Example: seqloom data python_tags python_tags")
+@app.command(epilog="Example: seqloom data python_tags")
 def data(
     name: Annotated[str, typer.Argument(help="Data set, such as python_tags; omit it to list all data sets.")] = "",
     folder: Annotated[Path | None, typer.Argument(help="Output folder; default: NAME in the current folder.")] = None,

@@ -63,7 +63,7 @@ class RecurrenceConfig(ConfigSection):
     options: dict[str, Any] = Field(
         default_factory=dict,
         description='Options of the cell, such as { activation = "relu" }; of a Transformer: heads, feed_forward, '
-        "activation, norm, positions, distance, longest, context.",
+        "activation, norm, positions, max_distance, max_positions, context.",
     )
     custom_layer: str = Field(
         default="", description="Name of the custom layer or cell passed with --layer (set automatically)."

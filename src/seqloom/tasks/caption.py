@@ -132,7 +132,7 @@ class Caption(Task):
     resize: Resize = Field(
         "crop", description="Images that are not square: crop keeps the centre, pad adds grey borders."
     )
-    text: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the captions.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the captions.")
     image_encoder: ImageEncoderConfig = Field(
         default_factory=ImageEncoderConfig, description="Convolutional image encoder."
     )
@@ -164,7 +164,7 @@ class Caption(Task):
     max_length: int = Field(
         0, ge=0, description="Maximum length of a caption in tokens (0: that of the training captions)."
     )
-    metric: Score = Field("bleu", description="Development score that chooses the best model.")
+    metric: Score = Field("bleu", description="Dev metric that selects the best checkpoint.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")

@@ -96,7 +96,7 @@ class Classify(Task):
     missing: Missing = Field(
         default="error", description="Missing values: error stops, hold repeats the previous value."
     )
-    text: TextConfig = Field(default_factory=TextConfig, description="Tokenization.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation.")
     embedding_size: int = Field(default=128, ge=1, description="Size of the token embeddings.")
     pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig, description="Pretrained vectors, in addition to the learned embedding."

@@ -107,7 +107,7 @@ class Embed(Task):
     name: Literal["embed"] = "embed"
     dev: str = Field(
         "",
-        description="Development file of analogies or word similarities, used to choose the best model (empty: none).",
+        description="Dev file of analogies or word similarities, which selects the best checkpoint (empty: none).",
     )
     dev_fraction: float = Field(0.0, ge=0, le=0, description="Always 0: plain text cannot be held out for evaluation.")
     model: Literal["skipgram", "cbow", "one_hot"] = Field(

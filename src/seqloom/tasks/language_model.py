@@ -130,7 +130,7 @@ class LanguageModel(Task):
     order: int = Field(
         5, ge=1, description="window and ngram models: n-gram length, that is the predicted token and its context."
     )
-    text: TextConfig = Field(default_factory=TextConfig, description="Tokenization.")
+    text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation.")
     embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")

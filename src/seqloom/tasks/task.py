@@ -86,7 +86,7 @@ class Task(ConfigSection, ABC):
     name: str = ""
     train: str = Field(description="Training file. $NAME is replaced by the environment variable NAME.")
     dev: str = Field(
-        "", description="Development file, used to choose the best model (empty: hold out part of the training file)."
+        "", description="Dev file, which selects the best checkpoint (empty: hold out part of the training file)."
     )
     dev_fraction: float = Field(
         0.1,

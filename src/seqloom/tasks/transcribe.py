@@ -107,7 +107,7 @@ class Transcribe(Task):
         "", description="Folder or tar archive of the recordings (empty: the folder of the file that lists them)."
     )
     text: TextConfig = Field(
-        default_factory=lambda: TextConfig(unit="characters"), description="Tokenization of the transcripts."
+        default_factory=lambda: TextConfig(unit="characters"), description="Tokenisation of the transcripts."
     )
     spelling: Literal["text", "phones", "lexicon"] = Field(
         "text",
@@ -146,7 +146,7 @@ class Transcribe(Task):
     )
     metric: Score = Field(
         "auto",
-        description="Development score that chooses the best model; auto: cer, wer or per, depending on the tokens.",
+        description="Dev metric that selects the best checkpoint; auto: cer, wer or per, depending on the tokens.",
     )
     learned: Learned | None = Field(None, exclude=True)
 

@@ -129,11 +129,11 @@ class Translate(Task):
     target_column: int | str = Field(
         "", description='Column with the targets: index or name (empty: 1, in JSON "target").'
     )
-    source: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the source.")
-    target: TextConfig = Field(default_factory=TextConfig, description="Tokenization of the target.")
+    source: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the source.")
+    target: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the target.")
     shared_vocab: bool = Field(
         default=False,
-        description="Use one vocabulary and one embedding for both sides, tokenized as task.source says.",
+        description="Use one vocabulary and one embedding for both sides, tokenised as task.source says.",
     )
     reverse_source: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
     embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
@@ -173,7 +173,7 @@ class Translate(Task):
     constrain: str = Field("", description="File with the allowed outputs, one per line (empty: no constraint).")
     metric: Score = Field(
         "auto",
-        description="Development score that chooses the best model; auto: bleu, or exact_match for characters.",
+        description="Dev metric that selects the best checkpoint; auto: bleu, or exact_match for characters.",
     )
     learned: Learned | None = Field(None, exclude=True)
 
