@@ -78,7 +78,7 @@ def init(
         bool, typer.Option("--example", help="Print the short configuration that seqloom demo uses.")
     ] = False,
 ) -> None:
-    """Print a commented configuration. With --example, print the short one that seqloom demo uses."""
+    """Print a configuration with a comment for each key."""
     from seqloom import config, examples, tasks
 
     with errors():
@@ -240,7 +240,9 @@ def explain(
     ],
     *,
     output: Annotated[Path | None, typer.Option(help="Folder for plots; default: RUN/explain.")] = None,
-    beam: Annotated[bool, typer.Option("--beam", help="Plot the search tree and why each branch ended.")] = False,
+    beam: Annotated[
+        bool, typer.Option("--beam", help="Show the beam search as a tree, and why each branch ended.")
+    ] = False,
     heads: Annotated[bool, typer.Option("--heads", help="Plot every layer and head of the attention.")] = False,
     gates: Annotated[bool, typer.Option("--gates", help="Plot the gates of recurrent layers.")] = False,
     search: Search = "",
@@ -298,16 +300,16 @@ def compare(
     ],
     *,
     minutes: Annotated[
-        float, typer.Option(min=0, help="Training budget of each run in minutes; the schedule ends there.")
+        float, typer.Option(min=0, help="Training budget of each run in minutes (0: as configured).")
     ] = 0.0,
-    tokens: Annotated[int, typer.Option(min=0, help="Training budget of each run in tokens (items of the loss).")] = 0,
+    tokens: Annotated[int, typer.Option(min=0, help="Training budget of each run in tokens (0: as configured).")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Runs per variant, each with another random seed.")] = 1,
     output: Annotated[
         Path | None, typer.Option(help="Folder of the runs and the table; finished runs in it are not repeated.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train variants with the same budget and compare them. Prints scores, speed and memory in a table.
+    """Train variants at equal budget and compare them. Prints scores, speed and memory in a table.
 
     Each variant is compared with the first one, example by example.
     """
@@ -335,7 +337,9 @@ def compare(
 
 @app.command(epilog="Example: seqloom demo tag")
 def demo(
-    task: Annotated[str, typer.Argument(help="Task, or memory: how far back recurrent networks remember.")] = "translate",
+    task: Annotated[
+        str, typer.Argument(help="Task, or memory: how far back recurrent networks remember.")
+    ] = "translate",
     *,
     output: Annotated[Path, typer.Option(help="Folder for the data and the run.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same result.")] = 1,

@@ -29,7 +29,7 @@ class TrainConfig(ConfigSection):
         description="Truncated BPTT: time steps per segment; the state is carried over (0: whole sequences).",
     )
     accumulate: int = Field(
-        1, ge=1, description="Parts a batch is split into to save memory; the gradient is the same."
+        1, ge=1, description="Parts in which a batch is computed to save memory; the gradient is the same."
     )
     optimizer: optimizers.Name = Field("adam", description="Optimizer.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")
@@ -41,7 +41,7 @@ class TrainConfig(ConfigSection):
         0.5,
         ge=0,
         le=1,
-        description="step, plateau: factor of each decay; cosine, linear: final share of the learning rate.",
+        description="step, plateau: factor of each decay; cosine, linear: final fraction of the learning rate.",
     )
     decay_after_epochs: float = Field(1, ge=0, description="step: epochs before the first decay.")
     plateau_patience: int = Field(
@@ -55,7 +55,7 @@ class TrainConfig(ConfigSection):
         0, ge=0, description="Stop after this many evaluations without improvement (0 disables early stopping)."
     )
     average_checkpoints: int = Field(
-        1, ge=1, description="Evaluate and save the average of the weights at this many last evaluations."
+        1, ge=1, description="Number of recent evaluations whose weights are averaged (1: no averaging)."
     )
     save_every_minutes: float = Field(5.0, gt=0, description="Minutes between checkpoints within an epoch.")
     log_every: int = Field(50, ge=1, description="Updates between log entries.")
