@@ -71,7 +71,13 @@ def test_a_tagger_counted_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tag, in context", "classify, static", "translate, in context", "classify, in context"]
+    "name",
+    [
+        "tag, contextual vectors",
+        "classify, static vectors",
+        "translate, contextual vectors",
+        "classify, contextual vectors",
+    ],
 )
 def test_pretrained_vectors_change_no_count(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path)

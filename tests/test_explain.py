@@ -286,7 +286,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seqloom.run_plots.draw", lambda *_, **__: None)  # plots take time
         names = ("translate", "tag", "classify, attention", "classify, numbers", "language_model", "forecast")
-        for name in (*names, "language_model, both ways", "tag, in context"):
+        for name in (*names, "language_model, bidirectional", "tag, contextual vectors"):
             folder = tmp_path_factory.mktemp("explain")
             result[name] = train(build(CASES[name], folder, updates=1), output=folder / "run").path
     return result
@@ -330,7 +330,7 @@ def test_every_task(name: str, source: str, expected: str, runs: dict[str, Path]
 
 
 def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> None:
-    run = runs["language_model, both ways"]
+    run = runs["language_model, bidirectional"]
     result = call(run, "a cd b", "eff cd", "--output", tmp_path)
     assert (result.exit_code, result.stderr) == (0, "")
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("a [cd] b")]
@@ -347,7 +347,7 @@ def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> No
 
 
 def test_layer_weights_of_a_tagger(runs: dict[str, Path], tmp_path: Path) -> None:
-    run = runs["tag, in context"]
+    run = runs["tag, contextual vectors"]
     result = call(run, "Anna sees Paris", "--output", tmp_path, "--gates")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Weights of the language model's layers" in result.stdout

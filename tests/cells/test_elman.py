@@ -19,14 +19,14 @@ def test_parameters(activation: str, m: int, n: int) -> None:
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
 def test_a_step_equals_that_of_torch(nonlinearity: str) -> None:
     torch.manual_seed(0)
-    cell, theirs = Elman(3, 5, activation=nonlinearity), nn.RNNCell(3, 5, nonlinearity=nonlinearity)
+    cell, reference = Elman(3, 5, activation=nonlinearity), nn.RNNCell(3, 5, nonlinearity=nonlinearity)
     with torch.no_grad():
-        theirs.weight_ih.copy_(cell.get_parameter("input.weight"))
-        theirs.weight_hh.copy_(cell.get_parameter("recurrent.weight"))
-        cell.get_parameter("input.bias").copy_(theirs.bias_ih + theirs.bias_hh)
+        reference.weight_ih.copy_(cell.get_parameter("input.weight"))
+        reference.weight_hh.copy_(cell.get_parameter("recurrent.weight"))
+        cell.get_parameter("input.bias").copy_(reference.bias_ih + reference.bias_hh)
     x, hidden = torch.randn(2, 3), torch.randn(2, 5)
     state, gates = cell.step(cell.project(x), Elman.State(hidden))
-    torch.testing.assert_close(state.hidden, theirs(x, hidden), rtol=0, atol=1e-6)
+    torch.testing.assert_close(state.hidden, reference(x, hidden), rtol=0, atol=1e-6)
     assert gates == ()
 
 

@@ -16,18 +16,18 @@ def test_parameters(reset: str, m: int, n: int) -> None:
 
 def test_a_step_with_reset_after_the_product_equals_that_of_torch() -> None:
     torch.manual_seed(0)
-    cell, theirs = GRU(3, 5, reset="after"), nn.GRUCell(3, 5)
+    cell, reference = GRU(3, 5, reset="after"), nn.GRUCell(3, 5)
     with torch.no_grad():
-        theirs.weight_ih.copy_(cell.get_parameter("input.weight"))
-        theirs.weight_hh.copy_(
+        reference.weight_ih.copy_(cell.get_parameter("input.weight"))
+        reference.weight_hh.copy_(
             torch.cat([cell.get_parameter("recurrent.weight"), cell.get_parameter("candidate.weight")])
         )
-        cell.get_parameter("input.bias").copy_(theirs.bias_ih)
-        cell.get_parameter("input.bias")[:10].add_(theirs.bias_hh[:10])
-        cell.get_parameter("candidate.bias").copy_(theirs.bias_hh[10:])
+        cell.get_parameter("input.bias").copy_(reference.bias_ih)
+        cell.get_parameter("input.bias")[:10].add_(reference.bias_hh[:10])
+        cell.get_parameter("candidate.bias").copy_(reference.bias_hh[10:])
     x, hidden = torch.randn(2, 3), torch.randn(2, 5)
     state, _ = cell.step(cell.project(x), GRU.State(hidden))
-    torch.testing.assert_close(state.hidden, theirs(x, hidden), rtol=0, atol=1e-6)
+    torch.testing.assert_close(state.hidden, reference(x, hidden), rtol=0, atol=1e-6)
 
 
 def test_another_reset_is_refused() -> None:

@@ -18,13 +18,13 @@ def test_only_the_forget_gate_starts_with_a_bias() -> None:
 
 def test_a_step_equals_that_of_torch() -> None:
     torch.manual_seed(0)
-    cell, theirs = LSTM(3, 5), nn.LSTMCell(3, 5)
+    cell, reference = LSTM(3, 5), nn.LSTMCell(3, 5)
     with torch.no_grad():
-        theirs.weight_ih.copy_(cell.get_parameter("input.weight"))
-        theirs.weight_hh.copy_(cell.get_parameter("recurrent.weight"))
-        cell.get_parameter("input.bias").copy_(theirs.bias_ih + theirs.bias_hh)
+        reference.weight_ih.copy_(cell.get_parameter("input.weight"))
+        reference.weight_hh.copy_(cell.get_parameter("recurrent.weight"))
+        cell.get_parameter("input.bias").copy_(reference.bias_ih + reference.bias_hh)
     x, hidden, memory = torch.randn(2, 3), torch.randn(2, 5), torch.randn(2, 5)
     state, _ = cell.step(cell.project(x), LSTM.State(hidden, memory))
-    expected = theirs(x, (hidden, memory))
+    expected = reference(x, (hidden, memory))
     torch.testing.assert_close(state.hidden, expected[0], rtol=0, atol=1e-6)
     torch.testing.assert_close(state.memory, expected[1], rtol=0, atol=1e-6)

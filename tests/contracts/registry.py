@@ -16,9 +16,7 @@ from seqloom.cells.elman import ACTIVATIONS, Elman
 from seqloom.cells.gru import GRU
 from seqloom.cells.lstm import LSTM
 from seqloom.cells.peephole import Peephole
-from seqloom.cells.recurrent_dropout import RecurrentDropout
-from seqloom.cells.wrapper import Wrapper
-from seqloom.cells.zoneout import Zoneout
+from seqloom.cells.wrapper import RecurrentDropout, Wrapper, Zoneout
 from seqloom.layers.build import recurrent
 from seqloom.layers.connection import CONNECTIONS
 from seqloom.layers.convolution import Convolution
@@ -46,74 +44,76 @@ def classes() -> list[type[Cell]]:
         import_module(f"{seqloom.cells.__name__}.{entry.name}") for entry in iter_modules(seqloom.cells.__path__)
     ]
     members = [value for module in modules for value in vars(module).values() if inspect.isclass(value)]
-    found = [value for value in members if issubclass(value, Cell) and not inspect.isabstract(value)]
-    return sorted(set(found), key=lambda value: value.__name__)
+    concrete = [value for value in members if issubclass(value, Cell) and not inspect.isabstract(value)]
+    return sorted(set(concrete), key=lambda value: value.__name__)
 
 
 @cache
 def cells() -> dict[str, MakeCell]:
     """Every cell in each of its variants, by the name that a test report shows."""
-    found: dict[str, MakeCell] = {}
+    makers: dict[str, MakeCell] = {}
     for value in classes():
         if issubclass(value, Wrapper):
-            for inside in (LSTM, GRU):
-                found[f"{value.__name__}({inside.__name__})"] = wrapped(value, inside)
+            for inner in (LSTM, GRU):
+                makers[f"{value.__name__}({inner.__name__})"] = wrapping_maker(value, inner)
             continue
         for options in OPTIONS.get(value, [{}]):
-            found[label(value, options)] = made(value, options)
+            makers[label(value, options)] = maker(value, options)
         if "bias" in inspect.signature(value).parameters:
             options = OPTIONS.get(value, [{}])[-1] | {"bias": False}
-            found[label(value, options)] = made(value, options)
-    found["Zoneout(RecurrentDropout(GRU))"] = lambda m, n: Zoneout(RecurrentDropout(GRU(m, n), 0.4), 0.3)
-    return found
+            makers[label(value, options)] = maker(value, options)
+    makers["Zoneout(RecurrentDropout(GRU))"] = lambda m, n: Zoneout(RecurrentDropout(GRU(m, n), 0.4), 0.3)
+    return makers
 
 
 @cache
 def layers() -> dict[str, MakeLayer]:
     """Every arrangement of recurrent layers, for any cell."""
-    found = {
+    arrangements = {
         "forward": arranged(),
         "reverse": arranged(reverse=True),
         "bidirectional": arranged(bidirectional=True),
         "stack-reverse": arranged(layers=2, reverse=True),
         "stack-bidirectional": arranged(layers=2, bidirectional=True, connection="residual"),
     }
-    return found | {f"stack-{connection}": arranged(layers=2, connection=connection) for connection in CONNECTIONS}
+    return arrangements | {
+        f"stack-{connection}": arranged(layers=2, connection=connection) for connection in CONNECTIONS
+    }
 
 
 @cache
 def convolutions() -> dict[str, Layer]:
     """Every feed-forward layer with random weights in float64; tests share them and must not change them."""
-    found: dict[str, Layer] = {}
+    named: dict[str, Layer] = {}
     for window, causal in product((1, 2, 5), (True, False)):
         layer = Convolution(INPUT, HIDDEN, window=window, activation="tanh", causal=causal)
         randomize(layer)
-        found[f"{'causal' if causal else 'centred'}-{window}"] = layer
-    return found
+        named[f"{'causal' if causal else 'centred'}-{window}"] = layer
+    return named
 
 
 def label(value: type[Cell], options: dict[str, Any]) -> str:
     return f"{value.__name__}({', '.join(f'{key}={option}' for key, option in options.items())})"
 
 
-def made(value: type[Cell], options: dict[str, Any]) -> MakeCell:
+def maker(value: type[Cell], options: dict[str, Any]) -> MakeCell:
     return lambda m, n: value(m, n, **options)
 
 
-def wrapped(value: type[Wrapper], inside: type[Cell]) -> MakeCell:
-    return lambda m, n: value(inside(m, n), 0.3)
+def wrapping_maker(value: type[Wrapper], inner: type[Cell]) -> MakeCell:
+    return lambda m, n: value(inner(m, n), 0.3)
 
 
 def arranged(**options: Any) -> MakeLayer:
     return lambda make, m, n: recurrent(make, m, n, **options)
 
 
-@cache  # tests share the layer and must not change it: its kernel is made once
+@cache  # tests share the layer and must not change it: its kernel is compiled once
 def build(cell: str, layer: str = "forward", *, dtype: torch.dtype = torch.float64) -> Layer:
-    """A layer of the registry by its names, with random weights, in eval mode, where nothing is random."""
-    found = layers()[layer](cells()[cell], INPUT, HIDDEN).to(dtype).eval()
-    randomize(found, dtype=dtype)
-    return found
+    """A layer of the registry by its names, with random weights, in eval mode."""
+    built = layers()[layer](cells()[cell], INPUT, HIDDEN).to(dtype).eval()
+    randomize(built, dtype=dtype)
+    return built
 
 
 def direction(layer: str) -> Direction:

@@ -52,18 +52,18 @@ def test_the_equations_hold_in_single_precision(name: str) -> None:
 
 
 @EVERY_CELL
-def test_the_state_begins_at_zero(name: str) -> None:
+def test_the_initial_state_is_zero(name: str) -> None:
     start = make(name).start(2)
     assert all(torch.equal(field, torch.zeros(2, HIDDEN, dtype=torch.float64)) for field in start)
 
 
-# Zoneout carries by no single gate, and RecurrentDropout refuses it.
+# Zoneout carries the state without a single gate, and RecurrentDropout refuses it.
 @pytest.mark.parametrize("name", [name for name in cells() if not name.startswith("Zoneout")])
 def test_a_cell_without_carry_has_no_direct_path(name: str) -> None:
     cell = make(name)
-    slope, gates = direct_path(cell, noise(2, 1, INPUT))
-    wanted = torch.zeros_like(slope) if cell.carry is None else gates[cell.gates.index(cell.carry)]
-    assert torch.allclose(slope, wanted, rtol=0, atol=1e-14)
+    gradient, gates = direct_path(cell, noise(2, 1, INPUT))
+    expected = torch.zeros_like(gradient) if cell.carry is None else gates[cell.gates.index(cell.carry)]
+    assert torch.allclose(gradient, expected, rtol=0, atol=1e-14)
 
 
 @EVERY_CELL
@@ -75,7 +75,7 @@ def test_sizes_below_one_are_refused(name: str) -> None:
 
 
 @EVERY_CELL
-def test_recurrent_matrices_begin_orthogonal(name: str) -> None:
+def test_recurrent_matrices_are_initially_orthogonal(name: str) -> None:
     torch.manual_seed(0)
     cell = cells()[name](INPUT, HIDDEN)
     blocks = [

@@ -1,4 +1,4 @@
-"""The contract of every search over frames with every guide: chunks, padding, batching, full width, odd input."""
+"""The contract of every search over frames with every guide: chunks, padding, batching, full width, invalid input."""
 
 import math
 from importlib import import_module
@@ -71,9 +71,9 @@ def test_chunks_match_the_whole(search: FrameSearch, name: str, data: st.DataObj
             check_alignment(transcript, end)
         assert ([best] if best else []) == whole(search, frames[:end], guide)[:1]
         before = stable
-    found = stream.finish()
-    assert found == whole(search, frames, guide)
-    for one in found:
+    hypotheses = stream.finish()
+    assert hypotheses == whole(search, frames, guide)
+    for one in hypotheses:
         assert one.tokens[: len(before.tokens)] == before.tokens or one.words[: len(before.words)] == before.words
     with pytest.raises(ValueError, match="finished"):
         stream.feed(frames)
@@ -125,11 +125,11 @@ def test_edge_cases(search: FrameSearch, name: str) -> None:
         assert stream.finish() == whole(search, emit(0, 5, V), guide)
     certain = torch.full((6, V), -math.inf)
     certain[torch.arange(6), torch.tensor([1, 0, 0, 1, 1, 0])] = 0
-    found = whole(search, certain, guide)
+    hypotheses = whole(search, certain, guide)
     if name == "none":
-        assert [one.tokens for one in found] == [[1, 1]]
-        assert found[0].acoustic == 0
-        assert found[0].frames == [(0, 0), (3, 4)]
+        assert [one.tokens for one in hypotheses] == [[1, 1]]
+        assert hypotheses[0].acoustic == 0
+        assert hypotheses[0].frames == [(0, 0), (3, 4)]
     stream = search.stream(vocab_size=V, guide=guide)
     stream.feed(torch.full((2, V), -math.inf))
     assert stream.best() is None

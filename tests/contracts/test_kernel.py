@@ -23,7 +23,7 @@ EVERY_TYPE = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], id
 SOME_CELLS = ["LSTM()", "GRU(reset=before)", "GRU(reset=after)", "LayerNormLSTM()", "Elman(activation=maxout)"]
 
 
-def made(name: str, direction: str = "forward", *, dtype: torch.dtype = torch.float64) -> Recurrent:
+def make_layer(name: str, direction: str = "forward", *, dtype: torch.dtype = torch.float64) -> Recurrent:
     layer = build(name, direction, dtype=dtype)
     assert isinstance(layer, Recurrent)
     return layer
@@ -64,14 +64,16 @@ def test_noise_in_training_is_that_of_the_plain_loop(name: str, reverse: bool) -
 @given(data=st.data(), time=st.integers(0, 6), reverse=st.booleans())
 def test_any_lengths(name: str, data: st.DataObject, time: int, reverse: bool) -> None:
     lengths = data.draw(st.lists(st.integers(0, time), max_size=5))
-    check(made(name, "reverse" if reverse else "forward"), len(lengths), time, lengths)
+    check(make_layer(name, "reverse" if reverse else "forward"), len(lengths), time, lengths)
 
 
-# Less than a vector, whole vectors, whole panels and a rest: for all matrices and loops.
+# Less than a vector, whole vectors, whole panels and a remainder: for all matrices and loops.
 @pytest.mark.parametrize(("input_size", "hidden_size"), [(1, 1), (2, 16), (19, 37)])
 @pytest.mark.parametrize("name", SOME_CELLS)
 @EVERY_TYPE
-def test_sizes_beside_the_vector(name: str, input_size: int, hidden_size: int, dtype: torch.dtype) -> None:
+def test_sizes_that_are_no_multiple_of_the_vector(
+    name: str, input_size: int, hidden_size: int, dtype: torch.dtype
+) -> None:
     layer = Recurrent(cells()[name](input_size, hidden_size).to(dtype))
     randomize(layer, dtype=dtype)
     check(layer, 3, 4, [4, 0, 2])
@@ -80,39 +82,41 @@ def test_sizes_beside_the_vector(name: str, input_size: int, hidden_size: int, d
 def test_many_steps_and_rows_are_run_in_chunks() -> None:
     rows = 40
     assert rows * 30 > 2 * scan.CHUNK_ROWS["backward"]
-    check(made("LSTM()"), rows, 30, [30 - row // 2 for row in range(rows)])
+    check(make_layer("LSTM()"), rows, 30, [30 - row // 2 for row in range(rows)])
 
 
 @pytest.mark.parametrize("lengths", [[11], [11, 2, 0, 7]], ids=str)
 @pytest.mark.parametrize("name", ["LSTM()", "GRU(reset=before)", "LayerNormGRU()", "Zoneout(LSTM)"])
-def test_chunks_are_seamless(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_the_chunk_size(
+    name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scan, "CHUNK_ROWS", dict.fromkeys(scan.CHUNK_ROWS, 6))
-    check(made(name), len(lengths), 11, lengths)
+    check(make_layer(name), len(lengths), 11, lengths)
     monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
-    check(made(name, "reverse"), len(lengths), 11, lengths, threads=2)
+    check(make_layer(name, "reverse"), len(lengths), 11, lengths, threads=2)
 
 
-# One row is shared by both threads (unless a sum runs over it); several rows are dealt out.
+# Both threads share one row (unless there is a reduction over it); several rows are distributed.
 @EVERY_CELL
 @pytest.mark.parametrize("lengths", [[4], [4, 6, 0]], ids=str)
 def test_two_threads(name: str, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
-    layer = made(name)
+    layer = make_layer(name)
     check(layer, len(lengths), 6, lengths, threads=2)
     x, mask = noise(len(lengths), 6, INPUT, seed=1), make_mask(lengths, 6)
     state = random_state(layer.cell, len(lengths), torch.float64)
     torch.set_num_threads(2)
     with torch.no_grad():
-        found, _ = layer(x, mask, state)
+        actual, _ = layer(x, mask, state)
     torch.set_num_threads(1)
     with plain(layer):
-        wanted, _ = layer(x, mask, state)
-    torch.testing.assert_close(found, wanted.detach(), rtol=0, atol=1e-13)
+        expected, _ = layer(x, mask, state)
+    torch.testing.assert_close(actual, expected.detach(), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("size", [16, 37])
 @pytest.mark.parametrize("name", ["LSTM()", "GRU(reset=before)", "Elman(activation=maxout)"])
-def test_a_team_shares_vectors_panels_and_what_is_left(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_team_shares_vectors_panels_and_remainders(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     layer = Recurrent(cells()[name](19 if size == 37 else 2, size).double())
     randomize(layer)
@@ -120,14 +124,14 @@ def test_a_team_shares_vectors_panels_and_what_is_left(name: str, size: int, mon
 
 
 def test_the_plain_loop_can_be_differentiated_twice() -> None:
-    layer = made("LSTM()")
+    layer = make_layer("LSTM()")
     x = noise(2, 3, INPUT).requires_grad_()
     with plain(layer):
         assert gradgradcheck(lambda x: layer(x)[0], (x,), fast_mode=True)
 
 
 def test_the_kernel_says_that_it_cannot_be_differentiated_twice() -> None:
-    layer = made("LSTM()")
+    layer = make_layer("LSTM()")
     x = noise(2, 3, INPUT).requires_grad_()
     (gradient,) = torch.autograd.grad(layer(x)[0].square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
@@ -164,8 +168,8 @@ class Four(NamedTuple):
     peak: Tensor
 
 
-class Kitchen(Cell):
-    """Everything a step may consist of, in one cell: four states, sums over rows, a scalar, conditions."""
+class Combined(Cell):
+    """All supported features in one cell: four states, reductions over rows, a scalar, conditions."""
 
     gates = ("share",)
     State = Four
@@ -190,6 +194,6 @@ class Kitchen(Cell):
         return Four(hidden, memory, level, peak), (share,)
 
 
-@pytest.mark.parametrize("make", [MinimalGated, Kitchen])
-def test_a_cell_that_a_user_wrote(make: type[Cell]) -> None:
+@pytest.mark.parametrize("make", [MinimalGated, Combined])
+def test_a_user_defined_cell(make: type[Cell]) -> None:
     check_cell(make, input_size=INPUT, hidden_size=HIDDEN, require_fused=True)

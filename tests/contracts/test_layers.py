@@ -99,7 +99,7 @@ def test_a_row_of_any_length_equals_the_row_alone(layer: str, cell: str, lengths
 @pytest.mark.parametrize(
     ("cell", "layer"), [*[(cell, "bidirectional") for cell in cells()], *[("LSTM()", layer) for layer in layers()]]
 )
-def test_pickled_it_is_the_same_bit_for_bit(cell: str, layer: str) -> None:
+def test_a_pickled_layer_is_the_same_bit_for_bit(cell: str, layer: str) -> None:
     case = recurrent_case(cell, layer, dtype=torch.float32)
     x, mask = noise(3, 5, INPUT, dtype=torch.float32), make_mask([5, 0, 3], 5)
     file = io.BytesIO()
@@ -169,7 +169,7 @@ def test_law_of_convolutions(law: Law, name: str) -> None:
 @EVERY_CONVOLUTION
 @PROPERTY
 @given(lengths=ANY_LENGTHS, extra=st.integers(0, 100), filling=ANY_FILLING)
-def test_a_convolution_sees_no_padding(name: str, lengths: list[int], extra: int, filling: float | None) -> None:
+def test_padding_is_invisible_to_convolutions(name: str, lengths: list[int], extra: int, filling: float | None) -> None:
     check_law(padding_is_invisible, convolution_case(name), lengths=lengths, extra=(extra, 0), filling=filling)
 
 

@@ -1,4 +1,4 @@
-"""The contract of every search with every kind of decoder: exact probabilities, full width, batching, odd input."""
+"""The contract of every search with every kind of decoder: exact probabilities, full width, batching, bad input."""
 
 import math
 import random
@@ -48,16 +48,16 @@ class Case:
     @cache  # noqa: B019  a few cases, as long as the tests
     def truth(self) -> list[dict[tuple[int, ...], float]]:
         """Every sequence of each source with its log-probability, by teacher forcing: no search, no step."""
-        found: list[dict[tuple[int, ...], float]] = [{} for _ in SENTENCES]
+        truths: list[dict[tuple[int, ...], float]] = [{} for _ in SENTENCES]
         sequences = list(product(range(V), repeat=LENGTH))
         read = torch.tensor([[START, *sequence[:-1]] for sequence in sequences])
-        for row, truth in enumerate(found):
+        for row, truth in enumerate(truths):
             with torch.no_grad():
                 logits, _ = self.decoder(read, self.start(torch.full((len(read),), row)))
             for sequence, each in zip(sequences, logits.log_softmax(dim=-1).tolist(), strict=True):
                 ends = sequence.index(END) + 1 if END in sequence else LENGTH
                 truth[sequence[:ends]] = math.fsum(each[place][sequence[place]] for place in range(ends))
-        return found
+        return truths
 
 
 def language_model(recurrence: RecurrenceConfig) -> Case:
@@ -154,15 +154,15 @@ def test_every_search_is_tested() -> None:
 @pytest.mark.parametrize("name", DECODERS)
 @SEARCHES
 def test_probabilities_are_exact_and_none_exceeds_the_best(name: str, search: Search) -> None:
-    for found, truth in zip(search_in(name, search), case(name).truth(), strict=True):
-        assert found
+    for hypotheses, truth in zip(search_in(name, search), case(name).truth(), strict=True):
+        assert hypotheses
         ended = max(value for sequence, value in truth.items() if sequence[-1] == END)
-        for one in found:
+        for one in hypotheses:
             assert one.log_probability == pytest.approx(truth[whole(one)], abs=1e-9)
             assert math.fsum(one.log_probabilities) == pytest.approx(one.log_probability, abs=1e-12)
             assert len(one.log_probabilities) == len(whole(one))
             assert not one.ended or one.log_probability <= ended + 1e-9
-        key = [(not one.ended, -one.score) for one in found]
+        key = [(not one.ended, -one.score) for one in hypotheses]
         assert key == sorted(key)
 
 
@@ -172,11 +172,11 @@ def test_full_width_is_exhaustive_search(name: str, penalty: str) -> None:
     beam = Beam.model_validate({"size": V**LENGTH, "nbest": 5, "length_penalty": penalty, "alpha": 0.7})
     divisors = {"none": (0, 1, 0.0), "length": (0, 1, 0.7), "gnmt": (5, 6, 0.7)}  # ((a + length) / b)^α
     more, scale, power = divisors[penalty]
-    for found, truth in zip(search_in(name, beam), case(name).truth(), strict=True):
+    for hypotheses, truth in zip(search_in(name, beam), case(name).truth(), strict=True):
         scores = {sequence: value / ((more + len(sequence)) / scale) ** power for sequence, value in truth.items()}
         expected = sorted(scores, key=lambda sequence: (sequence[-1] != END, -scores[sequence]))[:5]
-        assert [whole(one) for one in found] == expected
-        assert [one.score for one in found] == pytest.approx([scores[sequence] for sequence in expected], abs=1e-9)
+        assert [whole(one) for one in hypotheses] == expected
+        assert [one.score for one in hypotheses] == pytest.approx([scores[sequence] for sequence in expected], abs=1e-9)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -208,8 +208,8 @@ def test_results_do_not_depend_on_the_batch(search: Search) -> None:
     shuffled = random.Random(1).sample(rows, len(rows))  # noqa: S311
     for size, order in ((1, rows[:40]), (7, rows), (64, shuffled)):
         batches = [order[first : first + size] for first in range(0, len(order), size)]
-        found = [answer for batch in batches for answer in chosen(search, toy, batch)]
-        assert found == [expected[row] for row in order]
+        actual = [answer for batch in batches for answer in chosen(search, toy, batch)]
+        assert actual == [expected[row] for row in order]
 
 
 def fixed(*values: float) -> Step:
@@ -247,9 +247,9 @@ def test_invalid_log_probabilities_are_reported(search: Search, value: float) ->
 def test_without_an_end_token_outputs_have_the_maximum_length(search: Search) -> None:
     lengths = torch.tensor([20, 0, 3])
     step = fixed(-math.inf, *torch.full((21,), 1 / 21).log().tolist())
-    for found, length in zip(run(search, step, lengths=lengths), lengths.tolist(), strict=True):
-        assert found
-        assert all(not one.ended and len(one.tokens) == length == len(one.log_probabilities) for one in found)
+    for hypotheses, length in zip(run(search, step, lengths=lengths), lengths.tolist(), strict=True):
+        assert hypotheses
+        assert all(not one.ended and len(one.tokens) == length == len(one.log_probabilities) for one in hypotheses)
     (empty,) = run(search, step, rows=1, lengths=0)
     assert empty[0] == Hypothesis([], 0.0, 0.0, [], ended=False)
 
@@ -264,10 +264,10 @@ def test_an_empty_batch(search: Search) -> None:
 def test_a_single_allowed_sequence_is_returned(search: Search) -> None:
     tree = PrefixTree([[3, 1, 2]], end=0)
     step = fixed(*torch.tensor([0.1, 0.2, 0.3, 0.4]).double().log().tolist())
-    for found in run(search, step, tree=tree):
-        assert {tuple(one.tokens) for one in found} == {(3, 1, 2)}
-        assert found[0].ended
-        assert found[0].log_probability == pytest.approx(math.log(0.4 * 0.2 * 0.3 * 0.1), abs=1e-6)
+    for hypotheses in run(search, step, tree=tree):
+        assert {tuple(one.tokens) for one in hypotheses} == {(3, 1, 2)}
+        assert hypotheses[0].ended
+        assert hypotheses[0].log_probability == pytest.approx(math.log(0.4 * 0.2 * 0.3 * 0.1), abs=1e-6)
 
 
 @SEARCHES

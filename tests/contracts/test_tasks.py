@@ -72,7 +72,7 @@ def variants(task: Task) -> list[Task]:
     field = type(task).model_fields.get("metric")
     copies = []
     for name in get_args(field.annotation) if field else ():
-        with suppress(ValidationError):  # a metric of other tokens
+        with suppress(ValidationError):  # a metric that these tokens do not allow
             type(task).model_validate({**task.model_dump(), "metric": name})
             copies.append(task.model_copy(update={"metric": name}))
     return copies or [task]
@@ -182,9 +182,9 @@ def contents(run: Run) -> tuple[Any, ...]:
 
 TRAINED = [
     *tasks.names(),
-    "language_model, both ways",
-    "tag, in context",
-    "tag, one way",
+    "language_model, bidirectional",
+    "tag, contextual vectors",
+    "tag, unidirectional",
     "language_model, window",
     "forecast, every_step",
 ]

@@ -273,11 +273,13 @@ CASES: dict[str, Case] = {
     "embed, one hot": _embed(model="one_hot"),
     "tag": _tag(),
     "tag, crf": _tag(output="crf"),
-    "tag, one way": _tag(encoder=RECURRENCE, characters={"layers": 0}),
+    "tag, unidirectional": _tag(encoder=RECURRENCE, characters={"layers": 0}),
     "tag, hmm": _tag(model="hmm"),
     "tag, transformer": _tag(encoder={**TRANSFORMER, "bidirectional": True}),
-    "tag, in context": _tag(pretrained=CONTEXT)._replace(write_files=_write_bilm("Anna sees New York\nthe Paris\n")),
-    "tag, tuned and static": _tag(
+    "tag, contextual vectors": _tag(pretrained=CONTEXT)._replace(
+        write_files=_write_bilm("Anna sees New York\nthe Paris\n")
+    ),
+    "tag, fine-tuned and static vectors": _tag(
         pretrained={**CONTEXT, **STATIC, "fine_tune": True, "replace_own": True},
         words={"embedding_size": 5, "lowercase": False},
     )._replace(
@@ -286,12 +288,16 @@ CASES: dict[str, Case] = {
         )
     ),
     "classify": _classify(),
-    "classify, in context": _classify(pretrained={**CONTEXT, "replace_own": True})._replace(
+    "classify, contextual vectors": _classify(pretrained={**CONTEXT, "replace_own": True})._replace(
         write_files=_write_bilm("it goes up\n")
     ),
-    "classify, static": _classify(pretrained=STATIC)._replace(write_files=_write_bilm("it goes over\nlow below\n")),
+    "classify, static vectors": _classify(pretrained=STATIC)._replace(
+        write_files=_write_bilm("it goes over\nlow below\n")
+    ),
     "classify, attention": _classify(pooling="attention", encoder={**RECURRENCE, "bidirectional": True}),
-    "classify, mixed": _classify(encoder={**TRANSFORMER, "cell": ["lstm", "transformer"], "bidirectional": True}),
+    "classify, mixed layers": _classify(
+        encoder={**TRANSFORMER, "cell": ["lstm", "transformer"], "bidirectional": True}
+    ),
     "classify, numbers": Case(
         "classify",
         "t.csv",
@@ -305,30 +311,30 @@ CASES: dict[str, Case] = {
     "language_model, window": _model(model="window", order=3),
     "language_model, ngram": _model(model="ngram", order=3),
     "language_model, transformer": _model(decoder={**TRANSFORMER, "options": {"heads": 2, "context": 3}}),
-    "language_model, both ways": _model(direction="both", sampled_softmax=3),
-    "language_model, spelled": _model(
+    "language_model, bidirectional": _model(direction="both", sampled_softmax=3),
+    "language_model, character encoder": _model(
         direction="both",
         decoder={**RECURRENCE, "layers": 2, "connection": "residual"},
         characters={"layers": 1, "hidden_size": 3, "embedding_size": 3},
     ),
-    "language_model, both ways, transformer": _model(direction="both", decoder=TRANSFORMER),
-    "language_model, mixed": _model(decoder={**TRANSFORMER, "cell": ["gru", "transformer"]}),
+    "language_model, bidirectional, transformer": _model(direction="both", decoder=TRANSFORMER),
+    "language_model, mixed layers": _model(decoder={**TRANSFORMER, "cell": ["gru", "transformer"]}),
     "translate": _translate(scheduled_sampling={"schedule": "linear", "offset": 0.5}),
     "translate, characters": _translate(source=CHARACTERS, target=CHARACTERS, attention={"style": "bahdanau"}),
     "translate, no attention": _translate(
         shared_vocab=True, reverse_source=True, attention={"style": "none", "context": "last"}
     ),
-    "translate, in context": _translate(pretrained={**CONTEXT, **STATIC}, reverse_source=True)._replace(
+    "translate, contextual vectors": _translate(pretrained={**CONTEXT, **STATIC}, reverse_source=True)._replace(
         write_files=_write_bilm("a b cd\ne eff\n")
     ),
-    "translate, characters in context": _translate(source=CHARACTERS, target=CHARACTERS, pretrained=CONTEXT)._replace(
-        write_files=_write_bilm("a b cd\ne eff\n", text=CHARACTERS, decoder=TRANSFORMER)
-    ),
+    "translate, characters, contextual vectors": _translate(
+        source=CHARACTERS, target=CHARACTERS, pretrained=CONTEXT
+    )._replace(write_files=_write_bilm("a b cd\ne eff\n", text=CHARACTERS, decoder=TRANSFORMER)),
     "translate, beam": _translate(
         search={"name": "beam", "size": 3, "nbest": 2, "coverage_penalty": 0.2}, tie_embeddings=False
     ),
     "translate, transformer": _translate(encoder=TRANSFORMER, decoder=TRANSFORMER, label_smoothing=0.1),
-    "translate, sampled transformer": _translate(
+    "translate, transformer, scheduled sampling": _translate(
         decoder=TRANSFORMER, scheduled_sampling={"schedule": "linear", "offset": 0.5}
     ),
     "caption": _caption(
@@ -337,27 +343,29 @@ CASES: dict[str, Case] = {
     "caption, beam": _caption(
         attention={"style": "bahdanau"}, search={"name": "beam", "size": 3, "nbest": 2}, tie_embeddings=False
     ),
-    "caption, one vector": _caption(image_pooling="mean", attention={"style": "none", "context": "mean"}, resize="pad"),
+    "caption, pooled image": _caption(
+        image_pooling="mean", attention={"style": "none", "context": "mean"}, resize="pad"
+    ),
     "caption, transformer": _caption(decoder=TRANSFORMER, scheduled_sampling={"schedule": "linear", "offset": 0.5}),
     "caption, vectors": _caption_vectors(text=CHARACTERS, label_smoothing=0.1),
     "transcribe": _transcribe(
         time_reduction={"factor": 2},
         augment={"freq_masks": 1, "freq_mask_width": 1, "time_masks": 1, "time_mask_width": 2},
     ),
-    "transcribe, one way": _transcribe(encoder={**RECURRENCE, "bidirectional": False}, normalize="streaming"),
+    "transcribe, unidirectional": _transcribe(encoder={**RECURRENCE, "bidirectional": False}, normalize="streaming"),
     "transcribe, pyramid": _transcribe(
         encoder={**RECURRENCE, "layers": 2}, time_reduction={"method": "pyramid", "factor": 2}, normalize="utterance"
     ),
     "transcribe, beam": _transcribe(search={"name": "prefix_beam", "size": 5, "nbest": 2}, text={"unit": "words"}),
     "transcribe, columns": _transcribe(image_encoder={"layers": 1, "channels": 2}, normalize="none"),
     "transcribe, transformer": _transcribe(encoder=TRANSFORMER, prenet={"layers": 1, "size": 4, "window": 3}),
-    "transcribe, sound": _transcribe_sound(augment={"speed_perturb": [0.9, 1.1]}, time_reduction={"factor": 2}),
-    "transcribe, cepstra": _transcribe_sound(
+    "transcribe, audio": _transcribe_sound(augment={"speed_perturb": [0.9, 1.1]}, time_reduction={"factor": 2}),
+    "transcribe, mfcc": _transcribe_sound(
         audio={"features": "mfcc", "n_mels": 8, "n_mfcc": 5, "deltas": 1, "fmin": 50.0}, normalize="utterance"
     ),
     "forecast": _forecast(),
     "forecast, every_step": _forecast(output="every_step"),
-    "forecast, each alone": _forecast(channel_independent=True),
+    "forecast, channel independent": _forecast(channel_independent=True),
 }
 
 

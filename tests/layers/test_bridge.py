@@ -98,7 +98,7 @@ def test_an_encoder_without_recurrence_gives_the_mean_of_its_memory(encoder: Lay
     torch.testing.assert_close(twin.start(2, memory).memory, raw, rtol=0, atol=1e-12)
 
 
-def test_zero_begins_with_nothing_and_forward_is_the_layer_inside() -> None:
+def test_a_zero_bridge_starts_from_zeros_and_runs_the_wrapped_layer() -> None:
     layer = recurrent("lstm", 3, 5, layers=2)
     bridge, _, state = bridged(layer, recurrent("gru", 4, 6), "zero")
     assert not any(field.any() for part in state for field in part)
@@ -146,7 +146,7 @@ def test_a_mismatched_copy_is_refused_with_a_reason(encoder: Layer, message: str
         BridgedLayer(recurrent("lstm", 3, 5), encoder, memory_size=5, kind="copy")
 
 
-def test_errors_say_what_is_wanted() -> None:
+def test_invalid_arguments_are_refused() -> None:
     layer = Recurrent(GRU(3, 5))
     with pytest.raises(ValueError, match="kind is 'steel', expected one of linear, copy, zero"):
         BridgedLayer(layer, layer, memory_size=5, kind="steel")

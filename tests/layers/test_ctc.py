@@ -17,16 +17,16 @@ EXACT = 1e-10  # what is promised; sums of at most 4⁶ terms in float64
 
 
 def collapse(path: tuple[int, ...], *, blank: int) -> list[int]:
-    return [symbol for symbol, _ in itertools.groupby(path) if symbol != blank]
+    return [token for token, _ in itertools.groupby(path) if token != blank]
 
 
 def brute_force(logits: Tensor, target: list[int], *, blank: int = 0) -> float:
     """Minus the logarithm of the summed probability of all paths that collapse to the target."""
-    frames, symbols = logits.shape
+    frames, tokens = logits.shape
     table = logits.double().softmax(dim=1).tolist()
-    paths = itertools.product(range(symbols), repeat=frames)
+    paths = itertools.product(range(tokens), repeat=frames)
     total = math.fsum(
-        math.prod(table[t][symbol] for t, symbol in enumerate(path))
+        math.prod(table[t][token] for t, token in enumerate(path))
         for path in paths
         if collapse(path, blank=blank) == target
     )
@@ -47,8 +47,8 @@ def torch_loss(logits: Tensor, lengths: Tensor, targets: Tensor, target_lengths:
 @pytest.mark.parametrize("blank", [0, 2])
 @pytest.mark.parametrize("frames", [1, 2, 3, 4, 5, 6])
 def test_sum_over_all_paths(frames: int, blank: int) -> None:
-    symbols = [symbol for symbol in range(3) if symbol != blank]
-    targets = [list(target) for size in range(5) for target in itertools.product(symbols, repeat=size)]
+    tokens = [token for token in range(3) if token != blank]
+    targets = [list(target) for size in range(5) for target in itertools.product(tokens, repeat=size)]
     logits = random(len(targets), frames, 3, seed=frames, scale=2)
     lengths = torch.full((len(targets),), frames)
     actual = ctc_loss(logits, lengths, [torch.tensor(target) for target in targets], blank=blank)
@@ -60,16 +60,16 @@ def test_sum_over_all_paths(frames: int, blank: int) -> None:
 
 @given(
     rows=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=5),
-    symbols=st.integers(2, 8),
+    tokens=st.integers(2, 8),
     scale=st.sampled_from([0.0, 1.0, 10.0]),
     seed=st.integers(0, 100),
 )
 def test_values_and_gradients_equal_those_of_torch(
-    rows: list[tuple[int, int]], symbols: int, scale: float, seed: int
+    rows: list[tuple[int, int]], tokens: int, scale: float, seed: int
 ) -> None:
     lengths, sizes = torch.tensor(rows).T
-    logits = random(len(rows), 31, symbols, seed=seed, scale=scale).requires_grad_()
-    targets = torch.randint(1, symbols, (len(rows), 13), generator=torch.Generator().manual_seed(seed))
+    logits = random(len(rows), 31, tokens, seed=seed, scale=scale).requires_grad_()
+    targets = torch.randint(1, tokens, (len(rows), 13), generator=torch.Generator().manual_seed(seed))
     weights = random(len(rows), seed=seed + 1)
     actual = ctc_loss(logits, lengths, targets, sizes)
     needed = [frames_needed(target[:size].tolist()) for target, size in zip(targets, sizes, strict=True)]
@@ -283,10 +283,10 @@ def test_frames_needed() -> None:
 
 
 def best_path(table: np.ndarray, target: list[int], *, blank: int) -> float:
-    frames, symbols = table.shape
-    paths = itertools.product(range(symbols), repeat=frames)
+    frames, tokens = table.shape
+    paths = itertools.product(range(tokens), repeat=frames)
     return max(
-        math.fsum(table[t, symbol] for t, symbol in enumerate(path))
+        math.fsum(table[t, token] for t, token in enumerate(path))
         for path in paths
         if collapse(path, blank=blank) == target
     )
@@ -300,10 +300,10 @@ def test_the_alignment_is_the_best_of_all_paths(blank: int, dtype: type) -> None
         table: np.ndarray = random(6, 3, seed=seed, scale=3).log_softmax(dim=1).numpy().astype(dtype)
         spans = align(table, target, blank=blank)
         path = [blank] * 6
-        for symbol, (first, last) in zip(target, spans, strict=True):
-            path[first : last + 1] = [symbol] * (last + 1 - first)
+        for token, (first, last) in zip(target, spans, strict=True):
+            path[first : last + 1] = [token] * (last + 1 - first)
         assert collapse(tuple(path), blank=blank) == target
-        actual = sum(float(table[t, symbol]) for t, symbol in enumerate(path))
+        actual = sum(float(table[t, token]) for t, token in enumerate(path))
         assert actual == pytest.approx(best_path(table, target, blank=blank), rel=1e-12)
 
 

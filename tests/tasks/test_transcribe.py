@@ -272,7 +272,7 @@ def test_infeasible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
         ("transcribe", 2, {"speed_perturb": [0.8, 1.6]}, "speed 1.6"),
         ("transcribe", 2, {"tempo_perturb": [0.8, 1.6]}, "tempo 1.6"),
         (
-            "transcribe, sound",
+            "transcribe, audio",
             6,
             {"speed_perturb": [1.7], "tempo_perturb": [1.0, 1.9]},
             "speed 1.7 and tempo 1.9",

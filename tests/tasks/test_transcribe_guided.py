@@ -33,7 +33,7 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def transcriber(folder: Path, **fields: Any) -> Path:
     """A run whose model was never trained, but says something."""
-    case = CASES["transcribe, one way"]
+    case = CASES["transcribe, unidirectional"]
     settings = build(case._replace(fields=case.fields | fields), folder)
     task = settings.task.fit(settings.task.read(resolve(settings.task.train)))
     assert task.learned

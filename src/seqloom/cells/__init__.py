@@ -1,4 +1,4 @@
-"""Recurrent cells, one per file; the file name is the cell's name in a configuration."""
+"""Recurrent cells, one per file, named as in a configuration; ``wrapper`` adds zoneout or dropout to any of them."""
 
 from seqloom.cells.cell import Cell
 from seqloom.cells.coupled import Coupled
@@ -8,8 +8,7 @@ from seqloom.cells.layer_norm_gru import LayerNormGRU
 from seqloom.cells.layer_norm_lstm import LayerNormLSTM
 from seqloom.cells.lstm import LSTM
 from seqloom.cells.peephole import Peephole
-from seqloom.cells.recurrent_dropout import RecurrentDropout
-from seqloom.cells.zoneout import Zoneout
+from seqloom.cells.wrapper import RecurrentDropout, Zoneout
 
 __all__ = [
     "GRU",

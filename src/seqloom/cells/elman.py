@@ -21,7 +21,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "leaky_relu": functional.leaky_relu,
     "elu": functional.elu,
-    "maxout": identity,  # of the largest linear map
+    "maxout": identity,  # applied to the largest of the linear maps
 }
 
 

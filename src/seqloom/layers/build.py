@@ -11,9 +11,7 @@ from torch import nn
 
 from seqloom import cells
 from seqloom.cells.cell import Cell
-from seqloom.cells.recurrent_dropout import RecurrentDropout
-from seqloom.cells.wrapper import Wrapper
-from seqloom.cells.zoneout import Zoneout
+from seqloom.cells.wrapper import RecurrentDropout, Wrapper, Zoneout
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer
 from seqloom.layers.recurrent.bidirectional import Bidirectional

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqloom.kernels.runtime.buffers import allocate, borrow
-from seqloom.kernels.runtime.parallel_rows import map_rows
+from seqloom.kernels.runtime.threads import map_rows
 
 
 class CTCLosses(NamedTuple):

@@ -40,7 +40,7 @@ class Layer(nn.Module, ABC):
         batch: int,
         memory: Memory | None = None,  # noqa: ARG002  used by layers that attend to a source
         *,
-        coverage: bool = False,  # noqa: ARG002  used by the same: accumulate the attention weights
+        coverage: bool = False,  # noqa: ARG002  used by the same layers: accumulate the attention weights
     ) -> Any:
         """Return the state before the first element; layers with attention keep the source in it."""
         like = next(self.parameters(), torch.empty(0))

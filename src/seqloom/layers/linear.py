@@ -48,5 +48,5 @@ class Linear(nn.Linear):
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the packed weights: they are computed again when needed."""
+        """Exclude the packed weights: they are computed again when needed."""
         return {**self.__dict__, "_packed": None}

@@ -26,7 +26,7 @@ from seqloom.insight.gate_trace import LabelledTrace, trace_function
 from seqloom.insight.token_names import text_tokens
 from seqloom.insight.word_contexts import compare_contexts
 from seqloom.layers.embedding import Embedding
-from seqloom.layers.sampled_softmax import sampled_cross_entropy
+from seqloom.layers.softmax_loss import sampled_cross_entropy
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import Decoder

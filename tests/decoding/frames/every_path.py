@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from seqloom.decoding.frames.lexicon import Lexicon
-from seqloom.kernels.ctc.naive import Symbols, sequence_log_probs
+from seqloom.kernels.ctc.naive import Tokens, sequence_log_probs
 
 
-def spellings(words: Symbols, spelling: Sequence[tuple[int, Symbols]], separator: int | None) -> Iterator[Symbols]:
+def spellings(words: Tokens, spelling: Sequence[tuple[int, Tokens]], separator: int | None) -> Iterator[Tokens]:
     """All ways to write words, with separators between them, and one or none at the end."""
     ways = [[way for number, way in spelling if number == word] for word in words]
     for chosen in product(*ways):
@@ -26,11 +26,11 @@ def spellings(words: Symbols, spelling: Sequence[tuple[int, Symbols]], separator
 
 def word_log_probs(
     frames: npt.NDArray[Any],
-    spelling: Sequence[tuple[int, Symbols]],
+    spelling: Sequence[tuple[int, Tokens]],
     *,
     separator: int | None,
     blank: int = 0,
-) -> dict[Symbols, float]:
+) -> dict[Tokens, float]:
     """The log-probability of every sequence of words: the sum over all ways to spell it."""
     paths, count = sequence_log_probs(frames, blank), 1 + max(number for number, _ in spelling)
     log_probs = {}
@@ -42,7 +42,7 @@ def word_log_probs(
     return log_probs
 
 
-def lexicon(spelling: Sequence[tuple[int, Symbols]], separator: int | None) -> Lexicon:
+def lexicon(spelling: Sequence[tuple[int, Tokens]], separator: int | None) -> Lexicon:
     made = Lexicon([(f"word {number}", way) for number, way in spelling], separator=separator)
     assert made.words == [f"word {number}" for number in range(len(made))]
     return made

@@ -18,7 +18,7 @@ from seqloom.decoding.frames.frame_search import Guide, Transcript
 from seqloom.decoding.frames.language_models import NeuralLM, NGramLM
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.search import Step
-from seqloom.kernels.ctc.naive import Symbols, sequence_log_probs
+from seqloom.kernels.ctc.naive import Tokens, sequence_log_probs
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 
@@ -64,7 +64,7 @@ def test_full_width_is_the_sum_over_all_paths(
     assert all(one.language == 0 and not one.words and not one.spans for one in found)
 
 
-SPELLINGS: dict[str, tuple[list[tuple[int, Symbols]], int | None]] = {
+SPELLINGS: dict[str, tuple[list[tuple[int, Tokens]], int | None]] = {
     "phones": ([(0, (1,)), (1, (1, 2)), (2, (2, 2)), (3, (2,))], None),
     "variants": ([(0, (1, 2)), (0, (2,)), (1, (1,)), (1, (2, 1)), (2, (1, 2))], None),
     "ambiguous": ([(0, (1,)), (0, (1, 2)), (1, (2, 1)), (1, (1,))], None),
@@ -82,7 +82,7 @@ def test_words_are_the_sum_over_all_spellings(name: str, seed: int) -> None:
     truth = word_log_probs(frames.numpy(), spelling, separator=separator)
     found = search(FULL, frames, guide=Guide(lexicon(spelling, separator)))
     assert {tuple(one.words): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
-    written: dict[Symbols, set[int]] = {way: {n for n, other in spelling if other == way} for _, way in spelling}
+    written: dict[Tokens, set[int]] = {way: {n for n, other in spelling if other == way} for _, way in spelling}
     for one in found:
         assert len(one.spans) == len(one.words)
         starts = {start for start, _ in one.frames}

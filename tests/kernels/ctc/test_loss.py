@@ -6,15 +6,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seqloom.kernels.ctc import naive
-from seqloom.kernels.ctc.log_space import log_space_loss
-from seqloom.kernels.ctc.loss import loss
+from seqloom.kernels.ctc.loss import log_space_loss, loss
 from seqloom.kernels.ctc.scaled import UNDERFLOWS, scaled_loss, workspace_size
 from seqloom.kernels.ctc.viterbi import frames_needed
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    table: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    table: np.ndarray = exponentials / exponentials.sum(axis=1, keepdims=True)
     return table
 
 
@@ -22,34 +21,36 @@ def workspace(frames: int, size: int) -> np.ndarray:
     return np.full(workspace_size(frames, size), np.nan)
 
 
-def cases(seed: int, frames: int, size: int, scale: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
+def example(seed: int, frames: int, size: int, scale: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
     """Logits (T, 4) and a target."""
     random = np.random.default_rng(seed)
     return scale * random.normal(size=(frames, 4)), random.integers(1, 4, size)
 
 
 @given(seed=st.integers(0, 1000), frames=st.integers(1, 15), size=st.integers(0, 8), scale=st.sampled_from([1.0, 30.0]))
-def test_both_ways_equal_the_naive_loss_and_gradient(seed: int, frames: int, size: int, scale: float) -> None:
-    logits, target = cases(seed, frames, size, scale)
+def test_the_loss_and_its_log_space_version_equal_the_naive_one(
+    seed: int, frames: int, size: int, scale: float
+) -> None:
+    logits, target = example(seed, frames, size, scale)
     if frames_needed(target) > frames:
         gradient = softmax(logits)
         assert loss(logits, gradient, target, 0) == np.inf
         assert not gradient.any()
         return
-    wanted, wanted_gradient = naive.loss_and_gradient(logits, target.tolist())
+    expected, expected_gradient = naive.loss_and_gradient(logits, target.tolist())
     for compute in (loss, log_space_loss):
         gradient = softmax(logits)
-        assert compute(logits, gradient, target, 0) == pytest.approx(wanted, rel=1e-10, abs=1e-10)
-        np.testing.assert_allclose(gradient, wanted_gradient, atol=1e-10)
+        assert compute(logits, gradient, target, 0) == pytest.approx(expected, rel=1e-10, abs=1e-10)
+        np.testing.assert_allclose(gradient, expected_gradient, atol=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_naive_loss_is_the_sum_over_all_paths(seed: int) -> None:
-    logits, target = cases(seed, 6, seed % 4)
+    logits, target = example(seed, 6, seed % 4)
     log_probs = np.log(softmax(logits))
     value, gradient = naive.loss_and_gradient(logits, target.tolist())
-    every = naive.sequence_log_probs(log_probs)
-    assert value == pytest.approx(-every[tuple(target.tolist())], rel=1e-12)
+    log_probs_by_sequence = naive.sequence_log_probs(log_probs)
+    assert value == pytest.approx(-log_probs_by_sequence[tuple(target.tolist())], rel=1e-12)
     for t, v in ((0, 0), (2, 1), (5, 3)):  # finite differences
         step = np.zeros_like(logits)
         step[t, v] = 1e-5
@@ -66,29 +67,29 @@ def test_the_naive_loss_is_the_sum_over_all_paths(seed: int) -> None:
     underflow=st.sampled_from(UNDERFLOWS),
     seed=st.integers(0, 1000),
 )
-def test_scaled_products_are_exact_or_say_so(
+def test_the_scaled_loss_is_exact_or_reports_underflow(
     frames: int, size: int, scale: float, blanks: float, single: bool, underflow: float, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
     target = random.integers(1, 5, size)
     assume(frames_needed(target) <= frames)
-    kind = np.float32 if single else np.float64
+    dtype = np.float32 if single else np.float64
     table = scale * random.normal(size=(frames, 5))
     table[:, 0] += blanks
-    logits = table.astype(kind)
+    logits = table.astype(dtype)
     before = softmax(logits)
-    gradient, wanted = before.copy(), np.empty_like(logits)
-    found = scaled_loss(gradient, target, 0, underflow, workspace(frames, size))
-    truth = log_space_loss(logits, wanted, target, 0)
-    if found >= 0:
-        assert found == pytest.approx(truth, rel=1e-6 if single else 1e-12, abs=1e-6 if single else 1e-12)
-        assert np.abs(gradient - wanted).max() < (2e-5 if single else 1e-11)
+    gradient, expected = before.copy(), np.empty_like(logits)
+    actual = scaled_loss(gradient, target, 0, underflow, workspace(frames, size))
+    truth = log_space_loss(logits, expected, target, 0)
+    if actual >= 0:
+        assert actual == pytest.approx(truth, rel=1e-6 if single else 1e-12, abs=1e-6 if single else 1e-12)
+        assert np.abs(gradient - expected).max() < (2e-5 if single else 1e-11)
     else:
-        assert np.array_equal(gradient, before)  # for another try
+        assert np.array_equal(gradient, before)  # unchanged, for the next attempt
 
 
 @pytest.mark.parametrize("likely", [0.0, 5.0, 10.0])
-def test_frames_that_are_all_alike_need_no_logarithms(likely: float) -> None:
+def test_equal_frames_do_not_underflow(likely: float) -> None:
     logits = np.zeros((2000, 30))
     logits[:, 0] = likely
     assert scaled_loss(softmax(logits), np.arange(200) % 29 + 1, 0, UNDERFLOWS[0], workspace(2000, 200)) > 0

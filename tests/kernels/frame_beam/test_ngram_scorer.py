@@ -15,7 +15,7 @@ Table = dict[tuple[int, ...], float]
 
 
 def tables(ngram: NGram) -> tuple[Table, Table]:
-    """The log-probability of every n-gram, and the back-off of every context, by its words."""
+    """The log-probability of every n-gram, and the back-off of every context, by its scorer."""
     rows: list[tuple[int, ...]] = [(word,) for word in range(ngram.vocabulary)]
     log_probs, log_backoffs = Table(), Table()
     for order, values in enumerate(ngram.log_probabilities):
@@ -28,7 +28,7 @@ def tables(ngram: NGram) -> tuple[Table, Table]:
 
 
 def pruned(ngram: NGram) -> NGram:
-    """Without some n-grams of the middle order, so that parts of longer ones are not known."""
+    """The model without some n-grams of the middle order, so that parts of longer ones are missing."""
     keys, values = ngram.keys[0], ngram.log_probabilities[1]
     kept = np.arange(len(keys)) % 3 > 0
     rows = np.cumsum(kept) - 1
@@ -44,20 +44,20 @@ def pruned(ngram: NGram) -> NGram:
 
 @pytest.mark.parametrize("ngram", [model(1, 6), model(2, 6), model(3, 9), model(5, 7), pruned(model(3, 6, seed=2))])
 def test_the_automaton_equals_the_model_and_the_naive_look_up(ngram: NGram) -> None:
-    words = build_scorer(NGramLM(ngram, vocabulary_ids=[0]), count=1, weight=1.0, word_score=0.0, unk_score=0.0)
+    scorer = build_scorer(NGramLM(ngram, vocabulary_ids=[0]), count=1, weight=1.0, word_score=0.0, unk_score=0.0)
     arrays = (
-        *(words.ngram_words, words.first_children, words.backoff_states),
-        *(words.log_probs, words.log_backoffs, words.table),
+        *(scorer.ngram_words, scorer.first_children, scorer.backoff_states),
+        *(scorer.log_probs, scorer.log_backoffs, scorer.table),
     )
     log_probs, log_backoffs = tables(ngram)
     draw = np.random.default_rng(0)
     for _ in range(50):
         text = draw.integers(0, ngram.vocabulary - 2, draw.integers(0, 9)).tolist()
-        state, found = words.start, []
+        state, actual = scorer.start, []
         sentence = (ngram.start, *text, ngram.end)
-        for place, word in enumerate(sentence[1:], start=1):
-            value, state = score(words.kind, *arrays, state, word)
-            found.append(value)
-            context = sentence[max(0, place + 1 - len(ngram.log_probabilities)) : place]
+        for position, word in enumerate(sentence[1:], start=1):
+            value, state = score(scorer.kind, *arrays, state, word)
+            actual.append(value)
+            context = sentence[max(0, position + 1 - len(ngram.log_probabilities)) : position]
             assert value == pytest.approx(naive.ngram_log_prob(log_probs, log_backoffs, context, word), abs=1e-6)
-        np.testing.assert_allclose(found, ngram.score([text])[0], atol=1e-6)  # tables are in single precision
+        np.testing.assert_allclose(actual, ngram.score([text])[0], atol=1e-6)  # tables are in single precision

@@ -15,7 +15,7 @@ from seqloom.kernels.frame_beam import naive
 @settings(deadline=None, max_examples=150)
 @given(
     seed=st.integers(0, 999),
-    symbols=st.integers(2, 6),
+    tokens=st.integers(2, 6),
     scale=st.sampled_from([0.3, 1.5, 4.0]),
     size=st.integers(1, 20),
     per_node=st.integers(0, 3),
@@ -23,12 +23,17 @@ from seqloom.kernels.frame_beam import naive
     bonus=st.sampled_from([0.0, 0.7]),
     lag=st.sampled_from([0, 1, 2, 4, 8]),
 )
-def test_a_beam_keeps_what_a_plain_one_keeps(
-    seed: int, symbols: int, scale: float, size: int, per_node: int, threshold: float, bonus: float, lag: int
+def test_the_beam_equals_the_naive_one(
+    seed: int, tokens: int, scale: float, size: int, per_node: int, threshold: float, bonus: float, lag: int
 ) -> None:
-    frames = emit(seed, 12, symbols, scale)
-    wanted = naive.prefix_beam(frames.numpy(), size=size, per_node=per_node, threshold=threshold, bonus=bonus, lag=lag)
+    frames = emit(seed, 12, tokens, scale)
+    expected = naive.prefix_beam(
+        frames.numpy(), size=size, per_node=per_node, threshold=threshold, bonus=bonus, lag=lag
+    )
     limit = 0.0 if threshold == math.inf else threshold
     beam = PrefixBeam(size=size, nbest=size, per_node=per_node, threshold=limit, lag=lag)
-    found = {tuple(one.tokens): one.acoustic for one in search(beam, frames, guide=Guide(word_score=bonus))}
-    assert found == pytest.approx(wanted, abs=1e-9)  # logarithms of sums are wrong by 2e-11 in each frame
+    actual = {
+        tuple(transcript.tokens): transcript.acoustic
+        for transcript in search(beam, frames, guide=Guide(word_score=bonus))
+    }
+    assert actual == pytest.approx(expected, abs=1e-9)  # log_add has an error of 2e-11 in each frame

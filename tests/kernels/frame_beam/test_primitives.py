@@ -17,22 +17,22 @@ from seqloom.kernels.frame_beam.primitives import (
 )
 
 
-def test_sums_of_logarithms() -> None:
+def test_log_add() -> None:
     random = np.random.default_rng(1)
     pairs = random.uniform(-40, 40, size=(2000, 2))
-    found = [log_add(x, y) for x, y in pairs]
-    assert np.abs(found - np.logaddexp(*pairs.T)).max() < 2e-11  # of the cubic pieces
+    actual = [log_add(x, y) for x, y in pairs]
+    assert np.abs(actual - np.logaddexp(*pairs.T)).max() < 2e-11  # error of the cubic spline
     assert log_add(-np.inf, -np.inf) == -np.inf
     assert log_add(-np.inf, 3.0) == log_add(3.0, -np.inf) == 3.0
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=40), st.data())
-def test_the_best_scores_come_to_the_front_with_their_payload(values: list[int], data: st.DataObject) -> None:
-    wanted = data.draw(st.integers(1, len(values)))
+def test_the_best_scores_move_to_the_front_with_their_payload(values: list[int], data: st.DataObject) -> None:
+    kept = data.draw(st.integers(1, len(values)))
     scores, payload = np.array(values, np.float64), np.stack([np.arange(len(values)), -np.arange(len(values))])
     payload = payload.astype(np.int32)
-    keep_best(scores, payload, len(values), wanted)
-    assert sorted(scores[:wanted]) == sorted(values)[-wanted:]
+    keep_best(scores, payload, len(values), kept)
+    assert sorted(scores[:kept]) == sorted(values)[-kept:]
     assert scores.tolist() == [values[index] for index in payload[0]]
     assert (payload[0] == -payload[1]).all()
     order = np.arange(len(values), dtype=np.int32)
@@ -53,12 +53,12 @@ def test_trees_in_arrays(draws: list[int], data: st.DataObject) -> None:
 
     nodes = data.draw(st.lists(st.integers(0, len(draws)), min_size=1, max_size=5))
     chosen = np.array(nodes, np.int32)
-    every = [ancestors(node) for node in nodes]
-    assert np.flatnonzero(mark_ancestors(parents, chosen)).tolist() == sorted({0}.union(*every))
-    assert common_ancestor(parents, chosen) == max(set(every[0]).intersection(*every))
-    assert path_between(parents, nodes[0], 0).tolist() == every[0][-2::-1]
+    paths = [ancestors(node) for node in nodes]
+    assert np.flatnonzero(mark_ancestors(parents, chosen)).tolist() == sorted({0}.union(*paths))
+    assert common_ancestor(parents, chosen) == max(set(paths[0]).intersection(*paths))
+    assert path_between(parents, nodes[0], 0).tolist() == paths[0][-2::-1]
     assert [descends_from(parents, nodes[0], other) for other in range(len(parents))] == [
-        other in every[0] for other in range(len(parents))
+        other in paths[0] for other in range(len(parents))
     ]
     table = np.empty(256, np.int32)
     fill_child_table(table, parents, labels, len(parents))

@@ -1,4 +1,4 @@
-"""The plain loop over a step function, and what is compared between it and a kernel."""
+"""The plain loop over a step function, and the comparison of a kernel with it."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ Tensors = dict[str, Tensor]
 Run = Callable[[], tuple[Tensor, Sequence[Tensor]]]  # outputs, final state
 
 
-def outcome(run: Run, sources: Mapping[str, Tensor]) -> Tensors:
+def results_and_gradients(run: Run, sources: Mapping[str, Tensor]) -> Tensors:
     """Outputs, final state, and the gradient of all of them, weighted at random, for each source."""
     out, final = run()
     results = {"out": out} | {f"final {index}": tensor for index, tensor in enumerate(final)}
@@ -27,18 +27,18 @@ def outcome(run: Run, sources: Mapping[str, Tensor]) -> Tensors:
     gradients = torch.autograd.grad(
         torch.stack(weighted).sum(), list(sources.values()), allow_unused=True, materialize_grads=True
     )
-    found = {f"gradient of {name}": gradient for name, gradient in zip(sources, gradients, strict=True)}
-    return {name: value.detach() for name, value in (results | found).items()}
+    by_source = {f"gradient of {name}": gradient for name, gradient in zip(sources, gradients, strict=True)}
+    return {name: value.detach() for name, value in (results | by_source).items()}
 
 
-def assert_same(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, factor: float = 1) -> None:
+def assert_same(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, factor: float = 1) -> None:
     """Equal up to rounding, in units of each tensor's largest value."""
-    assert list(found) == list(wanted)
-    for name, value in wanted.items():
+    assert list(actual) == list(expected)
+    for name, value in expected.items():
         scale = max(1.0, value.abs().max().item()) if value.numel() else 1.0
         tolerance = factor * scale * TOLERANCES[value.dtype]
         torch.testing.assert_close(
-            found[name],
+            actual[name],
             value,
             rtol=0,
             atol=tolerance,
@@ -56,19 +56,19 @@ def plain(
     lengths: Tensor | None = None,
     reverse: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The step over time, one by one."""
+    """Run the step function in a plain loop over time."""
     outputs = []
-    ready_times = list(enumerate(x))
-    for time, ready in reversed(ready_times) if reverse else ready_times:
+    steps = list(enumerate(x))
+    for time, x_t in reversed(steps) if reverse else steps:
         real = torch.ones(x.shape[1], 1, dtype=torch.bool) if lengths is None else (time < lengths).unsqueeze(1)
-        next_state = step(parameters, torch.where(real, ready, 0), state)
+        next_state = step(parameters, torch.where(real, x_t, 0), state)
         state = tuple(torch.where(real, new, old) for new, old in zip(next_state, state, strict=True))
         outputs.append(torch.where(real, state[0], 0))
     return torch.stack(outputs[::-1] if reverse else outputs), state
 
 
 class Case:
-    """A step function with everything that it needs, and both ways to run it."""
+    """A step function with its arguments, to be run by the kernel and by the plain loop."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Case:
         return {"x": self.x, **states, **self.parameters}
 
     def by_kernel(self, *, lengths: Tensor | None = None, reverse: bool = False) -> Tensors:
-        return outcome(
+        return results_and_gradients(
             lambda: self.fused(self.x, self.state, self.parameters, lengths=lengths, reverse=reverse), self.sources
         )
 
@@ -108,8 +108,8 @@ class Case:
                 x = functional.linear(torch.nan_to_num(x), self.parameters[self.linear])
             return plain(self.step, x, self.state, self.parameters, lengths=lengths, reverse=reverse)
 
-        return outcome(run, self.sources)
+        return results_and_gradients(run, self.sources)
 
     def check(self, *, lengths: Tensor | None = None, reverse: bool = False, factor: float = 1) -> None:
-        found = self.by_kernel(lengths=lengths, reverse=reverse)
-        assert_same(found, self.by_loop(lengths=lengths, reverse=reverse), factor=factor)
+        actual = self.by_kernel(lengths=lengths, reverse=reverse)
+        assert_same(actual, self.by_loop(lengths=lengths, reverse=reverse), factor=factor)

@@ -1,4 +1,4 @@
-"""Every operator that a step may use, alone, against torch: values and gradients, at kinks and for NaN too."""
+"""Every supported operator by itself against torch: values and gradients, also at kinks and for NaN."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 WIDTH = 5
 
-OF_ONE: dict[str, Callable[[Tensor], Tensor]] = {
+UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "rsub": lambda z: 1 - z,
     "neg": lambda z: -z,
     "reciprocal": lambda z: (z * z + 0.5).reciprocal(),
@@ -52,7 +52,7 @@ OF_ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "in place": lambda z: (z * 2).add_(1).mul_(0.3),
 }
 
-OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": lambda z, x: torch.add(z, x, alpha=0.3),
     "sub": lambda z, x: torch.sub(z, x, alpha=0.3),
     "mul": lambda z, x: z * 0.7 * x,
@@ -66,8 +66,8 @@ OF_TWO: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "not greater": lambda z, x: torch.where(z <= 0.5, z, x),
     "times a condition": lambda z, x: z * (x > 0),
     "equal": lambda z, x: torch.where(x == 0.5, z, x),
-    "either": lambda z, x: torch.where((z > 1) | (x < 0), z, x),
-    "both": lambda z, x: torch.where((z > -1) & (x < 0), z, x),
+    "or": lambda z, x: torch.where((z > 1) | (x < 0), z, x),
+    "and": lambda z, x: torch.where((z > -1) & (x < 0), z, x),
     "slice": lambda z, x: torch.cat([z[:, 3:], z[:, :3] * x[:, 2:]], dim=-1),
     "squeeze": lambda z, x: z * x[:, :1].squeeze(1).unsqueeze(1),
     "expand": lambda z, x: z + x[:, 1:2].expand(-1, WIDTH),
@@ -82,8 +82,8 @@ WITH_PARAMETERS: dict[str, Callable[[Tensor, Mapping[str, Tensor]], Tensor]] = {
     "linear": lambda z, p: torch.tanh(functional.linear(z, p["matrix"], p["vector"])),
     "linear without bias": lambda z, p: torch.tanh(functional.linear(z, p["matrix"])),
     "not transposed": lambda z, p: torch.tanh(z @ p["matrix"]),
-    "both ways": lambda z, p: torch.tanh(z @ p["matrix"] + z @ p["matrix"].T),
-    "two products in turn": lambda z, p: torch.tanh(torch.tanh(z @ p["matrix"]) @ p["matrix"]),
+    "transposed and not": lambda z, p: torch.tanh(z @ p["matrix"] + z @ p["matrix"].T),
+    "two successive products": lambda z, p: torch.tanh(torch.tanh(z @ p["matrix"]) @ p["matrix"]),
 }
 
 
@@ -96,26 +96,26 @@ def parameters() -> dict[str, Tensor]:
     }
 
 
-def made(name: str) -> Case:
+def make_case(name: str) -> Case:
     def step(parameters: Mapping[str, Tensor], x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         z = x + parameters["other"] * state[0]
-        if name in OF_ONE:
-            return (OF_ONE[name](z),)
-        return (OF_TWO[name](z, x) if name in OF_TWO else WITH_PARAMETERS[name](z, parameters),)
+        if name in UNARY:
+            return (UNARY[name](z),)
+        return (BINARY[name](z, x) if name in BINARY else WITH_PARAMETERS[name](z, parameters),)
 
     return Case(step, parameters(), projected=WIDTH, state=(WIDTH,), shape=(3, 4))
 
 
-@pytest.mark.parametrize("name", [*OF_ONE, *OF_TWO, *WITH_PARAMETERS])
+@pytest.mark.parametrize("name", [*UNARY, *BINARY, *WITH_PARAMETERS])
 def test_operator(name: str) -> None:
-    case = made(name)
+    case = make_case(name)
     lengths = torch.tensor([3, 1, 0, 2])
     case.check(lengths=lengths)
-    with torch.no_grad():  # halves and zeros: at ties and at kinks torch's choice is ours
+    with torch.no_grad():  # halves and zeros: ties and kinks have the same gradient as in torch
         case.x.copy_((2 * case.x).round() / 2)
         case.state[0].zero_()
     case.check(lengths=lengths)
     with torch.no_grad():
         case.x[1, 0, 3] = torch.nan
-    found, wanted = case.by_kernel(lengths=lengths), case.by_loop(lengths=lengths)
-    assert torch.equal(found["out"].isnan(), wanted["out"].isnan())
+    actual, expected = case.by_kernel(lengths=lengths), case.by_loop(lengths=lengths)
+    assert torch.equal(actual["out"].isnan(), expected["out"].isnan())

@@ -1,4 +1,4 @@
-"""What is kept for the gradient, and which products are put off: counted for cells whose best plan is known."""
+"""Values saved for the gradient, and deferred products, for cells whose best plan is known."""
 
 from typing import cast
 
@@ -23,7 +23,7 @@ def planned(name: str) -> Plan:
 # GRU after: reset, update, candidate, and U h of the candidate, which the reset gate multiplies.
 # GRU before: reset, update, candidate. Elman: its output is all that its gradient needs.
 @pytest.mark.parametrize(
-    ("name", "kept"),
+    ("name", "saved"),
     [
         ("LSTM()", 4),
         ("Peephole()", 4),
@@ -34,8 +34,8 @@ def planned(name: str) -> Plan:
         ("Elman(activation=relu)", 0),
     ],
 )
-def test_values_kept_for_each_unit(name: str, kept: int) -> None:
-    assert planned(name).saved_width == kept * H
+def test_values_saved_for_each_unit(name: str, saved: int) -> None:
+    assert planned(name).saved_width == saved * H
 
 
 @pytest.mark.parametrize(
@@ -49,18 +49,18 @@ def test_values_kept_for_each_unit(name: str, kept: int) -> None:
     ],
 )
 def test_products_at_each_step(name: str, forward: list[tuple[int, int]], backward: list[tuple[int, int]]) -> None:
-    found = planned(name)
+    result = planned(name)
 
     def shapes(indices: list[int]) -> list[tuple[int, int]]:
-        products = [found.traced.products[index] for index in indices]
+        products = [result.traced.products[index] for index in indices]
         return [(sum(segment.width for segment in product.operand), product.size) for product in products]
 
-    assert shapes(found.forward_products) == forward
-    assert sorted(shapes(found.backward_products)) == sorted(backward)
+    assert shapes(result.forward_products) == forward
+    assert sorted(shapes(result.backward_products)) == sorted(backward)
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("LSTM()", {("recurrent.weight", 4 * H, H), ("input.weight", 4 * H, 4)}),
         (
@@ -70,27 +70,27 @@ def test_products_at_each_step(name: str, forward: list[tuple[int, int]], backwa
         ("Elman(activation=tanh)", {("recurrent.weight", H, H), ("input.weight", H, 4)}),
     ],
 )
-def test_gradients_of_matrices_are_put_off(name: str, wanted: set[tuple[str, int, int]]) -> None:
-    found = planned(name)
+def test_gradients_of_matrices_are_deferred(name: str, expected: set[tuple[str, int, int]]) -> None:
+    result = planned(name)
     shapes = set()
-    for deferred in found.deferred:
+    for deferred in result.deferred:
         left, right = (deferred.right, deferred.left) if deferred.swapped else (deferred.left, deferred.right)
         shapes.add((deferred.parameter, left.size, right.size))
-    assert shapes == wanted
+    assert shapes == expected
 
 
 def test_the_gradient_of_the_projected_input_is_not_written_twice() -> None:
-    found = planned("LSTM()")
-    assert found.factors[0] == 4 * H
-    assert all(block in (0, "input") or found.factors[int(block)] == H for block in blocks(found))
-    assert [factor.block for factor in found.operands.values()] == [0]
+    result = planned("LSTM()")
+    assert result.factors[0] == 4 * H
+    assert all(block in (0, "input") or result.factors[int(block)] == H for block in blocks(result))
+    assert [factor.block for factor in result.operands.values()] == [0]
 
 
-def blocks(found: Plan) -> list[str | int]:
-    return [side.block for deferred in found.deferred for side in (deferred.left, deferred.right)]
+def blocks(result: Plan) -> list[str | int]:
+    return [side.block for deferred in result.deferred for side in (deferred.left, deferred.right)]
 
 
-def test_only_a_step_without_sums_over_its_row_is_shared_by_a_team() -> None:
+def test_a_team_shares_only_steps_without_reductions() -> None:
     assert planned("LSTM()").shareable
     assert planned("GRU(reset=before)").shareable
     assert not planned("LayerNormLSTM()").shareable
@@ -99,7 +99,7 @@ def test_only_a_step_without_sums_over_its_row_is_shared_by_a_team() -> None:
 def test_descriptions_differ_where_code_does() -> None:
     texts = [planned(name).describe() for name in cells() if "RecurrentDropout" not in name]
     assert planned("LSTM()").describe() == planned("LSTM()").describe()
-    assert len(set(texts)) >= len(texts) - 3  # noise that is not drawn leaves the cell inside
+    assert len(set(texts)) >= len(texts) - 3  # in eval mode, wrappers without noise equal the wrapped cell
 
 
 def test_constants_are_part_of_the_description() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 from tests.contracts.registry import noise
-from tests.kernels.fuse.comparison import Case, assert_same, outcome, plain
+from tests.kernels.fuse.comparison import Case, assert_same, plain, results_and_gradients
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,7 +24,7 @@ def step(parameters: Parameters, x: Tensor, state: tuple[Tensor, ...]) -> tuple[
     return gate * hidden + (1 - gate) * candidate * level[:, :1], level
 
 
-def made(*, linear: bool = True, dtype: torch.dtype = torch.float64, time: int = T, batch: int = B) -> Case:
+def make_case(*, linear: bool = True, dtype: torch.dtype = torch.float64, time: int = T, batch: int = B) -> Case:
     parameters = {
         "recurrent": 0.4 * noise(P, H, seed=1, dtype=dtype),
         "bias": noise(P, seed=2, dtype=dtype),
@@ -39,50 +39,52 @@ def made(*, linear: bool = True, dtype: torch.dtype = torch.float64, time: int =
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("lengths", [None, [6, 6, 6, 6], [2, 6, 0, 1], [0, 0, 0, 0]], ids=str)
 def test_scan_equals_the_loop(linear: bool, reverse: bool, lengths: list[int] | None) -> None:
-    case = made(linear=linear)
+    case = make_case(linear=linear)
     case.check(lengths=None if lengths is None else torch.tensor(lengths), reverse=reverse)
 
 
 @pytest.mark.parametrize("linear", [True, False], ids=["input", "projected"])
-def test_input_of_any_strides(linear: bool) -> None:
-    case = made(linear=linear)
+def test_inputs_of_any_strides(linear: bool) -> None:
+    case = make_case(linear=linear)
     size = case.x.shape[2]
-    wanted = case.by_loop()
+    expected = case.by_loop()
     layouts = {
         "batch first": case.x.detach().transpose(0, 1).contiguous().transpose(0, 1),
-        "columns apart": torch.stack([case.x.detach(), torch.full_like(case.x, torch.nan)], dim=-1)[..., 0],
-        "part of a wider one": torch.cat([case.x.detach(), torch.full_like(case.x, torch.nan)], dim=2)[:, :, :size],
-        "backwards": case.x.detach().permute(2, 1, 0).contiguous().permute(2, 1, 0),
+        "columns with gaps": torch.stack([case.x.detach(), torch.full_like(case.x, torch.nan)], dim=-1)[..., 0],
+        "slice of a wider tensor": torch.cat([case.x.detach(), torch.full_like(case.x, torch.nan)], dim=2)[:, :, :size],
+        "time last": case.x.detach().permute(2, 1, 0).contiguous().permute(2, 1, 0),
     }
     for name, x in layouts.items():
         assert torch.equal(x, case.x), name
         case.x = x.requires_grad_()
-        assert_same(case.by_kernel(), wanted)
+        assert_same(case.by_kernel(), expected)
 
 
-def test_the_same_row_many_times() -> None:
-    case = made()
+def test_an_expanded_input() -> None:
+    case = make_case()
     x = noise(T, 1, D, seed=9).requires_grad_()
     case.x = x
     sources = {"x": x}
-    found = outcome(lambda: case.fused(x.expand(T, B, D), case.state, case.parameters), sources)
-    wanted = outcome(lambda: case.fused(x.repeat(1, B, 1), case.state, case.parameters), sources)
-    assert_same(found, wanted)
+    actual = results_and_gradients(lambda: case.fused(x.expand(T, B, D), case.state, case.parameters), sources)
+    expected = results_and_gradients(lambda: case.fused(x.repeat(1, B, 1), case.state, case.parameters), sources)
+    assert_same(actual, expected)
 
 
 def test_states_and_parameters_of_any_strides() -> None:
-    case = made()
-    wanted = case.by_loop()
+    case = make_case()
+    expected = case.by_loop()
     case.state = tuple(field.detach().t().contiguous().t().requires_grad_() for field in case.state)
-    turned = {name: value.detach().t().contiguous().t() for name, value in case.parameters.items() if value.dim() == 2}
-    for name, value in turned.items():
+    transposed = {
+        name: value.detach().t().contiguous().t() for name, value in case.parameters.items() if value.dim() == 2
+    }
+    for name, value in transposed.items():
         case.parameters[name] = value.requires_grad_()
-    assert_same(case.by_kernel(), wanted)
+    assert_same(case.by_kernel(), expected)
 
 
-def test_nothing_that_needs_no_gradient_gets_one() -> None:
-    case = made()
-    wanted = case.by_loop()
+def test_gradients_are_computed_only_where_required() -> None:
+    case = make_case()
+    expected = case.by_loop()
     case.x.requires_grad_(False)
     case.parameters["recurrent"].requires_grad_(False)
     out, final = case.fused(case.x, case.state, case.parameters)
@@ -93,11 +95,11 @@ def test_nothing_that_needs_no_gradient_gets_one() -> None:
     assert case.parameters["recurrent"].grad is None
     for name, source in {"input": case.parameters["input"], "initial 0": case.state[0]}.items():
         assert source.grad is not None
-        torch.testing.assert_close(source.grad, wanted[f"gradient of {name}"], rtol=0, atol=1e-12)
+        torch.testing.assert_close(source.grad, expected[f"gradient of {name}"], rtol=0, atol=1e-12)
 
 
 def test_without_any_gradient_nothing_is_recorded() -> None:
-    case = made()
+    case = make_case()
     frozen = {name: value.detach() for name, value in case.parameters.items()}
     out, final = case.fused(case.x.detach(), tuple(field.detach() for field in case.state), frozen)
     assert not out.requires_grad
@@ -106,23 +108,23 @@ def test_without_any_gradient_nothing_is_recorded() -> None:
 
 
 @pytest.mark.parametrize("used", ["out", "final 0", "final 1"])
-def test_only_one_result_is_used(used: str) -> None:
-    case = made()
+def test_gradients_of_a_single_result(used: str) -> None:
+    case = make_case()
 
     def gradients(out: Tensor, final: tuple[Tensor, ...]) -> list[Tensor]:
         value = {"out": out, "final 0": final[0], "final 1": final[1]}[used]
-        found = torch.autograd.grad(value.square().sum(), list(case.sources.values()))
-        return list(found)
+        actual = torch.autograd.grad(value.square().sum(), list(case.sources.values()))
+        return list(actual)
 
-    found = gradients(*case.fused(case.x, case.state, case.parameters))
+    actual = gradients(*case.fused(case.x, case.state, case.parameters))
     x = functional.linear(case.x, case.parameters["input"])
-    wanted = gradients(*plain(step, x, case.state, case.parameters))
-    for left, right in zip(found, wanted, strict=True):
+    expected = gradients(*plain(step, x, case.state, case.parameters))
+    for left, right in zip(actual, expected, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
 
 
 def test_backward_twice_gives_the_same_gradients() -> None:
-    case = made()
+    case = make_case()
     out, _ = case.fused(case.x, case.state, case.parameters)
     loss = out.square().sum()
     first = torch.autograd.grad(loss, list(case.sources.values()), retain_graph=True)
@@ -134,7 +136,7 @@ def test_backward_twice_gives_the_same_gradients() -> None:
 
 
 def test_gradients_accumulate() -> None:
-    case = made()
+    case = make_case()
     for _ in range(3):
         case.fused(case.x, case.state, case.parameters)[0].square().sum().backward()
     three = {name: source.grad for name, source in case.sources.items()}
@@ -148,20 +150,20 @@ def test_gradients_accumulate() -> None:
         torch.testing.assert_close(grad, 3 * source.grad, rtol=1e-14, atol=1e-14)
 
 
-def test_a_result_may_be_used_again_and_twice() -> None:
-    case = made()
+def test_results_can_be_used_more_than_once() -> None:
+    case = make_case()
     out, final = case.fused(case.x, case.state, case.parameters)
     again, _ = case.fused(case.x, final, case.parameters)
-    found = torch.autograd.grad((out * again).sum(), case.parameters["recurrent"])
+    actual = torch.autograd.grad((out * again).sum(), case.parameters["recurrent"])
     x = functional.linear(case.x, case.parameters["input"])
     out, final = plain(step, x, case.state, case.parameters)
     again, _ = plain(step, x, final, case.parameters)
-    wanted = torch.autograd.grad((out * again).sum(), case.parameters["recurrent"])
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    expected = torch.autograd.grad((out * again).sum(), case.parameters["recurrent"])
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_changing_an_output_in_place_is_noticed() -> None:
-    case = made()
+    case = make_case()
     out, _ = case.fused(case.x, case.state, case.parameters)
     loss = out.square().sum()
     out.detach().zero_()
@@ -170,7 +172,7 @@ def test_changing_an_output_in_place_is_noticed() -> None:
 
 
 def test_changing_a_parameter_before_backward_is_noticed() -> None:
-    case = made()
+    case = make_case()
     out, _ = case.fused(case.x, case.state, case.parameters)
     with torch.no_grad():
         case.parameters["recurrent"].mul_(2)
@@ -179,7 +181,7 @@ def test_changing_a_parameter_before_backward_is_noticed() -> None:
 
 
 def test_changing_the_state_before_backward_is_noticed() -> None:
-    case = made()
+    case = make_case()
     state = tuple(field.detach().clone() for field in case.state)
     out, _ = case.fused(case.x, state, case.parameters)
     state[0].zero_()
@@ -187,8 +189,8 @@ def test_changing_the_state_before_backward_is_noticed() -> None:
         out.sum().backward()
 
 
-def test_inputs_are_left_as_they_are() -> None:
-    case = made()
+def test_inputs_are_not_modified() -> None:
+    case = make_case()
     before = {name: value.detach().clone() for name, value in case.sources.items()}
     case.by_kernel(lengths=torch.tensor([2, 6, 0, 1]))
     for name, value in case.sources.items():
@@ -196,7 +198,7 @@ def test_inputs_are_left_as_they_are() -> None:
 
 
 def test_results_do_not_share_memory_with_later_calls() -> None:
-    case = made()
+    case = make_case()
     first, _ = case.fused(case.x.detach(), case.state, case.parameters)
     kept = first.detach().clone()
     case.fused(2 * case.x.detach(), case.state, case.parameters)
@@ -204,17 +206,17 @@ def test_results_do_not_share_memory_with_later_calls() -> None:
 
 
 @pytest.mark.parametrize(("time", "batch"), [(0, 3), (4, 0), (0, 0)])
-def test_nothing_to_do(time: int, batch: int) -> None:
-    case = made(time=time, batch=batch)
+def test_empty_sequences_and_batches(time: int, batch: int) -> None:
+    case = make_case(time=time, batch=batch)
     out, final = case.fused(case.x, case.state, case.parameters)
     assert out.shape == (time, batch, H)
     assert all(torch.equal(left, right) for left, right in zip(final, case.state, strict=True))
-    found = torch.autograd.grad(
+    actual = torch.autograd.grad(
         out.sum() + torch.stack([field.sum() for field in final]).sum(), list(case.sources.values())
     )
-    for (name, source), gradient in zip(case.sources.items(), found, strict=True):
-        wanted = torch.ones_like(source) if name.startswith("initial") else torch.zeros_like(source)
-        assert torch.equal(gradient, wanted), name
+    for (name, source), gradient in zip(case.sources.items(), actual, strict=True):
+        expected = torch.ones_like(source) if name.startswith("initial") else torch.zeros_like(source)
+        assert torch.equal(gradient, expected), name
 
 
 @pytest.mark.parametrize(

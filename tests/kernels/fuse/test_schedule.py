@@ -9,7 +9,7 @@ from seqloom.kernels.fuse.trace import trace
 
 
 def stages(schedule: Schedule) -> list[tuple[int, int]]:
-    """Of each stage the number of products and of loops."""
+    """The number of products and of loops in each stage."""
     return [(len(stage.products), len(stage.loops)) for stage in schedule.stages]
 
 
@@ -19,43 +19,43 @@ def test_a_step_with_one_product_is_one_stage_of_one_loop() -> None:
         assert stages(planned(name).training) == [(1, 1)], name
 
 
-def test_products_that_need_not_wait_for_each_other_are_one_stage() -> None:
+def test_independent_products_share_a_stage() -> None:
     assert stages(planned("GRU(reset=after)").forward) == [(2, 1)]
 
 
-def test_a_product_that_waits_for_another_is_a_stage_of_its_own() -> None:
-    found = planned("GRU(reset=before)")
-    assert [products for products, _ in stages(found.forward)] == [1, 1]
-    assert sum(products for products, _ in stages(found.backward)) == 2
-    assert len(found.backward.stages) == 3  # what the first product needs, and what follows from each of the two
+def test_a_dependent_product_has_its_own_stage() -> None:
+    result = planned("GRU(reset=before)")
+    assert [products for products, _ in stages(result.forward)] == [1, 1]
+    assert sum(products for products, _ in stages(result.backward)) == 2
+    assert len(result.backward.stages) == 3  # operands of the first product, and one stage after each of the two
 
 
-def test_the_gradient_of_a_step_begins_with_what_its_product_needs() -> None:
+def test_the_first_backward_stage_computes_the_operand_of_the_product() -> None:
     backward = planned("LSTM()").backward
     assert [products for products, _ in stages(backward)] == [0, 1]
 
 
-def test_each_place_is_stored_once_and_completely() -> None:
+def test_each_location_is_stored_exactly_once() -> None:
     for name in ("LSTM()", "GRU(reset=before)", "LayerNormGRU()", "Zoneout(LSTM)"):
-        found = planned(name)
-        for schedule in (found.forward, found.training, found.backward):
+        result = planned(name)
+        for schedule in (result.forward, result.training, result.backward):
             filled: dict[tuple[str, str | int], list[tuple[int, int]]] = {}
             for stage in schedule.stages:
                 for _, loop in stage.loops:
-                    for _, place in loop.stores:
-                        filled.setdefault((place.kind, place.name), []).append((place.offset, loop.width))
+                    for _, location in loop.stores:
+                        filled.setdefault((location.kind, location.name), []).append((location.offset, loop.width))
             for spans in filled.values():
                 end = 0
                 for offset, size in sorted(spans):
                     assert offset == end, (name, filled)
                     end += size
-            width = {place: sum(size for _, size in spans) for place, spans in filled.items()}
-            if schedule is not found.backward:
-                assert [width["next", index] for index in range(len(found.traced.state))] == [*found.traced.state]
+            width = {location: sum(size for _, size in spans) for location, spans in filled.items()}
+            if schedule is not result.backward:
+                assert [width["next", index] for index in range(len(result.traced.state))] == [*result.traced.state]
             assert width.get(("temporary", ""), 0) == schedule.temporary_width
 
 
-def test_values_come_after_what_they_are_computed_from() -> None:
+def test_values_are_ready_after_their_arguments() -> None:
     for name in ("LSTM()", "GRU(reset=before)", "LayerNormLSTM()"):
         for schedule in (planned(name).forward, planned(name).training, planned(name).backward):
             for node, ready in schedule.ready_times.items():
@@ -72,16 +72,16 @@ def normalised() -> Plan:
     return plan(trace(step, {"unused": noise(3)}, 8, (8,)))
 
 
-def test_a_loop_ends_where_a_sum_runs_over_the_row() -> None:
-    found = normalised().forward
-    ((products, loops),) = stages(found)
+def test_a_reduction_ends_a_loop() -> None:
+    result = normalised().forward
+    ((products, loops),) = stages(result)
     assert (products, loops) == (0, 2)
-    first, second = (loop for _, loop in found.stages[0].loops)
+    first, second = (loop for _, loop in result.stages[0].loops)
     assert [node.operation for node in first.reductions] == ["sum"]
     assert second.reductions == []
 
 
-def test_what_is_costly_is_not_computed_again_in_a_later_loop() -> None:
-    found = normalised().forward
-    assert [node.operation for node in found.temporaries] == ["exp"]
-    assert found.temporary_width == 8
+def test_expensive_values_are_stored_for_later_loops() -> None:
+    result = normalised().forward
+    assert [node.operation for node in result.temporaries] == ["exp"]
+    assert result.temporary_width == 8

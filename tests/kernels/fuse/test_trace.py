@@ -1,4 +1,4 @@
-"""What is not fused, and the reason that a user reads."""
+"""Tracing of steps, and the reasons why steps cannot be fused, as the user reads them."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -41,11 +41,11 @@ def adds_a_dimension(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return (x.unsqueeze(-1) * h.unsqueeze(1)).sum(dim=-1)
 
 
-def draws(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
+def samples(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return x + h * torch.rand_like(h)
 
 
-def drops(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
+def applies_dropout(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return torch.dropout(x + h, 0.5, train=True)
 
 
@@ -71,7 +71,7 @@ def sums_everything(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return x + h * h.sum()
 
 
-def turns_the_batch(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
+def flips_the_batch(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return x + h.flip(0)
 
 
@@ -91,11 +91,11 @@ def changes_its_width(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return torch.cat([x, h], dim=1)
 
 
-def forgets_everything(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
+def returns_zeros(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return torch.zeros_like(h)
 
 
-def orders(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
+def sorts(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return x + h.sort(dim=1).values
 
 
@@ -104,25 +104,25 @@ REASONS: dict[Step, str] = {
     branches: "aten.all|_local_scalar_dense|is_nonzero",
     views_three_dimensions: "shape|dimensions",
     adds_a_dimension: r"3 dimensions|shape \(3, 4, 4\)",
-    draws: "rand_like",
-    drops: "empty_like|native_dropout|bernoulli",
+    samples: "rand_like",
+    applies_dropout: "empty_like|native_dropout|bernoulli",
     changes_a_view: "has other views",
     uses_a_tensor_from_outside: r"shape \(4,\) that is neither a parameter nor its input",
     makes_a_tensor: "neither a parameter nor its input",
     centres_the_batch: "batch",
     sums_everything: "batch",
-    turns_the_batch: "flip",
+    flips_the_batch: "flip",
     shifts_the_batch: r"dimension 0 of a tensor of shape \(3, 4\)",
-    compares_rows: "neither of the rows with a parameter nor the gradient of one",
+    compares_rows: "neither batch rows times a parameter nor the gradient of a parameter",
     multiplies_a_computed_matrix: "matrix",
     changes_its_width: r"width 4 becomes one of shape \(3, 8\)",
-    forgets_everything: "does not depend",
-    orders: "aten.sort",
+    returns_zeros: "does not depend",
+    sorts: "aten.sort",
 }
 
 
 @pytest.mark.parametrize("function", REASONS, ids=lambda function: function.__name__)
-def test_what_cannot_be_fused_says_why(function: Step) -> None:
+def test_unfusable_steps_raise_with_a_reason(function: Step) -> None:
     with pytest.raises(Unfusable, match=REASONS[function]):
         trace_step(function)
 
@@ -132,21 +132,21 @@ def test_a_parameter_of_three_dimensions_is_named() -> None:
         trace(lambda p, x, state: (x + state[0] * p["cube"].sum(),), {"cube": noise(2, 2, 2)}, 4, (4,))
 
 
-@pytest.mark.parametrize("function", [draws, turns_the_batch, lambda p, x, h: x + h @ p["matrix"]])
-def test_random_numbers_go_on_as_if_nothing_had_been_traced(
+@pytest.mark.parametrize("function", [samples, flips_the_batch, lambda p, x, h: x + h @ p["matrix"]])
+def test_tracing_does_not_change_the_random_state(
     function: Step,
 ) -> None:
     torch.manual_seed(3)
-    wanted = torch.rand(4)
+    expected = torch.rand(4)
     torch.manual_seed(3)
     before = random.getstate()
     with suppress(Unfusable):
         trace_step(function)
-    assert torch.equal(torch.rand(4), wanted)
+    assert torch.equal(torch.rand(4), expected)
     assert random.getstate() == before
 
 
-def test_parameters_are_left_as_they_are() -> None:
+def test_parameters_are_not_modified() -> None:
     parameters = {"matrix": noise(4, 4).requires_grad_(), "vector": noise(4)}
     trace(lambda p, x, state: (x + state[0] @ p["matrix"] + p["vector"],), parameters, 4, (4,))
     assert parameters["matrix"].grad is None
@@ -155,7 +155,7 @@ def test_parameters_are_left_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_gradients_are_traced_where_none_are_wanted(mode: Callable[[], torch.no_grad]) -> None:
+def test_gradients_are_traced_without_grad_mode(mode: Callable[[], torch.no_grad]) -> None:
     with mode():
         traced = trace_step(lambda p, x, h: torch.tanh(x + h @ p["matrix"] + p["vector"]))
     assert isinstance(traced.parameter_gradient["matrix"], OuterProductSum)

@@ -18,14 +18,14 @@ def test_loss_and_gradient_are_those_of_torch(
     bias = noise(size, seed=1, dtype=dtype) if biased else None
     target = (torch.arange(rows) * 7) % size
     exact = (logits.double() + (0 if bias is None else bias.double())).requires_grad_()
-    wanted = torch.nn.functional.cross_entropy(exact, target, reduction="none", label_smoothing=smoothing)
-    (slope,) = torch.autograd.grad(wanted.sum(), exact)
-    found = cross_entropy(logits, bias, target, smoothing=smoothing)
-    torch.testing.assert_close(found.double(), wanted.detach(), rtol=tolerance, atol=10 * tolerance)
-    torch.testing.assert_close(logits.double(), slope, rtol=0, atol=tolerance)
+    expected = torch.nn.functional.cross_entropy(exact, target, reduction="none", label_smoothing=smoothing)
+    (gradient,) = torch.autograd.grad(expected.sum(), exact)
+    actual = cross_entropy(logits, bias, target, smoothing=smoothing)
+    torch.testing.assert_close(actual.double(), expected.detach(), rtol=tolerance, atol=10 * tolerance)
+    torch.testing.assert_close(logits.double(), gradient, rtol=0, atol=tolerance)
 
 
-def test_large_logits_stay_finite_and_nan_is_nan() -> None:
+def test_large_logits_stay_finite_and_nan_propagates() -> None:
     logits = torch.tensor([[300.0, -300.0, 0.0], [1.0, torch.nan, 2.0]])
     losses = cross_entropy(logits, None, torch.tensor([1, 0]), smoothing=0.0)
     torch.testing.assert_close(losses[0], torch.tensor(600.0))
@@ -33,7 +33,7 @@ def test_large_logits_stay_finite_and_nan_is_nan() -> None:
     assert losses[1].isnan()
 
 
-def test_rows_may_be_apart_and_none() -> None:
+def test_strided_rows_and_no_rows() -> None:
     wide = noise(4, 9)
     part, whole = wide.clone()[:, :5], wide[:, :5].clone()
     target = torch.tensor([0, 4, 2, 1])

@@ -13,7 +13,7 @@ from seqloom.kernels.llvm import jit_cache
 
 LLVM_TYPES = {"float": torch.float32, "double": torch.float64}
 EVERY_TYPE = pytest.mark.parametrize("real", LLVM_TYPES)
-# Fewer than a vector, whole vectors and panels, more than the tallest tile, and one beside each.
+# Less than a vector, whole vectors and panels, more than the tallest tile, and sizes next to these.
 SIZES = pytest.mark.parametrize(
     ("rows", "depth", "columns"),
     [(1, 1, 1), (2, 3, 5), (1, 7, 33), (3, 16, 16), (13, 17, 31), (14, 64, 32), (15, 9, 65), (29, 37, 40)],
@@ -32,39 +32,39 @@ def matrix(real: str, *shape: int, seed: int = 0) -> Tensor:
 
 def packed(real: str, right: Tensor) -> Tensor:
     panels = gemm.panel_count(real, right.shape[1])
-    found = torch.full((panels, right.shape[0], gemm.panel_width(real)), torch.nan, dtype=right.dtype)
-    pack(right, found, real)
-    return found
+    actual = torch.full((panels, right.shape[0], gemm.panel_width(real)), torch.nan, dtype=right.dtype)
+    pack(right, actual, real)
+    return actual
 
 
 def product(left: Tensor, right: Tensor) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = left.double().numpy() @ right.double().numpy()
-    return found
+    actual: NDArray[np.float64] = left.double().numpy() @ right.double().numpy()
+    return actual
 
 
-def assert_near(found: Tensor, wanted: NDArray[np.float64]) -> None:
+def assert_close(actual: Tensor, expected: NDArray[np.float64]) -> None:
     """A sum of n products of numbers near 1 errs by at most n roundings of its partial sums; n < 100 here."""
-    tolerance = 100 * torch.finfo(found.dtype).eps
-    np.testing.assert_allclose(found.double().numpy(), wanted, rtol=0, atol=tolerance)
+    tolerance = 100 * torch.finfo(actual.dtype).eps
+    np.testing.assert_allclose(actual.double().numpy(), expected, rtol=0, atol=tolerance)
 
 
-def check_pack_cuts_columns_into_panels(real: str, rows: int, depth: int, columns: int, layout: str) -> None:
+def check_pack(real: str, rows: int, depth: int, columns: int, layout: str) -> None:
     right = matrix(real, depth, columns)
     if layout == "columns":
         right = right.t().contiguous().t()
     elif layout == "neither":
         right = matrix(real, 2 * depth, 3 * columns)[::2, ::3]
     width = gemm.panel_width(real)
-    wanted = torch.zeros(depth, width * gemm.panel_count(real, columns), dtype=right.dtype)
-    wanted[:, :columns] = right
-    assert torch.equal(packed(real, right), torch.stack(wanted.split(width, dim=1)))
+    expected = torch.zeros(depth, width * gemm.panel_count(real, columns), dtype=right.dtype)
+    expected[:, :columns] = right
+    assert torch.equal(packed(real, right), torch.stack(expected.split(width, dim=1)))
 
 
 @EVERY_TYPE
 @SIZES
 @pytest.mark.parametrize("layout", ["rows", "columns", "neither"])
-def test_pack_cuts_columns_into_panels(real: str, rows: int, depth: int, columns: int, layout: str) -> None:
-    check_pack_cuts_columns_into_panels(real, rows, depth, columns, layout)
+def test_pack(real: str, rows: int, depth: int, columns: int, layout: str) -> None:
+    check_pack(real, rows, depth, columns, layout)
 
 
 def check_multiply(real: str, rows: int, depth: int, columns: int) -> None:
@@ -73,7 +73,7 @@ def check_multiply(real: str, rows: int, depth: int, columns: int) -> None:
     stride = panels * gemm.panel_width(real) + 5
     out = torch.full((rows, stride), torch.nan, dtype=left.dtype)
     call(real, "multiply", left, depth + 3, packed(real, right), depth, out, stride, rows, 0, panels)
-    assert_near(out[:, :columns], product(left[:, :depth], right))
+    assert_close(out[:, :columns], product(left[:, :depth], right))
     assert out[:, -5:].isnan().all()
 
 
@@ -89,44 +89,44 @@ def test_multiply_writes_only_its_own_panels(real: str) -> None:
     left, right = matrix(real, 4, 6), matrix(real, 6, 3 * width, seed=1)
     out = torch.full((4, 3 * width), torch.nan, dtype=left.dtype)
     call(real, "multiply", left, 6, packed(real, right), 6, out, 3 * width, 4, 1, 2)
-    assert_near(out[:, width : 2 * width], product(left, right[:, width : 2 * width]))
+    assert_close(out[:, width : 2 * width], product(left, right[:, width : 2 * width]))
     assert out[:, :width].isnan().all()
     assert out[:, 2 * width :].isnan().all()
 
 
-def check_contract_adds_to_what_is_there(real: str, rows: int, depth: int, columns: int) -> None:
+def check_contract(real: str, rows: int, depth: int, columns: int) -> None:
     left, right = matrix(real, depth, rows + 2, seed=1), matrix(real, depth, columns, seed=2)
     panels = gemm.panel_count(real, columns)
     stride = panels * gemm.panel_width(real)
     out = matrix(real, rows, stride, seed=3)
-    wanted = out[:, :columns].double().numpy() + product(left[:, :rows].t(), right)
+    expected = out[:, :columns].double().numpy() + product(left[:, :rows].t(), right)
     call(real, "contract", left, rows + 2, packed(real, right), depth, out, stride, rows, panels)
-    assert_near(out[:, :columns], wanted)
+    assert_close(out[:, :columns], expected)
 
 
 @EVERY_TYPE
 @SIZES
-def test_contract_adds_to_what_is_there(real: str, rows: int, depth: int, columns: int) -> None:
-    check_contract_adds_to_what_is_there(real, rows, depth, columns)
+def test_contract(real: str, rows: int, depth: int, columns: int) -> None:
+    check_contract(real, rows, depth, columns)
 
 
-def check_dot_reads_the_matrix_as_it_lies(real: str, rows: int, depth: int, columns: int) -> None:
+def check_dot(real: str, rows: int, depth: int, columns: int) -> None:
     left, right = matrix(real, rows, depth + 1, seed=1), matrix(real, columns, depth, seed=2)
     out = torch.full((rows, columns + 4), torch.nan, dtype=left.dtype)
     call(real, "dot", left, depth + 1, right, depth, out, columns + 4, rows, columns)
-    assert_near(out[:, :columns], product(left[:, :depth], right.t()))
+    assert_close(out[:, :columns], product(left[:, :depth], right.t()))
     assert out[:, columns:].isnan().all()
 
 
 @EVERY_TYPE
 @SIZES
-def test_dot_reads_the_matrix_as_it_lies(real: str, rows: int, depth: int, columns: int) -> None:
-    check_dot_reads_the_matrix_as_it_lies(real, rows, depth, columns)
+def test_dot(real: str, rows: int, depth: int, columns: int) -> None:
+    check_dot(real, rows, depth, columns)
 
 
 @EVERY_TYPE
 @pytest.mark.parametrize(("rows", "depth"), [(0, 4), (3, 0)])
-def test_nothing_to_multiply(real: str, rows: int, depth: int) -> None:
+def test_no_rows_or_zero_depth(real: str, rows: int, depth: int) -> None:
     left, right = matrix(real, 3, 4), matrix(real, 4, 5)
     width = gemm.panel_width(real)
     out = torch.full((3, width), 7.0, dtype=left.dtype)

@@ -1,4 +1,4 @@
-"""PackedMatrix matrices against NumPy."""
+"""Products with packed matrices against NumPy."""
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ TYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 @TYPES
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 1, 1), (2, 7, 33), (15, 64, 32), (40, 9, 100)])
-def test_a_product_is_that_of_numpy(dtype: torch.dtype, rows: int, depth: int, columns: int) -> None:
+def test_a_product_equals_that_of_numpy(dtype: torch.dtype, rows: int, depth: int, columns: int) -> None:
     left, right = noise(rows, depth, dtype=dtype), noise(columns, depth, seed=1, dtype=dtype).t()
-    found = PackedMatrix(right).multiply(left).double().numpy()
-    wanted = left.double().numpy() @ right.double().numpy()
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=100 * torch.finfo(dtype).eps)
+    actual = PackedMatrix(right).multiply(left).double().numpy()
+    expected = left.double().numpy() @ right.double().numpy()
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=100 * torch.finfo(dtype).eps)
 
 
 @TYPES
@@ -27,15 +27,15 @@ def test_threads_share_a_large_product(dtype: torch.dtype) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = packed.multiply(left)
+        serial = packed.multiply(left)
         torch.set_num_threads(3)
-        together = packed.multiply(left)
+        parallel = packed.multiply(left)
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(alone, together)
-    np.testing.assert_allclose(alone.numpy(), left.numpy() @ right.numpy(), rtol=0, atol=1e-3)
+    assert torch.equal(serial, parallel)
+    np.testing.assert_allclose(serial.numpy(), left.numpy() @ right.numpy(), rtol=0, atol=1e-3)
 
 
-def test_rows_may_be_apart() -> None:
+def test_strided_rows() -> None:
     wide, right = noise(4, 9), noise(5, 3, seed=1)
     torch.testing.assert_close(PackedMatrix(right).multiply(wide[:, 2:7]), wide[:, 2:7] @ right)

@@ -22,7 +22,7 @@ from seqloom.layers.recurrent.recurrent import Recurrent
 
 @pytest.fixture(params=[(32, 16), (16, 16), (16, 32)], ids=["AVX2", "SSE", "NEON"])
 def narrow(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Vectors of so many bytes and registers; all is compiled anew, since no cache expects them to change."""
+    """Pretend to have vectors of this many bytes and this many registers; everything is compiled again."""
     size, registers = request.param
     monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))
     monkeypatch.setattr(jit_cache, "_libraries", {})
@@ -42,10 +42,10 @@ def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.Monke
     assert gemm.lanes(real) <= 8
     for rows, depth, columns in [(1, 1, 1), (13, 17, 31), (15, 9, 65)]:
         for layout in ("rows", "columns", "neither"):
-            test_gemm.check_pack_cuts_columns_into_panels(real, rows, depth, columns, layout)
+            test_gemm.check_pack(real, rows, depth, columns, layout)
         test_gemm.check_multiply(real, rows, depth, columns)
-        test_gemm.check_contract_adds_to_what_is_there(real, rows, depth, columns)
-        test_gemm.check_dot_reads_the_matrix_as_it_lies(real, rows, depth, columns)
+        test_gemm.check_contract(real, rows, depth, columns)
+        test_gemm.check_dot(real, rows, depth, columns)
     monkeypatch.setattr(scan, "SERIAL_LIMIT", 0)
     for name in ("GRU(reset=before)", "LayerNormLSTM()"):
         layer = Recurrent(cells()[name](3, 13).to(dtype))
@@ -58,14 +58,12 @@ def test_narrow_vectors(real: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_narrow_programs(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for rows, threads in ((3, 2), (60, 1)):
-        for finish in ("none", "add", "gelu"):
-            test_program.check_linear(real, rows, threads, finish, monkeypatch)
+        for epilogue in ("none", "add", "gelu"):
+            test_program.check_linear(real, rows, threads, epilogue, monkeypatch)
         for size in (1, 16, 37):
             test_program.check_norm(real, rows, threads, size, monkeypatch)
             test_program.check_log_softmax(real, rows, threads, size, monkeypatch)
-        test_program.check_look_up(real, rows, threads, indexed=True, placed=True, monkeypatch=monkeypatch)
+        test_program.check_embedding(real, rows, threads, indexed=True, positions=True, monkeypatch=monkeypatch)
         for size in (2, 6, 70):
-            test_program.check_attend_to_a_table(real, rows, threads, size, accumulated=True, monkeypatch=monkeypatch)
-            test_program.check_attend_to_a_store_with_what_is_new(
-                real, rows, threads, size, turned=True, monkeypatch=monkeypatch
-            )
+            test_program.check_attention_to_memory(real, rows, threads, size, accumulated=True, monkeypatch=monkeypatch)
+            test_program.check_attention_to_cache(real, rows, threads, size, rotary=True, monkeypatch=monkeypatch)

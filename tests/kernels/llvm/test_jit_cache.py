@@ -21,7 +21,7 @@ define void @answer(i64 %address) {{
 
 
 class Source:
-    """Assembly of a function that stores a number; it counts how often it is asked for."""
+    """Assembly of a function that stores a number; counts its calls."""
 
     def __init__(self, number: int = 42) -> None:
         self.number = number
@@ -34,9 +34,9 @@ class Source:
 
 def answer(key: str, emit: Callable[[], str]) -> int:
     (address,) = jit_cache.load(key, emit, ("answer",))
-    cell = ctypes.c_int64(0)
-    jit_cache.c_function(address, ctypes.c_int64)(ctypes.addressof(cell))
-    return cell.value
+    result = ctypes.c_int64(0)
+    jit_cache.c_function(address, ctypes.c_int64)(ctypes.addressof(result))
+    return result.value
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kernels"
 
 
-def start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a new process: nothing is linked yet. What was stays alive, or its code would be freed."""
+def simulate_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate a new process, in which nothing is linked yet."""
     monkeypatch.setattr(jit_cache, "_libraries", {})
     monkeypatch.setattr(jit_cache, "_jit", cache(jit_cache._jit.__wrapped__))
 
@@ -60,27 +60,27 @@ def test_the_second_load_in_a_process_emits_nothing(folder: Path) -> None:
 def test_the_first_load_in_a_new_process_reads_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer("machine: disk", Source())
     assert len(list(folder.iterdir())) == 1
-    start_anew(monkeypatch)
+    simulate_new_process(monkeypatch)
     source = Source()
     assert answer("machine: disk", source) == 42
     assert source.calls == 0
 
 
-def test_keys_are_kept_apart(folder: Path) -> None:
+def test_each_key_has_its_own_code(folder: Path) -> None:
     assert answer("machine: one", Source(1)) == 1
     assert answer("machine: two", Source(2)) == 2
     assert len(list(folder.iterdir())) == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "text"])
-def test_a_damaged_file_is_noticed_and_replaced(damage: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_is_replaced(damage: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = f"machine: damage {damage}"
     answer(key, Source())
     (path,) = folder.iterdir()
     good = path.read_bytes()
     flipped = good[:100] + bytes([good[100] ^ 1]) + good[101:]
     path.write_bytes({"cut": good[:-7], "bit": flipped, "empty": b"", "text": b"not a kernel"}[damage])
-    start_anew(monkeypatch)
+    simulate_new_process(monkeypatch)
     source = Source()
     assert answer(key, source) == 42
     assert source.calls == 1
@@ -88,7 +88,7 @@ def test_a_damaged_file_is_noticed_and_replaced(damage: str, folder: Path, monke
     assert content[:32] == hashlib.sha256(content[32:]).digest()
 
 
-def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("where the folder should be")
     monkeypatch.setenv("SEQLOOM_CACHE", str(blocked))
@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeyp
     assert blocked.read_text() == "where the folder should be"
 
 
-def test_a_full_disk_costs_only_time_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_ignored_and_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -107,13 +107,13 @@ def test_a_full_disk_costs_only_time_and_leaves_nothing(folder: Path, monkeypatc
     assert list(folder.iterdir()) == []
 
 
-def test_the_cache_is_where_the_user_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_follows_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQLOOM_CACHE", "/somewhere")
     assert jit_cache.cache_folder() == Path("/somewhere/kernels")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="XDG is Linux's")
-def test_without_a_wish_it_is_where_the_system_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="XDG folders are used on Linux only")
+def test_the_default_cache_folder_is_that_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEQLOOM_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
     assert jit_cache.cache_folder() == Path("/elsewhere/seqloom/kernels")
@@ -141,7 +141,7 @@ define void @answer(i64 %number) {
     assert called == [42]
 
 
-def test_files_that_were_not_used_for_longest_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_files_are_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit_cache, "MAX_FILES", 4)
     for number in range(4):
         answer(f"machine: file {number}", Source())
@@ -155,15 +155,15 @@ def test_files_that_were_not_used_for_longest_are_removed(folder: Path, monkeypa
 
 
 def test_the_digest_covers_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code is compiled anew after a change in any file of any folder of the kernels."""
+    """A change in any file of the kernels leads to compilation."""
     read: set[Path] = set()
     real = Path.read_bytes
 
-    def note(path: Path) -> bytes:
+    def record(path: Path) -> bytes:
         read.add(path)
         return real(path)
 
-    monkeypatch.setattr(Path, "read_bytes", note)
+    monkeypatch.setattr(Path, "read_bytes", record)
     jit_cache.source_digest.__wrapped__()
     folder = Path(kernels.__path__[0])
     assert read == set(folder.rglob("*.py"))

@@ -21,14 +21,14 @@ def sigmoid(x: Values) -> Values:
     return 1 / (1 + np.exp(-x))
 
 
-TRUTH: dict[str, Callable[[Values], Values]] = {
+REFERENCE: dict[str, Callable[[Values], Values]] = {
     "exp": np.exp,
     "expm1": np.expm1,
     "log": np.log,
     "sigmoid": sigmoid,
     "tanh": np.tanh,
 }
-EVERY_FUNCTION = pytest.mark.parametrize("name", TRUTH)
+EVERY_FUNCTION = pytest.mark.parametrize("name", REFERENCE)
 
 
 @cache
@@ -59,7 +59,7 @@ def apply(name: str, values: Values, real: str) -> Values:
 
 
 def domain(name: str, real: str) -> Values:
-    """Numbers of all sizes for which the result is a normal number; both signs but for log."""
+    """Numbers of all magnitudes for which the result is a normal number; of both signs except for log."""
     info = np.finfo(FLOATS[real])
     exponent = 0.98 * np.log(float(info.max))
     high = exponent if name in ("exp", "expm1") else 1e30
@@ -71,18 +71,18 @@ def domain(name: str, real: str) -> Values:
     return chosen.astype(FLOATS[real])
 
 
-# Polynomials of that degree err by less than a rounding; reduction, series, scaling and division add some more.
+# The polynomials have an error below one rounding; reduction, series, scaling and division add some more.
 @EVERY_FUNCTION
 @EVERY_TYPE
-def test_few_units_in_the_last_place_over_the_whole_range(name: str, real: str) -> None:
+def test_errors_are_a_few_units_in_the_last_place(name: str, real: str) -> None:
     x = domain(name, real)
-    # Twice the digits where there are any; NumPy itself is right to one unit.
-    wanted = TRUTH[name](x.astype(np.longdouble))
-    found = apply(name, x, real).astype(np.longdouble)
+    # In extended precision where the platform has it; NumPy is accurate to one unit.
+    expected = REFERENCE[name](x.astype(np.longdouble))
+    actual = apply(name, x, real).astype(np.longdouble)
     unit = np.finfo(FLOATS[real]).eps
-    error = np.abs(found - wanted) / np.abs(wanted) / unit
-    worst = int(np.argmax(np.where(wanted == 0, 0, error)))
-    assert error[worst] < 4, f"{name}({x[worst]}) is {found[worst]}, wanted {wanted[worst]}"
+    error = np.abs(actual - expected) / np.abs(expected) / unit
+    worst = int(np.argmax(np.where(expected == 0, 0, error)))
+    assert error[worst] < 4, f"{name}({x[worst]}) is {actual[worst]}, expected {expected[worst]}"
 
 
 LIMITS = {  # at −∞, ∞ and 0
@@ -98,15 +98,15 @@ LIMITS = {  # at −∞, ∞ and 0
 @EVERY_TYPE
 def test_infinity_zero_and_nan(name: str, real: str) -> None:
     low, high, zero = LIMITS[name]
-    found = apply(name, np.array([-np.inf, np.inf, np.nan, 0.0, -0.0]), real)
+    actual = apply(name, np.array([-np.inf, np.inf, np.nan, 0.0, -0.0]), real)
     # A sigmoid far below zero may end at the smallest normal number.
     np.testing.assert_allclose(
-        found, [low, high, np.nan, zero, zero], rtol=0, atol=8 * float(np.finfo(FLOATS[real]).tiny)
+        actual, [low, high, np.nan, zero, zero], rtol=0, atol=8 * float(np.finfo(FLOATS[real]).tiny)
     )
 
 
 @EVERY_TYPE
-def test_far_outside_nothing_overflows_by_accident(real: str) -> None:
+def test_arguments_far_out_of_range(real: str) -> None:
     x = np.array([-1e30, -1000.0, 1000.0, 1e30])
     np.testing.assert_array_equal(apply("exp", x, real), [0, 0, np.inf, np.inf])
     np.testing.assert_array_equal(apply("expm1", x, real), [-1, -1, np.inf, np.inf])
@@ -119,7 +119,7 @@ def test_far_outside_nothing_overflows_by_accident(real: str) -> None:
 
 @EVERY_TYPE
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
-def test_largest_and_smallest_keep_nan(name: str, real: str) -> None:
+def test_maximum_and_minimum_propagate_nan(name: str, real: str) -> None:
     def emit() -> str:
         module = ir.Module(name)
         emitter = Emitter(module, "apply", 3, real)
@@ -141,12 +141,12 @@ def test_largest_and_smallest_keep_nan(name: str, real: str) -> None:
 
 @EVERY_TYPE
 def test_erfc(real: str) -> None:
-    """Cut off, the series errs by less than a rounding; its steps, exp and the division add some."""
+    """The truncated series has an error below one rounding; its evaluation, exp and the division add some."""
     info = np.finfo(FLOATS[real])
     x = np.concatenate([np.geomspace(1e-30, 1, 500), np.linspace(0, 9 if real == "float" else 26, 5000)])
     x = x.astype(FLOATS[real])
-    wanted = np.array([math.erfc(value) for value in x.tolist()])
-    np.testing.assert_allclose(apply("erfc", x, real), wanted, rtol=32 * float(info.eps))
+    expected = np.array([math.erfc(value) for value in x.tolist()])
+    np.testing.assert_allclose(apply("erfc", x, real), expected, rtol=32 * float(info.eps))
     far = apply("erfc", np.array([0.0, 40.0, np.inf, np.nan], dtype=FLOATS[real]), real)
     np.testing.assert_allclose(far[:3], [1, 0, 0], rtol=32 * float(info.eps))
     assert np.isnan(far[3])

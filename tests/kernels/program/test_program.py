@@ -1,4 +1,4 @@
-"""Each operation of a program against its definition in NumPy, alone and shared by threads."""
+"""Each operation of a program against its definition in NumPy, on one thread and on several."""
 
 import math
 from collections.abc import Callable
@@ -20,24 +20,24 @@ from seqloom.kernels.program.program import Program
 Array = NDArray[np.float64]
 LLVM_TYPES = {"float": torch.float32, "double": torch.float64}
 EVERY_TYPE = pytest.mark.parametrize("real", LLVM_TYPES)
-# Of fewer rows than a tile, threads share the columns; of more than 16 each, the rows; 60 rows are two blocks of tiles.
+# With few rows, threads split the columns; with more than 16 rows each, the rows; 60 rows are two blocks of tiles.
 ROWS = pytest.mark.parametrize(("rows", "threads"), [(1, 1), (3, 2), (60, 1), (35, 2)])
 
 
-def check(found: Tensor, wanted: Array, scale: float = 1.0) -> None:
-    """Sums of less than 200 numbers near 1, of which each addition is rounded."""
-    tolerance = 200 * torch.finfo(found.dtype).eps * scale
-    np.testing.assert_allclose(found.double().numpy(), wanted, rtol=0, atol=tolerance)
+def check(actual: Tensor, expected: Array, scale: float = 1.0) -> None:
+    """Sums of fewer than 200 numbers near 1; each addition is rounded."""
+    tolerance = 200 * torch.finfo(actual.dtype).eps * scale
+    np.testing.assert_allclose(actual.double().numpy(), expected, rtol=0, atol=tolerance)
 
 
 def run(dtype: torch.dtype, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-    """One operation; tensors among its operands are where they are."""
+    """Run one operation; tensors among its operands are passed by address."""
     monkeypatch.setattr(program, "SERIAL_LIMIT", 0)
     torch.set_num_threads(threads)
-    made = Program(dtype, threads)
-    made.add(**options)
-    made.finalize()
-    made.run(rows, {}, scratch=kernel.scratch_size(made.real, 100, 100))
+    single = Program(dtype, threads)
+    single.add(**options)
+    single.finalize()
+    single.run(rows, {}, scratch=kernel.scratch_size(single.real, 100, 100))
 
 
 def values(real: str, *shape: int, seed: int = 0) -> Tensor:
@@ -78,9 +78,9 @@ def check_linear(real: str, rows: int, threads: int, epilogue: str, monkeypatch:
         "out_stride": columns + 3,
     }
     run(left.dtype, rows, threads, monkeypatch, name="linear", **operands)
-    wanted = left[:, :depth].double().numpy() @ matrix.double().numpy() + bias.double().numpy()
-    wanted = DEFINITIONS[epilogue](wanted) + (residual[:, :columns].double().numpy() if epilogue == "add" else 0)
-    check(out[:, :columns], wanted, scale=np.abs(wanted).max())
+    expected = left[:, :depth].double().numpy() @ matrix.double().numpy() + bias.double().numpy()
+    expected = DEFINITIONS[epilogue](expected) + (residual[:, :columns].double().numpy() if epilogue == "add" else 0)
+    check(out[:, :columns], expected, scale=np.abs(expected).max())
     assert out[:, columns:].isnan().all()
 
 
@@ -95,14 +95,16 @@ def check_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytes
     x, weight, bias = values(real, rows, size + 1), values(real, size, seed=1), values(real, size, seed=2)
     out = torch.full((threads, rows, size), math.nan, dtype=x.dtype)
     operands = {"source": x, "source_stride": size + 1, "weight": weight, "bias": bias, "epsilon": float_bits(0.1)}
-    target = {"out": out, "out_stride": size, "out_own": rows * size, "size": size}
+    target = {"out": out, "out_stride": size, "out_thread_stride": rows * size, "size": size}
     run(x.dtype, rows, threads, monkeypatch, name="norm", **operands, **target)
     array = x[:, :size].double().numpy()
     spread = array - array.mean(axis=1, keepdims=True)
-    wanted = spread / np.sqrt(array.var(axis=1, keepdims=True) + 0.1) * weight.double().numpy() + bias.double().numpy()
-    check(out[0], wanted)
+    expected = (
+        spread / np.sqrt(array.var(axis=1, keepdims=True) + 0.1) * weight.double().numpy() + bias.double().numpy()
+    )
+    check(out[0], expected)
     if rows < 16:
-        check(out[-1], wanted)
+        check(out[-1], expected)
 
 
 @EVERY_TYPE
@@ -112,39 +114,39 @@ def test_norm(real: str, rows: int, threads: int, size: int, monkeypatch: pytest
     check_norm(real, rows, threads, size, monkeypatch)
 
 
-def check_look_up(
-    real: str, rows: int, threads: int, *, indexed: bool, placed: bool, monkeypatch: pytest.MonkeyPatch
+def check_embedding(
+    real: str, rows: int, threads: int, *, indexed: bool, positions: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = 21
-    table, places = values(real, 70, size + 3), values(real, 9, size, seed=1)
-    index, positions = torch.arange(rows) * 7 % 70, torch.arange(rows) * 5 % 9
+    table, position_table = values(real, 70, size + 3), values(real, 9, size, seed=1)
+    index, position_ids = torch.arange(rows) * 7 % 70, torch.arange(rows) * 5 % 9
     out = torch.full((rows, size + 1), math.nan, dtype=table.dtype)
     operands: dict[str, Any] = {"source": table, "source_stride": size + 3, "scale": float_bits(1.5), "size": size}
     operands |= {"index": index} if indexed else {}
-    operands |= {"position_table": places, "positions": positions} if placed else {}
+    operands |= {"position_table": position_table, "positions": position_ids} if positions else {}
     run(table.dtype, rows, threads, monkeypatch, name="embedding", out=out, out_stride=size + 1, **operands)
-    wanted = table[index if indexed else torch.arange(rows), :size].double().numpy() * 1.5
-    check(out[:, :size], wanted + (places[positions].double().numpy() if placed else 0))
+    expected = table[index if indexed else torch.arange(rows), :size].double().numpy() * 1.5
+    check(out[:, :size], expected + (position_table[position_ids].double().numpy() if positions else 0))
     assert out[:, size:].isnan().all()
 
 
 @EVERY_TYPE
 @ROWS
 @pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize("placed", [True, False])
-def test_look_up(
-    real: str, rows: int, threads: int, *, indexed: bool, placed: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("positions", [True, False])
+def test_embedding(
+    real: str, rows: int, threads: int, *, indexed: bool, positions: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_look_up(real, rows, threads, indexed=indexed, placed=placed, monkeypatch=monkeypatch)
+    check_embedding(real, rows, threads, indexed=indexed, positions=positions, monkeypatch=monkeypatch)
 
 
 def check_log_softmax(real: str, rows: int, threads: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = values(real, rows, size + 1) * 20 + 300
-    wanted = x[:, :size].double().numpy().copy()
-    top = wanted.max(axis=1, keepdims=True)
-    wanted -= top + np.log(np.exp(wanted - top).sum(axis=1, keepdims=True))
+    expected = x[:, :size].double().numpy().copy()
+    top = expected.max(axis=1, keepdims=True)
+    expected -= top + np.log(np.exp(expected - top).sum(axis=1, keepdims=True))
     run(x.dtype, rows, threads, monkeypatch, name="log_softmax", out=x, out_stride=size + 1, size=size)
-    check(x[:, :size], wanted, scale=300 / 200)
+    check(x[:, :size], expected, scale=300 / 200)
 
 
 @EVERY_TYPE
@@ -154,36 +156,36 @@ def test_log_softmax(real: str, rows: int, threads: int, size: int, monkeypatch:
     check_log_softmax(real, rows, threads, size, monkeypatch)
 
 
-def attention(query: Array, keys: Array, seen: Array, held: Array) -> tuple[Array, Array]:
+def attention(query: Array, keys: Array, mask: Array, cached_values: Array) -> tuple[Array, Array]:
     """(B, H, D), (B, S, H, D), (B, S) → (B, H, D) and the weights (B, H, S)."""
     scores = np.einsum("bhd,bshd->bhs", query, keys) / np.sqrt(query.shape[-1])
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True)) * seen[:, None]
-    total = powers.sum(axis=-1, keepdims=True)
-    weights = np.divide(powers, total, out=np.zeros_like(powers), where=total > 0)
-    return np.einsum("bhs,bshd->bhd", weights, held), weights
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True)) * mask[:, None]
+    total = exponentials.sum(axis=-1, keepdims=True)
+    weights = np.divide(exponentials, total, out=np.zeros_like(exponentials), where=total > 0)
+    return np.einsum("bhs,bshd->bhd", weights, cached_values), weights
 
 
-def check_attend_to_a_table(
+def check_attention_to_memory(
     real: str, rows: int, threads: int, size: int, *, accumulated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads, length, table = 3, 9, 4
     query = values(real, rows, heads * size + 1, seed=1)
-    keys, held = values(real, table, length, 2, heads, size).unbind(2)
+    keys, cached_values = values(real, table, length, 2, heads, size).unbind(2)
     mask = torch.arange(length) < torch.tensor([[9], [0], [4], [1]])
-    keys, held = (part.masked_fill_(~mask[..., None, None], math.nan) for part in (keys, held))
-    read = torch.arange(rows) * 3 % table
+    keys, cached_values = (part.masked_fill_(~mask[..., None, None], math.nan) for part in (keys, cached_values))
+    source_rows = torch.arange(rows) * 3 % table
     out = torch.full((rows, heads * size + 2), math.nan, dtype=query.dtype)
-    received = values(real, rows, length, seed=5)
-    before = received.double().numpy().copy()
+    coverage = values(real, rows, length, seed=5)
+    before = coverage.double().numpy().copy()
     operands: dict[str, Any] = {
         "query": query,
         "stride": heads * size + 1,
         "keys": keys,
-        "values": held,
+        "values": cached_values,
         "row_stride": keys.stride(0),
         "slot_stride": keys.stride(1),
         "length": length,
-        "source_rows": read,
+        "source_rows": source_rows,
         "mask": mask,
         "mask_stride": length,
         "heads": heads,
@@ -192,45 +194,45 @@ def check_attend_to_a_table(
         "out": out,
         "out_stride": out.shape[1],
     }
-    operands |= {"accumulated": received} if accumulated else {}
+    operands |= {"accumulated": coverage} if accumulated else {}
     run(query.dtype, rows, threads, monkeypatch, name="attention", **operands)
-    asked = query[:, :-1].double().numpy().reshape(rows, heads, size)
-    real_keys, real_values = (part.nan_to_num(0.0)[read].double().numpy() for part in (keys, held))
-    wanted, weights = attention(asked, real_keys, mask[read].numpy(), real_values)
-    check(out[:, :-2], wanted.reshape(rows, -1), scale=3)
+    queries = query[:, :-1].double().numpy().reshape(rows, heads, size)
+    real_keys, real_values = (part.nan_to_num(0.0)[source_rows].double().numpy() for part in (keys, cached_values))
+    expected, weights = attention(queries, real_keys, mask[source_rows].numpy(), real_values)
+    check(out[:, :-2], expected.reshape(rows, -1), scale=3)
     assert out[:, -2:].isnan().all()
-    check(received, before + (weights.mean(axis=1) if accumulated else 0))
+    check(coverage, before + (weights.mean(axis=1) if accumulated else 0))
 
 
 @EVERY_TYPE
 @ROWS
 @pytest.mark.parametrize("size", [2, 5, 16, 70])
 @pytest.mark.parametrize("accumulated", [True, False])
-def test_attend_to_a_table(
+def test_attention_to_memory(
     real: str, rows: int, threads: int, size: int, *, accumulated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_attend_to_a_table(real, rows, threads, size, accumulated=accumulated, monkeypatch=monkeypatch)
+    check_attention_to_memory(real, rows, threads, size, accumulated=accumulated, monkeypatch=monkeypatch)
 
 
-def check_attend_to_a_store_with_what_is_new(
-    real: str, rows: int, threads: int, size: int, *, turned: bool, monkeypatch: pytest.MonkeyPatch
+def check_attention_to_cache(
+    real: str, rows: int, threads: int, size: int, *, rotary: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heads, length, capacity = 2, 6, 8
     new = values(real, rows, 3 * heads * size, seed=1)
-    keys, held = values(real, rows, capacity, heads, size), values(real, rows, capacity, heads, size, seed=3)
-    keys[:, length - 1 :], held[:, length - 1 :] = math.nan, math.nan
+    keys, cached_values = values(real, rows, capacity, heads, size), values(real, rows, capacity, heads, size, seed=3)
+    keys[:, length - 1 :], cached_values[:, length - 1 :] = math.nan, math.nan
     positions = torch.arange(rows) % 11
     angles = positions.double().unsqueeze(1) * torch.arange(1, size // 2 + 1)
     table = torch.arange(11).double().unsqueeze(1) * torch.arange(1, size // 2 + 1)
     cosines, sines = table.cos().repeat_interleave(2, dim=1), torch.stack([-table.sin(), table.sin()], dim=2).flatten(1)
-    turns = torch.cat([cosines, sines], dim=1).to(new.dtype)
+    rotations = torch.cat([cosines, sines], dim=1).to(new.dtype)
     out = torch.full((rows, heads * size), math.nan, dtype=new.dtype)
     step = heads * size * new.element_size()
     operands: dict[str, Any] = {
         "query": new,
         "stride": 3 * heads * size,
         "keys": keys,
-        "values": held,
+        "values": cached_values,
         "row_stride": keys.stride(0),
         "new_keys": new.data_ptr() + step,
         "new_values": new.data_ptr() + 2 * step,
@@ -240,32 +242,32 @@ def check_attend_to_a_store_with_what_is_new(
         "size": size,
         "scale": float_bits(1 / math.sqrt(size)),
     }
-    operands |= {"rotations": turns, "positions": positions} if turned else {}
-    old = keys.clone(), held.clone()
+    operands |= {"rotations": rotations, "positions": positions} if rotary else {}
+    old = keys.clone(), cached_values.clone()
     run(new.dtype, rows, threads, monkeypatch, name="attention", out=out, out_stride=heads * size, **operands)
     query, key, value = new.double().view(rows, 3, heads, size // 2, 2).unbind(1)
-    if turned:
-        turn = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
-        query, key = (torch.view_as_real(torch.view_as_complex(part.contiguous()) * turn) for part in (query, key))
+    if rotary:
+        rotation = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
+        query, key = (torch.view_as_real(torch.view_as_complex(part.contiguous()) * rotation) for part in (query, key))
     old[0][:, length - 1], old[1][:, length - 1] = key.flatten(2), value.flatten(2)
-    wanted_keys, wanted_values = (part[:, :length].double().numpy() for part in old)
-    check(keys[:, :length], wanted_keys, scale=4)
-    check(held[:, :length], wanted_values)
+    expected_keys, expected_values = (part[:, :length].double().numpy() for part in old)
+    check(keys[:, :length], expected_keys, scale=4)
+    check(cached_values[:, :length], expected_values)
     assert keys[:, length:].isnan().all()
-    seen, _ = attention(query.flatten(2).numpy(), wanted_keys, np.ones((rows, length)), wanted_values)
-    check(out, seen.reshape(rows, -1), scale=4)
+    context, _ = attention(query.flatten(2).numpy(), expected_keys, np.ones((rows, length)), expected_values)
+    check(out, context.reshape(rows, -1), scale=4)
 
 
 @EVERY_TYPE
 @ROWS
 @pytest.mark.parametrize("size", [2, 6, 32, 70])
-@pytest.mark.parametrize("turned", [True, False])
-def test_attend_to_a_store_with_what_is_new(
-    real: str, rows: int, threads: int, size: int, *, turned: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rotary", [True, False])
+def test_attention_to_cache(
+    real: str, rows: int, threads: int, size: int, *, rotary: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_attend_to_a_store_with_what_is_new(real, rows, threads, size, turned=turned, monkeypatch=monkeypatch)
+    check_attention_to_cache(real, rows, threads, size, rotary=rotary, monkeypatch=monkeypatch)
 
 
-def test_operands_have_names() -> None:
+def test_unknown_operands_are_refused() -> None:
     with pytest.raises(TypeError, match="norm has no operands left, rihgt"):
         Program(torch.float32, 1).add("norm", left=0, rihgt=1)

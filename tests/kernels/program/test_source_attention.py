@@ -1,4 +1,4 @@
-"""What rows see of a shared source equals its definition in NumPy, for all widths and both types."""
+"""Attention to shared sources equals its definition in NumPy, for various widths and both types."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from seqloom.kernels.program.source_attention import attend_to_source
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("size", "width", "length"), [(1, 1, 1), (5, 3, 2), (16, 32, 9), (19, 70, 33)])
-def test_the_definition(
+def test_attention_equals_its_definition(
     size: int, width: int, length: int, threads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SERIAL_LIMIT", 0)
@@ -24,15 +24,15 @@ def test_the_definition(
     mask[1], mask[2] = False, True
     rows = np.array([2, 0, 0, 1, 2])
     query, accumulated = random.normal(size=(5, size)), random.random((5, length))
-    powers = np.where(mask[rows], np.exp(np.einsum("bsa,ba->bs", keys[rows], query) * 0.3), 0)
-    weights = powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300)
-    wanted = np.concatenate([np.einsum("bs,bsv->bv", weights, values[rows]), query], axis=1)
-    given = [torch.from_numpy(array).to(dtype) for array in (query, keys, values)]
-    received = torch.tensor(accumulated, dtype=dtype)
+    exponentials = np.where(mask[rows], np.exp(np.einsum("bsa,ba->bs", keys[rows], query) * 0.3), 0)
+    weights = exponentials / np.maximum(exponentials.sum(axis=1, keepdims=True), 1e-300)
+    expected = np.concatenate([np.einsum("bs,bsv->bv", weights, values[rows]), query], axis=1)
+    tensors = [torch.from_numpy(array).to(dtype) for array in (query, keys, values)]
+    coverage = torch.tensor(accumulated, dtype=dtype)
     options: dict[str, Any] = {"mask": torch.from_numpy(mask), "rows": torch.from_numpy(rows), "scale": 0.3}
-    found = attend_to_source(*given, **options, accumulated=received)
+    actual = attend_to_source(*tensors, **options, accumulated=coverage)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-13  # sums of at most 70 rounded numbers near one
-    np.testing.assert_allclose(found.numpy(), wanted, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(received.numpy(), accumulated + weights, rtol=tolerance, atol=tolerance)
-    unnoted = attend_to_source(*given, **options, accumulated=received[:, :0])
-    assert torch.equal(unnoted, found)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(coverage.numpy(), accumulated + weights, rtol=tolerance, atol=tolerance)
+    without_coverage = attend_to_source(*tensors, **options, accumulated=coverage[:, :0])
+    assert torch.equal(without_coverage, actual)

@@ -12,11 +12,11 @@ LIKE = torch.empty(0, dtype=torch.float64)
 
 
 @pytest.fixture(autouse=True)
-def none_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_free_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "_free", [])
 
 
-def test_a_buffer_is_used_again() -> None:
+def test_a_buffer_is_reused() -> None:
     with borrow(1000, LIKE) as first:
         address = first.data_ptr()
     with borrow(990, LIKE) as second:
@@ -24,13 +24,13 @@ def test_a_buffer_is_used_again() -> None:
         assert second.numel() >= 990
 
 
-def test_no_buffer_is_lent_twice_at_once() -> None:
+def test_borrowed_buffers_are_distinct() -> None:
     with ExitStack() as stack:
-        lent = [stack.enter_context(borrow(100, LIKE)) for _ in range(5)]
-        assert len({buffer.data_ptr() for buffer in lent}) == 5
+        borrowed = [stack.enter_context(borrow(100, LIKE)) for _ in range(5)]
+        assert len({buffer.data_ptr() for buffer in borrowed}) == 5
     with ExitStack() as stack:
         again = [stack.enter_context(borrow(100, LIKE)) for _ in range(5)]
-        assert {buffer.data_ptr() for buffer in again} == {buffer.data_ptr() for buffer in lent}
+        assert {buffer.data_ptr() for buffer in again} == {buffer.data_ptr() for buffer in borrowed}
 
 
 def test_threads_never_share_a_buffer() -> None:
@@ -38,18 +38,18 @@ def test_threads_never_share_a_buffer() -> None:
 
     def use(number: int) -> bool:
         start.wait()
-        good = True
+        intact = True
         for _ in range(200):
             with borrow(64, LIKE) as buffer:
                 buffer.fill_(number)
-                good &= bool((buffer == number).all())
-        return good
+                intact &= bool((buffer == number).all())
+        return intact
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(use, range(4)))
 
 
-def test_a_buffer_made_in_inference_mode_serves_training() -> None:
+def test_a_buffer_from_inference_mode_can_be_used_in_training() -> None:
     with torch.inference_mode(), borrow(100, LIKE) as first:
         address = first.data_ptr()
     with borrow(100, LIKE) as again:
@@ -58,15 +58,15 @@ def test_a_buffer_made_in_inference_mode_serves_training() -> None:
     assert not again.is_inference()
 
 
-def test_types_are_kept_apart() -> None:
+def test_buffers_of_another_dtype_are_not_reused() -> None:
     with borrow(100, LIKE):
         pass
-    with borrow(100, LIKE.float()) as found:
-        assert found.dtype == torch.float32
-        assert found.numel() >= 100
+    with borrow(100, LIKE.float()) as actual:
+        assert actual.dtype == torch.float32
+        assert actual.numel() >= 100
 
 
-def test_a_small_request_does_not_hold_a_large_buffer() -> None:
+def test_a_small_request_does_not_borrow_a_large_buffer() -> None:
     with borrow(1_000_000, LIKE):
         pass
     with borrow(100, LIKE) as small:
@@ -80,13 +80,13 @@ def test_the_number_of_buffers_is_bounded() -> None:
     assert len(buffers._free) == MAX_FREE
 
 
-def test_a_buffer_comes_back_after_an_error() -> None:
+def test_a_buffer_is_returned_after_an_error() -> None:
     with pytest.raises(RuntimeError), borrow(100, LIKE):
         raise RuntimeError
     assert len(buffers._free) == 1
 
 
-def test_fresh_memory_has_the_wanted_shape_also_in_large_pages() -> None:
+def test_allocated_memory_has_the_requested_shape_in_huge_pages_too() -> None:
     large = allocate(LIKE, 3, buffers.HUGE_PAGE_MIN // 8)
     assert large.shape == (3, buffers.HUGE_PAGE_MIN // 8)
     assert large.fill_(1).sum() == large.numel()

@@ -1,4 +1,4 @@
-"""The cache of compiled loops."""
+"""The cache of loops compiled by numba."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.runtime import numba_jit
 
 
-def test_each_version_of_the_kernels_has_a_folder_and_old_ones_go(
+def test_each_version_of_the_kernels_has_a_folder_and_old_ones_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEQLOOM_CACHE", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Every change that torch or an optimizer makes to a tensor or a module is noticed."""
+"""Changes of tensors and modules, by torch or by an optimizer, are detected."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from seqloom.kernels.runtime.staleness import Snapshot, active_transform, module_key, tensor_version
+from seqloom.kernels.runtime.staleness import ModuleSnapshot, active_transform, module_key, tensor_version
 
 
-def test_a_version_stays_until_something_changes() -> None:
+def test_a_version_is_constant_until_the_tensor_changes() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     before = tensor_version(weight)
     assert tensor_version(weight) == before
@@ -44,7 +44,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_snapshot_matches_until_something_changes(change: str) -> None:
     model: Any = nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 3))
-    snapshot = Snapshot(model, attributes={nn.LayerNorm: ("eps",)}, copied=[model[1].bias])
+    snapshot = ModuleSnapshot(model, attributes={nn.LayerNorm: ("eps",)}, copied=[model[1].bias])
     assert snapshot.matches()
     model[1].weight.detach().zero_()  # not copied: its value does not count
     assert snapshot.matches()
@@ -53,14 +53,14 @@ def test_a_snapshot_matches_until_something_changes(change: str) -> None:
 
 
 def test_global_hooks_never_match() -> None:
-    snapshot = Snapshot(nn.Linear(3, 3), attributes={}, copied=[])
+    snapshot = ModuleSnapshot(nn.Linear(3, 3), attributes={}, copied=[])
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
     assert not snapshot.matches()
     handle.remove()
     assert snapshot.matches()
 
 
-def test_the_key_of_a_module_follows_its_structure() -> None:
+def test_the_key_of_a_module_depends_on_its_structure() -> None:
     module: Any = nn.Linear(3, 3)
     key = module_key(module)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_the_key_of_a_module_follows_its_structure() -> None:
     assert module_key(module) != key
 
 
-def test_what_changes_the_meaning_of_calls() -> None:
+def test_active_transforms_are_reported() -> None:
     assert active_transform() is None
     with torch.autocast("cpu"):
         assert active_transform() == "inside torch.autocast"

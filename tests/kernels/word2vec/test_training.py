@@ -13,8 +13,8 @@ from seqloom.kernels.word2vec.row_products import GROUP
 
 WORDS, RATE = 12, 0.1
 COUNTS = np.array([90, 50, 30, 20, 12, 9, 7, 5, 4, 3, 2, 1], np.int64)
-ALL = np.full(WORDS, 2**32 - 1, np.uint32)
-CLOSE = 2e-5  # float32; and the table of the sigmoid is off by 4e-6
+KEEP_ALL = np.full(WORDS, 2**32 - 1, np.uint32)
+TOLERANCE = 2e-5  # float32; and the tabulated sigmoid has an error of 4e-6
 
 
 def matrices(width: int, *, rows: int = WORDS, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -30,75 +30,77 @@ def tables(negative: int) -> tuple[Any, ...]:
 
 
 def train(
-    text: list[int], inputs: Any, outputs: Any, *, negative: int, mean: bool, window: int = 3, seed: int = 5
+    text: list[int], inputs: Any, outputs: Any, *, negative: int, cbow: bool, window: int = 3, seed: int = 5
 ) -> tuple[float, int, int]:
     rate = np.float32(RATE)
-    found: tuple[float, int, int] = kernel.train(
-        np.array(text, np.int32), inputs, outputs, ALL, *tables(negative), kernel.SIGMOID, rate, rate, window,
-        negative, 32, mean, np.uint64(seed),
+    result: tuple[float, int, int] = kernel.train(
+        np.array(text, np.int32), inputs, outputs, KEEP_ALL, *tables(negative), kernel.SIGMOID, rate, rate, window,
+        negative, 32, cbow, np.uint64(seed),
     )  # fmt: skip
-    return found
+    return result
 
 
 class Random:
-    """The random numbers of the kernel, in Python."""
+    """The random number generator of the kernel in Python."""
 
     def __init__(self, seed: int) -> None:
         self.state = seed
 
-    def half(self) -> int:
+    def next(self) -> int:
         self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
         return self.state >> 32
 
-    def word(self, thresholds: Any, others: Any) -> int:
-        product = self.half() * len(thresholds)
+    def word(self, thresholds: Any, aliases: Any) -> int:
+        product = self.next() * len(thresholds)
         index = product >> 32
-        return index if product % 2**32 < int(thresholds[index]) else int(others[index])
+        return index if product % 2**32 < int(thresholds[index]) else int(aliases[index])
 
 
 def path(word: int) -> list[tuple[int, int]]:
-    """The nodes above a word and what each should say."""
+    """The inner nodes above a word, each with its label."""
     parents, second = kernel.huffman(COUNTS)
-    found = []
+    nodes = []
     while word != len(parents) - 1:
-        found.append((int(parents[word]) - WORDS, 1 - int(second[word])))
+        nodes.append((int(parents[word]) - WORDS, 1 - int(second[word])))
         word = int(parents[word])
-    return found
+    return nodes
 
 
-def plain(text: list[int], inputs: Any, outputs: Any, *, negative: int, mean: bool, window: int, seed: int) -> float:
-    """The algorithm as it is written in papers, word by word in float64; makes the same choices."""
+def plain(text: list[int], inputs: Any, outputs: Any, *, negative: int, cbow: bool, window: int, seed: int) -> float:
+    """The algorithm as in the papers, word by word in float64, with the same random numbers."""
     random, loss = Random(seed), 0.0
-    thresholds, others, *_ = tables(negative)
+    thresholds, aliases, *_ = tables(negative)
 
     def targets(word: int) -> list[tuple[int, int]]:
         if not negative:
             return path(word)
-        drawn = [random.word(thresholds, others) for _ in range(negative)]
+        drawn = [random.word(thresholds, aliases) for _ in range(negative)]
         return [(word, 1), *((other, 0) for other in drawn if other != word)]
 
     for line in "".join(chr(97 + word) if word >= 0 else " " for word in text).split(" "):
         words = [ord(letter) - 97 for letter in line]
         for _ in words:
-            random.half()  # whether it is seen
+            random.next()  # subsampling
         if len(words) < 2:
             continue
         chosen = targets(words[0])
-        for place in range(len(words)):
-            now, chosen = chosen, targets(words[place + 1]) if place + 1 < len(words) else []
-            reach = window - (random.half() * window >> 32)
-            around = [
-                words[at] for at in range(max(0, place - reach), min(len(words), place + reach + 1)) if at != place
+        for position in range(len(words)):
+            outputs_now, chosen = chosen, targets(words[position + 1]) if position + 1 < len(words) else []
+            reach = window - (random.next() * window >> 32)
+            context = [
+                words[at]
+                for at in range(max(0, position - reach), min(len(words), position + reach + 1))
+                if at != position
             ]
-            for group in [around] if mean else [[word] for word in around]:
+            for group in [context] if cbow else [[word] for word in context]:
                 vector = inputs[group].mean(axis=0)
-                scores = [float(outputs[row] @ vector) for row, _ in now]
+                scores = [float(outputs[row] @ vector) for row, _ in outputs_now]
                 change = np.zeros_like(vector)
-                for (row, wanted), score in zip(now, scores, strict=True):
-                    said = 1 / (1 + np.exp(-score))
-                    loss -= np.log(said if wanted else 1 - said)
-                    change += RATE * (wanted - said) * outputs[row]
-                    outputs[row] += RATE * (wanted - said) * vector
+                for (row, label), score in zip(outputs_now, scores, strict=True):
+                    probability = 1 / (1 + np.exp(-score))
+                    loss -= np.log(probability if label else 1 - probability)
+                    change += RATE * (label - probability) * outputs[row]
+                    outputs[row] += RATE * (label - probability) * vector
                 for word in group:
                     inputs[word] += change
     return loss
@@ -107,71 +109,75 @@ def plain(text: list[int], inputs: Any, outputs: Any, *, negative: int, mean: bo
 TEXT = [0, 3, 1, 5, 0, 2, -1, 7, -1, 4, 4, 1, 9, 0, 11, 3, 2, -1, 6, 8]
 
 
-@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize("cbow", [False, True])
 @pytest.mark.parametrize("negative", [0, 1, GROUP - 1, 9])
 @pytest.mark.parametrize("width", [1, 3, 4, 8, 13, 21])
-def test_a_text_is_learnt_as_the_plain_algorithm_does(width: int, negative: int, mean: bool) -> None:
+def test_training_equals_the_plain_algorithm(width: int, negative: int, cbow: bool) -> None:
     inputs, outputs = matrices(width, rows=WORDS if negative else WORDS - 1)
     wide_inputs, wide_outputs = inputs.astype(np.float64), outputs.astype(np.float64)
-    loss, predictions, words = train(TEXT, inputs, outputs, negative=negative, mean=mean)
-    wanted = plain(TEXT, wide_inputs, wide_outputs, negative=negative, mean=mean, window=3, seed=5)
+    loss, predictions, words = train(TEXT, inputs, outputs, negative=negative, cbow=cbow)
+    expected = plain(TEXT, wide_inputs, wide_outputs, negative=negative, cbow=cbow, window=3, seed=5)
     assert words == sum(word >= 0 for word in TEXT)
-    assert loss == pytest.approx(wanted, rel=1e-4)
+    assert loss == pytest.approx(expected, rel=1e-4)
     assert predictions > 0
-    np.testing.assert_allclose(inputs, wide_inputs, atol=CLOSE)
-    np.testing.assert_allclose(outputs, wide_outputs, atol=CLOSE)
+    np.testing.assert_allclose(inputs, wide_inputs, atol=TOLERANCE)
+    np.testing.assert_allclose(outputs, wide_outputs, atol=TOLERANCE)
 
 
-def drawn(seed: int, negative: int) -> list[list[int]]:
-    """What is drawn for each of two words, after it was drawn whether they are seen."""
+def negative_samples(seed: int, negative: int) -> list[list[int]]:
+    """The negative samples of each of two words, after their subsampling."""
     random = Random(seed)
-    thresholds, others, *_ = tables(negative)
-    random.half()
-    random.half()
-    return [[random.word(thresholds, others) for _ in range(negative)] for _ in range(2)]
+    thresholds, aliases, *_ = tables(negative)
+    random.next()
+    random.next()
+    return [[random.word(thresholds, aliases) for _ in range(negative)] for _ in range(2)]
 
 
 @pytest.mark.parametrize("negative", [0, 5])
-@pytest.mark.parametrize("mean", [False, True])
-def test_one_update_is_the_gradient_of_the_loss(mean: bool, negative: int) -> None:
-    """Of two words, with a window of one: each is predicted from the other one. The second sees what the first did."""
-    seed = next(seed for seed in range(1, 99) if all(len(set(each)) == negative for each in drawn(seed, negative)))
+@pytest.mark.parametrize("cbow", [False, True])
+def test_one_update_is_the_gradient_of_the_loss(cbow: bool, negative: int) -> None:
+    """Two words, window 1: each is predicted from the other one; the second update follows the first."""
+    seed = next(
+        seed
+        for seed in range(1, 99)
+        if all(len(set(samples)) == negative for samples in negative_samples(seed, negative))
+    )
     inputs, outputs = matrices(10, rows=WORDS if negative else WORDS - 1)
     left, right = torch.tensor(inputs).double(), torch.tensor(outputs).double()
-    train([2, 4], inputs, outputs, negative=negative, mean=mean, window=1, seed=seed)
-    for (word, seen), no in zip([(2, 4), (4, 2)], drawn(seed, negative), strict=True):
-        targets = [(word, 1), *((other, 0) for other in no if other != word)] if negative else path(word)
+    train([2, 4], inputs, outputs, negative=negative, cbow=cbow, window=1, seed=seed)
+    for (word, context), samples in zip([(2, 4), (4, 2)], negative_samples(seed, negative), strict=True):
+        targets = [(word, 1), *((other, 0) for other in samples if other != word)] if negative else path(word)
         left.requires_grad_(), right.requires_grad_()
-        scores = right[[row for row, _ in targets]] @ left[seen]
-        wanted = torch.tensor([float(each) for _, each in targets], dtype=torch.float64)
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, wanted, reduction="sum")
-        slopes = torch.autograd.grad(loss, [left, right])
-        left, right = left.detach() - RATE * slopes[0], right.detach() - RATE * slopes[1]
-    np.testing.assert_allclose(inputs, left.numpy(), atol=CLOSE)
-    np.testing.assert_allclose(outputs, right.numpy(), atol=CLOSE)
+        scores = right[[row for row, _ in targets]] @ left[context]
+        expected = torch.tensor([float(label) for _, label in targets], dtype=torch.float64)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, expected, reduction="sum")
+        gradients = torch.autograd.grad(loss, [left, right])
+        left, right = left.detach() - RATE * gradients[0], right.detach() - RATE * gradients[1]
+    np.testing.assert_allclose(inputs, left.numpy(), atol=TOLERANCE)
+    np.testing.assert_allclose(outputs, right.numpy(), atol=TOLERANCE)
 
 
-def test_what_is_not_meant_is_drawn_by_its_frequency() -> None:
+def test_negative_samples_follow_the_smoothed_frequencies() -> None:
     weights = COUNTS.astype(np.float64) ** 0.75
-    thresholds, others = kernel.alias_tables(weights)
-    shares = np.zeros(WORDS)
-    for index in range(WORDS):  # what the tables say, exactly
+    thresholds, aliases = kernel.alias_tables(weights)
+    probabilities = np.zeros(WORDS)
+    for index in range(WORDS):  # exact probabilities from the tables
         kept = (int(thresholds[index]) + (thresholds[index] == 2**32 - 1)) / 2**32
-        shares[index] += kept / WORDS
-        shares[others[index]] += (1 - kept) / WORDS
-    np.testing.assert_allclose(shares, weights / weights.sum(), atol=1e-9)
+        probabilities[index] += kept / WORDS
+        probabilities[aliases[index]] += (1 - kept) / WORDS
+    np.testing.assert_allclose(probabilities, weights / weights.sum(), atol=1e-9)
     state, counts = np.uint64(3), np.zeros(WORDS)
-    drawn = 100_000
-    for _ in range(drawn):
-        state, found = kernel.sample(state, thresholds, others)
-        counts[found] += 1
-    wanted = drawn * weights / weights.sum()
-    statistic = float(((counts - wanted) ** 2 / wanted).sum())
-    assert statistic < 31.3  # one in a thousand, of chi square with 11 degrees of freedom
+    draws = 100_000
+    for _ in range(draws):
+        state, sampled = kernel.sample(state, thresholds, aliases)
+        counts[sampled] += 1
+    expected = draws * weights / weights.sum()
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    assert statistic < 31.3  # 99.9 % quantile of chi-squared with 11 degrees of freedom
 
 
-def test_frequent_words_are_passed_over_at_their_rate() -> None:
-    keep = ALL.copy()
+def test_frequent_words_are_subsampled() -> None:
+    keep = KEEP_ALL.copy()
     keep[0] = 2**30  # a quarter
     inputs, outputs = matrices(4)
     text = np.tile(np.array([0, 1, -1], np.int32), 20_000)
@@ -179,38 +185,39 @@ def test_frequent_words_are_passed_over_at_their_rate() -> None:
     arrays = (inputs, outputs, keep, *tables(1), kernel.SIGMOID, rate, rate)
     _, predictions, words = kernel.train(text, *arrays, 1, 1, 32, True, np.uint64(1))
     assert words == 40_000
-    assert predictions / 2 == pytest.approx(5_000, abs=4 * np.sqrt(20_000 * 0.25 * 0.75))  # both words are there
+    pairs = predictions / 2  # lines in which both words are kept
+    assert pairs == pytest.approx(5_000, abs=4 * np.sqrt(20_000 * 0.25 * 0.75))
 
 
-def test_codes_are_as_short_as_can_be() -> None:
+def test_huffman_codes_are_optimal() -> None:
     lengths = [len(path(word)) for word in range(WORDS)]
     heap = COUNTS.tolist()
     heapq.heapify(heap)
-    shortest = 0
+    optimum = 0
     while len(heap) > 1:
         both = heapq.heappop(heap) + heapq.heappop(heap)
-        shortest += both
+        optimum += both
         heapq.heappush(heap, both)
-    assert int(COUNTS @ lengths) == shortest
+    assert int(COUNTS @ lengths) == optimum
     assert sum(2.0**-length for length in lengths) == 1
-    codes = {tuple(wanted for _, wanted in reversed(path(word))) for word in range(WORDS)}
+    codes = {tuple(label for _, label in reversed(path(word))) for word in range(WORDS)}
     assert len(codes) == WORDS
     assert kernel.tree_depth(kernel.huffman(COUNTS)[0]) == max(lengths)
 
 
 @pytest.mark.parametrize("text", [[], [-1], [3], [-1, 3, -1, -1, 4]])
-def test_lines_of_one_word_teach_nothing(text: list[int]) -> None:
+def test_lines_of_one_word_change_nothing(text: list[int]) -> None:
     inputs, outputs = matrices(5)
     before = inputs.copy(), outputs.copy()
-    loss, predictions, _ = train(text, inputs, outputs, negative=2, mean=False)
+    loss, predictions, _ = train(text, inputs, outputs, negative=2, cbow=False)
     assert (loss, predictions) == (0, 0)
     assert (inputs == before[0]).all()
     assert (outputs == before[1]).all()
 
 
-def test_the_table_is_the_sigmoid() -> None:
+def test_the_table_equals_the_sigmoid() -> None:
     scores = np.linspace(-7.9, 7.9, 999).astype(np.float32)
-    slopes = np.zeros_like(scores)
-    wanted = np.zeros_like(scores)
-    kernel._gradients(scores, wanted, slopes, len(scores), np.float32(1), kernel.SIGMOID)
-    np.testing.assert_allclose(slopes, -1 / (1 + np.exp(-scores.astype(np.float64))), atol=4e-6)
+    gradients = np.zeros_like(scores)
+    labels = np.zeros_like(scores)
+    kernel._gradients(scores, labels, gradients, len(scores), np.float32(1), kernel.SIGMOID)
+    np.testing.assert_allclose(gradients, -1 / (1 + np.exp(-scores.astype(np.float64))), atol=4e-6)

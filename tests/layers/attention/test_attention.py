@@ -114,7 +114,7 @@ def test_large_scores_and_no_positions() -> None:
     assert weights.shape == (2, 3, 0)
 
 
-def test_errors_say_what_is_wanted() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="score is 'cosine', expected one of dot, scaled, multiplicative, additive"):
         Attention(4, 4, score="cosine")
     with pytest.raises(ValueError, match="query_size is 4 and key_size 5: a dot product needs equal sizes"):

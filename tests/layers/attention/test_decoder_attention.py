@@ -166,7 +166,7 @@ def test_fixed_context_appends_one_vector_to_every_input() -> None:
         assert not y[1, 2:].any()
 
 
-def test_errors_say_what_is_wanted() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="attention has query_size 4, expected 5"):
         BahdanauAttention(GRU(7, 5), Attention(4, 4))
     with pytest.raises(ValueError, match="cell has input_size 4, expected more than 4"):

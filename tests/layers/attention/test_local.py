@@ -55,6 +55,6 @@ def test_gradients(predictive: bool) -> None:
     assert torch.autograd.gradcheck(call, (*tensors, *local.parameters()))
 
 
-def test_errors_say_what_is_wanted() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="window must be at least 1, got 0"):
         LocalAttention(4, 4, window=0)

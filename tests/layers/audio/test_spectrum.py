@@ -129,7 +129,9 @@ def test_preemphasis_and_deltas_equal_librosa(librosa: Any) -> None:
     expected = Spectrum(8000).double()(plain)[0][0].T.numpy()
     np.testing.assert_allclose(actual[:40], expected, rtol=0, atol=1e-9)
     slopes = librosa.feature.delta(expected, width=5)
-    np.testing.assert_allclose(actual[40:80, 4:], slopes[:, 2:-2], rtol=0, atol=1e-9)  # librosa looks ahead, ours back
+    np.testing.assert_allclose(
+        actual[40:80, 4:], slopes[:, 2:-2], rtol=0, atol=1e-9
+    )  # librosa looks ahead, Spectrum back
     again = librosa.feature.delta(slopes[:, 2:-2], width=5)
     np.testing.assert_allclose(actual[80:, 8:], again[:, 2:-2], rtol=0, atol=1e-9)
     np.testing.assert_allclose(actual[40:, 0], 0, rtol=0, atol=1e-12)  # the first frame is repeated before the start

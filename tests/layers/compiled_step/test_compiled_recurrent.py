@@ -16,7 +16,12 @@ from seqloom.cells.lstm import LSTM
 from seqloom.kernels.program import program, source_attention
 from seqloom.layers import layer as layers
 from seqloom.layers.attention.attention import Attention
-from seqloom.layers.attention.decoder_attention import AttentionState, BahdanauAttention, LuongAttention, Source
+from seqloom.layers.attention.decoder_attention import (
+    AttentionSource,
+    AttentionState,
+    BahdanauAttention,
+    LuongAttention,
+)
 from seqloom.layers.attention.hard import HardAttention
 from seqloom.layers.bridge import BridgedLayer
 from seqloom.layers.build import recurrent
@@ -159,11 +164,11 @@ def test_changes_of_the_decoder_are_noticed() -> None:
 def mismatched(state: AttentionState) -> Iterator[AttentionState]:
     """States that would be read or written beyond their ends."""
     (prepared, values, mask), rows = state.source
-    yield state._replace(source=Shared(Source(prepared, values[:, :, :4].contiguous(), mask), rows))
-    yield state._replace(source=Shared(Source(prepared[:, :, :4].contiguous(), values, mask), rows))
-    yield state._replace(source=Shared(Source(prepared[:, :-1].contiguous(), values, mask), rows))
-    yield state._replace(source=Shared(Source(prepared, values, mask[:, :-1].contiguous()), rows))
-    yield state._replace(source=Shared(Source(prepared, values, mask[:1]), rows))
+    yield state._replace(source=Shared(AttentionSource(prepared, values[:, :, :4].contiguous(), mask), rows))
+    yield state._replace(source=Shared(AttentionSource(prepared[:, :, :4].contiguous(), values, mask), rows))
+    yield state._replace(source=Shared(AttentionSource(prepared[:, :-1].contiguous(), values, mask), rows))
+    yield state._replace(source=Shared(AttentionSource(prepared, values, mask[:, :-1].contiguous()), rows))
+    yield state._replace(source=Shared(AttentionSource(prepared, values, mask[:1]), rows))
     yield state._replace(source=Shared(state.source.parts, rows[:1]))
     yield state._replace(source=Shared(state.source.parts, rows.int()))
     yield state._replace(source=Shared(state.source.parts, rows + 1))

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from seqloom.cells import GRU, LSTM, Elman
 from seqloom.cells.cell import Cell, projection
-from seqloom.cells.recurrent_dropout import RecurrentDropout
-from seqloom.cells.zoneout import Zoneout
+from seqloom.cells.wrapper import RecurrentDropout, Zoneout
 from seqloom.layers.recurrent.recurrent import Recurrent
 
 

@@ -29,7 +29,7 @@ from seqloom.training.progress import Progress
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """With a run of a language model, ``language``, and ``vectors.txt``."""
-    build(CASES["tag, in context"], tmp_path)
+    build(CASES["tag, contextual vectors"], tmp_path)
     return tmp_path
 
 
@@ -166,7 +166,7 @@ def test_frozen_weights_have_no_dropout_and_save_no_tensors(folder: Path) -> Non
 
 
 def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
-    case = CASES["language_model, both ways"]
+    case = CASES["language_model, bidirectional"]
     settings = build(case._replace(fields=case.fields | {"text": {"unit": "subwords", "vocab_size": 270}}), tmp_path)
     fitted: Any = settings.task.fit(settings.task.read(tmp_path / case.file))
     run = Run.create(
@@ -195,7 +195,7 @@ def _snapshot(module: torch.nn.Module) -> Snapshot:
 # Training
 
 
-@pytest.mark.parametrize("name", ["tag, in context", "tag, tuned and static"])
+@pytest.mark.parametrize("name", ["tag, contextual vectors", "tag, fine-tuned and static vectors"])
 def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path, updates=3)
     run = workflow.train(settings, output=tmp_path / "run")
@@ -204,7 +204,7 @@ def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp
     prefix = "encoder.embed.given.0.reader."
     trained = {name.removeprefix(prefix): weight for name, weight in last.model.items() if name.startswith(prefix)}
     assert trained
-    tuned = name != "tag, in context"
+    tuned = name != "tag, contextual vectors"
     same = [torch.equal(weight, pretrained[f"reader.{name}"]) for name, weight in trained.items()]
     assert not any(same) if tuned else all(same)
     assert last.model["encoder.embed.given.0.mixture.scores"].abs().max() > 0
@@ -214,7 +214,13 @@ def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp
 
 
 @pytest.mark.parametrize(
-    "name", ["tag, in context", "tag, tuned and static", "classify, static", "translate, in context"]
+    "name",
+    [
+        "tag, contextual vectors",
+        "tag, fine-tuned and static vectors",
+        "classify, static vectors",
+        "translate, contextual vectors",
+    ],
 )
 def test_a_run_needs_no_other_folder(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path, updates=4, save_every_minutes=1e-9)

@@ -34,10 +34,10 @@ class PhraseSettings(NamedTuple):
 
 
 class WordIndex:
-    """Words by id and ids by word, stored as an array of letters and a hash table."""
+    """Words by id and ids by word, stored as an array of bytes and a hash table."""
 
     def __init__(self, text: str, *, pairs: Sequence[tuple[int, int, int]] = ()) -> None:  # words on lines
-        self.letters = np.frombuffer(text.replace("\n", "").encode(), np.uint8)
+        self.word_bytes = np.frombuffer(text.replace("\n", "").encode(), np.uint8)
         lengths = np.frombuffer(text.encode(), np.uint8)
         ends = np.flatnonzero(np.append(lengths, 10) == 10) if text else np.zeros(0, np.int64)
         self.starts = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int64)
@@ -48,7 +48,7 @@ class WordIndex:
 
     def __getitem__(self, index: int) -> str:
         start, stop = self.starts[index : index + 2]
-        return self.letters[start:stop].tobytes().decode()
+        return self.word_bytes[start:stop].tobytes().decode()
 
     def __iter__(self) -> Iterator[str]:
         return map(self.__getitem__, range(len(self)))
@@ -59,10 +59,10 @@ class WordIndex:
 
         slots = np.full(_power_of_two(2 * len(self) + 2), -1, np.int32)
         hashes = np.zeros(len(self), np.uint32)
-        duplicate = word_counts.index(slots, hashes, self.starts, self.letters)
+        duplicate = word_counts.index(slots, hashes, self.starts, self.word_bytes)
         if duplicate >= 0:
             raise ValueError(f"duplicate word {self[duplicate]!r}")
-        return slots, hashes, self.starts, self.letters
+        return slots, hashes, self.starts, self.word_bytes
 
     @cached_property
     def _phrases(self) -> tuple[Any, ...]:
@@ -114,7 +114,7 @@ class _Table:
     def __init__(self, *, pairs: bool) -> None:
         self.slots = np.full(1 << 14, -1, np.int32)
         self.hashes, self.counts = np.zeros(1 << 13, np.uint32), np.zeros(1 << 13, np.int64)
-        self.starts, self.letters = np.zeros((1 << 13) + 1, np.int64), np.zeros(1 << 17, np.uint8)
+        self.starts, self.word_bytes = np.zeros((1 << 13) + 1, np.int64), np.zeros(1 << 17, np.uint8)
         self.used = np.zeros(2, np.int64)
         self.keys = np.full(1 << 16 if pairs else 0, -1, np.int64)
         self.pair_counts = np.zeros(len(self.keys), np.int64)
@@ -127,7 +127,7 @@ class _Table:
         word_ids = np.empty(len(data) + 2 if len(self.keys) else 0, np.int32)
         at = 0
         while at < len(data):
-            table = (self.slots, self.hashes, self.starts, self.letters, self.counts)
+            table = (self.slots, self.hashes, self.starts, self.word_bytes, self.counts)
             at = word_counts.count(data, at, *table, self.used, word_ids)
             if len(self.keys) and not word_counts.count_pairs(
                 word_ids[: self.used[1]], self.keys, self.pair_counts, self.pairs
@@ -143,9 +143,9 @@ class _Table:
         self.hashes = np.zeros(2 * len(self.hashes), np.uint32)
         self.counts = np.concatenate([self.counts, np.zeros_like(self.counts)])
         self.starts = np.concatenate([self.starts, np.zeros(len(self.starts), np.int64)])
-        self.letters = np.concatenate([self.letters, np.zeros(len(self.letters) + longest, np.uint8)])
+        self.word_bytes = np.concatenate([self.word_bytes, np.zeros(len(self.word_bytes) + longest, np.uint8)])
         self.slots = np.full(2 * len(self.slots), -1, np.int32)
-        word_counts.index(self.slots, self.hashes[:count], self.starts, self.letters)
+        word_counts.index(self.slots, self.hashes[:count], self.starts, self.word_bytes)
 
     def _grow_pairs(self) -> None:
         from seqloom.kernels.word2vec import word_counts
@@ -159,19 +159,19 @@ class _Table:
 
     def word(self, index: int) -> str:
         start, stop = self.starts[index : index + 2]
-        return self.letters[start:stop].tobytes().decode()
+        return self.word_bytes[start:stop].tobytes().decode()
 
     def merge(self, other: "_Table") -> None:
         """Add the word counts of another table."""
         from seqloom.kernels.word2vec import word_counts
 
         size = int(other.used[0])
-        letters, starts = other.letters[: other.starts[size]], other.starts[1:size]
-        text = np.insert(letters, starts, 32)  # each word once, in order
+        word_bytes, starts = other.word_bytes[: other.starts[size]], other.starts[1:size]
+        text = np.insert(word_bytes, starts, 32)  # each word once, in order
         word_ids = np.empty(len(text) + 2, np.int32)
         at = done = 0
         while at < len(text):
-            table = (self.slots, self.hashes, self.starts, self.letters, self.counts)
+            table = (self.slots, self.hashes, self.starts, self.word_bytes, self.counts)
             at = word_counts.count(text, at, *table, self.used, word_ids)
             ids = word_ids[: self.used[1]]
             self.counts[ids] += other.counts[done : done + len(ids)] - 1  # each was counted once just now

@@ -143,7 +143,7 @@ class AligningStream(Stream):
         counts = np.concatenate([[0], np.cumsum(visited)])
         bounds = counts[np.cumsum([0, *(sum(map(len, variants)) for variants in spellings)])]
         frames = [(start, end) for start, end in (spans[visited] + first).tolist()]
-        return Alignment(graph.symbols[visited].tolist(), frames, bounds.tolist())
+        return Alignment(graph.tokens[visited].tolist(), frames, bounds.tolist())
 
     def _word_spans(self, words: list[int], alignment: Alignment) -> list[Span]:
         """The first and the last frame of each word, without the separator after it."""

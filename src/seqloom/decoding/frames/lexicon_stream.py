@@ -140,7 +140,7 @@ def build_tree(lexicon: Lexicon, scorer: Scorer, *, lm: LM | None) -> state.Lexi
     np.maximum.at(lookahead, np.repeat(np.arange(len(counts)), counts), word_scores[lexicon.words_at])
     kernel.propagate_to_ancestors(lookahead, lexicon.parents)
     links = np.zeros((len(lookahead) + 1, 4), np.int32)
-    links[:-1, state.SYMBOL], links[:-1, state.PARENT] = lexicon.tokens, lexicon.parents
+    links[:-1, state.TOKEN], links[:-1, state.PARENT] = lexicon.tokens, lexicon.parents
     links[:, state.CHILDREN], links[:, state.WORDS] = lexicon.first, lexicon.words_first
     has_variants = np.bincount(lexicon.words_at, minlength=len(lexicon)) > 1
     tree = state.LexiconTree(
@@ -173,7 +173,7 @@ def _initial_state(size: int, vocab_size: int, *, start: int, fanout: int, lag: 
             lm_states=np.full(nodes, start, np.int32),
             lm_log_probs=np.zeros(nodes),
             lm_scores=np.zeros(nodes),
-            first_symbol_frame=np.zeros(nodes, np.int64),
+            first_token_frame=np.zeros(nodes, np.int64),
             next_word_frame=np.zeros(nodes, np.int64),
             child_table=np.full(2 * nodes, -1, np.int32),
         ),
@@ -195,5 +195,5 @@ def _initial_state(size: int, vocab_size: int, *, start: int, fanout: int, lag: 
         ),
         backpointers=Backpointers(staying=np.zeros(size, np.int32), ring=np.zeros((max(lag, 1), size), np.int32)),
     )
-    beam.live.log_probs[state.SYMBOL_END] = -math.inf
+    beam.live.log_probs[state.TOKEN_END] = -math.inf
     return beam

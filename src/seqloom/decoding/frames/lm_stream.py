@@ -11,12 +11,12 @@ from seqloom.decoding.frames.language_models import LM, NeuralLM
 from seqloom.decoding.frames.neural_lm import NeuralLMTable
 from seqloom.kernels.frame_beam.lexicon_state import HistoryTree
 from seqloom.kernels.frame_beam.ngram_scorer import Scorer
-from seqloom.kernels.frame_beam.prefix_beam import COMMITTED, LAG_NODE, NODES, Limits, PrefixTree
+from seqloom.kernels.frame_beam.prefix_beam import COMMITTED, LAG_NODE, NODES, Limits, TokenTree
 from seqloom.kernels.frame_beam.primitives import fill_child_table, mark_ancestors
 
 MIN_NODES = 8192  # capacity of a new tree
 
-Tree = TypeVar("Tree", PrefixTree, HistoryTree)
+Tree = TypeVar("Tree", TokenTree, HistoryTree)
 
 
 class LMStream(AligningStream):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Stream, Transcript, check_blank, check_lag, rows
 from seqloom.decoding.frames.language_models import NeuralLM, build_scorer
-from seqloom.kernels.runtime import parallel_rows
+from seqloom.kernels.runtime import threads
 
 if TYPE_CHECKING:
     from seqloom.decoding.frames.aligning_stream import AligningStream
@@ -59,7 +59,7 @@ class PrefixBeam(FrameSearch):
 
         if guide is not None and isinstance(guide.lm, NeuralLM):  # runs its own threads
             return [run(row) for row in range(len(frames))]
-        return parallel_rows.map_rows(run, list(map(len, frames)))
+        return threads.map_rows(run, list(map(len, frames)))
 
     def stream(self, *, vocab_size: int, blank: int = 0, guide: Guide | None = None, lag: int = 0) -> Stream:
         check_lag(lag)

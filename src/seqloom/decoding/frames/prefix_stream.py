@@ -25,7 +25,7 @@ class PrefixStream(LMStream):
     def advance(self, frames: Doubles) -> None:
         while len(frames := frames[kernel.advance(self.beam, self.scorer, self.limits, frames) :]):
             live = self.live()
-            tree = compact(self.beam.tree, "symbols", live=live, counters=self.beam.counters)
+            tree = compact(self.beam.tree, "tokens", live=live, counters=self.beam.counters)
             self.beam = self.beam._replace(tree=tree)
             if self.neural_lm is not None:
                 self.neural_lm.renumber(tree.lm_states[live], live)
@@ -63,13 +63,13 @@ class PrefixStream(LMStream):
         return self.beam.live.node[: self.beam.counters[kernel.LIVE]]
 
     def labels(self) -> npt.NDArray[np.int32]:
-        return self.beam.tree.symbols
+        return self.beam.tree.tokens
 
-    def tree(self) -> kernel.PrefixTree:
+    def tree(self) -> kernel.TokenTree:
         return self.beam.tree
 
     def _prefix(self, node: int, above: int = 0) -> list[int]:
-        tokens: list[int] = self.beam.tree.symbols[path_between(self.beam.tree.parents, node, above)].tolist()
+        tokens: list[int] = self.beam.tree.tokens[path_between(self.beam.tree.parents, node, above)].tolist()
         return tokens
 
 
@@ -80,12 +80,12 @@ def _initial_state(size: int, vocab_size: int, *, start: int, lag: int) -> kerne
         live=kernel.LivePrefixes(
             node=np.zeros(size, np.int32),
             blank=np.zeros(size),
-            symbol=np.full(size, -math.inf),
+            token=np.full(size, -math.inf),
             total=np.zeros(size),
         ),
-        tree=kernel.PrefixTree(
+        tree=kernel.TokenTree(
             parents=np.full(nodes, -1, np.int32),
-            symbols=np.full(nodes, -1, np.int32),
+            tokens=np.full(nodes, -1, np.int32),
             slots=np.zeros(nodes, np.int32),
             lm_states=np.full(nodes, start, np.int32),
             lm_log_probs=np.zeros(nodes),

@@ -1,8 +1,8 @@
 """CTC loss and gradient by products of probabilities, rescaled in each frame: the fast path of ``loss``.
 
-A target of S symbols is a chain of 2 S + 1 states: its symbols, with blanks between and around them. A row of a table
-holds the states of one frame: column i of ``…_blank`` is the blank behind i symbols, column i of ``…_symbol`` the i-th
-symbol (column 0 stays zero). α are forward probabilities, β backward ones without the emission of their own frame.
+A target of S tokens is a chain of 2 S + 1 states: its tokens, with blanks between and around them. A row of a table
+holds the states of one frame: column i of ``…_blank`` is the blank after i tokens, column i of ``…_token`` the i-th
+token (column 0 stays zero). α are forward probabilities, β backward ones without the emission of their own frame.
 """
 
 import math
@@ -17,9 +17,9 @@ Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.int64]
 
 UNDERFLOWS = (1e-140, 1e-300)
-"""Products below this count as 0, in the first and in the second attempt: denormal numbers are slow."""
+"""Products below this count as 0, in the first and in the second attempt: arithmetic on denormal numbers is slow."""
 SAFETY = 1e20
-"""Σ αβ of a frame must exceed the underflow by this factor; else what was dropped might matter."""
+"""Σ αβ of a frame must exceed the underflow by this factor; otherwise the products that became 0 might matter."""
 FLOAT32_TINY, FLOAT32_SUM = 1.2e-38, 1e-28
 """Float32 probabilities below the first are inexact; Σ αβ must then exceed the second."""
 MAX_STEP_WEIGHT = 1e5
@@ -31,7 +31,7 @@ def scaled_loss(
     target: Integers,  # (S,)
     blank: int,
     underflow: float,
-    workspace: Floats,  # at least ``workspace_size`` elements
+    workspace: Floats,  # at min_sum ``workspace_size`` elements
 ) -> float:
     """−log p(target), or -1 if too much may have been lost to underflow; ``gradient`` is untouched then.
 
@@ -46,17 +46,17 @@ def scaled_loss(
             skip[i] = step * step
     length = (frames + 1) * (size + 2)
     alpha_blank = workspace[:length].reshape(frames + 1, size + 2)
-    alpha_symbol = workspace[length : 2 * length].reshape(frames + 1, size + 2)
+    alpha_token = workspace[length : 2 * length].reshape(frames + 1, size + 2)
     emitted = workspace[2 * length : 3 * length].reshape(frames + 1, size + 2)[:frames]
     bands, sums = np.empty((frames, 2), np.int64), np.empty(frames)
-    loss, lowest = forward(gradient, target, blank, step, skip, underflow, alpha_blank, alpha_symbol, emitted, bands)
+    loss, lowest = forward(gradient, target, blank, step, skip, underflow, alpha_blank, alpha_token, emitted, bands)
     if not loss > -math.inf:
         return -1.0 if loss == -math.inf else loss
-    least = FLOAT32_SUM if lowest < FLOAT32_TINY and gradient.itemsize == 4 else underflow * SAFETY
-    if not backward(step, skip, underflow, least, alpha_blank[1:], alpha_symbol[1:], emitted, bands, sums):
+    min_sum = FLOAT32_SUM if lowest < FLOAT32_TINY and gradient.itemsize == 4 else underflow * SAFETY
+    if not backward(step, skip, underflow, min_sum, alpha_blank[1:], alpha_token[1:], emitted, bands, sums):
         return -1.0
     for t in range(frames):
-        row, posterior, scale = gradient[t], alpha_symbol[t + 1], 1 / sums[t]
+        row, posterior, scale = gradient[t], alpha_token[t + 1], 1 / sums[t]
         row[blank] -= emitted[t, size] * scale
         for i in range(bands[t, 0], bands[t, 1]):
             row[target[i - 1]] -= posterior[i] * scale
@@ -65,7 +65,7 @@ def scaled_loss(
 
 
 def workspace_size(frames: int, size: int) -> int:
-    """Elements of scratch memory for a target of ``size`` symbols."""
+    """Elements of scratch memory for a target of ``size`` tokens."""
     return 3 * (frames + 1) * (size + 2)
 
 
@@ -75,46 +75,46 @@ def forward(
     target: Integers,  # (S,)
     blank: int,
     step: float,
-    skip: Floats,  # (S + 1,) weight of the step from the symbol before, over the blank between them
+    skip: Floats,  # (S + 1,) weight of the step from the token before, over the blank between them
     underflow: float,
     alpha_blank: Floats,  # (T + 1, S + 2) written: before the first frame, and after each frame
-    alpha_symbol: Floats,  # (T + 1, S + 2) written
-    emitted: Floats,  # (T, S + 2) written: scaled probability of each symbol of the target, then of the blank
+    alpha_token: Floats,  # (T + 1, S + 2) written
+    emitted: Floats,  # (T, S + 2) written: scaled probability of each token of the target, then of the blank
     bands: Integers,  # (T, 2) written: the columns [low, high) that are not zero
 ) -> tuple[float, float]:
     """Minus the sum of the logarithms of all scales, -inf where no path is left; the lowest probability seen."""
     frames, size = len(probabilities), len(target)
     loss, total, lowest = 2 * size * math.log(step), 1.0, 1.0
-    alpha_blank[0, :2], alpha_symbol[0, :2] = 0.0, 0.0
+    alpha_blank[0, :2], alpha_token[0, :2] = 0.0, 0.0
     alpha_blank[0, 0] = 1.0
     low, high = 0, 1
     for t in range(frames):
         low, high = max(low, size + 1 - frames + t), min(high + 1, size + 1)  # states that can still reach the end
         first = max(low, 1)
         lowest = min(lowest, emit(probabilities[t], target, blank, 1 / total, emitted[t]) * total)
-        old_blank, old_symbol, new_blank, new_symbol = (
+        old_blank, old_token, new_blank, new_token = (
             alpha_blank[t],
-            alpha_symbol[t],
+            alpha_token[t],
             alpha_blank[t + 1],
-            alpha_symbol[t + 1],
+            alpha_token[t + 1],
         )
-        new_blank[max(low - 1, 0)], new_symbol[max(low - 1, 0)] = 0.0, 0.0
-        new_blank[high], new_symbol[high] = 0.0, 0.0
-        total = arrive_at_blanks(
-            old_blank[low:high], old_symbol[low:high], emitted[t, size], step, underflow, new_blank[low:high]
+        new_blank[max(low - 1, 0)], new_token[max(low - 1, 0)] = 0.0, 0.0
+        new_blank[high], new_token[high] = 0.0, 0.0
+        total = forward_blanks(
+            old_blank[low:high], old_token[low:high], emitted[t, size], step, underflow, new_blank[low:high]
         )
-        total += arrive_at_symbols(
+        total += forward_tokens(
             old_blank[first - 1 : high - 1],
-            old_symbol[first - 1 : high],
+            old_token[first - 1 : high],
             emitted[t, first - 1 : high - 1],
             step,
             skip[first - 1 : high - 1],
             underflow,
-            new_symbol[first:high],
+            new_token[first:high],
         )
         if not total > 0:
             return (math.nan if math.isnan(total) else -math.inf), 0.0
-        low, high = trim_band(new_blank, new_symbol, low, high)
+        low, high = trim_band(new_blank, new_token, low, high)
         bands[t, 0], bands[t, 1] = low, high
         if t < frames - 1:
             loss -= math.log(total)
@@ -122,18 +122,18 @@ def forward(
 
 
 @jit
-def trim_band(blanks: Floats, symbols: Floats, low: int, high: int) -> tuple[int, int]:
+def trim_band(blanks: Floats, tokens: Floats, low: int, high: int) -> tuple[int, int]:
     """The band without columns at both ends that are zero."""
-    while high > low and blanks[high - 1] == 0 and symbols[high - 1] == 0:
+    while high > low and blanks[high - 1] == 0 and tokens[high - 1] == 0:
         high -= 1
-    while low < high and blanks[low] == 0 and symbols[low] == 0:
+    while low < high and blanks[low] == 0 and tokens[low] == 0:
         low += 1
     return low, high
 
 
 @jit_fastmath
 def emit(row: Floats, target: Integers, blank: int, scale: float, emitted: Floats) -> float:
-    """Scaled probabilities of the target's symbols, then of the blank; returns the lowest."""
+    """Scaled probabilities of the target's tokens, then of the blank; returns the lowest."""
     size = len(target)
     for i in range(size):
         emitted[i] = row[target[i]] * scale
@@ -149,12 +149,12 @@ def emit(row: Floats, target: Integers, blank: int, scale: float, emitted: Float
 
 
 @jit_fastmath
-def arrive_at_blanks(
-    blanks: Floats, symbols: Floats, emitted: float, step: float, underflow: float, result: Floats
+def forward_blanks(
+    blanks: Floats, tokens: Floats, emitted: float, step: float, underflow: float, result: Floats
 ) -> float:
     total = 0.0
     for i in range(len(result)):
-        value = (blanks[i] + step * symbols[i]) * emitted
+        value = (blanks[i] + step * tokens[i]) * emitted
         if value < underflow:
             value = 0.0
         result[i] = value
@@ -163,12 +163,12 @@ def arrive_at_blanks(
 
 
 @jit_fastmath
-def arrive_at_symbols(
-    blanks: Floats, symbols: Floats, emitted: Floats, step: float, skip: Floats, underflow: float, result: Floats
+def forward_tokens(
+    blanks: Floats, tokens: Floats, emitted: Floats, step: float, skip: Floats, underflow: float, result: Floats
 ) -> float:
     total = 0.0
     for i in range(len(result)):
-        value = (symbols[i + 1] + step * blanks[i] + skip[i] * symbols[i]) * emitted[i]
+        value = (tokens[i + 1] + step * blanks[i] + skip[i] * tokens[i]) * emitted[i]
         if value < underflow:
             value = 0.0
         result[i] = value
@@ -181,18 +181,18 @@ def backward(
     step: float,
     skip: Floats,  # (S + 1,)
     underflow: float,
-    least: float,  # that Σ αβ of a frame must reach
+    min_sum: float,  # smallest Σ αβ of a frame that is exact
     alpha_blank: Floats,  # (T, S + 2)
-    alpha_symbol: Floats,  # (T, S + 2) replaced by αβ
+    alpha_token: Floats,  # (T, S + 2) replaced by αβ
     emitted: Floats,  # (T, S + 2) column S is replaced by the sum of αβ over the blanks
-    bands: Integers,  # (T, 2) replaced by the columns of symbols whose αβ is not zero
+    bands: Integers,  # (T, 2) replaced by the columns of tokens whose αβ is not zero
     sums: Floats,  # (T,) written: Σ αβ of all states
 ) -> bool:
     """Whether Σ αβ is large enough to be exact in every frame."""
     frames, size = len(bands), len(skip) - 1
-    beta_blank, beta_symbol = np.zeros(size + 2), np.zeros(size + 2)
-    blank_emission, symbol_emission = np.zeros(size + 2), np.zeros(size + 2)  # β times the state's own emission
-    beta_blank[size], beta_symbol[size] = 1.0, step if size else 0.0
+    beta_blank, beta_token = np.zeros(size + 2), np.zeros(size + 2)
+    blank_emission, token_emission = np.zeros(size + 2), np.zeros(size + 2)  # β times the state's own emission
+    beta_blank[size], beta_token[size] = 1.0, step if size else 0.0
     low, high, total = size, size + 1, 1.0
     for t in range(frames - 1, -1, -1):
         emitted_blank, first = emitted[t, size], max(low, 1)
@@ -201,24 +201,24 @@ def backward(
         emitted[t, size] = blank_sum
         bands[t, 0], bands[t, 1] = max(start, 1), stop
         start = bands[t, 0]
-        sums[t] = blank_sum + multiply_in_place(alpha_symbol[t, start:stop], beta_symbol[start:stop])
-        if not sums[t] * min(1.0, total) >= least:
+        sums[t] = blank_sum + multiply_in_place(alpha_token[t, start:stop], beta_token[start:stop])
+        if not sums[t] * min(1.0, total) >= min_sum:
             return False
         total = emit_blanks(beta_blank[low:high], emitted_blank, underflow, blank_emission[low:high])
-        emitted_symbols = emitted[t, first - 1 : high - 1]
-        total += emit_symbols(beta_symbol[first:high], emitted_symbols, underflow, symbol_emission[first:high])
+        emitted_tokens = emitted[t, first - 1 : high - 1]
+        total += emit_tokens(beta_token[first:high], emitted_tokens, underflow, token_emission[first:high])
         if t == 0 or not total > 0:
             return t == 0
-        blank_emission[high], symbol_emission[high] = 0.0, 0.0
+        blank_emission[high], token_emission[high] = 0.0, 0.0
         if low:
             low -= 1
-            blank_emission[low], symbol_emission[low] = 0.0, 0.0
+            blank_emission[low], token_emission[low] = 0.0, 0.0
         high = min(high, t + 1)
-        blanks, symbols, first = blank_emission[low:high], symbol_emission[low : high + 1], max(low, 1)
-        leave_blanks(blanks, symbols, 1 / total, step, beta_blank[low:high])
-        blanks, symbols = blank_emission[first:high], symbol_emission[first : high + 1]
-        leave_symbols(blanks, symbols, 1 / total, step, skip[first:high], beta_symbol[first:high])
-        low, high = trim_band(beta_blank, beta_symbol, low, high)
+        blanks, tokens, first = blank_emission[low:high], token_emission[low : high + 1], max(low, 1)
+        backward_blanks(blanks, tokens, 1 / total, step, beta_blank[low:high])
+        blanks, tokens = blank_emission[first:high], token_emission[first : high + 1]
+        backward_tokens(blanks, tokens, 1 / total, step, skip[first:high], beta_token[first:high])
+        low, high = trim_band(beta_blank, beta_token, low, high)
     return True
 
 
@@ -253,7 +253,7 @@ def emit_blanks(beta: Floats, emitted: float, underflow: float, result: Floats) 
 
 
 @jit_fastmath
-def emit_symbols(beta: Floats, emitted: Floats, underflow: float, result: Floats) -> float:
+def emit_tokens(beta: Floats, emitted: Floats, underflow: float, result: Floats) -> float:
     total = 0.0
     for i in range(len(beta)):
         value = beta[i] * emitted[i]
@@ -265,22 +265,22 @@ def emit_symbols(beta: Floats, emitted: Floats, underflow: float, result: Floats
 
 
 @jit_fastmath
-def leave_blanks(blanks: Floats, symbols: Floats, scale: float, step: float, beta: Floats) -> None:
+def backward_blanks(blanks: Floats, tokens: Floats, scale: float, step: float, beta: Floats) -> None:
     for i in range(len(beta)):
-        beta[i] = (blanks[i] + step * symbols[i + 1]) * scale
+        beta[i] = (blanks[i] + step * tokens[i + 1]) * scale
 
 
 @jit_fastmath
-def leave_symbols(blanks: Floats, symbols: Floats, scale: float, step: float, skip: Floats, beta: Floats) -> None:
+def backward_tokens(blanks: Floats, tokens: Floats, scale: float, step: float, skip: Floats, beta: Floats) -> None:
     for i in range(len(beta)):
-        beta[i] = (symbols[i] + step * blanks[i] + skip[i] * symbols[i + 1]) * scale
+        beta[i] = (tokens[i] + step * blanks[i] + skip[i] * tokens[i + 1]) * scale
 
 
 @jit
 def balanced_step_weight(probabilities: Floats, target: Integers, blank: int) -> float:
     """The weight of a step that makes the middle of the chain likely in the middle of the frames.
 
-    With blanks of probability b and symbols of probability l in all frames, paths with the weight x for a step grow by
+    With blanks of probability b and tokens of probability l in all frames, paths with the weight x for a step grow by
     the larger root of r² - (b + l + l x²) r + b l, and take d log r / d log x = 2 l x² / √((b + l + l x²)² - 4 b l)
     steps per frame.
     """

@@ -1,6 +1,6 @@
 """Forced alignment with CTC: the most probable path of a target, some of whose words have alternative spellings.
 
-Position i of a path is on symbol i or on the blank behind it; position 0 is before all symbols. Backpointers are kept
+Position i of a path is on token i or on the blank after it; position 0 is before all tokens. Backpointers are kept
 for one block of frames only: on the way back each block is computed once more, restricted to the positions that the
 path can have come from, so that an hour of frames needs little memory. ``naive.viterbi`` is the readable reference.
 """
@@ -21,36 +21,36 @@ BLOCK = 2048
 FLOOR = -1e30
 """Replaces -inf and NaN: every target that fits into the frames has a most probable path."""
 STAY, STEP, SKIP = 0, 1, 2
-"""Backpointers: same state; from a symbol to the blank behind it or from a blank to the next symbol; over a blank."""
+"""Backpointers: same state; from a token to the blank after it or from a blank to the next token; over a blank."""
 
 
 class AlignmentGraph(NamedTuple):
     """A sequence of words, each with one or several spellings."""
 
-    symbols: Integers  # (N,) of all spellings of all words, one behind the other
-    links: Integers  # (L, 2) sorted pairs (symbol, predecessor) where that is not the one before it; -1: the start
-    ends: Integers  # (E,) symbols that may be the last
+    tokens: Integers  # (N,) tokens of all spellings of all words, concatenated
+    links: Integers  # (L, 2) sorted pairs (token, predecessor), where that is not the token before; -1: the start
+    ends: Integers  # (E,) tokens that may be the last
 
 
 def build_graph(spellings: Sequence[Sequence[Sequence[int]]], *, optional_end: bool = False) -> AlignmentGraph:
     """The graph of words, given all spellings of each.
 
-    With ``optional_end`` the last symbol of the last word may be missing, unless the word has no other.
+    With ``optional_end`` the last token of the last word may be missing, unless the word has no other.
     """
-    symbols: list[int] = []
+    tokens: list[int] = []
     links: list[tuple[int, int]] = []
     last = [-1]
     for word in spellings:
         ends = []
         for spelling in word:
-            if last != [len(symbols) - 1]:
-                links += [(len(symbols), end) for end in last]
-            symbols += spelling
-            ends.append(len(symbols) - 1)
+            if last != [len(tokens) - 1]:
+                links += [(len(tokens), end) for end in last]
+            tokens += spelling
+            ends.append(len(tokens) - 1)
         last = ends
-    ends = [*last, *(end - 1 for end in last)] if optional_end and symbols else last
+    ends = [*last, *(end - 1 for end in last)] if optional_end and tokens else last
     return AlignmentGraph(
-        np.array(symbols, np.int64), np.array(links, np.int64).reshape(-1, 2), np.array(ends, np.int64)
+        np.array(tokens, np.int64), np.array(links, np.int64).reshape(-1, 2), np.array(ends, np.int64)
     )
 
 
@@ -64,11 +64,11 @@ def align(
     target: Integers,  # (S,) without blanks
     blank: int,
 ) -> Integers:  # (S, 2)
-    """The first and the last frame of each symbol on the most probable path."""
+    """The first and the last frame of each token on the most probable path."""
     spans = align_graph(np.ascontiguousarray(log_probs), build_graph([[target.tolist()]]), blank=blank)
     if spans is None:
         needed, given = frames_needed(target), len(log_probs)
-        raise ValueError(f"an alignment of these {len(target)} symbols needs {needed} frames, not {given}")
+        raise ValueError(f"an alignment of these {len(target)} tokens needs {needed} frames, not {given}")
     return spans
 
 
@@ -79,40 +79,40 @@ def align_graph(
     blank: int,
     block: int = BLOCK,  # frames
 ) -> Integers | None:  # (N, 2)
-    """The first and the last frame of each symbol, -1 for spellings not taken; None if there are too few frames."""
-    (symbols, links, ends), size = graph, len(graph.symbols)
+    """The first and the last frame of each token, -1 for spellings not taken; None if there are too few frames."""
+    (tokens, links, ends), size = graph, len(graph.tokens)
     spans = np.full((size, 2), -1, np.int64)
     if not size:
         return spans
     blocks = [log_probs[first : first + block] for first in range(0, len(log_probs), block)]
-    skip = np.zeros(size)  # -inf for a symbol equal to the one before it: a blank must stand between them
-    skip[0], skip[1:][symbols[1:] == symbols[:-1]] = -np.inf, -np.inf
+    skip = np.zeros(size)  # -inf for a token equal to the one before it: a blank must stand between them
+    skip[0], skip[1:][tokens[1:] == tokens[:-1]] = -np.inf, -np.inf
     scores = np.full((2, size + 1), -np.inf)
     scores[0, 0] = 0.0
     checkpoints = [scores]
     for part in blocks[:-1]:
-        checkpoints.append(_run_block(part, symbols, skip, links, blank, checkpoints[-1], kept=1)[0].copy())
+        checkpoints.append(_run_block(part, tokens, skip, links, blank, checkpoints[-1], kept=1)[0].copy())
     low, high, state = int(ends.min()) + 1, size, None
     for number, part in reversed(list(enumerate(blocks))):
         low = _earliest_source(low, len(part) + 1, size, links)  # one frame more: the edge itself is never used
-        near = links
+        window_links = links
         if len(links):
-            near = links[np.searchsorted(links[:, 0], low) : np.searchsorted(links[:, 0], high)] - low
+            window_links = links[np.searchsorted(links[:, 0], low) : np.searchsorted(links[:, 0], high)] - low
         window = checkpoints[number][:, low : high + 1]
         scores, backpointers, sources = _run_block(
-            part, symbols[low:high], skip[low:high], near, blank, window, kept=len(part)
+            part, tokens[low:high], skip[low:high], window_links, blank, window, kept=len(part)
         )
         state = state or _best_end(scores, ends, low)
         if state is None:
             break
-        state = trace_back(backpointers, sources, near, low, number * block, state, spans)
+        state = trace_back(backpointers, sources, window_links, low, number * block, state, spans)
         low = high = state[0]
     return None if state is None else spans
 
 
 def _run_block(
     part: Floats,
-    symbols: Integers,
+    tokens: Integers,
     skip: Floats,
     links: Integers,
     blank: int,
@@ -122,14 +122,14 @@ def _run_block(
 ) -> tuple[Floats, Bytes, Integers]:
     """The scores after some frames, and backpointers; see ``run_frames``."""
     rows = np.empty((2, *scores.shape))
-    rows[0], rows[1, 1, 0] = scores, -np.inf  # position 0 has no symbol
+    rows[0], rows[1, 1, 0] = scores, -np.inf  # position 0 has no token
     backpointers, sources = np.empty((kept, *scores.shape), np.uint8), np.empty((kept, len(links)), np.int64)
-    turn = run_frames(part, symbols, skip, links, blank, rows, backpointers, sources)
-    return rows[turn], backpointers, sources
+    current = run_frames(part, tokens, skip, links, blank, rows, backpointers, sources)
+    return rows[current], backpointers, sources
 
 
 def _earliest_source(position: int, frames: int, size: int, links: Integers) -> int:
-    """The first position from which this one, or one behind it, can be reached within this many frames."""
+    """The first position from which this one, or a later one, can be reached within this many frames."""
     if position <= frames:
         return 0
     sources = np.maximum(np.arange(-1, size), 0)
@@ -141,8 +141,8 @@ def _earliest_source(position: int, frames: int, size: int, links: Integers) -> 
 
 
 def _best_end(scores: Floats, ends: Integers, low: int) -> tuple[int, bool, bool] | None:
-    """Where the best path ends, as ``trace_back`` takes it; None if there is no path."""
-    candidates = scores[::-1, ends + 1 - low]  # on the symbol, or on the blank behind it
+    """The end of the best path, as a state for ``trace_back``; None if there is no path."""
+    candidates = scores[::-1, ends + 1 - low]  # on the token, or on the blank after it
     best = int(candidates.argmax())
     on_blank, which = divmod(best, len(ends))
     return None if candidates.flat[best] == -np.inf else (int(ends[which]) + 1, not on_blank, True)
@@ -158,14 +158,14 @@ def trace_back(
     state: tuple[int, bool, bool],
     spans: Integers,  # written
 ) -> tuple[int, bool, bool]:
-    """Follow a path back through some frames: the position before them, whether on its symbol, whether left there."""
-    position, on_symbol, entered = state
+    """Trace back through some frames; the state before them: position, whether on its token, whether entered."""
+    position, on_token, entered = state
     first_link = np.full(backpointers.shape[2], -1)
     for row in range(len(links) - 1, -1, -1):
         first_link[links[row, 0]] = row
     for t in range(len(backpointers) - 1, -1, -1):
-        step = backpointers[t, 1 if on_symbol else 0, position - low]
-        if on_symbol:
+        step = backpointers[t, 1 if on_token else 0, position - low]
+        if on_token:
             if entered:
                 spans[position - 1, 1] = first + t
             spans[position - 1, 0] = first + t
@@ -174,40 +174,43 @@ def trace_back(
                 position = position - 1 if row < 0 else low + sources[t, row]
         entered = step > STAY
         if step == STEP:
-            on_symbol = not on_symbol
-    return position, on_symbol, entered
+            on_token = not on_token
+    return position, on_token, entered
 
 
 @jit
 def run_frames(
     part: Floats,  # (T, V)
-    symbols: Integers,  # (S,)
-    skip: Floats,  # (S,) 0, or -inf for a symbol equal to the one before it
+    tokens: Integers,  # (S,)
+    skip: Floats,  # (S,) 0, or -inf for a token equal to the one before it
     links: Integers,  # (L, 2)
     blank: int,
-    rows: Floats,  # (2, 2, S + 1) scores of blanks and symbols, of this frame and the next in turn; the first is given
+    rows: Floats,  # (2, 2, S + 1) two buffers of scores of blanks and tokens; the first is given
     backpointers: Bytes,  # (T or 1, 2, S + 1) written
-    sources: Integers,  # (T or 1, L) written: the position that a symbol with links was reached from, at its first link
+    sources: Integers,  # (T or 1, L) written: the position that a token with links was reached from, at its first link
 ) -> int:
-    """Process some frames; which of the two ``rows`` is the last. Backpointers are kept if there is room for all."""
-    size, turn, emitted = len(symbols), 0, np.empty(len(symbols) + 1)
+    """Process some frames; the index of the buffer in ``rows`` that holds the result.
+
+    Backpointers are stored if ``backpointers`` holds all frames.
+    """
+    size, current, emitted = len(tokens), 0, np.empty(len(tokens) + 1)
     for t in range(len(part)):
-        blanks, symbol_scores, new_blanks, new_symbols = (
-            rows[turn, 0],
-            rows[turn, 1],
-            rows[1 - turn, 0],
-            rows[1 - turn, 1],
+        blanks, token_scores, new_blanks, new_tokens = (
+            rows[current, 0],
+            rows[current, 1],
+            rows[1 - current, 0],
+            rows[1 - current, 1],
         )
         kept = t if len(backpointers) == len(part) else 0
-        emit(part[t], symbols, blank, emitted)
-        update_blanks(blanks, symbol_scores, emitted[size], new_blanks, backpointers[kept, 0])
-        update_symbols(blanks, symbol_scores, emitted, skip, new_symbols, backpointers[kept, 1])
+        emit(part[t], tokens, blank, emitted)
+        update_blanks(blanks, token_scores, emitted[size], new_blanks, backpointers[kept, 0])
+        update_tokens(blanks, token_scores, emitted, skip, new_tokens, backpointers[kept, 1])
         if len(links):
             update_linked(
-                blanks, symbol_scores, emitted, symbols, links, new_symbols, backpointers[kept, 1], sources[kept]
+                blanks, token_scores, emitted, tokens, links, new_tokens, backpointers[kept, 1], sources[kept]
             )
-        turn = 1 - turn
-    return turn
+        current = 1 - current
+    return current
 
 
 @jit_fastmath
@@ -221,19 +224,19 @@ def emit(row: Floats, target: Integers, blank: int, emitted: Floats) -> None:
 
 
 @jit_fastmath
-def update_blanks(blanks: Floats, symbols: Floats, emitted: float, result: Floats, backpointers: Bytes) -> None:
+def update_blanks(blanks: Floats, tokens: Floats, emitted: float, result: Floats, backpointers: Bytes) -> None:
     for i in range(len(result)):
-        stay, step = blanks[i], symbols[i]
+        stay, step = blanks[i], tokens[i]
         result[i] = max(stay, step) + emitted
         backpointers[i] = STEP if step > stay else STAY
 
 
 @jit_fastmath
-def update_symbols(
-    blanks: Floats, symbols: Floats, emitted: Floats, skip: Floats, result: Floats, backpointers: Bytes
+def update_tokens(
+    blanks: Floats, tokens: Floats, emitted: Floats, skip: Floats, result: Floats, backpointers: Bytes
 ) -> None:
     for i in range(len(skip)):
-        stay, step, jump = symbols[i + 1], blanks[i], symbols[i] + skip[i]
+        stay, step, jump = tokens[i + 1], blanks[i], tokens[i] + skip[i]
         best = max(stay, step)
         pointer = STEP if step > stay else STAY
         result[i + 1] = max(best, jump) + emitted[i]
@@ -243,22 +246,22 @@ def update_symbols(
 @jit
 def update_linked(
     blanks: Floats,
-    symbol_scores: Floats,  # scores on symbols
+    token_scores: Floats,  # scores on tokens
     emitted: Floats,
-    symbols: Integers,
+    tokens: Integers,
     links: Integers,
     result: Floats,
     backpointers: Bytes,
     sources: Integers,
 ) -> None:
-    """Replace the scores of symbols that have links by the best of all their predecessors."""
+    """Replace the scores of tokens that have links by the best of all their predecessors."""
     best, head = -np.inf, 0
     for row in range(len(links)):
         i, source = links[row, 0], links[row, 1] + 1
         if row == 0 or i != links[row - 1, 0]:
-            best, head, backpointers[i + 1] = symbol_scores[i + 1], row, STAY
+            best, head, backpointers[i + 1] = token_scores[i + 1], row, STAY
         if source >= 0 and blanks[source] > best:
             best, backpointers[i + 1], sources[head] = blanks[source], STEP, source
-        if source > 0 and symbols[source - 1] != symbols[i] and symbol_scores[source] > best:
-            best, backpointers[i + 1], sources[head] = symbol_scores[source], SKIP, source
+        if source > 0 and tokens[source - 1] != tokens[i] and token_scores[source] > best:
+            best, backpointers[i + 1], sources[head] = token_scores[source], SKIP, source
         result[i + 1] = best + emitted[i]

@@ -1,0 +1,1 @@
+"""Beam search over CTC frames, with or without a lexicon, and n-gram look-up."""

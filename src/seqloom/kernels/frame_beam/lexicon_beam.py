@@ -2,7 +2,7 @@
 
 A hypothesis is the words so far, a node of a history tree, and a node of the lexicon's prefix tree for the word that
 has begun. Where words end at a lexicon node, each of them leads back to the root with one more word in the history; at
-the root the last symbol belongs to the hypothesis, too. Hypotheses that are equal in all this are one hypothesis,
+the root the last token belongs to the hypothesis, too. Hypotheses that are equal in all this are one hypothesis,
 however their words were spelled.
 """
 
@@ -21,8 +21,8 @@ from seqloom.kernels.frame_beam.lexicon_state import (
     NO_WORD,
     PARENT,
     ROOT,
-    SYMBOL,
-    SYMBOL_END,
+    TOKEN,
+    TOKEN_END,
     TOTAL,
     WITHIN_WORD,
     WORDS,
@@ -42,14 +42,14 @@ Integers = npt.NDArray[np.int32]
 
 STAY = -1  # in place of a lexicon node
 MERGED = -2  # this and lower numbers, in place of a word: sums over spellings, numbered downwards
-DEMOTION = 1e9  # what a dominated candidate loses
-NEGLIGIBLE = 12.0  # paths so far below the worst survivor add less than 1e-5 of it
-UNSUMMED = math.inf  # marks a total that is to be summed again
+DEMOTION = 1e9  # subtracted from the score of a dominated candidate
+NEGLIGIBLE = 12.0  # log-probability: paths this far below the worst survivor add less than 1e-5 to it
+UNSUMMED = math.inf  # marks a total that has to be summed again
 
 
 @jit_inline
 def score_staying(state: LexiconBeamState, tree: LexiconTree, blank: int) -> float:
-    """Let every hypothesis stay (a blank, or its last symbol once more); the lowest of their scores."""
+    """Let every hypothesis stay (a blank, or its last token once more); the lowest of their scores."""
     histories, nodes, lasts, path_log_probs = state.live
     lm_scores, lookahead, backpointers = state.histories.lm_scores, tree.lookahead, state.backpointers.staying
     log_probs, staying, lowest = state.work.log_probs, state.work.staying, math.inf
@@ -57,30 +57,30 @@ def score_staying(state: LexiconBeamState, tree: LexiconTree, blank: int) -> flo
         backpointers[slot] = 2 * slot
         last = lasts[slot]
         staying[BLANK_END, slot] = path_log_probs[TOTAL, slot] + log_probs[blank]
-        staying[SYMBOL_END, slot] = path_log_probs[SYMBOL_END, slot] + log_probs[last] if last >= 0 else -math.inf
-        staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[SYMBOL_END, slot])
+        staying[TOKEN_END, slot] = path_log_probs[TOKEN_END, slot] + log_probs[last] if last >= 0 else -math.inf
+        staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[TOKEN_END, slot])
         lm_score = lm_scores[histories[slot]]
         lowest = min(lowest, staying[TOTAL, slot] + lm_score + lookahead[nodes[slot]])
     return lowest
 
 
 @jit
-def best_symbol(log_probs: Floats, blank: int) -> float:
-    """The highest log-probability of a symbol other than the blank."""
+def best_token_log_prob(log_probs: Floats, blank: int) -> float:
+    """The highest log-probability of a token other than the blank."""
     result = -math.inf
-    for symbol in range(len(log_probs)):
-        if symbol != blank:
-            result = max(result, log_probs[symbol])
+    for token in range(len(log_probs)):
+        if token != blank:
+            result = max(result, log_probs[token])
     return result
 
 
 @jit_inline
 def mark_successors(state: LexiconBeamState, tree: LexiconTree) -> None:
-    """Note which hypotheses have a live successor: only they need to look for one to add their paths to."""
+    """Mark the hypotheses that have a live successor: only these have to search for one to add their paths to."""
     histories, nodes = state.live.history, state.live.node
-    parents, first_symbol_frame = state.histories.parents, state.histories.first_symbol_frame
+    parents, first_token_frame = state.histories.parents, state.histories.first_token_frame
     next_word_frame, (keys, slots) = state.histories.next_word_frame, state.live_index
-    successors, links, symbols = state.work.successors, tree.links, len(state.work.log_probs)
+    successors, links, tokens = state.work.successors, tree.links, len(state.work.log_probs)
     state.counters[FRAME] += 1
     frame, count = state.counters[FRAME], state.counters[LIVE]
     for slot in range(count):
@@ -90,14 +90,14 @@ def mark_successors(state: LexiconBeamState, tree: LexiconTree) -> None:
         if node == ROOT:
             next_word_frame[max(parents[history], 0)] = frame
         elif links[node, PARENT] == ROOT:
-            first_symbol_frame[history] = frame
+            first_token_frame[history] = frame
         else:
-            key = hypothesis_key(len(links), symbols, history, links[node, PARENT], 0)
+            key = hypothesis_key(len(links), tokens, history, links[node, PARENT], 0)
             parent_slot = find_live(keys, slots, 1, key)
             if parent_slot >= 0:
                 successors[parent_slot] = WITHIN_WORD
     for slot in range(count):
-        if nodes[slot] == ROOT and first_symbol_frame[histories[slot]] == frame:
+        if nodes[slot] == ROOT and first_token_frame[histories[slot]] == frame:
             successors[slot] = WITHIN_WORD
         if next_word_frame[histories[slot]] == frame:
             successors[slot] |= NEXT_WORD
@@ -119,11 +119,11 @@ def prune_extensions(
 
 @jit_inline
 def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: Limits, bound: float) -> int:
-    """Extend every hypothesis by a symbol: add its paths to live successors, make candidates of others above the bound.
+    """Extend every hypothesis by a token: add its paths to live successors, make candidates of others above the bound.
 
     Returns the number of candidates.
     """
-    # Arrays are taken out of their tuples once: inside of loops, numba would count references at each access.
+    # Arrays are taken out of their tuples once: inside loops, numba would count references at each access.
     histories, nodes, lasts, path_log_probs = state.live
     parents, words, child_table = state.histories.parents, state.histories.words, state.histories.child_table
     lm_states, lm_scores = state.histories.lm_states, state.histories.lm_scores
@@ -135,34 +135,34 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
     kind, ngram_words, first_children = scorer.kind, scorer.ngram_words, scorer.first_children
     backoff_states, ngram_log_probs, log_backoffs = scorer.backoff_states, scorer.log_probs, scorer.log_backoffs
     lm_table = scorer.table
-    symbols, best_log_prob = len(log_probs), best_symbol(log_probs, limits.blank)
-    best_lm_score = lookahead[ROOT] + max(0.0, scorer.max_bonus)  # the most that one more symbol can add
+    tokens, best_log_prob = len(log_probs), best_token_log_prob(log_probs, limits.blank)
+    best_lm_score = lookahead[ROOT] + max(0.0, scorer.max_bonus)  # the most that one more token can add
     # Several spellings that are below the bound may be above it together.
     lowest = bound - NEGLIGIBLE if tree.any_variants else bound
     count, capacity = 0, len(scores) - tree.max_fanout - limits.size
     for slot in range(state.counters[LIVE]):
         history, node, first = histories[slot], nodes[slot], count
         lm_score, successors = lm_scores[history], reachable[slot]
-        negligible = bound - NEGLIGIBLE if successors else lowest
-        if not path_log_probs[TOTAL, slot] + best_log_prob + lm_score + best_lm_score > negligible:
+        min_paths = bound - NEGLIGIBLE if successors else lowest
+        if not path_log_probs[TOTAL, slot] + best_log_prob + lm_score + best_lm_score > min_paths:
             continue
         after_variant = tree.any_variants and node == ROOT and history > 0 and has_variants[words[history]]
-        enough = lowest if after_variant else bound
+        min_score = lowest if after_variant else bound
         for child in range(links[node, CHILDREN], links[node + 1, CHILDREN]):
-            symbol = links[child, SYMBOL]
-            source = TOTAL * (symbol != lasts[slot])  # else BLANK_END: a repeated symbol needs a blank in between
-            paths = path_log_probs[source, slot] + log_probs[symbol]
-            if not paths + lm_score + best_lm_score > negligible:
+            token = links[child, TOKEN]
+            source = TOTAL * (token != lasts[slot])  # else BLANK_END: a repeated token needs a blank in between
+            paths = path_log_probs[source, slot] + log_probs[token]
+            if not paths + lm_score + best_lm_score > min_paths:
                 continue
-            if links[child, CHILDREN] < links[child + 1, CHILDREN]:  # a word continues behind the child
-                key = hypothesis_key(len(links), symbols, history, child, 0)
+            if links[child, CHILDREN] < links[child + 1, CHILDREN]:  # a word continues after the child
+                key = hypothesis_key(len(links), tokens, history, child, 0)
                 other = find_live(keys, slots, successors & WITHIN_WORD, key)
                 if other >= 0:
-                    if paths > max(staying[BLANK_END, other], staying[SYMBOL_END, other]):
+                    if paths > max(staying[BLANK_END, other], staying[TOKEN_END, other]):
                         backpointers[other] = 2 * slot
-                    staying[SYMBOL_END, other] = log_add(staying[SYMBOL_END, other], paths)
+                    staying[TOKEN_END, other] = log_add(staying[TOKEN_END, other], paths)
                     staying[TOTAL, other] = UNSUMMED
-                elif paths + lm_score + lookahead[child] > enough:
+                elif paths + lm_score + lookahead[child] > min_score:
                     scores[count] = paths + lm_score + lookahead[child]
                     origins[0, count], origins[1, count], origins[2, count] = slot, child, NO_WORD
                     count += 1
@@ -172,12 +172,12 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                 if successors & NEXT_WORD:
                     at = find_child(child_table, parents, words, history, word)
                     next_history = child_table[at]
-                key = hypothesis_key(len(links), symbols, next_history, ROOT, symbol)
+                key = hypothesis_key(len(links), tokens, next_history, ROOT, token)
                 other = find_live(keys, slots, next_history >= 0, key)
                 if other >= 0:
-                    if paths > max(staying[BLANK_END, other], staying[SYMBOL_END, other]):
+                    if paths > max(staying[BLANK_END, other], staying[TOKEN_END, other]):
                         backpointers[other] = 2 * slot + 1
-                    staying[SYMBOL_END, other] = log_add(staying[SYMBOL_END, other], paths)
+                    staying[TOKEN_END, other] = log_add(staying[TOKEN_END, other], paths)
                     staying[TOTAL, other] = UNSUMMED
                     continue
                 lm_log_prob, next_lm_state = score(
@@ -193,7 +193,7 @@ def extend(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, limits: L
                 )
                 value = paths + lm_score + bonuses[word] + lookahead[ROOT] + scorer.weight * lm_log_prob
                 # NaN where an impossible word has the weight 0: neither comparison holds.
-                if value > enough or (value > lowest and has_variants[word]):
+                if value > min_score or (value > lowest and has_variants[word]):
                     scores[count] = value
                     origins[0, count], origins[1, count], origins[2, count] = slot, child, word
                     origins[3, count] = next_lm_state
@@ -209,27 +209,27 @@ def merge_spellings(state: LexiconBeamState, tree: LexiconTree, count: int) -> N
     scores, origins, keys, leaders, merged_words, merged_log_probs = state.candidates
     history_words, log_probs = state.histories.words, state.work.log_probs
     links, has_variants = tree.links, tree.has_variants
-    merged, symbols, words = 0, len(log_probs), len(has_variants)
+    merged, tokens, words = 0, len(log_probs), len(has_variants)
     for at in range(len(keys)):
         keys[at] = -1
     for candidate in range(count):
         slot, child, word = origins[0, candidate], origins[1, candidate], origins[2, candidate]
-        history, symbol = np.int64(histories[slot]), links[child, SYMBOL]
+        history, token = np.int64(histories[slot]), links[child, TOKEN]
         after_variant = nodes[slot] == ROOT and history > 0 and has_variants[history_words[history]]
         if not after_variant and (word == NO_WORD or not has_variants[word]):
             continue
-        label = words * symbols + child if word == NO_WORD else word * symbols + symbol
-        key = history * (words * symbols + len(links)) + label
+        label = words * tokens + child if word == NO_WORD else word * tokens + token
+        key = history * (words * tokens + len(links)) + label
         at = find_key(keys, key)
         leader = leaders[at]
         if keys[at] < 0:
             keys[at], leaders[at] = key, candidate
             continue
-        paths = path_log_probs[TOTAL * (symbol != lasts[slot]), slot] + log_probs[symbol]
+        paths = path_log_probs[TOTAL * (token != lasts[slot]), slot] + log_probs[token]
         if origins[2, leader] > MERGED:
             first = origins[0, leader]
             merged_words[merged] = word
-            merged_log_probs[merged] = path_log_probs[TOTAL * (symbol != lasts[first]), first] + log_probs[symbol]
+            merged_log_probs[merged] = path_log_probs[TOTAL * (token != lasts[first]), first] + log_probs[token]
             origins[2, leader] = MERGED - merged
             merged += 1
         which = MERGED - origins[2, leader]
@@ -246,7 +246,7 @@ def add_staying(state: LexiconBeamState, tree: LexiconTree, count: int) -> int:
     scores, origins = state.candidates.scores, state.candidates.origins
     for slot in range(state.counters[LIVE]):
         if staying[TOTAL, slot] == UNSUMMED:
-            staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[SYMBOL_END, slot])
+            staying[TOTAL, slot] = log_add(staying[BLANK_END, slot], staying[TOKEN_END, slot])
         scores[count] = staying[TOTAL, slot] + lm_scores[histories[slot]] + lookahead[nodes[slot]]
         origins[0, count], origins[1, count] = slot, STAY
         count += 1
@@ -255,11 +255,11 @@ def add_staying(state: LexiconBeamState, tree: LexiconTree, count: int) -> int:
 
 @jit_inline
 def demote_dominated(state: LexiconBeamState, tree: LexiconTree, count: int) -> None:
-    """Put candidates that can never overtake another one behind all others: same LM state, node and last symbol."""
+    """Rank candidates that can never overtake another one below all others: same LM state, node and last token."""
     histories, live_nodes, lasts, _ = state.live
     scores, origins, keys, leaders, merged_words, _ = state.candidates
     links, lm_states = tree.links, state.histories.lm_states
-    nodes, symbols = len(links), len(state.work.log_probs)
+    nodes, tokens = len(links), len(state.work.log_probs)
     for at in range(len(keys)):
         keys[at] = -1
     for candidate in range(count):
@@ -268,10 +268,10 @@ def demote_dominated(state: LexiconBeamState, tree: LexiconTree, count: int) -> 
         if node == STAY:
             node = live_nodes[slot]
         elif word > NO_WORD or (word <= MERGED and merged_words[MERGED - word] > NO_WORD):
-            node, last, lm_state = ROOT, links[node, SYMBOL], origins[3, candidate]
+            node, last, lm_state = ROOT, links[node, TOKEN], origins[3, candidate]
         if lm_state < 0:
             continue
-        key = hypothesis_key(nodes, symbols, lm_state, node, last)
+        key = hypothesis_key(nodes, tokens, lm_state, node, last)
         at = find_key(keys, key)
         if keys[at] < 0:
             keys[at], leaders[at] = key, candidate
@@ -294,7 +294,7 @@ def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, cand
     kind, ngram_words, first_children = scorer.kind, scorer.ngram_words, scorer.first_children
     backoff_states, ngram_log_probs, log_backoffs = scorer.backoff_states, scorer.log_probs, scorer.log_backoffs
     lm_table = scorer.table
-    nodes, symbols, staying_backpointers = len(links), len(log_probs), state.backpointers.staying
+    nodes, tokens, staying_backpointers = len(links), len(log_probs), state.backpointers.staying
     backpointers = state.backpointers.ring[state.counters[FRAME] % len(state.backpointers.ring)]
     for at in range(len(keys)):
         keys[at] = -1
@@ -310,13 +310,13 @@ def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, cand
             for part in range(3):
                 selected[part, count] = staying[part, slot]
         else:
-            symbol = links[node, SYMBOL]
-            paths = path_log_probs[BLANK_END if symbol == last else TOTAL, slot] + log_probs[symbol]
+            token = links[node, TOKEN]
+            paths = path_log_probs[BLANK_END if token == last else TOTAL, slot] + log_probs[token]
             if word <= MERGED:
                 paths, word = merged_log_probs[MERGED - word], merged_words[MERGED - word]
             backpointers[count] = 2 * slot + (word != NO_WORD)
-            selected[BLANK_END, count], selected[SYMBOL_END, count], selected[TOTAL, count] = -math.inf, paths, paths
-            last = symbol
+            selected[BLANK_END, count], selected[TOKEN_END, count], selected[TOTAL, count] = -math.inf, paths, paths
+            last = token
             if word != NO_WORD:
                 at = find_child(child_table, parents, words, history, word)
                 if child_table[at] < 0:
@@ -336,11 +336,11 @@ def select_beam(state: LexiconBeamState, tree: LexiconTree, scorer: Scorer, cand
                     lm_scores[size] = lm_scores[history] + scorer.weight * lm_log_prob + bonuses[word]
                     size += 1
                 history, node = child_table[at], ROOT
-        key = hypothesis_key(nodes, symbols, history, node, last)
+        key = hypothesis_key(nodes, tokens, history, node, last)
         at = find_key(keys, key)
-        if keys[at] >= 0:  # the same by another spelling, dropped from merge_spellings for lack of room
+        if keys[at] >= 0:  # equal to one spelled differently, which merge_spellings did not merge for lack of space
             for part in range(1, 3):
-                selected[part, slots[at]] = log_add(selected[part, slots[at]], selected[SYMBOL_END, count])
+                selected[part, slots[at]] = log_add(selected[part, slots[at]], selected[TOKEN_END, count])
             continue
         keys[at], slots[at] = key, count
         selected_keys[0, count], selected_keys[1, count], selected_keys[2, count] = history, node, last
@@ -395,7 +395,7 @@ def find_endings(state: LexiconBeamState, tree: LexiconTree, separator: int, end
             count += 1
             continue
         for child in range(links[node, CHILDREN], links[node + 1, CHILDREN]):
-            if links[child, SYMBOL] == separator:  # the end of the recording counts as a separator
+            if links[child, TOKEN] == separator:  # the end of the recording counts as a separator
                 for which in range(links[child, WORDS], links[child + 1, WORDS]):
                     endings[0, count], endings[1, count] = slot, tree.words_at[which]
                     count += 1

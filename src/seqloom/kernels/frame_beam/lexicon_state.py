@@ -14,17 +14,17 @@ Integers = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.int64]
 
 LIVE, HISTORIES, FRAME, LAG_NODE = 0, 1, 2, 3  # fields of ``counters``, as in ``prefix_beam``
-SYMBOL, CHILDREN, WORDS, PARENT = 0, 1, 2, 3  # columns of ``LexiconTree.links``
+TOKEN, CHILDREN, WORDS, PARENT = 0, 1, 2, 3  # columns of ``LexiconTree.links``
 ROOT = 0
 NO_WORD = -1
-BLANK_END, SYMBOL_END, TOTAL = 0, 1, 2  # rows of ``log_probs``
+BLANK_END, TOKEN_END, TOTAL = 0, 1, 2  # rows of ``log_probs``
 WITHIN_WORD, NEXT_WORD = 1, 2  # bits of ``SearchWorkspace.successors``
 
 
 class LexiconTree(NamedTuple):
-    """The prefix tree of a lexicon (see ``decoding.lexicon.Lexicon``) with the look-ahead of a language model."""
+    """The prefix tree of a lexicon (see ``decoding.frames.lexicon``) with the look-ahead of a language model."""
 
-    links: Integers  # (N + 1, 4) of each node: symbol, first child, first word, parent; interleaved for cache locality
+    links: Integers  # (N + 1, 4) token, first child, first word and parent of each node; interleaved for cache locality
     words_at: Integers  # words that end at the nodes, node by node
     lookahead: Floats  # (N,) the highest unigram score of a word below each node
     max_fanout: int  # candidates that one hypothesis can make in a frame
@@ -38,8 +38,8 @@ class LiveHypotheses(NamedTuple):
 
     history: Integers  # (K,) complete words so far: a node of the history tree
     node: Integers  # (K,) the word that has begun: a node of the lexicon, ROOT between words
-    last: Integers  # (K,) last symbol, -1 before the first
-    log_probs: Floats  # (3, K) log p of the paths that end in a blank, in the last symbol, in either
+    last: Integers  # (K,) last token, -1 before the first
+    log_probs: Floats  # (3, K) log p of the paths that end in a blank, in the last token, in either
 
 
 class HistoryTree(NamedTuple):
@@ -49,9 +49,9 @@ class HistoryTree(NamedTuple):
     words: Integers  # (N,) last word, -1 for the root
     lm_states: Integers  # (N,) state of the language model
     lm_log_probs: Floats  # (N,) log p of the words by the language model
-    lm_scores: Floats  # (N,) their share of the score: weighted log p and all bonuses
-    first_symbol_frame: Keys  # (N,) the last frame in which a hypothesis was at the first symbol after this history
-    next_word_frame: Keys  # (N,) the last frame in which a hypothesis was directly behind one more word
+    lm_scores: Floats  # (N,) their contribution to the score: weighted log p and all bonuses
+    first_token_frame: Keys  # (N,) the last frame in which a hypothesis was at the first token after this history
+    next_word_frame: Keys  # (N,) the last frame in which a hypothesis had exactly one more word
     child_table: Integers  # (2^n,) hash table of histories by parent and word, -1: empty
 
 
@@ -77,10 +77,10 @@ class SearchWorkspace(NamedTuple):
     """Scratch memory of one frame."""
 
     log_probs: Floats  # (V,) the frame
-    successors: Integers  # (K,) bits: which live hypotheses can be reached from this one by a symbol
+    successors: Integers  # (K,) bits: which live hypotheses can be reached from this one by a token
     staying: Floats  # (3, K) ``log_probs`` of hypotheses that stay
     selected: Floats  # (3, K) ``log_probs`` of the next beam
-    selected_keys: Integers  # (3, K) history, node, last symbol of the next beam
+    selected_keys: Integers  # (3, K) history, node, last token of the next beam
 
 
 class LexiconBeamState(NamedTuple):
@@ -96,9 +96,9 @@ class LexiconBeamState(NamedTuple):
 
 
 @jit_inline
-def hypothesis_key(nodes: int, symbols: int, history: int, node: int, last: int) -> int:
-    """A number for (history, node); at the root also for the last symbol, which cannot be repeated without a blank."""
-    return history * (nodes + symbols + 1) + (node or nodes + last + 1)
+def hypothesis_key(nodes: int, tokens: int, history: int, node: int, last: int) -> int:
+    """A number for (history, node); at the root also for the last token, which cannot be repeated without a blank."""
+    return history * (nodes + tokens + 1) + (node or nodes + last + 1)
 
 
 @jit
@@ -113,11 +113,11 @@ def find_live(keys: Keys, slots: Integers, needed: int, key: int) -> int:
 @jit
 def rebuild_index(state: LexiconBeamState, tree: LexiconTree) -> None:
     """Enter all live hypotheses into an empty index."""
-    live, index, nodes, symbols = state.live, state.live_index, len(tree.links), len(state.work.log_probs)
+    live, index, nodes, tokens = state.live, state.live_index, len(tree.links), len(state.work.log_probs)
     for at in range(len(index.keys)):
         index.keys[at] = -1
     for slot in range(state.counters[LIVE]):
-        key = hypothesis_key(nodes, symbols, live.history[slot], live.node[slot], live.last[slot])
+        key = hypothesis_key(nodes, tokens, live.history[slot], live.node[slot], live.last[slot])
         at = find_key(index.keys, key)
         index.keys[at], index.slots[at] = key, slot
 
@@ -131,7 +131,7 @@ def enforce_lag(state: LexiconBeamState, tree: LexiconTree) -> None:
     for slot in range(alive):
         scores[slot] = log_probs[TOTAL, slot] + lm_scores[histories[slot]] + lookahead[nodes[slot]]
     history = node_before_lag(parents, histories, scores, alive, ring, frame)
-    if history > state.counters[LAG_NODE]:  # else it is an ancestor of what is fixed already
+    if history > state.counters[LAG_NODE]:  # otherwise it is an ancestor of the node that is fixed already
         state.counters[LAG_NODE] = history
         count, backpointers = 0, ring[frame % len(ring)]
         for slot in range(alive):

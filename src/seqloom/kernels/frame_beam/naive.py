@@ -1,4 +1,4 @@
-"""Prefix and lexicon beam search and n-gram look-up, slow and readable: the oracle of the kernels here.
+"""Prefix and lexicon beam search and n-gram look-up, slow and readable: the reference in the tests of the kernels.
 
 Hypotheses are tuples in dictionaries; every extension is computed and the whole list is sorted in each frame.
 """
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Symbols = tuple[int, ...]
+Tokens = tuple[int, ...]
 Words = tuple[int, ...]
 Paths = tuple[float, float]
-"""log p of the paths of a hypothesis that end in a blank, and of those that end in its last symbol."""
-Hypothesis = tuple[Words, Symbols, int]
-"""Complete words; symbols of the word that has begun; the last symbol, -1 before the first."""
+"""log p of the paths of a hypothesis that end in a blank, and of those that end in its last token."""
+Hypothesis = tuple[Words, Tokens, int]
+"""Complete words; tokens of the word that has begun; the last token, -1 before the first."""
 
 IMPOSSIBLE = -math.inf
 NO_PATHS: Paths = (IMPOSSIBLE, IMPOSSIBLE)
@@ -26,21 +26,21 @@ def total(paths: Paths) -> float:
 
 
 def prefix_beam(
-    frames: npt.NDArray[Any],  # (T, V) log-probabilities; symbol 0 is the blank
+    frames: npt.NDArray[Any],  # (T, V) log-probabilities; token 0 is the blank
     *,
     size: int,
     per_node: int = 0,
     threshold: float = math.inf,
     bonus: float = 0.0,
     lag: int = 0,
-) -> dict[Symbols, float]:
+) -> dict[Tokens, float]:
     """The prefixes in the beam after the last frame, and the log-probability of each."""
-    beam: dict[Symbols, Paths] = {(): (0.0, IMPOSSIBLE)}
+    beam: dict[Tokens, Paths] = {(): (0.0, IMPOSSIBLE)}
     # The prefix that the most probable path of each hypothesis had reached after each frame, the start included.
-    traces: dict[Symbols, list[Symbols]] = {(): [()]}
+    traces: dict[Tokens, list[Tokens]] = {(): [()]}
     for frame in frames:
-        following: dict[Symbols, Paths] = {}
-        origins: dict[Symbols, Symbols] = {}
+        following: dict[Tokens, Paths] = {}
+        origins: dict[Tokens, Tokens] = {}
         for prefix, paths in beam.items():
             blank, repeated, arrived = total(paths) + float(frame[0]), IMPOSSIBLE, IMPOSSIBLE
             if prefix:
@@ -48,9 +48,9 @@ def prefix_beam(
                 arrived = _extended(beam, prefix, frame)
             following[prefix] = (blank, float(np.logaddexp(repeated, arrived)))
             origins[prefix] = prefix[:-1] if arrived > max(blank, repeated) else prefix
-            new = [(*prefix, symbol) for symbol in range(1, len(frame)) if (*prefix, symbol) not in beam]
-            new.sort(key=lambda one: -_extended(beam, one, frame))
-            following |= {one: (IMPOSSIBLE, _extended(beam, one, frame)) for one in new[: per_node or None]}
+            new = [(*prefix, token) for token in range(1, len(frame)) if (*prefix, token) not in beam]
+            new.sort(key=lambda longer: -_extended(beam, longer, frame))
+            following |= {longer: (IMPOSSIBLE, _extended(beam, longer, frame)) for longer in new[: per_node or None]}
         scores = {prefix: total(paths) + bonus * len(prefix) for prefix, paths in following.items()}
         possible = [prefix for prefix, score in scores.items() if score > IMPOSSIBLE]
         kept = sorted(possible, key=lambda prefix: -scores[prefix])[:size]
@@ -62,7 +62,7 @@ def prefix_beam(
     return {prefix: total(paths) for prefix, paths in beam.items()}
 
 
-def _extended(beam: Mapping[Symbols, Paths], prefix: Symbols, frame: npt.NDArray[Any]) -> float:
+def _extended(beam: Mapping[Tokens, Paths], prefix: Tokens, frame: npt.NDArray[Any]) -> float:
     """log p of the paths that arrive at a prefix from its parent in this frame."""
     *parent, last = prefix
     paths = beam.get(tuple(parent), NO_PATHS)
@@ -70,24 +70,28 @@ def _extended(beam: Mapping[Symbols, Paths], prefix: Symbols, frame: npt.NDArray
 
 
 def lexicon_beam(
-    frames: npt.NDArray[Any],  # (T, V) log-probabilities; symbol 0 is the blank
-    spellings: Sequence[tuple[int, Symbols]],  # (word, its symbols); a word may have several
-    separator: int | None,  # symbol that follows each word
+    frames: npt.NDArray[Any],  # (T, V) log-probabilities; token 0 is the blank
+    spellings: Sequence[tuple[int, Tokens]],  # (word, its tokens); a word may have several
+    separator: int | None,  # token that follows each word
     *,
     size: int,
-    score_words: Callable[[Words], float],  # share of the language model and of bonuses in the score
-    lookahead: Callable[[int], float],  # upper estimate of what one more word adds to that
+    score_words: Callable[[Words], float],  # score of the words by language model and bonuses
+    lookahead: Callable[[int], float],  # upper bound of what one more word adds to it
 ) -> tuple[dict[Words, float], float]:
     """The score of each word sequence in the last beam, without the end of the sentence.
 
     The second value is the smallest distance between the last score that was kept and the first that was not, over all
     frames: where it is tiny, rounding decides what survives.
     """
-    ways = [(word, way if separator is None else (*way, separator)) for word, way in spellings]
+    entries = [(word, tokens if separator is None else (*tokens, separator)) for word, tokens in spellings]
 
     def rank(hypothesis: Hypothesis, paths: Paths) -> float:
         words, begun, _ = hypothesis
-        return total(paths) + score_words(words) + max(lookahead(w) for w, way in ways if way[: len(begun)] == begun)
+        return (
+            total(paths)
+            + score_words(words)
+            + max(lookahead(word) for word, tokens in entries if tokens[: len(begun)] == begun)
+        )
 
     margin = math.inf
     beam: dict[Hypothesis, Paths] = {((), (), -1): (0.0, IMPOSSIBLE)}
@@ -96,29 +100,31 @@ def lexicon_beam(
         for (words, begun, last), paths in beam.items():
             repeated = paths[1] + float(frame[last]) if last >= 0 else IMPOSSIBLE
             _add(following, (words, begun, last), (total(paths) + float(frame[0]), repeated))
-            for symbol in range(1, len(frame)):
-                longer = (*begun, symbol)
-                arriving = (paths[0] if symbol == last else total(paths)) + float(frame[symbol])
-                if any(way[: len(longer)] == longer and way != longer for _, way in ways):
-                    _add(following, (words, longer, symbol), (IMPOSSIBLE, arriving))
-                for word in {word for word, way in ways if way == longer}:
-                    _add(following, ((*words, word), (), symbol), (IMPOSSIBLE, arriving))
-        ranks = {one: rank(one, paths) for one, paths in following.items() if total(paths) > IMPOSSIBLE}
-        order = sorted(ranks, key=lambda one: -ranks[one])
-        edge = [ranks[one] for one in order[size - 1 : size + 1]]
+            for token in range(1, len(frame)):
+                longer = (*begun, token)
+                arriving = (paths[0] if token == last else total(paths)) + float(frame[token])
+                if any(tokens[: len(longer)] == longer and tokens != longer for _, tokens in entries):
+                    _add(following, (words, longer, token), (IMPOSSIBLE, arriving))
+                for word in {word for word, tokens in entries if tokens == longer}:
+                    _add(following, ((*words, word), (), token), (IMPOSSIBLE, arriving))
+        ranks = {key: rank(key, paths) for key, paths in following.items() if total(paths) > IMPOSSIBLE}
+        order = sorted(ranks, key=lambda key: -ranks[key])
+        edge = [ranks[key] for key in order[size - 1 : size + 1]]
         margin = min(margin, edge[0] - edge[1]) if len(edge) == 2 else margin
-        beam = {one: following[one] for one in order[:size]}
+        beam = {key: following[key] for key in order[:size]}
     sums: dict[Words, float] = {}
     for (words, begun, _), paths in beam.items():
-        ended = {words} if not begun else {(*words, w) for w, way in ways if way[:-1] == begun and separator}
+        ended = {words}
+        if begun:
+            ended = {(*words, word) for word, tokens in entries if tokens[:-1] == begun and separator}
         for sequence in ended:
             sums[sequence] = float(np.logaddexp(sums.get(sequence, IMPOSSIBLE), total(paths)))
     return {sequence: value + score_words(sequence) for sequence, value in sums.items()}, margin
 
 
 def _add(beam: dict[Hypothesis, Paths], hypothesis: Hypothesis, paths: Paths) -> None:
-    blank, symbol = beam.get(hypothesis, NO_PATHS)
-    beam[hypothesis] = (float(np.logaddexp(blank, paths[0])), float(np.logaddexp(symbol, paths[1])))
+    blank, token = beam.get(hypothesis, NO_PATHS)
+    beam[hypothesis] = (float(np.logaddexp(blank, paths[0])), float(np.logaddexp(token, paths[1])))
 
 
 def ngram_log_prob(
@@ -127,7 +133,7 @@ def ngram_log_prob(
     context: Words,
     word: int,
 ) -> float:
-    """log p(word | context) with back-off (Katz 1987): an unknown n-gram is replaced by a shorter one, at a price."""
+    """log p(word | context) with back-off (Katz 1987): a penalty and a shorter n-gram replace an unknown one."""
     if (*context, word) in log_probs:
         return log_probs[(*context, word)]
     return log_backoffs.get(context, 0.0) + ngram_log_prob(log_probs, log_backoffs, context[1:], word)

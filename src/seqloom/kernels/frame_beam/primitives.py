@@ -1,7 +1,7 @@
 """Building blocks of the beam searches: sums of log-probabilities, partial sorting, hash tables, trees in arrays.
 
 A tree is an array of parents: node 0 is the root, and a parent has a lower number than its children. A second array
-holds the label (a symbol or a word) on the edge to each node, and a hash table finds a child by its label.
+holds the label (a token or a word) on the edge to each node, and a hash table finds a child by its label.
 """
 
 import math
@@ -16,7 +16,7 @@ Integers = npt.NDArray[np.int32]
 
 MULTIPLIER = np.int64(-7046029254386353131)  # 2^64 / golden ratio as a signed number (Fibonacci hashing)
 
-KNOTS, RANGE = 64, 37  # spline pieces in a unit of x; log(1 + e^-37) is below half a unit in the last place of 1
+KNOTS, RANGE = 64, 37  # spline pieces in a unit of x; log(1 + e^-37) is less than half the machine epsilon
 
 
 def _spline() -> Floats:  # (RANGE · KNOTS, 4)
@@ -125,16 +125,16 @@ def find_key(keys: npt.NDArray[np.int64], key: int) -> int:
 
 @jit
 def load_frame(frame: Floats, log_probs: Floats, blank: int, floor: float) -> None:
-    """Copy a frame; symbols below ``floor`` become impossible, except the blank and the most probable symbol."""
+    """Copy a frame; tokens below ``floor`` become impossible, except the blank and the most probable token."""
     best = 0
-    for symbol in range(len(frame)):
-        log_probs[symbol] = frame[symbol]
-        if frame[symbol] > frame[best]:
-            best = symbol
+    for token in range(len(frame)):
+        log_probs[token] = frame[token]
+        if frame[token] > frame[best]:
+            best = token
     if floor > -math.inf:
-        for symbol in range(len(frame)):
-            if log_probs[symbol] < floor and symbol not in (blank, best):
-                log_probs[symbol] = -math.inf
+        for token in range(len(frame)):
+            if log_probs[token] < floor and token not in (blank, best):
+                log_probs[token] = -math.inf
 
 
 @jit

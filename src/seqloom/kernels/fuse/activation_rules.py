@@ -9,10 +9,10 @@ from seqloom.kernels.fuse.expression import row_width
 from seqloom.kernels.fuse.operator_rules import RULES, OperatorCall, register, require_last_dimension
 from seqloom.kernels.fuse.symbols import BatchRows, BatchSum, Symbol, Unfusable
 
-__all__ = ["RULES"]  # those of operator_rules included
+__all__ = ["RULES"]  # includes those of operator_rules
 
 
-def _elements(name: str, *operations: str) -> None:
+def _register_elementwise(name: str, *operations: str) -> None:
     def function(call: OperatorCall, *values: Any) -> Symbol:
         result: Any = values
         for operation in operations:
@@ -24,9 +24,9 @@ def _elements(name: str, *operations: str) -> None:
 
 
 for _name in ("mul", "div", "sigmoid", "tanh", "exp", "expm1", "log", "sqrt", "abs"):
-    _elements(_name, _name)
-_elements("maximum", "max")
-_elements("minimum", "min")
+    _register_elementwise(_name, _name)
+_register_elementwise("maximum", "max")
+_register_elementwise("minimum", "min")
 
 
 @register("add")
@@ -192,8 +192,8 @@ def _leaky_relu_backward(call: OperatorCall, gradient: Any, x: Any, slope: float
 
 @register("elu")
 def _elu(call: OperatorCall, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Symbol:
-    bent = call.apply("mul", call.apply("expm1", call.apply("mul", x, input_scale)), alpha)
-    return call.apply("mul", call.apply("select", call.apply("less", 0.0, x), x, bent), scale)
+    negative = call.apply("mul", call.apply("expm1", call.apply("mul", x, input_scale)), alpha)
+    return call.apply("mul", call.apply("select", call.apply("less", 0.0, x), x, negative), scale)
 
 
 @register("elu_backward")
@@ -227,8 +227,8 @@ def _silu(call: OperatorCall, x: Any) -> Symbol:
 @register("silu_backward")
 def _silu_backward(call: OperatorCall, gradient: Any, x: Any) -> Symbol:
     gate = call.apply("sigmoid", x)
-    exponential = call.apply("add", 1.0, call.apply("mul", x, call.apply("sub", 1.0, gate)))
-    return call.apply("mul", gradient, call.apply("mul", gate, exponential))
+    factor = call.apply("add", 1.0, call.apply("mul", x, call.apply("sub", 1.0, gate)))
+    return call.apply("mul", gradient, call.apply("mul", gate, factor))
 
 
 @register("softplus")
@@ -246,13 +246,13 @@ def _softplus_backward(call: OperatorCall, gradient: Any, x: Any, beta: float, t
 
 
 def _blocks(call: OperatorCall, value: Tensor, count: int) -> list[BatchRows]:
-    """A row in equal pieces, each of which is normalised by itself."""
+    """A row in equal pieces, each of which is normalised separately."""
     symbol = call.rows(value)
     size = row_width(symbol.row) // count
     return [BatchRows(call.graph.slice_row(symbol.row, index * size, size), symbol.uniform) for index in range(count)]
 
 
-def _join(call: OperatorCall, parts: Sequence[Symbol]) -> BatchRows:
+def _concatenate(call: OperatorCall, parts: Sequence[Symbol]) -> BatchRows:
     return BatchRows(call.graph.concatenate(segment for part in parts for segment in call.rows(part).row))
 
 
@@ -272,7 +272,7 @@ def _layer_norm(
         outs.append(out if bias is None else call.apply("add", out, bias))
         means.append(mean)
         scales.append(scale)
-    return [_join(call, outs), _join(call, means), _join(call, scales)]
+    return [_concatenate(call, outs), _concatenate(call, means), _concatenate(call, scales)]
 
 
 @register("native_layer_norm_backward")
@@ -292,23 +292,22 @@ def _layer_norm_backward(
     outs: list[Symbol] = []
     weight_gradient: Symbol | None = None
     bias_gradient: Symbol | None = None
-    for part, slope, middle, spread in zip(
+    for part, part_gradient, part_mean, part_scale in zip(
         *[_blocks(call, value, count) for value in (x, gradient, mean, scale)], strict=True
     ):
-        normal = call.apply("mul", call.apply("sub", part, middle), spread)
-        inner: Symbol = slope if weight is None else call.apply("mul", slope, weight)
-        along = call.apply("mul", call.reduce(call.apply("mul", inner, normal)), 1 / size)
-        level = call.apply("mul", call.reduce(inner), 1 / size)
-        outs.append(
-            call.apply(
-                "mul", call.apply("sub", call.apply("sub", inner, level), call.apply("mul", normal, along)), spread
-            )
+        normalized = call.apply("mul", call.apply("sub", part, part_mean), part_scale)
+        inner: Symbol = part_gradient if weight is None else call.apply("mul", part_gradient, weight)
+        mean_product = call.apply("mul", call.reduce(call.apply("mul", inner, normalized)), 1 / size)
+        mean_gradient = call.apply("mul", call.reduce(inner), 1 / size)
+        centred = call.apply(
+            "sub", call.apply("sub", inner, mean_gradient), call.apply("mul", normalized, mean_product)
         )
-        both = call.apply("mul", slope, normal)
-        weight_gradient = both if weight_gradient is None else call.apply("add", weight_gradient, both)
-        bias_gradient = slope if bias_gradient is None else call.apply("add", bias_gradient, slope)
+        outs.append(call.apply("mul", centred, part_scale))
+        product = call.apply("mul", part_gradient, normalized)
+        weight_gradient = product if weight_gradient is None else call.apply("add", weight_gradient, product)
+        bias_gradient = part_gradient if bias_gradient is None else call.apply("add", bias_gradient, part_gradient)
     return [
-        _join(call, outs),
+        _concatenate(call, outs),
         BatchSum(call.rows(weight_gradient).row) if output_mask[1] else None,
         BatchSum(call.rows(bias_gradient).row) if output_mask[2] else None,
     ]

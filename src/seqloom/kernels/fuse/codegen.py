@@ -1,16 +1,16 @@
 """LLVM code of the loop over time of a planned step.
 
 A thread carries its part of the batch through the whole sequence. Where there are fewer rows than threads, a team of
-threads works on one part: it splits the columns of each product and the elements of each row, with barriers in between.
-Rows are sorted by length, longest first, so that the active rows of a step are always the first ones, and padding costs
-zero. Products that do not depend on the step before (the projection of the input, the gradients of matrices) are
-computed for a chunk of steps at once, while their operands are in the cache.
+threads (in the sense of OpenMP) works on one part: it splits the columns of each product and the elements of each row,
+with barriers in between. Rows are sorted by length, longest first, so that the active rows of a step are always the
+first ones, and padding costs nothing. Products that do not depend on the step before (the projection of the input, the
+gradients of matrices) are computed for a chunk of steps at once, while their operands are in the cache.
 """
 
 from llvmlite import ir
 
 from seqloom.kernels.fuse.elementwise_loops import RowLoops
-from seqloom.kernels.fuse.layout import Block, Layout, arguments
+from seqloom.kernels.fuse.layout import Block, ScratchLayout, arguments
 from seqloom.kernels.fuse.plan import Plan
 from seqloom.kernels.fuse.schedule import Schedule, unchanged_state
 from seqloom.kernels.linalg import gemm
@@ -31,7 +31,7 @@ class ScanBuilder:
         self.plan = plan
         self.kind = kind
         self.schedule: Schedule = getattr(plan, kind)
-        self.layout = Layout(plan, kind, real)
+        self.layout = ScratchLayout(plan, kind, real)
         self.emitter = Emitter(module, "scan", 4, real)
         self.builder = self.emitter.builder
         table, part, self.member, self.members = self.emitter.arguments
@@ -41,9 +41,9 @@ class ScanBuilder:
         self.scratch = self.builder.add(self.values["scratch"], self.builder.mul(part, self.values["scratch_bytes"]))
         self.sums = self.emitter.load_integer(self.values["sums"], part)
         self.slot = self.emitter.load_integer(self.values["part_slots"], part)
-        line = self.builder.mul(part, self.builder.add(self.values["steps"], integer(1)))
-        self._active = self._integers("active", line)
-        self._active_before = self._integers("active_before", line)
+        first_count = self.builder.mul(part, self.builder.add(self.values["steps"], integer(1)))
+        self._active = self._integers("active", first_count)
+        self._active_before = self._integers("active_before", first_count)
         self._chunk_row: Value = integer(0)  # sum of active rows before the chunk
         self._ranges: dict[int, tuple[Value, Value]] = {}
         for size in self._sizes():
@@ -176,8 +176,8 @@ class ScanBuilder:
             self.step = step
             with self.emitter.loop(0, self.emitter.load_integer(self._active, step)) as row:
                 time = self.builder.mul(self.time(row, step), self.values[f"{name}_time"])
-                place = self.builder.add(time, self.builder.mul(self.batch_row(row), self.values[f"{name}_row"]))
-                outside = self.emitter.advance(self.values[name], place)
+                offset = self.builder.add(time, self.builder.mul(self.batch_row(row), self.values[f"{name}_row"]))
+                outside = self.emitter.advance(self.values[name], offset)
                 inside = self.scratch_row((block, ""), self.chunk_row(row))
                 source, target = (inside, outside) if out else (outside, inside)
                 self.copy(source, target, self.plan.input_size)
@@ -210,8 +210,8 @@ class ScanBuilder:
         elif self.kind != "forward":
             self.emitter.call("multiply", *left, packed, depth, *out, rows, first, last)
         else:
-            few = self.builder.icmp_signed("!=", self.values["dot"], integer(0))
-            with self.builder.if_else(few) as (then, otherwise):
+            use_dot = self.builder.icmp_signed("!=", self.values["dot"], integer(0))
+            with self.builder.if_else(use_dot) as (then, otherwise):
                 with then:
                     low, high = self.thread_range(size)
                     plain = self.emitter.advance(self.values[f"matrix {matrix}"], self._mul(low, depth))
@@ -227,8 +227,8 @@ class ScanBuilder:
         layout, emitter, builder = self.layout, self.emitter, self.builder
         zero = integer(0)
         capacity = builder.mul(self.values["max_rows"], self.values["chunk"])
-        place = builder.add(self._mul(self.values["max_rows"], layout.row_size), self._mul(capacity, layout.step_size))
-        packed = emitter.advance(self.scratch, place)
+        offset = builder.add(self._mul(self.values["max_rows"], layout.row_size), self._mul(capacity, layout.step_size))
+        packed = emitter.advance(self.scratch, offset)
         for deferred, total in zip(self.plan.deferred, layout.sum_starts, strict=True):
             sides = []
             for factor in (deferred.left, deferred.right):

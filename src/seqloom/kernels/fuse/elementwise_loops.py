@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from seqloom.kernels.fuse.expression import REDUCTIONS, Node
+from seqloom.kernels.fuse.expression import REDUCTIONS, ExpressionNode
 from seqloom.kernels.fuse.layout import Block
-from seqloom.kernels.fuse.schedule import Location
+from seqloom.kernels.fuse.schedule import MemoryLocation
 from seqloom.kernels.llvm import vector_math
 from seqloom.kernels.llvm.ir_builder import Value, integer
 
@@ -26,7 +26,7 @@ class RowLoops:
         self.batch_row = scan.batch_row(row)
         time = scan.time(row, scan.step)
         self.position = self.builder.add(self.builder.mul(time, scan.values["batch"]), self.batch_row)
-        self.scalars: dict[Node, Value] = {}  # scalars, broadcast to a vector
+        self.scalars: dict[ExpressionNode, Value] = {}  # scalars, broadcast to a vector
 
     def emit(self) -> None:
         for ready, loop in self.scan.schedule.stages[self.number].loops:
@@ -58,19 +58,19 @@ class RowLoops:
             for node, total in zip(loop.reductions, totals, strict=True):
                 self.scalars[node] = self.emitter.splat(self._reduce_lanes(node, total))
 
-    def _identity(self, node: Node) -> Value:
+    def _identity(self, node: ExpressionNode) -> Value:
         return self.emitter.splat(0.0 if node.operation == "sum" else -math.inf)
 
-    def _reduce_lanes(self, node: Node, total: Value) -> Value:
+    def _reduce_lanes(self, node: ExpressionNode, total: Value) -> Value:
         return self.emitter.sum_lanes(total) if node.operation == "sum" else self.emitter.max_lanes(total)
 
-    def _compute_scalars(self, roots: Iterable[Node]) -> None:
+    def _compute_scalars(self, roots: Iterable[ExpressionNode]) -> None:
         """Compute the scalars that a loop uses before it."""
         for node in self._needed(roots):
             if node.width > 1 or node in self.scalars:
                 continue
             if node in self.scan.schedule.temporaries and self.scan.schedule.ready_times[node][0] != self.number:
-                location = Location("temporary", "", self.scan.schedule.temporaries[node])
+                location = MemoryLocation("temporary", "", self.scan.schedule.temporaries[node])
                 self.scalars[node] = self._broadcast(self._base_address(location), location.offset)
             elif node.operation == "constant":
                 self.scalars[node] = self.emitter.splat(node.constant)
@@ -79,9 +79,9 @@ class RowLoops:
             elif all(argument in self.scalars for argument in node.arguments) and node.operation not in REDUCTIONS:
                 self.scalars[node] = self._apply(node, [self.scalars[argument] for argument in node.arguments])
 
-    def _needed(self, roots: Iterable[Node]) -> list[Node]:
+    def _needed(self, roots: Iterable[ExpressionNode]) -> list[ExpressionNode]:
         """The nodes below the roots in topological order; the search stops at values that are stored already."""
-        nodes: set[Node] = set()
+        nodes: set[ExpressionNode] = set()
         waiting = list(roots)
         while waiting:
             node = waiting.pop()
@@ -92,7 +92,7 @@ class RowLoops:
                 waiting.extend(node.arguments)
         return sorted(nodes, key=lambda node: node.number)
 
-    def _is_stored(self, node: Node) -> bool:
+    def _is_stored(self, node: ExpressionNode) -> bool:
         schedule = self.scan.schedule
         if node not in schedule.temporaries:
             return False
@@ -101,12 +101,12 @@ class RowLoops:
             return own[0] != self.number
         return (own, node.width) != (self.ready, self.size)
 
-    def _base_addresses(self, roots: list[Node], targets: list[Location]) -> dict[Block, Value]:
+    def _base_addresses(self, roots: list[ExpressionNode], targets: list[MemoryLocation]) -> dict[Block, Value]:
         """The addresses of all rows that a loop accesses, computed before it."""
         locations = list(targets)
         for node in self._needed(roots):
             if self._is_stored(node) and node.width > 1:
-                locations.append(Location("temporary", "", self.scan.schedule.temporaries[node]))
+                locations.append(MemoryLocation("temporary", "", self.scan.schedule.temporaries[node]))
             elif not node.arguments and node.operation != "constant":
                 locations.append(_location(node))
         bases = {}
@@ -115,7 +115,7 @@ class RowLoops:
                 bases[(location.kind, location.name)] = self._base_address(location)
         return bases
 
-    def _base_address(self, location: Location) -> Value:
+    def _base_address(self, location: MemoryLocation) -> Value:
         """The address of element 0 of the row that contains a location."""
         scan = self.scan
         traced = scan.plan.traced
@@ -145,20 +145,22 @@ class RowLoops:
                 size = traced.state[int(name)]
                 distance = self.builder.mul(scan.values["batch"], scan.values["direction"])
                 earlier = scan.argument_row(f"sequence {name}", self.builder.sub(self.position, distance), size)
-                begun = self.builder.icmp_signed("==", scan.step, integer(0))
-                return self.builder.select(begun, scan.argument_row(f"initial {name}", self.batch_row, size), earlier)
+                is_first = self.builder.icmp_signed("==", scan.step, integer(0))
+                return self.builder.select(
+                    is_first, scan.argument_row(f"initial {name}", self.batch_row, size), earlier
+                )
             case "sequence":
                 return scan.argument_row(f"sequence {name}", self.position, traced.state[int(name)])
             case "out_gradient":
                 return scan.argument_row(kind, self.position, traced.state[0])
         return scan.argument_row("saved", self.position, scan.plan.saved_width)
 
-    def _read(self, node: Node, base: Value, index: Value | int | None, lanes: int | None) -> Value:
+    def _read(self, node: ExpressionNode, base: Value, index: Value | int | None, lanes: int | None) -> Value:
         """Load a leaf: a vector at ``index``, its first ``lanes`` if given; a broadcast scalar if index is None."""
         name, offset = node.source
         value = self._broadcast(base, offset) if index is None else self._vector(base, offset, index, lanes)
         if node.operation == "cotangent" and name == 0:
-            other = self._base_address(Location("out_gradient", 0, 0))
+            other = self._base_address(MemoryLocation("out_gradient", 0, 0))
             extra = self._broadcast(other, offset) if index is None else self._vector(other, offset, index, lanes)
             return self.builder.fadd(value, extra)
         return value
@@ -174,7 +176,7 @@ class RowLoops:
         location = offset + index if isinstance(index, int) else self.builder.add(index, integer(offset))
         return self.emitter.address(base, location)
 
-    def _store(self, value: Value, location: Location, index: Value | int, lanes: int | None, size: int) -> None:
+    def _store(self, value: Value, location: MemoryLocation, index: Value | int, lanes: int | None, size: int) -> None:
         bases = [self._base_address(location)] if size == 1 else [self.bases[(location.kind, location.name)]]
         if location.kind == "column":
             old = self._vector(bases[0], location.offset, index, lanes)
@@ -188,8 +190,8 @@ class RowLoops:
 
     def _body(
         self,
-        stores: list[tuple[Node, Location]],
-        reductions: list[Node],
+        stores: list[tuple[ExpressionNode, MemoryLocation]],
+        reductions: list[ExpressionNode],
         bases: dict[Block, Value],
         index: Value | int,
         lanes: int | None,
@@ -197,7 +199,7 @@ class RowLoops:
     ) -> list[Value]:
         """The body of a loop for one vector: compute, store, and update the reductions."""
         self.bases = bases
-        values: dict[Node, Value] = {}
+        values: dict[ExpressionNode, Value] = {}
         roots = [node for node, _ in stores] + [node.arguments[0] for node in reductions]
         for node in self._needed(roots):
             if node.width == 1:
@@ -223,10 +225,10 @@ class RowLoops:
             )
         return updated
 
-    def _value(self, values: dict[Node, Value], node: Node) -> Value:
+    def _value(self, values: dict[ExpressionNode, Value], node: ExpressionNode) -> Value:
         return values[node] if node in values else self.scalars[node]
 
-    def _apply(self, node: Node, operands: list[Value]) -> Value:
+    def _apply(self, node: ExpressionNode, operands: list[Value]) -> Value:
         builder, emitter = self.builder, self.emitter
         match node.operation:
             case "add":
@@ -260,6 +262,6 @@ class RowLoops:
         return getattr(vector_math, node.operation)(emitter, *operands)
 
 
-def _location(leaf: Node) -> Location:
+def _location(leaf: ExpressionNode) -> MemoryLocation:
     """The location of a leaf."""
-    return Location(leaf.operation, *leaf.source)
+    return MemoryLocation(leaf.operation, *leaf.source)

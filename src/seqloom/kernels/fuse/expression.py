@@ -13,7 +13,7 @@ REDUCTIONS = ("sum", "amax")
 Data = tuple[()] | tuple[float] | tuple[str | int, int]
 
 
-class Node:
+class ExpressionNode:
     """An elementwise operation or reduction; width 1 is a scalar that is broadcast over the row.
 
     Leaves name where they are read from: ``data`` is (name, offset), or (value,) for constants.
@@ -24,7 +24,7 @@ class Node:
     def __init__(
         self,
         operation: str,
-        arguments: tuple["Node", ...],
+        arguments: tuple["ExpressionNode", ...],
         data: Data,
         width: int,
         number: int,
@@ -58,7 +58,7 @@ class Node:
 class Segment(NamedTuple):
     """A node as part of a row; a node of width 1 is broadcast over the segment."""
 
-    node: Node
+    node: ExpressionNode
     width: int
 
 
@@ -73,21 +73,21 @@ class Graph:
     """Creates nodes; equal expressions share one node (hash consing)."""
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple[object, ...], Node] = {}
+        self._nodes: dict[tuple[object, ...], ExpressionNode] = {}
 
-    def _make(self, operation: str, arguments: tuple[Node, ...], data: Data, width: int) -> Node:
+    def _make(self, operation: str, arguments: tuple[ExpressionNode, ...], data: Data, width: int) -> ExpressionNode:
         key = (operation, *[argument.number for argument in arguments], data, width)
         if key not in self._nodes:
-            self._nodes[key] = Node(operation, arguments, data, width, len(self._nodes))
+            self._nodes[key] = ExpressionNode(operation, arguments, data, width, len(self._nodes))
         return self._nodes[key]
 
-    def constant(self, number: float) -> Node:
+    def constant(self, number: float) -> ExpressionNode:
         return self._make("constant", (), (float(number),), 1)
 
-    def leaf(self, operation: str, name: str | int, *, width: int, offset: int = 0) -> Node:
+    def leaf(self, operation: str, name: str | int, *, width: int, offset: int = 0) -> ExpressionNode:
         return self._make(operation, (), (name, offset), width)
 
-    def apply(self, operation: str, *arguments: Node) -> Node:
+    def apply(self, operation: str, *arguments: ExpressionNode) -> ExpressionNode:
         """An elementwise operation; x + 0, x - 0 and 1 · x, frequent in gradients, are simplified."""
         zero, one = self.constant(0), self.constant(1)
         if operation == "add" and zero in arguments:
@@ -100,10 +100,10 @@ class Graph:
             return right if left is one else left
         return self._make(operation, arguments, (), max(argument.width for argument in arguments))
 
-    def reduce(self, operation: str, argument: Node) -> Node:
+    def reduce(self, operation: str, argument: ExpressionNode) -> ExpressionNode:
         return self._make(operation, (argument,), (), 1)
 
-    def slice_node(self, node: Node, offset: int, width: int) -> Node:
+    def slice_node(self, node: ExpressionNode, offset: int, width: int) -> ExpressionNode:
         """Elements [offset, offset + width) of a node; the slice moves down to the leaves."""
         if node.width == 1 or (offset == 0 and width == node.width):
             return node
@@ -163,9 +163,9 @@ class Graph:
         return tuple(parts)
 
 
-def topological_order(roots: Iterable[Node]) -> list[Node]:
+def topological_order(roots: Iterable[ExpressionNode]) -> list[ExpressionNode]:
     """All nodes below the roots in topological order, arguments first."""
-    visited: dict[int, Node] = {}
+    visited: dict[int, ExpressionNode] = {}
     waiting = list(roots)
     while waiting:
         node = waiting.pop()

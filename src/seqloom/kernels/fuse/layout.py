@@ -17,7 +17,7 @@ COMMON_ARGUMENTS = (
     "active",
     "active_before",
     "scratch",
-    "scratch_bytes",  # of one part
+    "scratch_bytes",  # size of the scratch memory of one part
     "sums",  # addresses of the sums of each part
     "barrier",  # counter of the team's barrier
 )
@@ -51,7 +51,7 @@ def products(plan: Plan, kind: str) -> list[int]:
 Block = tuple[str, str | int]
 
 
-class Layout:
+class ScratchLayout:
     """Scratch memory of one part, in elements.
 
     First come blocks with one row for each row of the part, then blocks with one row for each row and step of a chunk,

@@ -43,8 +43,8 @@ class OperatorCall:
         """An elementwise operation; on sums over the batch, a linear operation is applied to the summands."""
         symbols = [value if isinstance(value, Symbol) else self.symbol(value) for value in values]
         if operation not in CONDITIONS:
-            first = int(operation == "select")  # a condition by itself
-            symbols[first:] = [self._numbers(symbol) for symbol in symbols[first:]]
+            first = int(operation == "select")  # the first argument is a condition
+            symbols[first:] = [self._conditions_to_numbers(symbol) for symbol in symbols[first:]]
         if any(isinstance(symbol, BatchSum) for symbol in symbols):
             return self._linear(operation, symbols)
         if operation == "add" and all(isinstance(symbol, OuterProductSum) for symbol in symbols):
@@ -53,14 +53,14 @@ class OperatorCall:
             )
         rows = [symbol for symbol in symbols if isinstance(symbol, BatchRows)]
         if len(rows) != len(symbols):
-            raise Unfusable(f"{operation} of a whole matrix inside of a step")
+            raise Unfusable(f"{operation} of a whole matrix inside a step")
         uniform = all(symbol.uniform for symbol in rows)
         widths = {row_width(symbol.row) for symbol in rows} - {1}
         if len(widths) > 1:
             raise Unfusable(f"{operation} of rows of different widths: {sorted(widths)}")
         return BatchRows(self.graph.elementwise(operation, *[symbol.row for symbol in rows]), uniform=uniform)
 
-    def _numbers(self, symbol: Symbol) -> Symbol:
+    def _conditions_to_numbers(self, symbol: Symbol) -> Symbol:
         """Conditions as ones and zeros, to be used as numbers."""
         if not isinstance(symbol, BatchRows) or not any(node.operation in CONDITIONS for node, _ in symbol.row):
             return symbol
@@ -96,7 +96,7 @@ class OperatorCall:
 
     def reduce(self, value: Any, operation: str = "sum") -> BatchRows:
         """Reduce each row to one number ("sum" or "amax")."""
-        symbol = self.rows(self._numbers(self.rows(value)))
+        symbol = self.rows(self._conditions_to_numbers(self.rows(value)))
         parts = []
         for node, size in symbol.row:
             whole = node if node.width == size else self.graph.apply("mul", node, self.graph.constant(size))
@@ -124,17 +124,17 @@ def register(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 @register("_to_copy")
 def _to(call: OperatorCall, x: Tensor, **_: Any) -> Symbol:
     if not call.result.is_floating_point():
-        raise Unfusable(f"numbers of {call.result.dtype}")
+        raise Unfusable(f"a conversion to {call.result.dtype}")
     return call.apply("add", x, 0.0)
 
 
 @register("detach", "alias", "clone", "contiguous", "lift_fresh")
-def _same(call: OperatorCall, x: Tensor, **_: Any) -> Symbol:
+def _identity(call: OperatorCall, x: Tensor, **_: Any) -> Symbol:
     return call.symbol(x)
 
 
 @register("t", "transpose", "permute")
-def _turn(call: OperatorCall, x: Tensor, *dimensions: Any) -> Symbol:
+def _transpose(call: OperatorCall, x: Tensor, *dimensions: Any) -> Symbol:
     symbol = call.symbol(x)
     if call.result.shape == x.shape and call.result.stride() == x.stride():
         return symbol
@@ -161,7 +161,7 @@ def _mm(call: OperatorCall, left: Tensor, right: Tensor) -> Symbol:
         return BatchRows((Segment(call.graph.leaf("product", products.index(product), width=size), size),))
     if isinstance(first, TransposedRows) and isinstance(second, BatchRows) and not second.uniform:
         return OuterProductSum(((first.rows.row, second.row),))
-    raise Unfusable("a product that is neither of the rows with a parameter nor the gradient of one")
+    raise Unfusable("a product that is neither batch rows times a parameter nor the gradient of a parameter")
 
 
 @register("addmm")
@@ -187,7 +187,7 @@ def _split(call: OperatorCall, x: Tensor, _size: Any, dimension: int = 0) -> lis
 def require_last_dimension(x: Tensor, dimension: int) -> None:
     """Only the last dimension may be split or reduced."""
     if dimension % x.dim() != x.dim() - 1 or x.dim() > 2:
-        raise Unfusable(f"dimension {dimension} of a tensor of shape {tuple(x.shape)} is taken apart")
+        raise Unfusable(f"an operation along dimension {dimension} of a tensor of shape {tuple(x.shape)}")
 
 
 @register("slice")
@@ -262,13 +262,13 @@ def _sum(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "su
     if not isinstance(symbol, BatchRows):
         raise Unfusable("a sum over a matrix")
     columns = axes if symbol.uniform else {axis for axis in axes if axis == 1}
-    spread = BatchRows(
+    expanded = BatchRows(
         call.broadcast(symbol, x.shape[-1]) if x.dim() == 2 or symbol.uniform else symbol.row, symbol.uniform
     )
-    reduced = call.reduce(spread, operation) if columns else spread
+    reduced = call.reduce(expanded, operation) if columns else expanded
     if not symbol.uniform and 0 in axes:
         if operation != "sum":
-            raise Unfusable("the largest value of a batch")
+            raise Unfusable("a maximum over the batch")
         return BatchSum(reduced.row)
     return reduced
 

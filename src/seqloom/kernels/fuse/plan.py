@@ -7,19 +7,19 @@ from seqloom.kernels.fuse.expression import (
     CONDITIONS,
     LEAVES,
     REDUCTIONS,
+    ExpressionNode,
     Graph,
-    Node,
     Row,
     Segment,
     row_width,
     topological_order,
 )
-from seqloom.kernels.fuse.schedule import Location, ReadyTimes, Schedule, schedule, unchanged_state, with_offsets
+from seqloom.kernels.fuse.schedule import MemoryLocation, ReadyTimes, Schedule, schedule, unchanged_state, with_offsets
 from seqloom.kernels.fuse.symbols import BatchSum, OuterProductSum, TracedStep
 
 
 class Factor(NamedTuple):
-    """One side of a deferred product: vector_gradients of a block that has one row for each row and step."""
+    """One side of a deferred product: columns of a block that has one row for each row and step."""
 
     block: str | int
     offset: int
@@ -44,7 +44,7 @@ class Plan:
     training: Schedule
     backward: Schedule
     saved_width: int
-    factors: dict[int, int]  # width of each factor; number 0 is the gradient of the projected input
+    factors: dict[int, int]  # width of each factor; factor 0 is the gradient of the projected input
     deferred: list[DeferredProduct]
     vector_gradients: list[tuple[str, int, int]]  # parameter, offset, width
     vector_gradient_width: int
@@ -71,7 +71,7 @@ class Plan:
         ]
         text += [f"{product.matrix} {product.transposed} {product.size}" for product in traced.products]
         text += [f"{name}" for name in traced.parameter_gradient]
-        nodes: set[Node] = set()
+        nodes: set[ExpressionNode] = set()
         for direction in (self.forward, self.training, self.backward):
             for stage in direction.stages:
                 text.append(f"stage {stage.products}")
@@ -99,14 +99,14 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
     graph = traced.graph
     forward_products = _products_below(traced, [segment.node for row in traced.next_state for segment in row])
     results = [
-        (Location("next", index, offset), segment)
+        (MemoryLocation("next", index, offset), segment)
         for index, row in enumerate(traced.next_state)
         for offset, segment in with_offsets(row)
     ]
     outputs = [
-        (Location("sequence", 0, location.offset), segment) for location, segment in results if location.name == 0
+        (MemoryLocation("sequence", 0, location.offset), segment) for location, segment in results if location.name == 0
     ]
-    saved = [(Location("sequence", location.name, location.offset), segment) for location, segment in results]
+    saved = [(MemoryLocation("sequence", location.name, location.offset), segment) for location, segment in results]
     replaced = {
         segment.node: graph.leaf("sequence", location.name, width=segment.width, offset=location.offset)
         for location, segment in results
@@ -114,7 +114,7 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
     }
     saved_width = 0
     for node in _saved_nodes(traced, set(forward_products)):
-        saved.append((Location("saved", "", saved_width), Segment(node, node.width)))
+        saved.append((MemoryLocation("saved", "", saved_width), Segment(node, node.width)))
         replaced[node] = graph.leaf("saved", "", width=node.width, offset=saved_width)
         saved_width += node.width
     operands = _operands(traced, forward_products)
@@ -128,10 +128,12 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
         traced.products[index] = product._replace(operand=substituted(product.operand))
     zero = graph.constant(0)
     factors = _Factors(graph, substituted(traced.projected_gradient or (Segment(zero, traced.projected),)))
-    gradients: list[tuple[Location, Segment]] = []
+    gradients: list[tuple[MemoryLocation, Segment]] = []
     for index, gradient in enumerate(traced.state_gradient):
         row = substituted(gradient or (Segment(zero, traced.state[index]),))
-        gradients += [(Location("state_gradient", index, offset), segment) for offset, segment in with_offsets(row)]
+        gradients += [
+            (MemoryLocation("state_gradient", index, offset), segment) for offset, segment in with_offsets(row)
+        ]
 
     deferred: list[DeferredProduct] = []
     vector_gradients: list[tuple[str, int, int]] = []
@@ -145,7 +147,7 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
             row = substituted(symbol.row)
             vector_gradients.append((name, vector_gradient_width, row_width(row)))
             gradients += [
-                (Location("column", "", vector_gradient_width + offset), segment)
+                (MemoryLocation("column", "", vector_gradient_width + offset), segment)
                 for offset, segment in with_offsets(row)
             ]
             vector_gradient_width += row_width(row)
@@ -159,10 +161,10 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
     used |= {factor.block for factor in stored.values()}
     for index, row in enumerate(factors.rows):
         if index in used:
-            gradients += [(Location("factor", index, offset), segment) for offset, segment in with_offsets(row)]
+            gradients += [(MemoryLocation("factor", index, offset), segment) for offset, segment in with_offsets(row)]
     if not linear:
         first = with_offsets(factors.rows[0])
-        gradients += [(Location("projected_gradient", "", offset), segment) for offset, segment in first]
+        gradients += [(MemoryLocation("projected_gradient", "", offset), segment) for offset, segment in first]
     ready_times = ReadyTimes(traced)
     return Plan(
         traced=traced,
@@ -213,16 +215,16 @@ class _Factors:
         return factor
 
 
-def _operands(traced: TracedStep, products: list[int]) -> list[tuple[Location, Segment]]:
+def _operands(traced: TracedStep, products: list[int]) -> list[tuple[MemoryLocation, Segment]]:
     return [
-        (Location("operand", index, offset), segment)
+        (MemoryLocation("operand", index, offset), segment)
         for index in products
         if unchanged_state(traced, index) is None
         for offset, segment in with_offsets(traced.products[index].operand)
     ]
 
 
-def _products_below(traced: TracedStep, roots: list[Node]) -> list[int]:
+def _products_below(traced: TracedStep, roots: list[ExpressionNode]) -> list[int]:
     """The products that the roots depend on, in order of computation."""
     products: set[int] = set()
     waiting = list(roots)
@@ -239,7 +241,7 @@ def _products_below(traced: TracedStep, roots: list[Node]) -> list[int]:
     return sorted(products)
 
 
-def _gradient_roots(traced: TracedStep, forward_products: set[int]) -> list[Node]:
+def _gradient_roots(traced: TracedStep, forward_products: set[int]) -> list[ExpressionNode]:
     """The nodes that the gradient consists of."""
     rows: list[Row | None] = [traced.projected_gradient, *traced.state_gradient]
     rows += [product.operand for index, product in enumerate(traced.products) if index not in forward_products]
@@ -251,10 +253,10 @@ def _gradient_roots(traced: TracedStep, forward_products: set[int]) -> list[Node
     return [segment.node for row in rows for segment in row or ()]
 
 
-def _values_read(traced: TracedStep, forward_products: set[int]) -> set[Node]:
+def _values_read(traced: TracedStep, forward_products: set[int]) -> set[ExpressionNode]:
     """Values of the forward step that the gradient reads."""
     roots = _gradient_roots(traced, forward_products)
-    late: set[Node] = set()
+    late: set[ExpressionNode] = set()
     for node in topological_order(roots):
         after = node.operation == "product" and node.source[0] not in forward_products
         if node.operation == "cotangent" or after or any(argument in late for argument in node.arguments):
@@ -263,22 +265,22 @@ def _values_read(traced: TracedStep, forward_products: set[int]) -> set[Node]:
     return needed | {node for node in roots if node not in late}
 
 
-def _saved_nodes(traced: TracedStep, forward_products: set[int]) -> list[Node]:
-    """Those of them that are saved, since they are not cheap to recompute."""
+def _saved_nodes(traced: TracedStep, forward_products: set[int]) -> list[ExpressionNode]:
+    """The values that the gradient reads and that are saved, because they are not cheap to recompute."""
     needed = _values_read(traced, forward_products)
     available = {node for node in topological_order(needed) if node.operation in ("constant", "parameter", "state")}
     for row in traced.next_state:
         available |= {node for node, size in row if node.width == size and node.operation not in LEAVES}
-    kept: list[Node] = []
+    kept: list[ExpressionNode] = []
 
-    def cheap(node: Node) -> bool:
+    def cheap(node: ExpressionNode) -> bool:
         if node in available:
             return True
         if node.operation in LEAVES or node.operation in REDUCTIONS:
             return False
         return all(cheap(argument) for argument in node.arguments)
 
-    def provide(node: Node) -> None:
+    def provide(node: ExpressionNode) -> None:
         if cheap(node):
             return
         if node.operation in CONDITIONS:
@@ -293,7 +295,7 @@ def _saved_nodes(traced: TracedStep, forward_products: set[int]) -> list[Node]:
     return kept
 
 
-def _substitute(graph: Graph, root: Node, replaced: dict[Node, Node]) -> Node:
+def _substitute(graph: Graph, root: ExpressionNode, replaced: dict[ExpressionNode, ExpressionNode]) -> ExpressionNode:
     for node in topological_order([root]):
         if node in replaced or node.operation in LEAVES:
             continue

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqloom.kernels.fuse import codegen
-from seqloom.kernels.fuse.layout import Layout, arguments, products
+from seqloom.kernels.fuse.layout import ScratchLayout, arguments, products
 from seqloom.kernels.fuse.plan import Plan, plan
 from seqloom.kernels.fuse.symbols import Unfusable
 from seqloom.kernels.fuse.trace import StepFunction, trace
 from seqloom.kernels.linalg import gemm
-from seqloom.kernels.linalg.packed import PackedCache
+from seqloom.kernels.linalg.packed import LLVM_TYPES, PackedCache
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import allocate, borrow
@@ -25,15 +25,12 @@ from seqloom.kernels.runtime.partition import Partition
 
 __all__ = ["FusedScan", "Unfusable", "fuse"]
 
-LLVM_TYPES = {torch.float32: "float", torch.float64: "double"}
-
 SERIAL_LIMIT = 2_000_000
 """Multiplications below which one thread is faster than several."""
 
 CHUNK_ROWS = {"forward": 128, "training": 128, "backward": 512}
-"""Rows (of all steps of a chunk) whose input is projected, or whose gradients are multiplied, at once.
-
-They should fit into the cache."""
+"""Rows (of all steps of a chunk) whose input is projected, or whose gradients are multiplied, at once: they should fit
+into the cache."""
 
 PACKING_MIN = 4
 """Rows times steps below which packing a matrix takes longer than it saves."""
@@ -70,10 +67,10 @@ class Kernel:
     kind: str  # forward, training or backward
     address: int
     positions: dict[str, int]  # of its arguments in the table
-    layout: Layout
+    layout: ScratchLayout
     products: list[int]
 
-    def run(self, table: "_Table", partition: Partition) -> None:
+    def run(self, table: "_ArgumentTable", partition: Partition) -> None:
         """Run on the threads of the partition."""
         if partition.empty:
             return
@@ -93,7 +90,7 @@ class FusedScan:
         sizes = sum(plan.traced.products[index].size for index in plan.forward_products)
         self._multiplications = sizes * max(plan.traced.state)  # of one row at one step
         self._kernels: dict[str, Kernel] = {}
-        self._saved_nodes: dict[str, PackedCache] = {}
+        self._packed: dict[str, PackedCache] = {}
 
     @cached_property
     def _key(self) -> str:
@@ -113,7 +110,7 @@ class FusedScan:
                 kind=kind,
                 address=address,
                 positions={name: index for index, name in enumerate(arguments(self.plan, kind))},
-                layout=Layout(self.plan, kind, self.real),
+                layout=ScratchLayout(self.plan, kind, self.real),
                 products=products(self.plan, kind),
             )
         return self._kernels[kind]
@@ -197,7 +194,7 @@ class FusedScan:
             ],
         )
 
-    def _parameter_gradients(self, sums: list[Tensor], layout: Layout) -> dict[str, Tensor]:
+    def _parameter_gradients(self, sums: list[Tensor], layout: ScratchLayout) -> dict[str, Tensor]:
         """Parameter gradients: views of the sums of all parts."""
         total = sums[0]
         for other in sums[1:]:
@@ -221,66 +218,70 @@ class FusedScan:
         chunk = partition.chunk(CHUNK_ROWS[kind])
         size = layout.size(partition.max_rows, chunk)
         barrier_counter = ctypes.c_int64(0)
-        table = _Table(kernel.positions)
-        table.update(partition.arguments, chunk=chunk, barrier=ctypes.addressof(barrier_counter))
+        table = _ArgumentTable(kernel.positions)
+        table.set(partition.arguments, chunk=chunk, barrier=ctypes.addressof(barrier_counter))
         with ExitStack() as stack:
             scratch = stack.enter_context(borrow(partition.parts * size, x))
-            table.update(scratch=scratch.data_ptr(), scratch_bytes=size * x.element_size())
+            table.set(scratch=scratch.data_ptr(), scratch_bytes=size * x.element_size())
             named = {name: weight.contiguous() for name, weight in zip(self.names, weights, strict=True)}
-            table.point(tensors)
-            table.point({f"parameter {name}": tensor for name, tensor in named.items()})
+            table.set_addresses(tensors)
+            table.set_addresses({f"parameter {name}": tensor for name, tensor in named.items()})
             if self.plan.linear:
-                table.update(x=x.data_ptr(), x_time=x.stride(0), x_row=x.stride(1))
+                table.set(x=x.data_ptr(), x_time=x.stride(0), x_row=x.stride(1))
             else:
-                table.point({"projected": x})
+                table.set_addresses({"projected": x})
             self._pass_matrices(kernel, partition, table, named, stack)
             if kind != "backward":
                 kernel.run(table, partition)
                 return {}
             if "x_gradient" in tensors:
                 time, row, _ = tensors["x_gradient"].stride()
-                table.update(x_gradient_time=time, x_gradient_row=row)
+                table.set(x_gradient_time=time, x_gradient_row=row)
             sums = [allocate(x, layout.sums_size)]
             sums += [stack.enter_context(borrow(layout.sums_size, x)) for _ in range(partition.parts - 1)]
-            places = (ctypes.c_int64 * partition.parts)(*[tensor.data_ptr() for tensor in sums])
-            table.update(sums=ctypes.addressof(places))
+            addresses = (ctypes.c_int64 * partition.parts)(*[tensor.data_ptr() for tensor in sums])
+            table.set(sums=ctypes.addressof(addresses))
             kernel.run(table, partition)
             if partition.empty:
                 sums = [tensor.zero_() for tensor in sums]
             return self._parameter_gradients(sums, layout)
 
     def _pass_matrices(
-        self, kernel: Kernel, partition: Partition, table: "_Table", weights: dict[str, Tensor], stack: ExitStack
+        self,
+        kernel: Kernel,
+        partition: Partition,
+        table: "_ArgumentTable",
+        weights: dict[str, Tensor],
+        stack: ExitStack,
     ) -> None:
         """Pass the matrices, packed into panels, or unpacked where packing takes longer than it saves."""
         chosen = [(str(index), self.plan.traced.products[index]) for index in kernel.products]
         matrices = {name: (weights[product.matrix], product.transposed) for name, product in chosen}
         if self.plan.linear:
             matrices["input"] = weights[self.plan.linear], kernel.kind != "backward"
-        few = kernel.kind == "forward" and partition.steps * partition.max_rows < PACKING_MIN
-        if few and all(transposed for _, transposed in matrices.values()):
-            table.update(dot=1)
-            table.point({f"matrix {name}": weight for name, (weight, _) in matrices.items()})
+        unpacked = kernel.kind == "forward" and partition.steps * partition.max_rows < PACKING_MIN
+        if unpacked and all(transposed for _, transposed in matrices.values()):
+            table.set(dot=1)
+            table.set_addresses({f"matrix {name}": weight for name, (weight, _) in matrices.items()})
             return
         for name, (weight, transposed) in matrices.items():
             matrix = weight.t() if transposed else weight
             if kernel.kind == "backward" and matrix.shape[1] < gemm.lanes(self.real):
-                table.point({f"packed {name}": matrix.t().contiguous()})
+                table.set_addresses({f"packed {name}": matrix.t().contiguous()})
                 continue
             if kernel.kind == "forward" and partition.steps == 1:
-                kept = self._saved_nodes.setdefault(name, PackedCache())(
-                    weight, transposed=transposed
-                )  # packing outlasts a step
-                table.point({f"packed {name}": kept.values})
+                # Cached: packing takes longer than one step.
+                cached = self._packed.setdefault(name, PackedCache())(weight, transposed=transposed)
+                table.set_addresses({f"packed {name}": cached.values})
                 continue
             size = matrix.shape[0] * gemm.panel_count(self.real, matrix.shape[1]) * gemm.panel_width(self.real)
             packed = stack.enter_context(borrow(size, matrix))
             pack(matrix, packed, self.real)
-            table.point({f"packed {name}": packed})
+            table.set_addresses({f"packed {name}": packed})
 
     def clear_packed(self) -> None:
         """Free the packed matrices that are cached between calls."""
-        self._saved_nodes.clear()
+        self._packed.clear()
 
 
 def pack(matrix: Tensor, packed: Tensor, real: str) -> None:
@@ -298,7 +299,7 @@ def _sequence(like: Tensor, partition: Partition, size: int) -> Tensor:
     return tensor.zero_() if partition.padded else tensor
 
 
-class _Table:
+class _ArgumentTable:
     """The argument table of one call of a kernel; keeps the tensors alive whose addresses it holds."""
 
     def __init__(self, positions: dict[str, int]) -> None:
@@ -310,12 +311,12 @@ class _Table:
     def address(self) -> int:
         return ctypes.addressof(self._values)
 
-    def update(self, known: Mapping[str, int] | None = None, **more: int) -> None:
+    def set(self, values: Mapping[str, int] | None = None, **more: int) -> None:
         """Set arguments by name."""
-        for name, value in (*(known or {}).items(), *more.items()):
+        for name, value in (*(values or {}).items(), *more.items()):
             self._values[self._positions[name]] = value
 
-    def point(self, tensors: Mapping[str, Tensor]) -> None:
+    def set_addresses(self, tensors: Mapping[str, Tensor]) -> None:
         """Set arguments to the addresses of tensors; names that the kernel does not have are ignored."""
         for name, tensor in tensors.items():
             position = self._positions.get(name)

@@ -8,14 +8,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from seqloom.kernels.fuse.expression import REDUCTIONS, Node, Row, Segment, topological_order
+from seqloom.kernels.fuse.expression import REDUCTIONS, ExpressionNode, Row, Segment, topological_order
 from seqloom.kernels.fuse.symbols import TracedStep
 
 ReadyTime = tuple[int, int]
 """When a value is ready: (stage, number of reductions over the row before it)."""
 
 
-class Location(NamedTuple):
+class MemoryLocation(NamedTuple):
     """Where elements are stored: kind of memory, its name, and the offset in its row."""
 
     kind: str
@@ -28,8 +28,8 @@ class Loop:
     """One pass over ``width`` elements of a row."""
 
     width: int
-    stores: list[tuple[Node, Location]] = field(default_factory=list)
-    reductions: list[Node] = field(default_factory=list)
+    stores: list[tuple[ExpressionNode, MemoryLocation]] = field(default_factory=list)
+    reductions: list[ExpressionNode] = field(default_factory=list)
 
 
 @dataclass
@@ -45,9 +45,9 @@ class Schedule:
     """What one direction of a kernel computes at each step."""
 
     stages: list[Stage]
-    temporaries: dict[Node, int]  # offsets of values that later loops read
+    temporaries: dict[ExpressionNode, int]  # offsets of values that later loops read
     temporary_width: int
-    ready_times: dict[Node, ReadyTime]
+    ready_times: dict[ExpressionNode, ReadyTime]
 
 
 def unchanged_state(traced: TracedStep, index: int) -> int | None:
@@ -72,10 +72,10 @@ class ReadyTimes:
     """Computes when each node is ready."""
 
     def __init__(self, traced: TracedStep) -> None:
-        self._program = traced
-        self._known: dict[Node, ReadyTime] = {}
+        self._traced = traced
+        self._known: dict[ExpressionNode, ReadyTime] = {}
 
-    def __call__(self, root: Node) -> ReadyTime:
+    def __call__(self, root: ExpressionNode) -> ReadyTime:
         for node in topological_order([root]):
             if node in self._known:
                 continue
@@ -89,12 +89,12 @@ class ReadyTimes:
 
     def stage(self, product: int) -> int:
         """Products of an unchanged state are in stage 0, others one stage after their operands."""
-        if unchanged_state(self._program, product) is not None:
+        if unchanged_state(self._traced, product) is not None:
             return 0
-        return 1 + max(self(segment.node)[0] for segment in self._program.products[product].operand)
+        return 1 + max(self(segment.node)[0] for segment in self._traced.products[product].operand)
 
 
-def schedule(ready_times: ReadyTimes, products: list[int], results: list[tuple[Location, Segment]]) -> Schedule:
+def schedule(ready_times: ReadyTimes, products: list[int], results: list[tuple[MemoryLocation, Segment]]) -> Schedule:
     """Compute each result in the earliest loop that can."""
     loops: dict[tuple[ReadyTime, int], Loop] = {}
 
@@ -103,8 +103,8 @@ def schedule(ready_times: ReadyTimes, products: list[int], results: list[tuple[L
 
     for location, segment in results:
         loop_at(ready_times(segment.node), segment.width).stores.append((segment.node, location))
-    reductions: set[Node] = set()
-    uses: dict[Node, set[tuple[ReadyTime, int]]] = defaultdict(set)
+    reductions: set[ExpressionNode] = set()
+    uses: dict[ExpressionNode, set[tuple[ReadyTime, int]]] = defaultdict(set)
     for (ready, size), loop in list(loops.items()):
         for node in topological_order([node for node, _ in loop.stores]):
             if node.operation in REDUCTIONS:
@@ -118,7 +118,7 @@ def schedule(ready_times: ReadyTimes, products: list[int], results: list[tuple[L
         for inner in topological_order([argument]):
             if inner.is_expensive:
                 uses[inner].add((ready, argument.width))
-    temporaries: dict[Node, int] = {}
+    temporaries: dict[ExpressionNode, int] = {}
     total = 0
     for node, uses_of_node in sorted(uses.items(), key=lambda item: item[0].number):
         own = ready_times(node)
@@ -129,7 +129,7 @@ def schedule(ready_times: ReadyTimes, products: list[int], results: list[tuple[L
         )
         if elsewhere:
             temporaries[node] = total
-            loop_at(own, node.width).stores.insert(0, (node, Location("temporary", "", total)))
+            loop_at(own, node.width).stores.insert(0, (node, MemoryLocation("temporary", "", total)))
             total += node.width
     count = 1 + max([0, *[ready[0] for ready, _ in loops], *[ready_times.stage(index) for index in products]])
     stages = [Stage() for _ in range(count)]

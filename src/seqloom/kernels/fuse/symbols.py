@@ -28,7 +28,7 @@ class MatrixParameter:
 
 @dataclass(frozen=True)
 class TransposedRows:
-    """The transpose of such a tensor."""
+    """The transpose of a ``BatchRows``."""
 
     rows: BatchRows
 

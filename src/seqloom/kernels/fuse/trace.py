@@ -1,6 +1,6 @@
 """Symbolic tracing of a step function and of its gradient.
 
-The step runs once on a few rows, forward and backward, below a TorchDispatchMode that replays every ATen operator on
+The step runs once on a few rows, forward and backward, under a TorchDispatchMode that replays every ATen operator on
 symbols. An operator without a symbolic rule raises ``Unfusable`` with the reason.
 """
 
@@ -131,7 +131,7 @@ class _Recorder(TorchDispatchMode):
         in_place = func._schema.is_mutable
         rule = RULES.get(name.removesuffix("_") if in_place else name)
         if rule is None or func.namespace != "aten":
-            raise Unfusable(f"{func} has no place in a fused kernel")
+            raise Unfusable(f"{func} is not supported in a fused kernel")
         symbols = rule(OperatorCall(self.traced, self.symbol, result), *args, **(kwargs or {}))
         if in_place and len(self._views[result.untyped_storage().data_ptr()]) > 1:
             raise Unfusable(f"{func} changes a tensor that has other views")

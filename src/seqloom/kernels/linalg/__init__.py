@@ -1,0 +1,1 @@
+"""Matrix products for few rows, and softmax cross-entropy."""

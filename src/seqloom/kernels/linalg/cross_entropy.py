@@ -57,52 +57,54 @@ def _emit(real: str) -> str:
     emit = Emitter(module, "rows", 4, real)
     builder = emit.builder
     table, part = emit.arguments[:2]
-    words = [emit.load_integer(table, index) for index in range(9)]
-    logits, stride, bias, targets, losses, coefficients, rows, size, parts = words
+    fields = [emit.load_integer(table, index) for index in range(9)]
+    logits, stride, bias, targets, losses, coefficients, rows, size, parts = fields
     smoothing, target_weight, uniform, reciprocal_size = (
         emit.load_scalar(emit.address(coefficients, index)) for index in range(4)
     )
     first, last = emit.part_range(rows, part, parts)
     biased = builder.icmp_signed("!=", bias, integer(0))
     with emit.loop(first, last) as row:
-        place = emit.advance(logits, builder.mul(row, stride))
+        row_start = emit.advance(logits, builder.mul(row, stride))
         with emit.if_then(biased):
-            vector_loop(emit, size, partial(_add_bias, emit, place, bias))
+            vector_loop(emit, size, partial(_add_bias, emit, row_start, bias))
         maxima, total = vector_loop(
-            emit, size, partial(_max_and_sum, emit, place), (emit.splat(-math.inf), emit.splat(0.0))
+            emit, size, partial(_max_and_sum, emit, row_start), (emit.splat(-math.inf), emit.splat(0.0))
         )
-        top = emit.splat(emit.max_lanes(maxima))
+        maximum = emit.splat(emit.max_lanes(maxima))
         mean = builder.fmul(emit.sum_lanes(total), reciprocal_size)
         target = emit.load_integer(targets, row)
-        chosen = emit.load_scalar(emit.address(place, target))
+        target_logit = emit.load_scalar(emit.address(row_start, target))
         summed = emit.sum_lanes(
-            vector_loop(emit, size, partial(_exponentiate, emit, place, top), (emit.splat(0.0),))[0]
+            vector_loop(emit, size, partial(_exponentiate, emit, row_start, maximum), (emit.splat(0.0),))[0]
         )
-        normal = builder.extract_element(
-            builder.fadd(top, vector_math.log(emit, emit.splat(summed))), ir.Constant(ir.IntType(32), 0)
+        normalizer = builder.extract_element(
+            builder.fadd(maximum, vector_math.log(emit, emit.splat(summed))), ir.Constant(ir.IntType(32), 0)
         )
-        loss = builder.fsub(builder.fsub(normal, builder.fmul(target_weight, chosen)), builder.fmul(smoothing, mean))
+        loss = builder.fsub(
+            builder.fsub(normalizer, builder.fmul(target_weight, target_logit)), builder.fmul(smoothing, mean)
+        )
         builder.store(loss, emit.address(losses, row))
         scale = emit.splat(builder.fdiv(ir.Constant(emit.scalar, 1.0), summed))
-        vector_loop(emit, size, partial(_normalize, emit, place, scale, emit.splat(uniform)))
-        at = emit.address(place, target)
+        vector_loop(emit, size, partial(_normalize, emit, row_start, scale, emit.splat(uniform)))
+        at = emit.address(row_start, target)
         builder.store(builder.fsub(emit.load_scalar(at), target_weight), at)
     emit.finish()
     return str(module)
 
 
 def _add_bias(
-    emit: Emitter, place: Value, bias: Value, vector: VectorSlice, index: Value, _: tuple[Value, ...]
+    emit: Emitter, row_start: Value, bias: Value, vector: VectorSlice, index: Value, _: tuple[Value, ...]
 ) -> tuple[()]:
-    at = emit.address(place, index)
+    at = emit.address(row_start, index)
     vector.store(emit.builder.fadd(vector.load(at), vector.load(emit.address(bias, index))), at)
     return ()
 
 
 def _max_and_sum(
-    emit: Emitter, place: Value, vector: VectorSlice, index: Value, values: tuple[Value, ...]
+    emit: Emitter, row_start: Value, vector: VectorSlice, index: Value, values: tuple[Value, ...]
 ) -> list[Value]:
-    x = vector.load(emit.address(place, index))
+    x = vector.load(emit.address(row_start, index))
     return [
         vector_math.maximum(emit, values[0], vector.fill_rest(x, -math.inf)),
         emit.builder.fadd(values[1], vector.fill_rest(x)),
@@ -110,17 +112,23 @@ def _max_and_sum(
 
 
 def _exponentiate(
-    emit: Emitter, place: Value, top: Value, vector: VectorSlice, index: Value, sums: tuple[Value, ...]
+    emit: Emitter, row_start: Value, maximum: Value, vector: VectorSlice, index: Value, sums: tuple[Value, ...]
 ) -> list[Value]:
-    at = emit.address(place, index)
-    x = vector_math.exp(emit, emit.builder.fsub(vector.load(at), top))
+    at = emit.address(row_start, index)
+    x = vector_math.exp(emit, emit.builder.fsub(vector.load(at), maximum))
     vector.store(x, at)
     return [emit.builder.fadd(sums[0], vector.fill_rest(x))]
 
 
 def _normalize(
-    emit: Emitter, place: Value, scale: Value, uniform: Value, vector: VectorSlice, index: Value, _: tuple[Value, ...]
+    emit: Emitter,
+    row_start: Value,
+    scale: Value,
+    uniform: Value,
+    vector: VectorSlice,
+    index: Value,
+    _: tuple[Value, ...],
 ) -> tuple[()]:
-    at = emit.address(place, index)
+    at = emit.address(row_start, index)
     vector.store(emit.builder.fsub(emit.builder.fmul(vector.load(at), scale), uniform), at)
     return ()

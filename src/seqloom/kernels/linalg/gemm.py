@@ -65,8 +65,8 @@ def python_function(real: str, name: str) -> Callable[..., None]:
 def _emit(real: str) -> str:
     module = ir.Module("products")
     for rows in range(1, tile_rows() + 1):
-        _tile(module, real, rows, across=False)
-        _tile(module, real, rows, across=True)
+        _tile(module, real, rows, transposed=False)
+        _tile(module, real, rows, transposed=True)
     _multiply(module, real)
     _contract(module, real)
     _dot(module, real)
@@ -74,16 +74,16 @@ def _emit(real: str) -> str:
     return str(module)
 
 
-def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
-    """One tile of out (rows, panel). The rows of left are ``stride`` apart, or, if ``across``, its columns are."""
-    emit = Emitter(module, f"{'across' if across else 'along'}{rows}", 6, real)
+def _tile(module: ir.Module, real: str, rows: int, *, transposed: bool) -> None:
+    """One tile of out (rows, panel). The rows of left are ``stride`` apart, or, if ``transposed``, its columns are."""
+    emit = Emitter(module, f"{'tile_transposed' if transposed else 'tile'}{rows}", 6, real)
     emit.function.linkage = "internal"
     left, stride, right, depth, out, out_stride = emit.arguments
     builder = emit.builder
     width = PANEL_VECTORS * emit.lanes
-    # Few accumulators would wait for the latency of their own additions: use several per element.
-    unroll = 1 if across else 4 if rows == 1 else 2 if rows == 2 else 1
-    starts = [emit.advance(left, row if across else builder.mul(stride, integer(row))) for row in range(rows)]
+    # With few accumulators, the latency of additions limits the speed: use several per element.
+    unroll = 1 if transposed else 4 if rows == 1 else 2 if rows == 2 else 1
+    starts = [emit.advance(left, row if transposed else builder.mul(stride, integer(row))) for row in range(rows)]
     targets = [
         emit.address(emit.advance(out, builder.mul(out_stride, integer(row))), column * emit.lanes)
         for row in range(rows)
@@ -94,14 +94,14 @@ def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
         updated = list(sums)
         for repeat in range(repeats):
             position = builder.add(index, integer(repeat))
-            place = builder.mul(position, integer(width))
+            panel_row = builder.mul(position, integer(width))
             columns = [
-                emit.load(emit.address(right, builder.add(place, integer(column * emit.lanes))))
+                emit.load(emit.address(right, builder.add(panel_row, integer(column * emit.lanes))))
                 for column in range(PANEL_VECTORS)
             ]
-            along = builder.mul(position, stride) if across else position
+            offset = builder.mul(position, stride) if transposed else position
             for row in range(rows):
-                value = emit.splat(emit.load_scalar(emit.address(starts[row], along)))
+                value = emit.splat(emit.load_scalar(emit.address(starts[row], offset)))
                 for column in range(PANEL_VECTORS):
                     slot = (repeat * rows + row) * PANEL_VECTORS + column
                     updated[slot] = emit.intrinsic("fma", value, columns[column], updated[slot])
@@ -109,7 +109,7 @@ def _tile(module: ir.Module, real: str, rows: int, *, across: bool) -> None:
 
     count = rows * PANEL_VECTORS
     zeros = (emit.splat(0.0),) * (count * unroll)
-    initial = tuple(emit.load(target) for target in targets) if across else zeros
+    initial = tuple(emit.load(target) for target in targets) if transposed else zeros
     even = builder.and_(depth, integer(-unroll))
     with emit.loop_carrying(0, even, unroll, initial) as (index, sums, advance):
         final = advance(*accumulate(index, sums, unroll))
@@ -164,7 +164,7 @@ def _multiply(module: ir.Module, real: str) -> None:
             low, count = _tile_bounds(emit, rows, tile, tiles)
             source = emit.advance(left, builder.mul(low, left_stride))
             target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
-            _call_tile(emit, "along", count, source, left_stride, start, depth, target, out_stride)
+            _call_tile(emit, "tile", count, source, left_stride, start, depth, target, out_stride)
     emit.finish()
 
 
@@ -181,7 +181,7 @@ def _contract(module: ir.Module, real: str) -> None:
             column = builder.mul(index, integer(PANEL_VECTORS * emit.lanes))
             start = emit.advance(right, builder.mul(column, depth))
             target = emit.advance(out, builder.add(builder.mul(low, out_stride), column))
-            _call_tile(emit, "across", count, source, left_stride, start, depth, target, out_stride)
+            _call_tile(emit, "tile_transposed", count, source, left_stride, start, depth, target, out_stride)
     emit.finish()
 
 
@@ -241,29 +241,29 @@ def _pack(module: ir.Module, real: str) -> None:
         begin = builder.mul(number, integer(width))
         target = emit.advance(packed, builder.mul(begin, depth))
         full = builder.icmp_signed("<=", builder.add(begin, integer(width)), columns)
-        along = builder.and_(full, builder.icmp_signed("==", column_stride, one))
-        across = builder.and_(full, builder.icmp_signed("==", row_stride, one))
-        tiled = builder.select(across, builder.and_(depth, integer(-emit.lanes)), integer(0))
-        with emit.if_then(along), emit.loop(0, depth) as row:
+        rows_contiguous = builder.and_(full, builder.icmp_signed("==", column_stride, one))
+        columns_contiguous = builder.and_(full, builder.icmp_signed("==", row_stride, one))
+        tiled = builder.select(columns_contiguous, builder.and_(depth, integer(-emit.lanes)), integer(0))
+        with emit.if_then(rows_contiguous), emit.loop(0, depth) as row:
             source = emit.advance(matrix, builder.add(builder.mul(row, row_stride), begin))
-            place = emit.advance(target, builder.mul(row, integer(width)))
+            panel_row = emit.advance(target, builder.mul(row, integer(width)))
             for offset in range(0, width, emit.lanes):
-                emit.store(emit.load(emit.address(source, offset)), emit.address(place, offset))
+                emit.store(emit.load(emit.address(source, offset)), emit.address(panel_row, offset))
         with emit.loop(0, tiled, emit.lanes) as row:
             for offset in range(0, width, emit.lanes):
                 _transpose(
                     emit, matrix, column_stride, builder.add(begin, integer(offset)), row, (target, width, offset)
                 )
-        left = builder.select(along, depth, tiled)
+        copied = builder.select(rows_contiguous, depth, tiled)  # rows that are copied already
         with emit.loop(0, width) as offset:
             column = builder.add(begin, offset)
-            there = builder.icmp_signed("<", column, columns)
-            source = emit.advance(matrix, builder.mul(builder.select(there, column, integer(0)), column_stride))
-            with emit.loop(left, depth) as row:
+            exists = builder.icmp_signed("<", column, columns)
+            source = emit.advance(matrix, builder.mul(builder.select(exists, column, integer(0)), column_stride))
+            with emit.loop(copied, depth) as row:
                 value = emit.load_scalar(emit.address(source, builder.mul(row, row_stride)))
-                place = builder.add(builder.mul(row, integer(width)), offset)
-                value = builder.select(there, value, ir.Constant(emit.scalar, 0.0))
-                builder.store(value, emit.address(target, place))
+                position = builder.add(builder.mul(row, integer(width)), offset)
+                value = builder.select(exists, value, ir.Constant(emit.scalar, 0.0))
+                builder.store(value, emit.address(target, position))
     emit.finish()
 
 
@@ -289,5 +289,5 @@ def _transpose(
         distance *= 2
     address, width, offset = target
     for index, vector in enumerate(vectors):
-        place = builder.mul(builder.add(row, integer(index)), integer(width))
-        emit.store(vector, emit.address(address, builder.add(place, integer(offset))))
+        panel_row = builder.mul(builder.add(row, integer(index)), integer(width))
+        emit.store(vector, emit.address(address, builder.add(panel_row, integer(offset))))

@@ -1,4 +1,4 @@
-"""Matrices packed into panels, for products with few rows: torch reaches a fifth of the peak speed there."""
+"""Matrices packed into panels, for products with few rows, where torch reaches only a fifth of the peak speed."""
 
 import ctypes
 from functools import cache
@@ -29,22 +29,21 @@ class PackedMatrix:
         self.real = LLVM_TYPES[matrix.dtype]
         self.panels = gemm.panel_count(self.real, self.columns)
         self.width = self.panels * gemm.panel_width(self.real)
-        self.values = allocate(
-            matrix, max(self.depth, 1) * self.width
-        )  # in huge pages: a product with one row reads all of it
-        place, strides = self.values.data_ptr(), matrix.stride()
+        # In huge pages, because a product with one row reads all of it.
+        self.values = allocate(matrix, max(self.depth, 1) * self.width)
+        address, strides = self.values.data_ptr(), matrix.stride()
         gemm.python_function(self.real, "pack")(
-            matrix.data_ptr(), *strides, self.depth, self.columns, place, 0, self.panels
+            matrix.data_ptr(), *strides, self.depth, self.columns, address, 0, self.panels
         )
 
     def multiply(self, left: Tensor) -> Tensor:  # (rows, depth), each row without gaps → (rows, columns)
         """left · matrix; the rows of the result may be padded."""
         rows = len(left)
         out = left.new_empty(rows, self.width)
-        place, stride = left.data_ptr(), left.stride(0)
+        address, stride = left.data_ptr(), left.stride(0)
         parts = 1 if rows * self.depth * self.width < SERIAL_LIMIT else min(threads.count(), self.panels)
         table = (ctypes.c_int64 * 9)(
-            place, stride, self.values.data_ptr(), self.depth, out.data_ptr(), self.width, rows, self.panels, parts
+            address, stride, self.values.data_ptr(), self.depth, out.data_ptr(), self.width, rows, self.panels, parts
         )
         threads.run(_multiply_part(self.real), ctypes.addressof(table), parts)
         return out if self.width == self.columns else out[:, : self.columns]

@@ -1,0 +1,1 @@
+"""Generation of LLVM IR, and its compilation."""

@@ -72,7 +72,7 @@ class Emitter:
         return self.builder.shuffle_vector(single, ir.Constant(self.vector, ir.Undefined), zeros)
 
     def shuffle(self, left: Value, right: Value, lanes: list[int]) -> Value:
-        """Select lanes of two vectors; those of the right one are numbered behind those of the left one."""
+        """Select lanes of two vectors; those of the right one are numbered after those of the left one."""
         kind = ir.VectorType(ir.IntType(32), self.lanes)
         return self.builder.shuffle_vector(left, right, ir.Constant(kind, lanes))
 
@@ -82,9 +82,9 @@ class Emitter:
             return ir.Constant(ir.VectorType(BIT, self.lanes), [lane < lanes for lane in range(self.lanes)])
         short = ir.IntType(32)
         kind = ir.VectorType(short, self.lanes)
-        blank = ir.Constant(kind, ir.Undefined)
-        single = self.builder.insert_element(blank, self.builder.trunc(lanes, short), short(0))
-        count = self.builder.shuffle_vector(single, blank, ir.Constant(kind, [0] * self.lanes))
+        undefined = ir.Constant(kind, ir.Undefined)
+        single = self.builder.insert_element(undefined, self.builder.trunc(lanes, short), short(0))
+        count = self.builder.shuffle_vector(single, undefined, ir.Constant(kind, [0] * self.lanes))
         return self.builder.icmp_signed(">", count, ir.Constant(kind, list(range(self.lanes))))
 
     def _suffix(self) -> str:

@@ -33,8 +33,8 @@ def vector_bytes() -> int:
 @cache
 def vector_registers() -> int:
     """Number of vector registers."""
-    few = platform.machine().lower() in ("x86_64", "amd64") and not _cpu_features().get("avx512f")
-    return 16 if few else 32
+    is_narrow_x86 = platform.machine().lower() in ("x86_64", "amd64") and not _cpu_features().get("avx512f")
+    return 16 if is_narrow_x86 else 32
 
 
 def cache_folder() -> Path:
@@ -97,7 +97,7 @@ MAX_FILES = 2000
 
 
 def _write_cached(path: Path, code: bytes) -> None:
-    """Write the file atomically; a cache that cannot be written costs only time."""
+    """Write the file atomically; without a writable cache, kernels are compiled again in each process."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

@@ -64,8 +64,8 @@ def _power(emit: Emitter, n: Value) -> Value:
     """2ⁿ for integers n, written into the exponent bits."""
     single = emit.bits == 32
     bias = ir.Constant(n.type, [127 if single else 1023] * emit.lanes)
-    places = ir.Constant(n.type, [23 if single else 52] * emit.lanes)
-    return emit.builder.bitcast(emit.builder.shl(emit.builder.add(n, bias), places), emit.vector)
+    mantissa_bits = ir.Constant(n.type, [23 if single else 52] * emit.lanes)
+    return emit.builder.bitcast(emit.builder.shl(emit.builder.add(n, bias), mantissa_bits), emit.vector)
 
 
 def exp(emit: Emitter, x: Value) -> Value:

@@ -1,0 +1,1 @@
+"""A decoder step as a list of operations that runs as one call."""

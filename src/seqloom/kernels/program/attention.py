@@ -18,7 +18,7 @@ ATTENTION_OPERANDS = (
     *("source_rows", "mask", "mask_stride", "heads", "size", "scale", "rotations", "positions"),
     *("accumulated", "out", "out_stride"),
 )
-LINE = 64
+CACHE_LINE = 64
 """Bytes of a cache line."""
 UNROLL = 4
 """Slots, or vectors of values, that are processed at once, to hide the latency of additions."""
@@ -26,8 +26,8 @@ UNROLL = 4
 
 def scratch_size(real: str, size: int, length: int) -> int:
     """Elements of scratch memory: the query and the weights, each rounded up to whole vectors."""
-    most = 64 if real == "float" else 32
-    return size + length + 2 * most
+    padding = 64 if real == "float" else 32
+    return size + length + 2 * padding
 
 
 def attention(module: ir.Module, real: str) -> None:
@@ -122,7 +122,7 @@ def _prefetch(module: ir.Module, real: str) -> None:
     prefetch = emit.declare("llvm.prefetch.p0", kind)
     with emit.loop(0, length) as slot:
         start = emit.advance(base, builder.mul(slot, stride))
-        with emit.loop(0, size, LINE // emit.bytes) as index:
+        with emit.loop(0, size, CACHE_LINE // emit.bytes) as index:
             builder.call(prefetch, [emit.address(start, index), number(0), number(2), number(1)])
     emit.finish()
 
@@ -189,11 +189,11 @@ def apply_mask(module: ir.Module, real: str) -> None:
     byte = ir.IntType(8)
     start = builder.inttoptr(mask, ir.PointerType())
     with emit.loop(0, length) as slot:
-        seen = builder.load(builder.gep(start, [slot], source_etype=byte), align=1, typ=byte)
-        place = emit.address(scores, slot)
+        real_byte = builder.load(builder.gep(start, [slot], source_etype=byte), align=1, typ=byte)
+        pointer = emit.address(scores, slot)
         lowest = ir.Constant(emit.scalar, -math.inf)
-        score = builder.select(builder.icmp_signed("!=", seen, byte(0)), emit.load_scalar(place), lowest)
-        builder.store(score, place)
+        score = builder.select(builder.icmp_signed("!=", real_byte, byte(0)), emit.load_scalar(pointer), lowest)
+        builder.store(score, pointer)
     emit.finish()
 
 
@@ -212,18 +212,18 @@ def softmax(module: ir.Module, real: str) -> None:
     all_masked = builder.fcmp_ordered("==", top, lowest)
     top = builder.select(all_masked, emit.splat(0.0), top)
 
-    def power(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
-        place = emit.address(scores, index)
-        x = vector.fill_rest(vector_math.exp(emit, builder.fsub(vector.load(place), top)))
-        vector.store(x, place)
+    def exponentiate(vector: VectorSlice, index: Value, sums: tuple[Value, ...]) -> list[Value]:
+        pointer = emit.address(scores, index)
+        x = vector.fill_rest(vector_math.exp(emit, builder.fsub(vector.load(pointer), top)))
+        vector.store(x, pointer)
         return [builder.fadd(sums[0], x)]
 
-    total = emit.splat(emit.sum_lanes(vector_loop(emit, length, power, (emit.splat(0.0),))[0]))
+    total = emit.splat(emit.sum_lanes(vector_loop(emit, length, exponentiate, (emit.splat(0.0),))[0]))
     total = builder.select(all_masked, emit.splat(1.0), total)
 
     def divide(vector: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[()]:
-        place = emit.address(scores, index)
-        vector.store(builder.fdiv(vector.load(place), total), place)
+        pointer = emit.address(scores, index)
+        vector.store(builder.fdiv(vector.load(pointer), total), pointer)
         return ()
 
     vector_loop(emit, length, divide)
@@ -238,9 +238,9 @@ def accumulate(module: ir.Module, real: str) -> None:
     count = emit.splat(builder.sitofp(heads, emit.scalar))
 
     def add(vector: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[()]:
-        place = emit.address(accumulated, index)
+        pointer = emit.address(accumulated, index)
         part = builder.fdiv(vector.load(emit.address(weights, index)), count)
-        vector.store(builder.fadd(vector.load(place), part), place)
+        vector.store(builder.fadd(vector.load(pointer), part), pointer)
         return ()
 
     vector_loop(emit, length, add)
@@ -248,14 +248,14 @@ def accumulate(module: ir.Module, real: str) -> None:
 
 
 def weighted_sum(module: ir.Module, real: str) -> None:
-    """out = weights · values (length, size); values with zero weight may be NaN."""
+    """out = weights · values (length, size); values of weight zero may be NaN."""
     emit = _internal_function(module, "weighted_sum", 6, real)
     weights, values, stride, length, size, out = emit.arguments
     builder = emit.builder
     zero = emit.splat(0.0)
 
     def group(vector: VectorSlice, index: Value, count: int) -> None:
-        places = [builder.add(index, integer(rotation * emit.lanes)) for rotation in range(count)]
+        offsets = [builder.add(index, integer(part * emit.lanes)) for part in range(count)]
         with emit.loop_carrying(0, length, 1, (zero,) * count) as (slot, sums, advance):
             weight = emit.splat(emit.load_scalar(emit.address(weights, slot)))
             skipped = builder.fcmp_ordered("==", weight, zero)
@@ -263,21 +263,21 @@ def weighted_sum(module: ir.Module, real: str) -> None:
             final = advance(
                 *[
                     emit.intrinsic(
-                        "fma", weight, builder.select(skipped, zero, vector.load(emit.address(start, place))), total
+                        "fma", weight, builder.select(skipped, zero, vector.load(emit.address(start, offset))), total
                     )
-                    for place, total in zip(places, sums, strict=True)
+                    for offset, total in zip(offsets, sums, strict=True)
                 ]
             )
-        for place, total in zip(places, final, strict=True):
-            vector.store(total, emit.address(out, place))
+        for offset, total in zip(offsets, final, strict=True):
+            vector.store(total, emit.address(out, offset))
 
     grouped = builder.and_(size, integer(-UNROLL * emit.lanes))
     with emit.loop(0, grouped, UNROLL * emit.lanes) as index:
         group(VectorSlice(emit), index, UNROLL)
 
-    def one(vector: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[()]:
+    def remainder(vector: VectorSlice, index: Value, _: tuple[Value, ...]) -> tuple[()]:
         group(vector, builder.add(grouped, index), 1)
         return ()
 
-    vector_loop(emit, builder.sub(size, grouped), one)
+    vector_loop(emit, builder.sub(size, grouped), remainder)
     emit.finish()

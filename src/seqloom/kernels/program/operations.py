@@ -16,22 +16,22 @@ from seqloom.kernels.llvm import vector_math
 from seqloom.kernels.llvm.ir_builder import INTEGER, Emitter, Value, VectorSlice, integer, vector_loop
 
 OPERANDS_START = 2
-"""First operand in the words of an instruction, behind the opcode and the barrier flag."""
+"""First operand in the words of an instruction, after the opcode and the barrier flag."""
 
 LINEAR_OPERANDS = (
-    *("left", "left_stride", "left_own", "packed", "depth", "panels", "columns", "bias", "epilogue", "slope"),
-    *("residual", "residual_stride", "residual_own", "out", "out_stride"),
+    *("left", "left_stride", "left_thread_stride", "packed", "depth", "panels", "columns", "bias", "epilogue", "slope"),
+    *("residual", "residual_stride", "residual_thread_stride", "out", "out_stride"),
 )
 NORM_OPERANDS = (
     "source",
     "source_stride",
-    "source_own",
+    "source_thread_stride",
     "weight",
     "bias",
     "epsilon",
     "out",
     "out_stride",
-    "out_own",
+    "out_thread_stride",
     "size",
 )
 EMBEDDING_OPERANDS = (
@@ -78,7 +78,7 @@ class OperationEmitter(Emitter):
         return splat_float(self, self.operand(name))
 
     def rows(self) -> tuple[Value, Value]:
-        """The rows that are the share of this thread."""
+        """The rows that this thread computes."""
         first, last = self.part_range(self.builder.sub(self.high, self.low), self.member, self.members)
         return self.builder.add(self.low, first), self.builder.add(self.low, last)
 
@@ -126,7 +126,7 @@ def _same(_emit: Emitter, x: Value) -> Value:
 Epilogue = Callable[[Emitter, Value, Value], Value]
 EPILOGUES: dict[str, Epilogue] = {
     "none": _without_slope(_same),
-    "add": _without_slope(_same),  # to the residual
+    "add": _without_slope(_same),  # then added to the residual
     "relu": _without_slope(lambda emit, x: vector_math.at_least(emit, x, emit.splat(0.0))),
     "tanh": _without_slope(vector_math.tanh),
     "sigmoid": _without_slope(vector_math.sigmoid),
@@ -134,18 +134,18 @@ EPILOGUES: dict[str, Epilogue] = {
     "elu": _elu,
     "gelu": _without_slope(_gelu),
 }
-"""What follows a product and its bias; the operand is its index in this table."""
+"""Functions applied after a product and its bias; the operand ``epilogue`` is an index in this table."""
 
 
 def linear(module: ir.Module, real: str) -> None:
-    """out = f(left · packed + bias), or residual + that."""
+    """out = f(left · packed + bias), or out = residual + left · packed + bias."""
     for name in EPILOGUES:
         _epilogue(module, real, name)
     emit = OperationEmitter(module, "linear", LINEAR_OPERANDS, real)
     builder = emit.builder
     stride, depth, packed, columns = (emit.operand(name) for name in ("left_stride", "depth", "packed", "columns"))
-    left = emit.advance(emit.operand("left"), builder.mul(emit.member, emit.operand("left_own")))
-    residual = emit.advance(emit.operand("residual"), builder.mul(emit.member, emit.operand("residual_own")))
+    left = emit.advance(emit.operand("left"), builder.mul(emit.member, emit.operand("left_thread_stride")))
+    residual = emit.advance(emit.operand("residual"), builder.mul(emit.member, emit.operand("residual_thread_stride")))
     first, last = emit.part_range(emit.operand("panels"), emit.member, emit.members)
     width = gemm.panel_width(real)
     rows = builder.sub(emit.high, emit.low)
@@ -154,8 +154,8 @@ def linear(module: ir.Module, real: str) -> None:
         end = builder.add(panel, integer(GROUP))
         end = builder.select(builder.icmp_signed("<", end, last), end, last)
         column = builder.mul(panel, integer(width))
-        behind = builder.mul(end, integer(width))
-        behind = builder.select(builder.icmp_signed("<", behind, columns), behind, columns)
+        column_end = builder.mul(end, integer(width))
+        column_end = builder.select(builder.icmp_signed("<", column_end, columns), column_end, columns)
         base = emit.advance(emit.scratch, builder.neg(column))  # ``multiply`` counts columns from panel 0
         with emit.loop(0, blocks) as part:
             begin, after = emit.part_range(rows, part, blocks)
@@ -164,18 +164,18 @@ def linear(module: ir.Module, real: str) -> None:
             source = emit.advance(left, builder.mul(begin, stride))
             emit.call("multiply", source, stride, packed, depth, base, GROUP * width, count, panel, end)
 
-            def place(address: Value, step: Value, begin: Value = begin, column: Value = column) -> Value:
-                return emit.advance(address, builder.add(builder.mul(begin, step), column))
+            def block_start(address: Value, stride: Value, begin: Value = begin, column: Value = column) -> Value:
+                return emit.advance(address, builder.add(builder.mul(begin, stride), column))
 
             arguments = (
                 emit.scratch,
                 count,
-                builder.sub(behind, column),
+                builder.sub(column_end, column),
                 emit.advance(emit.operand("bias"), column),
                 emit.operand("slope"),
-                place(residual, emit.operand("residual_stride")),
+                block_start(residual, emit.operand("residual_stride")),
                 emit.operand("residual_stride"),
-                place(emit.operand("out"), emit.operand("out_stride")),
+                block_start(emit.operand("out"), emit.operand("out_stride")),
                 emit.operand("out_stride"),
             )
             call_by_index(emit, emit.operand("epilogue"), [f"epilogue_{name}" for name in EPILOGUES], arguments)
@@ -205,18 +205,18 @@ def _epilogue(module: ir.Module, real: str, name: str) -> None:
     with emit.loop(0, rows) as row:
         start = emit.advance(source, builder.mul(row, integer(GROUP * gemm.panel_width(real))))
         target = emit.advance(out, builder.mul(row, out_stride))
-        around = emit.advance(residual, builder.mul(row, residual_stride))
+        residual_row = emit.advance(residual, builder.mul(row, residual_stride))
 
-        def element(vector: VectorSlice, index: Value, _: tuple[Value, ...], *places: Value) -> tuple[()]:
-            begin, end, beside = places
-            x = builder.fadd(emit.load(emit.address(begin, index)), vector.load(emit.address(bias, index)))
+        def element(vector: VectorSlice, index: Value, _: tuple[Value, ...], *addresses: Value) -> tuple[()]:
+            source_row, out_row, added = addresses
+            x = builder.fadd(emit.load(emit.address(source_row, index)), vector.load(emit.address(bias, index)))
             x = EPILOGUES[name](emit, x, parameter)
             if name == "add":
-                x = builder.fadd(vector.load(emit.address(beside, index)), x)
-            vector.store(x, emit.address(end, index))
+                x = builder.fadd(vector.load(emit.address(added, index)), x)
+            vector.store(x, emit.address(out_row, index))
             return ()
 
-        vector_loop(emit, columns, lambda *step, places=(start, target, around): element(*step, *places))
+        vector_loop(emit, columns, lambda *step, addresses=(start, target, residual_row): element(*step, *addresses))
     emit.finish()
 
 
@@ -232,7 +232,7 @@ def norm(module: ir.Module, real: str) -> None:
     )
     count = emit.splat(builder.sitofp(size, emit.scalar))
     read, written = (
-        emit.advance(emit.operand(name), builder.mul(emit.member, emit.operand(f"{name}_own")))
+        emit.advance(emit.operand(name), builder.mul(emit.member, emit.operand(f"{name}_thread_stride")))
         for name in ("source", "out")
     )
     with emit.loop(emit.low, emit.high) as row:
@@ -242,7 +242,7 @@ def norm(module: ir.Module, real: str) -> None:
         def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...], source: Value) -> list[Value]:
             return [builder.fadd(sums[0], vector.load(emit.address(source, index)))]
 
-        def spread(
+        def add_squares(
             vector: VectorSlice, index: Value, sums: tuple[Value, ...], source: Value, mean: Value
         ) -> list[Value]:
             x = vector.fill_rest(builder.fsub(vector.load(emit.address(source, index)), mean))
@@ -257,7 +257,7 @@ def norm(module: ir.Module, real: str) -> None:
 
         zero = (emit.splat(0.0),)
         mean = builder.fdiv(_sum(emit, vector_loop(emit, size, partial(add, source=source), zero)[0]), count)
-        squares = vector_loop(emit, size, partial(spread, source=source, mean=mean), zero)[0]
+        squares = vector_loop(emit, size, partial(add_squares, source=source, mean=mean), zero)[0]
         variance = builder.fdiv(_sum(emit, squares), count)
         deviation = emit.intrinsic("sqrt", builder.fadd(variance, epsilon))
         factor = builder.fdiv(emit.splat(1.0), deviation)
@@ -269,9 +269,11 @@ def embedding(module: ir.Module, real: str) -> None:
     """out = source[index] · scale + position_table[positions]; source[row] without an index, + 0 without a table."""
     emit = OperationEmitter(module, "embedding", EMBEDDING_OPERANDS, real)
     builder = emit.builder
-    index, places, positions, size = (emit.operand(name) for name in ("index", "position_table", "positions", "size"))
+    index, position_table, positions, size = (
+        emit.operand(name) for name in ("index", "position_table", "positions", "size")
+    )
     scale = emit.float_operand("scale")
-    given, added = (builder.icmp_signed("!=", address, integer(0)) for address in (index, places))
+    given, added = (builder.icmp_signed("!=", address, integer(0)) for address in (index, position_table))
     first, last = emit.rows()
     with emit.loop(first, last) as row:
         chosen = load_index(emit, index, row, given)
@@ -288,8 +290,8 @@ def embedding(module: ir.Module, real: str) -> None:
 
         with builder.if_else(added) as (then, otherwise):
             with then:
-                place = emit.advance(places, builder.mul(emit.load_integer(positions, row), size))
-                vector_loop(emit, size, lambda *step, known=(source, target, place): copy(*step, *known))
+                position_row = emit.advance(position_table, builder.mul(emit.load_integer(positions, row), size))
+                vector_loop(emit, size, lambda *step, known=(source, target, position_row): copy(*step, *known))
             with otherwise:
                 vector_loop(emit, size, lambda *step, known=(source, target): copy(*step, *known))
     emit.finish()
@@ -315,24 +317,28 @@ def log_softmax(module: ir.Module, real: str) -> None:
     size = emit.operand("size")
     first, last = emit.rows()
     with emit.loop(first, last) as row:
-        place = emit.advance(emit.operand("out"), builder.mul(row, emit.operand("out_stride")))
+        row_start = emit.advance(emit.operand("out"), builder.mul(row, emit.operand("out_stride")))
 
-        def highest(vector: VectorSlice, index: Value, values: tuple[Value, ...], place: Value) -> list[Value]:
-            x = vector.fill_rest(vector.load(emit.address(place, index)), -math.inf)
+        def highest(vector: VectorSlice, index: Value, values: tuple[Value, ...], row_start: Value) -> list[Value]:
+            x = vector.fill_rest(vector.load(emit.address(row_start, index)), -math.inf)
             return [vector_math.maximum(emit, values[0], x)]
 
-        def add(vector: VectorSlice, index: Value, sums: tuple[Value, ...], place: Value, top: Value) -> list[Value]:
-            x = vector_math.exp(emit, builder.fsub(vector.load(emit.address(place, index)), top))
+        def add(
+            vector: VectorSlice, index: Value, sums: tuple[Value, ...], row_start: Value, top: Value
+        ) -> list[Value]:
+            x = vector_math.exp(emit, builder.fsub(vector.load(emit.address(row_start, index)), top))
             return [builder.fadd(sums[0], vector.fill_rest(x))]
 
-        def write(vector: VectorSlice, index: Value, _: tuple[Value, ...], place: Value, less: Value) -> tuple[()]:
-            at = emit.address(place, index)
-            vector.store(builder.fsub(vector.load(at), less), at)
+        def write(
+            vector: VectorSlice, index: Value, _: tuple[Value, ...], row_start: Value, normalizer: Value
+        ) -> tuple[()]:
+            at = emit.address(row_start, index)
+            vector.store(builder.fsub(vector.load(at), normalizer), at)
             return ()
 
-        maxima = vector_loop(emit, size, partial(highest, place=place), (emit.splat(-math.inf),))[0]
+        maxima = vector_loop(emit, size, partial(highest, row_start=row_start), (emit.splat(-math.inf),))[0]
         top = emit.splat(emit.max_lanes(maxima))
-        total = _sum(emit, vector_loop(emit, size, partial(add, place=place, top=top), (emit.splat(0.0),))[0])
-        less = builder.fadd(top, vector_math.log(emit, total))
-        vector_loop(emit, size, partial(write, place=place, less=less))
+        total = _sum(emit, vector_loop(emit, size, partial(add, row_start=row_start, top=top), (emit.splat(0.0),))[0])
+        normalizer = builder.fadd(top, vector_math.log(emit, total))
+        vector_loop(emit, size, partial(write, row_start=row_start, normalizer=normalizer))
     emit.finish()

@@ -1,7 +1,7 @@
 """A program: a sequence of operations on the rows of a batch that runs as one call of compiled code.
 
 Every row has a workspace for intermediate results. With few rows, threads split the columns of each operation, with a
-barrier behind it; with many rows, each thread takes its scratch_stride rows through the whole program.
+barrier after it; with many rows, each thread runs the whole program for its own rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from seqloom.kernels.linalg.packed import LLVM_TYPES
 from seqloom.kernels.llvm import jit_cache
 from seqloom.kernels.llvm.ir_builder import Emitter, Value, integer
 from seqloom.kernels.program import attention, operations
-from seqloom.kernels.program.attention import LINE
+from seqloom.kernels.program.attention import CACHE_LINE
 from seqloom.kernels.program.operations import OPERANDS_START
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.buffers import allocate
@@ -56,27 +56,27 @@ def _emit(real: str) -> str:
     builder = emit.builder
     count, rows, shared, scratch, stride = (emit.load_integer(table, index) for index in range(5))
     barrier_counter = builder.add(table, integer(8 * HEADER.index("barrier_counter")))
-    scratch_stride = emit.advance(scratch, builder.mul(member, stride))
-    apart = builder.icmp_signed("==", shared, integer(0))
+    thread_scratch = emit.advance(scratch, builder.mul(member, stride))
+    split_rows = builder.icmp_signed("==", shared, integer(0))
     low, high = emit.part_range(rows, member, members)
 
-    def pick(serial: Value, together: Value) -> Value:
-        return builder.select(apart, serial, together)
+    def pick(own_rows: Value, all_rows: Value) -> Value:
+        return builder.select(split_rows, own_rows, all_rows)
 
-    chosen = (
+    arguments = (
         pick(low, integer(0)),
         pick(high, rows),
         pick(integer(0), member),
         pick(integer(1), members),
-        scratch_stride,
+        thread_scratch,
     )
     with emit.loop(0, count) as index:
-        place = builder.add(integer(len(HEADER)), builder.mul(index, integer(WIDTH)))
-        instruction = builder.add(table, builder.mul(place, integer(8)))
+        word = builder.add(integer(len(HEADER)), builder.mul(index, integer(WIDTH)))
+        instruction = builder.add(table, builder.mul(word, integer(8)))
         number = emit.load_integer(instruction, 0)
-        operations.call_by_index(emit, number, list(OPERATIONS), (instruction, *chosen))
+        operations.call_by_index(emit, number, list(OPERATIONS), (instruction, *arguments))
         has_barrier = builder.icmp_signed("!=", emit.load_integer(instruction, 1), integer(0))
-        with emit.if_then(builder.and_(has_barrier, builder.not_(apart))):
+        with emit.if_then(builder.and_(has_barrier, builder.not_(split_rows))):
             emit.call("barrier", barrier_counter, members)
     emit.finish()
     return str(module)
@@ -97,7 +97,7 @@ class Program:
 
     def __init__(self, dtype: torch.dtype, members: int) -> None:
         self.dtype, self.real, self.members = dtype, LLVM_TYPES[dtype], members
-        self.multiplications = 0  # multiplications per row
+        self.multiplications = 0  # per row
         self._size = torch.finfo(dtype).bits // 8
         self._width = 0
         self._instructions: list[tuple[str, bool, Mapping[str, Any]]] = []
@@ -111,13 +111,13 @@ class Program:
 
     def region(self, width: int, *, per_thread: bool = False) -> Region:
         """Reserve ``width`` elements in each row's workspace, or, with ``per_thread``, for each thread of a team."""
-        whole = -(-width * self._size // LINE) * LINE // self._size
+        whole = -(-width * self._size // CACHE_LINE) * CACHE_LINE // self._size
         region = Region(self._width, whole if per_thread else 0)
         self._width += whole * (self.members if per_thread else 1)
         return region
 
     def add(self, name: str, *, barrier: bool = True, **operands: Any) -> None:
-        """Append an operation; missing operands are 0. With ``barrier``, threads wait for each other behind it."""
+        """Append an operation; missing operands are 0. With ``barrier``, threads wait for each other after it."""
         unknown = operands.keys() - set(OPERATIONS[name][1])
         if unknown:
             raise TypeError(f"{name} has no operands {', '.join(sorted(unknown))}")
@@ -126,8 +126,8 @@ class Program:
     @property
     def stride(self) -> int:
         """Elements between workspaces: an odd number of cache lines, so that rows use different cache sets."""
-        lines = self._width * self._size // LINE
-        return (lines + 1 - lines % 2) * LINE // self._size
+        lines = self._width * self._size // CACHE_LINE
+        return (lines + 1 - lines % 2) * CACHE_LINE // self._size
 
     def finalize(self) -> None:
         """Encode the instructions."""
@@ -163,7 +163,7 @@ class Program:
             workspace = _Workspace(self._template, self._relative, self.dtype)
         serial = self.members == 1 or rows * self.multiplications < SERIAL_LIMIT or not threads.can_team()
         members = 1 if serial else self.members
-        scratch_stride = -(-max(scratch, self._scratch_size) // LINE) * LINE
+        scratch_stride = -(-max(scratch, self._scratch_size) // CACHE_LINE) * CACHE_LINE
         workspaces_size = rows * self._stride
         table = workspace.table
         table[self._input_words] = [inputs[name] for name in self._names]

@@ -29,22 +29,20 @@ def attend_to_source(
     *,
     mask: Tensor,  # (R, S), True where real
     rows: Tensor,  # (B,), the source of each query
-    scale: float,  # of the query
-    accumulated: Tensor,  # (B, S), to which the weights are added; (B, 0): not wanted
+    scale: float,  # factor of the query
+    accumulated: Tensor,  # (B, S), to which the weights are added; (B, 0): not requested
 ) -> Tensor:  # (B, V + A); all tensors are contiguous
     """concat(softmax(keys · query · scale) · values, query); the context is zero where everything is masked."""
     (batch, size), (length, width) = query.shape, values.shape[1:]
     out = query.new_empty(batch, width + size)
     parts = 1 if batch * length * (size + width) < SERIAL_LIMIT else min(threads.count(), batch)
     real = LLVM_TYPES[query.dtype]
-    room = attention.scratch_size(real, size, length)
-    scratch = query.new_empty(parts * room)
-    places = [tensor.data_ptr() for tensor in (query, keys, values, mask, rows, out, scratch)]
-    queries, first_key, first_value, seen, read, target, memory = places
-    added = accumulated.data_ptr() if accumulated.shape[1] else 0
+    scratch_size = attention.scratch_size(real, size, length)
+    scratch = query.new_empty(parts * scratch_size)
+    accumulated_address = accumulated.data_ptr() if accumulated.shape[1] else 0
     table = (ctypes.c_int64 * len(FIELDS))(
-        *(queries, size, first_key, first_value, width, length, seen, read, float_bits(scale), added),
-        *(target, batch, parts, memory, room),
+        *(query.data_ptr(), size, keys.data_ptr(), values.data_ptr(), width, length, mask.data_ptr(), rows.data_ptr()),
+        *(float_bits(scale), accumulated_address, out.data_ptr(), batch, parts, scratch.data_ptr(), scratch_size),
     )
     threads.run(_function(real), ctypes.addressof(table), parts)
     return out
@@ -86,7 +84,8 @@ def _emit(real: str) -> str:
         query = emit.advance(word["query"], builder.mul(row, size))
         out = emit.advance(word["out"], builder.mul(row, builder.add(width, size)))
         keys, values = (
-            emit.advance(word[name], builder.mul(source, wide)) for name, wide in (("keys", size), ("values", width))
+            emit.advance(word[name], builder.mul(source, columns))
+            for name, columns in (("keys", size), ("values", width))
         )
         emit.call("copy_scaled", query, scratch, size, word["scale"], zero)
         emit.call("score_keys", scratch, keys, size, length, size, weights)

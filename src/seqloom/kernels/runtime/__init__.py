@@ -1,0 +1,1 @@
+"""What all kernels need: threads, buffers, batch partitions, numba decorators, detection of changed modules."""

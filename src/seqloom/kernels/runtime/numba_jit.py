@@ -1,4 +1,4 @@
-"""Decorators for loops with many branches (CTC, tries, n-grams) that numba compiles.
+"""Decorators for loops with many branches (CTC, prefix trees, n-grams) that numba compiles.
 
 Compiled functions release the GIL, so that threads run them in parallel, and are cached on disk.
 """
@@ -22,7 +22,7 @@ def version_folder() -> Path:
     It is keyed by the source of all kernels: numba itself notices a changed function, but not a changed callee.
     """
     folder = jit_cache.cache_folder().parent / "numba" / jit_cache.source_digest().hex()[:16]
-    with suppress(OSError):  # a cache that cannot be written costs only time
+    with suppress(OSError):  # without a writable cache, loops are compiled again in each process
         if not folder.exists():
             folder.mkdir(parents=True)
             versions = sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)

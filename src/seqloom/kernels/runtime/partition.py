@@ -15,7 +15,7 @@ class Partition:
     """A batch in parts, one for each thread or team of threads; the rows of a part are sorted, longest first.
 
     A slot is a position in the concatenation of all parts. At step t only the first ``active[part, t]`` rows of a part
-    take part, so padding costs nothing.
+    are computed, so padding costs nothing.
     """
 
     steps: int
@@ -30,13 +30,13 @@ class Partition:
     part_slots: Integers  # (parts,) first slot of each part
     active: Integers  # (parts, steps + 1) rows that are active at each step, finally 0
     active_before: Integers  # (parts, steps + 1) sum of ``active`` over the steps before
-    max_rows: int  # of a part
+    max_rows: int  # rows of the largest part
 
     @classmethod
     def create(
         cls, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool, parts: int, members: int = 1
     ) -> "Partition":
-        """Deal rows round-robin in order of length, so that all parts have about the same work."""
+        """Distribute rows round-robin in order of length, so that all parts have about the same work."""
         if lengths is None:
             return _create_even(steps, batch, reverse=reverse, parts=parts, members=members)
         return cls.compute(steps, batch, lengths, reverse=reverse, parts=parts, members=members)

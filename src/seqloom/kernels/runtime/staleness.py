@@ -64,7 +64,7 @@ def global_forward_hooks() -> tuple[Mapping[int, object], ...]:
 
 
 def active_transform() -> str | None:
-    """What changes the meaning of calls right now in a way that compiled code would not notice, if anything."""
+    """The active torch context, if any, that changes what calls compute and that compiled code would ignore."""
     if torch.is_autocast_enabled("cpu"):
         return "inside torch.autocast"
     if torch._C._functorch.maybe_current_level() is not None:
@@ -72,23 +72,23 @@ def active_transform() -> str | None:
     return None
 
 
-class Snapshot:
+class ModuleSnapshot:
     """A module's children, some of its attributes, and its parameters, to be compared with what they are later.
 
-    Of parameters that were ``copied`` the version counts, of others only the address. A module with forward hooks never
-    matches. A change through ``parameter.data`` is not noticed: torch does not count it.
+    For parameters that were ``copied`` the version counts, for others only the address. A module with forward hooks
+    never matches. A change through ``parameter.data`` is not noticed: torch does not count it.
     """
 
     def __init__(
         self,
-        whole: nn.Module,
+        module: nn.Module,
         *,
-        attributes: Mapping[type[nn.Module], tuple[str, ...]],  # that matter, of each type of module
+        attributes: Mapping[type[nn.Module], tuple[str, ...]],  # attributes that matter, by type of module
         copied: Collection[nn.Parameter],
     ) -> None:
-        modules = [(module, vars(module)) for module in whole.modules()]
+        modules = [(part, vars(part)) for part in module.modules()]
         self._attributes = [
-            (fields, name, fields[name]) for module, fields in modules for name in attributes.get(type(module), ())
+            (fields, name, fields[name]) for part, fields in modules for name in attributes.get(type(part), ())
         ]
         self._children = [
             (fields["_modules"], tuple(fields["_modules"].values())) for _, fields in modules if fields["_modules"]
@@ -101,7 +101,7 @@ class Snapshot:
         ]
         self._optimizer_steps = optimizer_steps()
         self._versions = [(parameter, parameter._version) for parameter in copied]  # noqa: SLF001
-        self._hooks = [*hook_tables(whole.modules(), FORWARD_HOOKS), *global_forward_hooks()]
+        self._hooks = [*hook_tables(module.modules(), FORWARD_HOOKS), *global_forward_hooks()]
 
     def matches(self) -> bool:
         """Whether nothing has changed."""

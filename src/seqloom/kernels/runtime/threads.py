@@ -1,25 +1,27 @@
-"""Run a compiled function on several threads.
+"""Run compiled functions on several threads.
 
-They are the threads of torch's own OpenMP library where it has one, so that the two never compete for a core.
+LLVM kernels run on the threads of torch's own OpenMP library where it has one, so that the two never compete for a
+core. Compiled loops that release the GIL run on Python threads (``map_rows``).
 """
 
 import ctypes
 import os
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 
 from seqloom.kernels.llvm import jit_cache
 
+Result = TypeVar("Result")
 Function = Callable[[int, int, int, int], None]
 """(address of the argument table, part, member of the part's team, members)."""
 
-# run_parts: each thread takes parts until none is left, so that any number of threads does.
+# run_parts: each thread takes parts until none is left, so that any number of threads works.
 # run_team: all threads of the parallel region form one team.
 # barrier: the counter only grows and needs no reset; a thread that waits for long yields to other processes.
 _MODULE = """
@@ -66,22 +68,22 @@ entry:
   %ticket = atomicrmw add ptr %counter, i64 1 seq_cst
   %round = udiv i64 %ticket, %members
   %next = add i64 %round, 1
-  %wanted = mul i64 %next, %members
-  br label %look
-look:
+  %target = mul i64 %next, %members
+  br label %check
+check:
   %turn = phi i64 [ 0, %entry ], [ %following, %again ]
   %now = load atomic i64, ptr %counter acquire, align 8
-  %open = icmp uge i64 %now, %wanted
+  %open = icmp uge i64 %now, %target
   br i1 %open, label %done, label %wait
 wait:
   %following = add i64 %turn, 1
   %long = icmp ugt i64 %following, 20000
-  br i1 %long, label %give, label %again
-give:
+  br i1 %long, label %yield, label %again
+yield:
   %ignored = call i32 @sched_yield()
   br label %again
 again:
-  br label %look
+  br label %check
 done:
   ret void
 }
@@ -107,7 +109,7 @@ def run(address: int, table: int, parts: int) -> None:
     if parts == 1:
         _call(address)(table, 0, 0, 1)
     elif launch is None:
-        list(_pool(os.getpid()).map(lambda part: _call(address)(table, part, 0, 1), range(parts)))
+        list(_pool(os.getpid(), os.cpu_count()).map(lambda part: _call(address)(table, part, 0, 1), range(parts)))
     else:
         job = (ctypes.c_int64 * 4)(address, table, parts, 0)
         launch(functions().run_parts, ctypes.addressof(job), parts, 0)
@@ -173,6 +175,31 @@ def _openmp() -> Callable[[int, int, int, int], None] | None:
     return function
 
 
+def map_rows(work: Callable[[int], Result], lengths: Sequence[int]) -> list[Result]:
+    """``work(row)`` for each row, in order, on as many threads as torch may use, this one included.
+
+    The longest row is started first, so that the threads finish at about the same time.
+    """
+    results: dict[int, Result] = {}
+    rows = len(lengths)
+    numbers = iter(sorted(range(rows), key=lambda row: -lengths[row]))
+
+    def run() -> None:
+        for row in numbers:  # one iterator for all threads: each row goes to one of them
+            results[row] = work(row)
+
+    workers = min(count(), rows)
+    others = [_pool(os.getpid(), workers - 1).submit(run) for _ in range(workers - 1)]
+    try:
+        run()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
+    return [results[row] for row in range(rows)]
+
+
 @cache
-def _pool(_process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="seqloom")
+def _pool(_process: int, count: int | None) -> ThreadPoolExecutor:
+    """A pool of each process: threads do not survive a fork."""
+    return ThreadPoolExecutor(count, thread_name_prefix="seqloom")

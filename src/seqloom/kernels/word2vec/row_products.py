@@ -15,131 +15,138 @@ from numba.extending import intrinsic
 GROUP = 6
 """Rows whose sums are kept in registers at once: a word and five negative samples."""
 
-SINGLE, LONG, SHORT = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+FLOAT32, INT64, INT32 = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 LANES = (8, 4, 1)  # vector widths in which a row is processed: 8 as long as possible, then 4, then 1
 
 
 def _type(lanes: int) -> Any:
-    return SINGLE if lanes == 1 else ir.VectorType(SINGLE, lanes)
+    return FLOAT32 if lanes == 1 else ir.VectorType(FLOAT32, lanes)
 
 
 def _zero(lanes: int) -> Any:
     return ir.Constant(_type(lanes), 0.0 if lanes == 1 else [0.0] * lanes)
 
 
-def _pointer(b: Any, address: Any, offset: Any, lanes: int) -> Any:
-    return b.inttoptr(b.add(address, b.shl(offset, LONG(2))), _type(lanes).as_pointer())
+def _pointer(builder: Any, address: Any, offset: Any, lanes: int) -> Any:
+    return builder.inttoptr(builder.add(address, builder.shl(offset, INT64(2))), _type(lanes).as_pointer())
 
 
-def _load(b: Any, address: Any, offset: Any, lanes: int = 1) -> Any:
-    return b.load(_pointer(b, address, offset, lanes), align=4)
+def _load(builder: Any, address: Any, offset: Any, lanes: int = 1) -> Any:
+    return builder.load(_pointer(builder, address, offset, lanes), align=4)
 
 
-def _store(b: Any, value: Any, address: Any, offset: Any, lanes: int = 1) -> None:
-    b.store(value, _pointer(b, address, offset, lanes), align=4)
+def _store(builder: Any, value: Any, address: Any, offset: Any, lanes: int = 1) -> None:
+    builder.store(value, _pointer(builder, address, offset, lanes), align=4)
 
 
-def _multiply_add(b: Any, x: Any, y: Any, z: Any) -> Any:
+def _multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     kind = x.type
-    name = "llvm.fma.f32" if kind == SINGLE else f"llvm.fma.v{kind.count}f32"
-    function = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * 3), name)
-    return b.call(function, [x, y, z])
+    name = "llvm.fma.f32" if kind == FLOAT32 else f"llvm.fma.v{kind.count}f32"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
+    return builder.call(function, [x, y, z])
 
 
-def _shuffle(b: Any, value: Any, order: list[int]) -> Any:
-    mask = ir.Constant(ir.VectorType(SHORT, len(order)), order)
-    return b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), mask)
+def _shuffle(builder: Any, value: Any, order: list[int]) -> Any:
+    mask = ir.Constant(ir.VectorType(INT32, len(order)), order)
+    return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), mask)
 
 
-def _broadcast(b: Any, value: Any, lanes: int) -> Any:
+def _broadcast(builder: Any, value: Any, lanes: int) -> Any:
     """Broadcast a number to all lanes."""
     if lanes == 1:
         return value
-    return _shuffle(b, b.insert_element(ir.Constant(_type(lanes), ir.Undefined), value, SHORT(0)), [0] * lanes)
+    return _shuffle(
+        builder, builder.insert_element(ir.Constant(_type(lanes), ir.Undefined), value, INT32(0)), [0] * lanes
+    )
 
 
-def _sum_lanes(b: Any, value: Any, lanes: int) -> Any:
+def _sum_lanes(builder: Any, value: Any, lanes: int) -> Any:
     """The sum of all lanes."""
     if lanes == 1:
         return value
     while lanes > 1:
         lanes //= 2
-        lower, upper = (_shuffle(b, value, list(range(start, start + lanes))) for start in (0, lanes))
-        value = b.fadd(lower, upper)
-    return b.extract_element(value, SHORT(0))
+        lower, upper = (_shuffle(builder, value, list(range(start, start + lanes))) for start in (0, lanes))
+        value = builder.fadd(lower, upper)
+    return builder.extract_element(value, INT32(0))
 
 
-def _loop(b: Any, start: Any, stop: Any, *, step: int, body: Callable[[Any], None]) -> None:
-    before = b.block
-    head, inside, after = (b.append_basic_block() for _ in range(3))
-    b.branch(head)
-    b.position_at_end(head)
-    index = b.phi(LONG)
+def _loop(builder: Any, start: Any, stop: Any, *, step: int, body: Callable[[Any], None]) -> None:
+    before = builder.block
+    head, inside, after = (builder.append_basic_block() for _ in range(3))
+    builder.branch(head)
+    builder.position_at_end(head)
+    index = builder.phi(INT64)
     index.add_incoming(start, before)
-    b.cbranch(b.icmp_signed("<", index, stop), inside, after)
-    b.position_at_end(inside)
+    builder.cbranch(builder.icmp_signed("<", index, stop), inside, after)
+    builder.position_at_end(inside)
     body(index)
-    index.add_incoming(b.add(index, LONG(step)), b.block)
-    b.branch(head)
-    b.position_at_end(after)
+    index.add_incoming(builder.add(index, INT64(step)), builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
 
 
 def _call_swapped(body: Callable[[Any, int], None], number: int, index: Any) -> None:
     body(index, number)
 
 
-def _for_each_vector(b: Any, width: Any, body: Callable[[Any, int], None]) -> None:
+def _for_each_vector(builder: Any, width: Any, body: Callable[[Any, int], None]) -> None:
     """Emit ``body(offset, lanes)`` for all elements of a row."""
-    start = LONG(0)
+    start = INT64(0)
     for lanes in LANES:
-        stop = b.and_(width, LONG(-lanes))
-        _loop(b, start, stop, step=lanes, body=partial(_call_swapped, body, lanes))
+        stop = builder.and_(width, INT64(-lanes))
+        _loop(builder, start, stop, step=lanes, body=partial(_call_swapped, body, lanes))
         start = stop
 
 
-def _for_each_group(b: Any, count: Any, body: Callable[[Any, int], None]) -> None:
+def _for_each_group(builder: Any, count: Any, body: Callable[[Any, int], None]) -> None:
     """Emit ``body(first, rows)`` for groups of rows, the largest first."""
-    start = LONG(0)
+    start = INT64(0)
     for size in (GROUP, 2, 1):
-        stop = b.add(start, b.mul(b.sdiv(b.sub(count, start), LONG(size)), LONG(size)))
-        _loop(b, start, stop, step=size, body=partial(_call_swapped, body, size))
+        stop = builder.add(start, builder.mul(builder.sdiv(builder.sub(count, start), INT64(size)), INT64(size)))
+        _loop(builder, start, stop, step=size, body=partial(_call_swapped, body, size))
         start = stop
 
 
-def _addresses(b: Any, matrix: Any, rows: Any, first: Any, count: int, width: Any) -> list[Any]:
+def _addresses(builder: Any, matrix: Any, rows: Any, first: Any, count: int, width: Any) -> list[Any]:
     """Addresses of the rows whose int64 indices are at ``rows``."""
     result = []
     for index in range(count):
-        place = b.add(rows, b.shl(b.add(first, LONG(index)), LONG(3)))
-        number = b.load(b.inttoptr(place, LONG.as_pointer()))
-        result.append(b.add(matrix, b.shl(b.mul(number, width), LONG(2))))
+        address = builder.add(rows, builder.shl(builder.add(first, INT64(index)), INT64(3)))
+        number = builder.load(builder.inttoptr(address, INT64.as_pointer()))
+        result.append(builder.add(matrix, builder.shl(builder.mul(number, width), INT64(2))))
     return result
 
 
 def _dot_rows(_: Any, vector: Any, matrix: Any, rows: Any, count: Any, width: Any, result: Any) -> Any:
     """result[j] = vector · matrix[rows[j]]."""
 
-    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         vector, matrix, rows, count, width, result = arguments
 
         def group(first: Any, size: int) -> None:
-            begins = _addresses(b, matrix, rows, first, size, width)
-            sums = {lanes: [cgutils.alloca_once(b, _type(lanes)) for _ in begins] for lanes in LANES}
+            row_starts = _addresses(builder, matrix, rows, first, size, width)
+            sums = {lanes: [cgutils.alloca_once(builder, _type(lanes)) for _ in row_starts] for lanes in LANES}
             for lanes, slots in sums.items():
                 for slot in slots:
-                    b.store(_zero(lanes), slot)
+                    builder.store(_zero(lanes), slot)
 
-            def piece(offset: Any, lanes: int) -> None:
-                value = _load(b, vector, offset, lanes)
-                for begin, slot in zip(begins, sums[lanes], strict=True):
-                    b.store(_multiply_add(b, value, _load(b, begin, offset, lanes), b.load(slot)), slot)
+            def vector_slice(offset: Any, lanes: int) -> None:
+                value = _load(builder, vector, offset, lanes)
+                for row_start, slot in zip(row_starts, sums[lanes], strict=True):
+                    builder.store(
+                        _multiply_add(builder, value, _load(builder, row_start, offset, lanes), builder.load(slot)),
+                        slot,
+                    )
 
-            _for_each_vector(b, width, piece)
+            _for_each_vector(builder, width, vector_slice)
             for index in range(size):
-                wide, half, single = (_sum_lanes(b, b.load(sums[lanes][index]), lanes) for lanes in LANES)
-                _store(b, b.fadd(wide, b.fadd(half, single)), result, b.add(first, LONG(index)))
+                eights, fours, ones = (_sum_lanes(builder, builder.load(sums[lanes][index]), lanes) for lanes in LANES)
+                _store(
+                    builder, builder.fadd(eights, builder.fadd(fours, ones)), result, builder.add(first, INT64(index))
+                )
 
-        _for_each_group(b, count, group)
+        _for_each_group(builder, count, group)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6), generate
@@ -151,24 +158,24 @@ def _update_rows(_: Any, vector: Any, into: Any, matrix: Any, rows: Any, count: 
     ``into`` may be ``vector`` where there are ``GROUP`` rows.
     """
 
-    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         vector, into, matrix, rows, count, width, factors = arguments
 
         def group(first: Any, size: int) -> None:
-            begins = _addresses(b, matrix, rows, first, size, width)
-            scalars = [_load(b, factors, b.add(first, LONG(index))) for index in range(size)]
+            row_starts = _addresses(builder, matrix, rows, first, size, width)
+            scalars = [_load(builder, factors, builder.add(first, INT64(index))) for index in range(size)]
 
-            def piece(offset: Any, lanes: int) -> None:
-                value, total = _load(b, vector, offset, lanes), _load(b, into, offset, lanes)
-                for begin, factor in zip(begins, scalars, strict=True):
-                    row, splat = _load(b, begin, offset, lanes), _broadcast(b, factor, lanes)
-                    total = _multiply_add(b, splat, row, total)
-                    _store(b, _multiply_add(b, splat, value, row), begin, offset, lanes)
-                _store(b, total, into, offset, lanes)
+            def vector_slice(offset: Any, lanes: int) -> None:
+                value, total = _load(builder, vector, offset, lanes), _load(builder, into, offset, lanes)
+                for row_start, factor in zip(row_starts, scalars, strict=True):
+                    row, splat = _load(builder, row_start, offset, lanes), _broadcast(builder, factor, lanes)
+                    total = _multiply_add(builder, splat, row, total)
+                    _store(builder, _multiply_add(builder, splat, value, row), row_start, offset, lanes)
+                _store(builder, total, into, offset, lanes)
 
-            _for_each_vector(b, width, piece)
+            _for_each_vector(builder, width, vector_slice)
 
-        _for_each_group(b, count, group)
+        _for_each_group(builder, count, group)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 7), generate
@@ -177,11 +184,11 @@ def _update_rows(_: Any, vector: Any, into: Any, matrix: Any, rows: Any, count: 
 def _prefetch(_: Any, address: Any) -> Any:
     """Prefetch a cache line for writing."""
 
-    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, SHORT, SHORT, SHORT])
-        function = b.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        b.call(function, [b.inttoptr(arguments[0], byte), SHORT(1), SHORT(2), SHORT(1)])
+        kind = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        builder.call(function, [builder.inttoptr(arguments[0], byte), INT32(1), INT32(2), INT32(1)])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate

@@ -17,7 +17,8 @@ _grid = np.arange(-SIGMOID_RANGE * SIGMOID_STEPS, SIGMOID_RANGE * SIGMOID_STEPS 
 SIGMOID = np.stack([1 / (1 + np.exp(-_grid)), np.log1p(np.exp(-_grid))]).astype(np.float32)
 """σ and -log σ, to be interpolated linearly; the error is below 4e-6."""
 
-A, C = np.uint64(6364136223846793005), np.uint64(1442695040888963407)  # Knuth's LCG x ← A x + C; its upper bits
+LCG_A, LCG_C = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
+"""Knuth's linear congruential generator x ← A x + C; the upper half of its bits is used."""
 HALF, LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
@@ -60,7 +61,7 @@ def _fill_aliases(scaled: Any, aliases: Any) -> None:
 @jit
 def sample(state: Any, thresholds: Any, aliases: Any) -> Any:
     """The next random state, and a sample from the tables of ``alias_tables``."""
-    state = state * A + C
+    state = state * LCG_A + LCG_C
     product = (state >> HALF) * np.uint64(len(thresholds))
     drawn = np.int64(product >> HALF)
     if (product & LOWER) >= np.uint64(thresholds[drawn]):
@@ -70,7 +71,7 @@ def sample(state: Any, thresholds: Any, aliases: Any) -> Any:
 
 @jit
 def huffman(counts: Any) -> Any:
-    """Huffman tree of words sorted by descending count: parents of words and nodes; which are second children."""
+    """Huffman tree of words sorted by descending count: parents of words and inner nodes; which are second children."""
     words = len(counts)
     parents = np.zeros(2 * words - 1, np.int32)
     second = np.zeros(2 * words - 1, np.uint8)
@@ -150,28 +151,28 @@ def _prefetch_row(matrix: Any, row: Any, width: Any) -> None:
 @jit
 def _subsample(text: Any, begin: Any, keep: Any, kept: Any, state: Any) -> Any:
     """Subsample the words of a line: its end, the number of words kept, and the next random state."""
-    length, here = 0, begin
-    while here < len(text) and text[here] >= 0:
-        word = text[here]
-        here += 1
-        state = state * A + C
+    length, end = 0, begin
+    while end < len(text) and text[end] >= 0:
+        word = text[end]
+        end += 1
+        state = state * LCG_A + LCG_C
         if (state >> HALF) <= np.uint64(keep[word]):
             kept[length] = word
             length += 1
-    return here, length, state
+    return end, length, state
 
 
 @jit
-def _mean(inputs: Any, kept: Any, low: Any, high: Any, place: Any, mean: Any) -> None:
+def _mean(inputs: Any, kept: Any, low: Any, high: Any, position: Any, mean: Any) -> None:
     mean[:] = 0
     for other in range(low, high):
-        if other != place:
+        if other != position:
             word = kept[other]
             for index in range(len(mean)):
                 mean[index] += inputs[word, index]
-    share = np.float32(1) / np.float32(high - low - 1)
+    scale = np.float32(1) / np.float32(high - low - 1)
     for index in range(len(mean)):
-        mean[index] *= share
+        mean[index] *= scale
 
 
 @jit
@@ -181,7 +182,7 @@ def _update_cbow(
     kept: Any,
     low: Any,
     high: Any,
-    place: Any,
+    position: Any,
     rows: Any,
     labels: Any,
     count: Any,
@@ -194,14 +195,14 @@ def _update_cbow(
 ) -> Any:
     """CBOW: an update with the mean of the window; the loss, and the number of predictions."""
     width = np.int64(inputs.shape[1])
-    _mean(inputs, kept, low, high, place, centre)
+    _mean(inputs, kept, low, high, position, centre)
     change[:] = 0
     at, rows_at = outputs.ctypes.data, rows.ctypes.data
     dot_rows(centre.ctypes.data, at, rows_at, count, width, scores.ctypes.data)
     loss = _gradients(scores, labels, gradients, count, rate, table)
     update_rows(centre.ctypes.data, change.ctypes.data, at, rows_at, count, width, gradients.ctypes.data)
     for other in range(low, high):
-        if other != place:
+        if other != position:
             word = kept[other]
             for index in range(width):
                 inputs[word, index] += change[index]
@@ -215,7 +216,7 @@ def _update_skip_gram(
     kept: Any,
     low: Any,
     high: Any,
-    place: Any,
+    position: Any,
     rows: Any,
     labels: Any,
     count: Any,
@@ -230,7 +231,7 @@ def _update_skip_gram(
     at, rows_at = outputs.ctypes.data, rows.ctypes.data
     loss = np.float32(0)
     for other in range(low, high):
-        if other != place:
+        if other != position:
             vector = inputs.ctypes.data + np.int64(kept[other]) * width * 4
             dot_rows(vector, at, rows_at, count, width, scores.ctypes.data)
             loss += _gradients(scores, labels, gradients, count, rate, table)
@@ -249,57 +250,58 @@ def train(
     outputs: Any,  # (V, D), or (V - 1, D) for hierarchical softmax; updated in place
     keep: Any,  # (V,) uint32, probability of keeping each word · 2^32
     thresholds: Any,  # (V,)
-    aliases: Any,  # (V,) for negative sampling, see alias_tables
+    aliases: Any,  # (V,) tables for negative sampling, see alias_tables
     parents: Any,  # (2 V - 1,)
-    second: Any,  # (2 V - 1,) of the Huffman tree, see huffman; used if negative is 0
+    second: Any,  # (2 V - 1,) Huffman tree, see huffman; used if negative is 0
     table: Any,  # SIGMOID
     first_rate: Any,  # float32, learning rate at the start of the text
     last_rate: Any,  # float32, learning rate at its end
     window: Any,
     negative: Any,  # negative samples, 0: hierarchical softmax
-    deepest: Any,  # the most output rows of a word
-    mean: Any,  # CBOW instead of skip-gram
+    max_outputs: Any,  # largest number of output rows of a word
+    cbow: Any,  # whether to train CBOW instead of skip-gram
     seed: Any,  # uint64
 ) -> Any:
     """Train on a text: the summed loss, the number of predictions, the number of words."""
     width = np.int64(inputs.shape[1])
     state = np.uint64(seed)
     kept = np.empty(len(text), np.int32)
-    rows, labels = np.empty((2, deepest), np.int64), np.empty((2, deepest), np.float32)
+    rows, labels = np.empty((2, max_outputs), np.int64), np.empty((2, max_outputs), np.float32)
     counts = np.zeros(2, np.int64)
-    scores, gradients = np.empty(deepest, np.float32), np.empty(deepest, np.float32)
+    scores, gradients = np.empty(max_outputs, np.float32), np.empty(max_outputs, np.float32)
     centre, change = np.empty(width, np.float32), np.empty(width, np.float32)
-    loss, predictions, words, begin = 0.0, 0, 0, 0
+    loss, predictions, words, start = 0.0, 0, 0, 0
     tables = thresholds, aliases, parents, second
-    while begin < len(text):
-        rate = np.float32(first_rate + (last_rate - first_rate) * np.float32(begin / len(text)))
-        here, length, state = _subsample(text, begin, keep, kept, state)
-        words += here - begin
-        begin = here + 1
+    while start < len(text):
+        rate = np.float32(first_rate + (last_rate - first_rate) * np.float32(start / len(text)))
+        end, length, state = _subsample(text, start, keep, kept, state)
+        words += end - start
+        start = end + 1
         if length < 2:
             continue
         counts[0], state = _choose_outputs(kept[0], rows[0], labels[0], negative, tables, state)
-        for place in range(length):
-            now, later = place & 1, 1 - (place & 1)
-            if place + 1 < length:  # prefetch the rows of the next word
+        for position in range(length):
+            now, later = position & 1, 1 - (position & 1)
+            if position + 1 < length:  # prefetch the rows of the next word
                 counts[later], state = _choose_outputs(
-                    kept[place + 1], rows[later], labels[later], negative, tables, state
+                    kept[position + 1], rows[later], labels[later], negative, tables, state
                 )
                 for index in range(counts[later]):
                     _prefetch_row(outputs.ctypes.data, rows[later, index], width)
-                if place + window + 1 < length:
-                    _prefetch_row(inputs.ctypes.data, kept[place + window + 1], width)
-            state = state * A + C
+                if position + window + 1 < length:
+                    _prefetch_row(inputs.ctypes.data, kept[position + window + 1], width)
+            state = state * LCG_A + LCG_C
             reach = window - np.int64(((state >> HALF) * np.uint64(window)) >> HALF)
-            low, high = max(0, place - reach), min(length, place + reach + 1)
-            if mean:
-                term, made = _update_cbow(
+            low, high = max(0, position - reach), min(length, position + reach + 1)
+            # Passed one by one: numba would count references to all arrays of a tuple at each call.
+            if cbow:
+                term, new_predictions = _update_cbow(
                     inputs,
                     outputs,
                     kept,
                     low,
                     high,
-                    place,
+                    position,
                     rows[now],
                     labels[now],
                     counts[now],
@@ -311,13 +313,13 @@ def train(
                     change,
                 )
             else:
-                term, made = _update_skip_gram(
+                term, new_predictions = _update_skip_gram(
                     inputs,
                     outputs,
                     kept,
                     low,
                     high,
-                    place,
+                    position,
                     rows[now],
                     labels[now],
                     counts[now],
@@ -328,5 +330,5 @@ def train(
                     centre,
                 )
             loss += term
-            predictions += made
+            predictions += new_predictions
     return loss, predictions, words

@@ -1,7 +1,7 @@
 """Counting and encoding the words of UTF-8 text with an open-addressing hash table in arrays.
 
 A table is ``slots`` (2^n; -1: empty, else a word id), the ``hashes`` of words, and ``starts``, where each word begins
-in ``letters``; its end is the start of the next one.
+in ``word_bytes``, the UTF-8 bytes of all words; its end is the start of the next one.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 
 from seqloom.kernels.runtime.numba_jit import jit
 
-OFFSET, PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # of the FNV-1a hash
+OFFSET, PRIME = np.uint64(14695981039346656037), np.uint64(1099511628211)  # constants of the FNV-1a hash
 SHIFT = np.uint64(32)
 NEWLINE = 10
 
@@ -46,17 +46,19 @@ def _hash(text: Any, start: Any, stop: Any) -> Any:
 
 
 @jit
-def _find_slot(text: Any, start: Any, stop: Any, code: Any, slots: Any, hashes: Any, starts: Any, letters: Any) -> Any:
+def _find_slot(
+    text: Any, start: Any, stop: Any, code: Any, slots: Any, hashes: Any, starts: Any, word_bytes: Any
+) -> Any:
     """The slot of a word, or the empty slot where it belongs."""
     mask = np.int64(len(slots) - 1)
     slot = np.int64(code) & mask
     while slots[slot] >= 0:
-        number = slots[slot]
-        if hashes[number] == code and starts[number + 1] - starts[number] == stop - start:
+        word = slots[slot]
+        if hashes[word] == code and starts[word + 1] - starts[word] == stop - start:
             same = True
-            begin = starts[number]
+            begin = starts[word]
             for at in range(stop - start):
-                if letters[begin + at] != text[start + at]:
+                if word_bytes[begin + at] != text[start + at]:
                     same = False
                     break
             if same:
@@ -91,11 +93,11 @@ def _next_word(text: Any, at: Any) -> Any:
 
 @jit
 def count(
-    text: Any, begin: Any, slots: Any, hashes: Any, starts: Any, letters: Any, counts: Any, used: Any, numbers: Any
+    text: Any, begin: Any, slots: Any, hashes: Any, starts: Any, word_bytes: Any, counts: Any, used: Any, ids: Any
 ) -> Any:
     """Count the words from ``begin`` on; the position where a table was full, or the length of the text.
 
-    ``used[0]`` is the number of words in the table. If ``numbers`` (T,) is not empty, the word ids are written to it,
+    ``used[0]`` is the number of words in the table. If ``ids`` (T,) is not empty, the word ids are written to it,
     -1 between lines, and their number to ``used[1]``.
     """
     at, written = begin, 0
@@ -104,66 +106,66 @@ def count(
         if start == stop:
             used[1] = written
             return len(text)
-        if len(numbers) and ended and written:
-            numbers[written] = -1
+        if len(ids) and ended and written:
+            ids[written] = -1
             written += 1
-        slot = _find_slot(text, start, stop, code, slots, hashes, starts, letters)
-        number = np.int64(slots[slot])
-        if number < 0:
-            number = np.int64(used[0])
-            room = starts[number] + stop - start <= len(letters)
-            if not room or 2 * (number + 1) > len(slots) or number >= len(counts):
+        slot = _find_slot(text, start, stop, code, slots, hashes, starts, word_bytes)
+        word = np.int64(slots[slot])
+        if word < 0:
+            word = np.int64(used[0])
+            fits = starts[word] + stop - start <= len(word_bytes)
+            if not fits or 2 * (word + 1) > len(slots) or word >= len(counts):
                 used[1] = written
                 return at
-            letters[starts[number] : starts[number] + stop - start] = text[start:stop]
-            starts[number + 1] = starts[number] + stop - start
-            hashes[number] = code
-            slots[slot] = number
-            used[0] = number + 1
-        counts[number] += 1
-        if len(numbers):
-            numbers[written] = number
+            word_bytes[starts[word] : starts[word] + stop - start] = text[start:stop]
+            starts[word + 1] = starts[word] + stop - start
+            hashes[word] = code
+            slots[slot] = word
+            used[0] = word + 1
+        counts[word] += 1
+        if len(ids):
+            ids[written] = word
             written += 1
         at = stop
 
 
 @jit
-def index(slots: Any, hashes: Any, starts: Any, letters: Any) -> Any:
+def index(slots: Any, hashes: Any, starts: Any, word_bytes: Any) -> Any:
     """Fill the slots and hashes of given words; the id of a duplicate, or -1."""
-    for number in range(len(hashes)):
-        code = _hash(letters, starts[number], starts[number + 1])
-        hashes[number] = code
-        slot = _find_slot(letters, starts[number], starts[number + 1], code, slots, hashes, starts, letters)
+    for word in range(len(hashes)):
+        code = _hash(word_bytes, starts[word], starts[word + 1])
+        hashes[word] = code
+        slot = _find_slot(word_bytes, starts[word], starts[word + 1], code, slots, hashes, starts, word_bytes)
         if slots[slot] >= 0:
-            return number
-        slots[slot] = number
+            return word
+        slots[slot] = word
     return -1
 
 
 @jit
-def encode(text: Any, slots: Any, hashes: Any, starts: Any, letters: Any, numbers: Any) -> Any:
+def encode(text: Any, slots: Any, hashes: Any, starts: Any, word_bytes: Any, ids: Any) -> Any:
     """Write the ids of known words, -1 between lines; their number."""
     at, written = 0, 0
     while True:
         start, stop, code, ended = _next_word(text, at)
-        if ended and written and numbers[written - 1] >= 0:
-            numbers[written] = -1
+        if ended and written and ids[written - 1] >= 0:
+            ids[written] = -1
             written += 1
         if start == stop:
             return written
-        slot = _find_slot(text, start, stop, code, slots, hashes, starts, letters)
+        slot = _find_slot(text, start, stop, code, slots, hashes, starts, word_bytes)
         if slots[slot] >= 0:
-            numbers[written] = slots[slot]
+            ids[written] = slots[slot]
             written += 1
         at = stop
 
 
 @jit
-def count_pairs(numbers: Any, keys: Any, counts: Any, used: Any) -> Any:
+def count_pairs(ids: Any, keys: Any, counts: Any, used: Any) -> Any:
     """Count pairs of adjacent words, keyed by (first << 32) + second; False if the table needs to grow."""
     mask = np.int64(len(keys) - 1)
-    for at in range(len(numbers) - 1):
-        first, second = np.int64(numbers[at]), np.int64(numbers[at + 1])
+    for at in range(len(ids) - 1):
+        first, second = np.int64(ids[at]), np.int64(ids[at + 1])
         if first >= 0 and second >= 0:
             key = (first << 32) + second
             slot = _hash_pair(key) & mask
@@ -182,32 +184,32 @@ def _hash_pair(key: Any) -> Any:
 
 
 @jit
-def insert_pairs(keys: Any, given: Any, values: Any, joined: Any) -> None:
+def insert_pairs(keys: Any, pairs: Any, values: Any, pair_values: Any) -> None:
     """Insert pairs and their values into a hash table."""
     mask = np.int64(len(keys) - 1)
-    for at in range(len(given)):
-        slot = _hash_pair(given[at]) & mask
+    for at in range(len(pairs)):
+        slot = _hash_pair(pairs[at]) & mask
         while keys[slot] >= 0:
             slot = (slot + 1) & mask
-        keys[slot], values[slot] = given[at], joined[at]
+        keys[slot], values[slot] = pairs[at], pair_values[at]
 
 
 @jit
-def merge_pairs(numbers: Any, keys: Any, values: Any) -> Any:
+def merge_pairs(ids: Any, keys: Any, values: Any) -> Any:
     """Replace pairs that have a value by it, from left to right, in place; the new length."""
     mask = np.int64(len(keys) - 1)
     at, written = 0, 0
-    while at < len(numbers):
-        number = numbers[at]
-        if at + 1 < len(numbers) and number >= 0 and numbers[at + 1] >= 0:
-            key = (np.int64(number) << 32) + np.int64(numbers[at + 1])
+    while at < len(ids):
+        word = ids[at]
+        if at + 1 < len(ids) and word >= 0 and ids[at + 1] >= 0:
+            key = (np.int64(word) << 32) + np.int64(ids[at + 1])
             slot = _hash_pair(key) & mask
             while keys[slot] >= 0 and keys[slot] != key:
                 slot = (slot + 1) & mask
             if keys[slot] == key:
-                number = values[slot]
+                word = values[slot]
                 at += 1
-        numbers[written] = number
+        ids[written] = word
         written += 1
         at += 1
     return written

@@ -5,18 +5,19 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from seqloom import state as states
 from seqloom.cells.cell import Cell
+from seqloom.cells.wrapper import Wrapper
 from seqloom.layers.attention.attention import AttentionMechanism
 from seqloom.layers.layer import Layer, Memory, check_input, untraced
 from seqloom.layers.linear import Linear
 from seqloom.layers.recurrent.active_rows import ActiveRows
 from seqloom.layers.recurrent.recurrent import check_state, take_step
-from seqloom.layers.recurrent.step_input import StepInput
 
 
-class Source(NamedTuple):
+class AttentionSource(NamedTuple):
     """An encoder's memory prepared for attention, zero in the padding."""
 
     prepared: Tensor  # (B, S, A), the keys as prepared by the score
@@ -27,7 +28,7 @@ class Source(NamedTuple):
 class AttentionState(NamedTuple):
     """State of attention: the source, the time step and the coverage."""
 
-    source: states.Shared  # a Source, shared so that beam search moves indices only
+    source: states.Shared  # an AttentionSource, shared so that beam search moves indices only
     step: Tensor  # (B,), elements processed so far
     coverage: Tensor  # (B, S), sum of the attention weights so far; (B, 0) if not requested
 
@@ -134,7 +135,7 @@ class BahdanauAttention(Layer):
         check_attention_state(state[1], len(x), name="BahdanauAttention")
         cell_state = check_state(state[0], self.cell.State, self._sizes, x)
         rows = ActiveRows(mask, (x.shape[0], x.shape[1]), all_rows=self.attention.stateful)
-        project = StepInput(self.cell, x, rows)
+        project = _StepInput(self.cell, x, rows)
         cell_state, source, first_step = rows.sort((cell_state, state[1].source, state[1].step))
         attend = Attend(self.attention, source, grouped=rows.order is None)
         outputs, weights, finished = [], [], []
@@ -152,6 +153,50 @@ class BahdanauAttention(Layer):
             outputs.append(torch.cat([cell_state[0], context], dim=-1))
             weights.append(weight.squeeze(1))
         return rows, outputs, weights, rows.unsort([cell_state, *reversed(finished)])
+
+
+class _StepInput:
+    """Computes ``cell.project([x; context])`` of each step; the part of x and the noise are computed once for all."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        x: Tensor,  # (B, T, D)
+        active: ActiveRows,
+    ) -> None:
+        wrappers = []
+        while isinstance(cell, Wrapper):
+            wrappers.append(cell)
+            cell = cell.cell
+        self.cell = cell
+        parts = list(cell.input) if type(cell.input) is nn.Sequential else [cell.input]
+        first, self.rest = parts[0], parts[1:]  # the matrix product, which can be split, and the modules after it
+        self.weight: Tensor | None = None  # (P, V), the columns that read the context
+        known = active.flatten(x)
+        if type(cell).project is Cell.project and type(first) is nn.Linear:
+            input_weight, self.weight = first.weight.split([x.shape[2], first.in_features - x.shape[2]], dim=1)
+            known = functional.linear(known, input_weight, first.bias)
+        self.known = active.split(known)
+        noise = x.transpose(0, 1)[..., :0].detach()
+        for wrapper in reversed(wrappers):
+            if wrapper.training:
+                noise = torch.cat([noise, wrapper.sample_noise(noise)], dim=-1)
+        self.noise = active.pack(noise.transpose(0, 1)) if noise.shape[2] else None
+
+    def __call__(
+        self,
+        time: int,
+        context: Tensor,  # (n, V)
+    ) -> Tensor:  # (n, P)
+        """Return the projected input of one step."""
+        known = self.known[time]
+        if self.weight is None:
+            projected = self.cell.project(torch.cat([known, context], dim=-1).unsqueeze(0)).squeeze(0)
+        else:
+            projected = torch.addmm(known, context, self.weight.t())
+            for part in self.rest:
+                projected = part(projected)
+        return projected if self.noise is None else torch.cat([projected, self.noise[time]], dim=-1)
 
 
 class FixedContext(Layer):
@@ -211,7 +256,7 @@ def start_attention(
     if not memory.mask.all():
         values = values.masked_fill(~memory.mask.unsqueeze(-1), 0)
     rows = torch.arange(batch, device=values.device)
-    source = states.Shared(Source(attention.prepare(values), values, memory.mask), rows)
+    source = states.Shared(AttentionSource(attention.prepare(values), values, memory.mask), rows)
     return AttentionState(source, torch.zeros_like(rows), values.new_zeros(batch, values.shape[1] if coverage else 0))
 
 
@@ -221,7 +266,7 @@ class Attend:
     def __init__(self, attention: AttentionMechanism, shared: states.Shared, *, grouped: bool = True) -> None:
         self.attention = attention
         self.times = shared.times if grouped else 0
-        self.source: Source = shared.parts if self.times else shared.gathered()
+        self.source: AttentionSource = shared.parts if self.times else shared.gathered()
         self.unpadded = bool(self.source.mask.all())
 
     def __call__(

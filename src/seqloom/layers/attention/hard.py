@@ -92,7 +92,7 @@ class HardAttention(AttentionMechanism):
         return (real * (cost * chosen - self.entropy * entropy)).sum()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the samples: they belong to the gradient that is being computed."""
+        """Exclude the samples: they belong to the gradient that is being computed."""
         return {**self.__dict__, "_samples": []}
 
 

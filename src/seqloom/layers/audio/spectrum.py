@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from seqloom.layers.layer import Layer, Memory, check_input
 
 MIN_ENERGY = 1e-10  # as in librosa
-MEL_BREAK, HERTZ_PER_MEL = 1000.0, 200 / 3  # Slaney's scale: linear below the break (in hertz), logarithmic difference
-MEL_LOG_STEP = math.log(6.4) / 27  # per mel, difference the break
+MEL_BREAK, HERTZ_PER_MEL = 1000.0, 200 / 3  # Slaney's scale: linear below the break (in hertz), logarithmic above
+MEL_LOG_STEP = math.log(6.4) / 27  # per mel, above the break
 DELTA_REACH = 2  # frames on each side of the one whose slope is estimated
-MIN_DEVIATION = 1e-5  # of a constant feature
+MIN_DEVIATION = 1e-5  # lower bound, reached by constant features
 VTLP_BREAK = 0.85  # fraction of the Nyquist frequency up to which frequencies are multiplied by the warp
 
 
@@ -128,7 +128,7 @@ class Spectrum(nn.Module):
         signal = signal[:, :needed]
         if not time:
             return signal.new_zeros(len(signal), 0, self.size)
-        # In single precision, the rounding errors of a loud band would bury quiet ones.
+        # In single precision, the rounding errors of a loud band would exceed quiet ones.
         exact = signal.dtype if signal.device.type == "mps" else torch.float64
         window = torch.hann_window(self.window, dtype=exact, device=signal.device)
         transformed = torch.fft.rfft(signal.to(exact).unfold(1, self.window, self.hop) * window, n=self.n_fft)
@@ -165,10 +165,10 @@ class Spectrum(nn.Module):
 
     def _start(self, samples: Tensor) -> "Spectrum.State":
         rows = len(samples)
-        none = torch.zeros(rows, dtype=torch.int64, device=samples.device)
+        zeros = torch.zeros(rows, dtype=torch.int64, device=samples.device)
         pending, last = samples.new_zeros(rows, self.window - 1), samples.new_zeros(rows, 1)
         past = samples.new_zeros(rows, 2 * DELTA_REACH * self.deltas, self.size)
-        return self.State(pending, none, last, past, none.bool())
+        return self.State(pending, zeros, last, past, zeros.bool())
 
     def _check(self, state: Any, samples: Tensor) -> "Spectrum.State":
         initial = self._start(samples)
@@ -281,9 +281,8 @@ def mel_filters(
     """Triangular filters of area one, equidistant on Slaney's mel scale (1998), optionally warped."""
     edges = _hertz(torch.linspace(_mel(fmin), _mel(fmax), n_mels + 2, dtype=torch.float64))
     if warps is not None:
-        edges = warp_frequencies(
-            edges, warps.double().cpu().view(-1, 1, 1), nyquist=sample_rate / 2
-        )  # (B, 1, n_mels + 2)
+        factors = warps.double().cpu().view(-1, 1, 1)
+        edges = warp_frequencies(edges, factors, nyquist=sample_rate / 2)  # (B, 1, n_mels + 2)
     bins = torch.arange(n_fft // 2 + 1, dtype=torch.float64).unsqueeze(1) * sample_rate / n_fft
     left, top, right = edges[..., :-2], edges[..., 1:-1], edges[..., 2:]
     triangles = torch.minimum((bins - left) / (top - left), (right - bins) / (right - top)).clamp(min=0)

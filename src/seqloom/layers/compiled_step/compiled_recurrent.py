@@ -192,7 +192,7 @@ class _CellStep:
             (self._kernel.positions[f"initial {index}"], self._kernel.positions[f"final {index}"], size)
             for index, size in enumerate(fused.plan.traced.state)
         )
-        self._free_calls: list[_Call] = []
+        self._free_calls: list[_KernelCall] = []
 
     def __call__(self, x: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B, D) → (B, H), state
         batch, kernel = len(x), self._kernel
@@ -203,7 +203,7 @@ class _CellStep:
         try:
             call = self._free_calls.pop()
         except IndexError:  # all are used by other threads
-            call = _Call()
+            call = _KernelCall()
         if call.batch != batch:
             call.prepare(batch, self._partition(batch), kernel, self._tensors, x)
         table, next_fields = call.table, [torch.empty_like(field) for field in state]
@@ -225,7 +225,7 @@ class _CellStep:
         return Partition.create(1, batch, None, reverse=False, parts=parts, members=workers if team else 1)
 
 
-class _Call:
+class _KernelCall:
     """Arguments and scratch memory of a kernel call, kept for the next step."""
 
     batch = 0

@@ -1,4 +1,4 @@
-"""A Transformer decoder's step as a program for the compiled interpreter."""
+"""A Transformer decoder's step as a program: one call of compiled code."""
 
 import math
 from collections.abc import Callable
@@ -180,13 +180,13 @@ class CompiledTransformer:
             barrier=False,  # each thread has its own copy
             source=source,
             source_stride="stride",
-            source_own=source.thread_stride,
+            source_thread_stride=source.thread_stride,
             weight=norm.weight,
             bias=norm.bias,
             epsilon=float_bits(norm.eps),
             out=out,
             out_stride="stride",
-            out_own=out.thread_stride,
+            out_thread_stride=out.thread_stride,
             size=norm.weight.numel(),
         )
 
@@ -252,11 +252,11 @@ def write_linear(
     name, slope = epilogue if residual is None else ("add", 0.0)
     added: dict[str, Any] = {}
     if residual is not None:
-        added = {"residual": residual, "residual_stride": "stride", "residual_own": residual.thread_stride}
+        added = {"residual": residual, "residual_stride": "stride", "residual_thread_stride": residual.thread_stride}
     program.add(
         "linear",
         left=left,
-        left_own=left.thread_stride if isinstance(left, Region) else 0,
+        left_thread_stride=left.thread_stride if isinstance(left, Region) else 0,
         packed=packed.values,
         depth=packed.depth,
         panels=packed.panels,

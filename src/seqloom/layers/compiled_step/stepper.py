@@ -9,7 +9,7 @@ from seqloom.kernels.program import attention
 from seqloom.kernels.runtime import threads
 from seqloom.kernels.runtime.staleness import (
     FORWARD_HOOKS,
-    Snapshot,
+    ModuleSnapshot,
     active_transform,
     global_forward_hooks,
     hook_tables,
@@ -86,7 +86,7 @@ class _Compiled:
             if compiled_transformer.is_supported(module)
             else CompiledRecurrent(module, self._members)
         )
-        self._snapshot = Snapshot(module, attributes=ATTRIBUTES, copied=self._step.copied)
+        self._snapshot = ModuleSnapshot(module, attributes=ATTRIBUTES, copied=self._step.copied)
 
     def usable(self) -> bool:
         return self._members == threads.count() and self._snapshot.matches() and self._step.usable()

@@ -21,7 +21,7 @@ from seqloom.kernels.runtime.staleness import (
 )
 from seqloom.layers.layer import Layer, check_input, untraced
 
-KEPT = 8
+MAX_KERNELS = 8
 """Compiled kernels kept per layer: one per dtype and mode, and a few more while its cell is being modified."""
 
 
@@ -85,7 +85,7 @@ class Recurrent(Layer):
         if any(hook_tables(self._parts, FORWARD_HOOKS + BACKWARD_HOOKS)):
             return "a module of the cell has hooks, which must run at every step"
         if key not in self._kernels:
-            if len(self._kernels) >= KEPT:
+            if len(self._kernels) >= MAX_KERNELS:
                 self._kernels.clear()
             try:
                 # Tracing the cell must not change the random state.
@@ -145,7 +145,7 @@ class Recurrent(Layer):
         return f"loop: {kernel}" if isinstance(kernel, str) else "fused"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out compiled code: it is compiled again when needed."""
+        """Exclude compiled code: it is compiled again when needed."""
         return {**self.__dict__, "_kernels": {}, "_owners": {}, "_parts": ()}
 
 

@@ -49,7 +49,7 @@ class TransformerBlock(Layer):
         positions: Kind = "rotary",
         max_distance: int = 16,  # relative positions: larger distances are treated alike
         context: int = 0,  # causal blocks: number of elements attended to, itself included; 0: all
-        dropout: float = 0.0,  # of each residual branch
+        dropout: float = 0.0,  # dropout of each residual branch
         causal: bool = True,
         memory_size: int = 0,  # width of the memory; 0: no cross-attention
     ) -> None:
@@ -217,8 +217,8 @@ def transformer(
     layers: int = 1,
     norm: Literal["pre", "post"] = "pre",
     positions: Kind = "rotary",
-    max_positions: int = 1024,  # of learned positions
-    **options: Any,  # of TransformerBlock
+    max_positions: int = 1024,  # number of learned positions
+    **options: Any,  # options of TransformerBlock
 ) -> Stack:
     """Stack of blocks, with positions before them and, for norm "pre", a norm after them."""
     blocks: list[Layer] = [Positions(input_size, size, kind=positions, max_positions=max_positions)]

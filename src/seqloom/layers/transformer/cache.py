@@ -8,8 +8,8 @@ from torch import Tensor
 BLOCK = 16
 """Slots by which the cache grows, so that most steps write one slot and copy nothing."""
 
-MAX_LISTED = 64
-"""Length up to which listing a tensor is faster than indexing it."""
+MAX_TOLIST = 64
+"""Length up to which ``tolist`` is faster than indexing."""
 
 
 class Cache(NamedTuple):
@@ -95,7 +95,7 @@ def start_cache(keys: Tensor, values: Tensor, mask: Tensor | None) -> Cache:
 
 
 def _first(values: Tensor) -> int:
-    return int(values[0]) if len(values) > MAX_LISTED else int(values.tolist()[0])
+    return int(values[0]) if len(values) > MAX_TOLIST else int(values.tolist()[0])
 
 
 def _full_mask(mask: Tensor | None, like: Tensor) -> Tensor:

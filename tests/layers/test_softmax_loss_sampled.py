@@ -1,10 +1,12 @@
+"""The sampled softmax against the full one."""
+
 import math
 
 import pytest
 import torch
 from torch.nn import functional
 
-from seqloom.layers.sampled_softmax import sample_zipf, sampled_cross_entropy
+from seqloom.layers.softmax_loss import sample_zipf, sampled_cross_entropy
 
 VOCAB_SIZE = 12
 
