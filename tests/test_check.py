@@ -135,12 +135,12 @@ def test_unknown_words_of_a_language_model(tmp_path: Path) -> None:
     result = check_data(configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n"))
     # A model sees the end of a line as a symbol, too: a q / q q b / are 7.
     assert (result.splits["train"].unknown, result.splits["dev"].unknown) == (0, 3 / 7)
-    assert any("raise task.text.min_count" in remark for remark in result.warnings)
+    assert any("raise task.text.min_count" in warning for warning in result.warnings)
     with_unknown = check_data(
         configure(tmp_path, "language_model", "a b c\na b\n", "a q\nq q b\n", task__text__min_count=2)
     )
     assert with_unknown.splits["train"].unknown == 1 / 7
-    assert not any("raise task.text.min_count" in remark for remark in with_unknown.warnings)
+    assert not any("raise task.text.min_count" in warning for warning in with_unknown.warnings)
 
 
 def test_held_out_development_data(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_held_out_development_data(tmp_path: Path) -> None:
     assert result.splits["dev"].source == f"{tmp_path / 'train.txt'}, 25% of it"
     none = check_data(configure(tmp_path, "language_model", lines, None, task__dev="", task__dev_fraction=0.0))
     assert list(none.splits) == ["train"]
-    assert any(remark.startswith("there are no development data") for remark in none.warnings)
+    assert any(warning.startswith("there are no development data") for warning in none.warnings)
 
 
 def test_a_column_that_never_changes(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_runs_with_other_vocabularies_cannot_form_an_ensemble(translators: list[
 
 def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
-    words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
+    words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]
     allowed = [words[0], f"{words[1]} {words[0]} {words[1]}", f"{words[1]} {words[1]}"]
     (tmp_path / "answers.txt").write_text("\n".join([*allowed, "xyz"]) + "\n")
     for search in ("greedy", "beam size=3 nbest=3", "sample"):
@@ -184,7 +184,7 @@ def test_predictions_can_be_constrained_to_a_file(translators: list[Path], tmp_p
 
 def test_an_impossible_search_is_refused(translators: list[Path], tmp_path: Path) -> None:
     config = load_config(Run.open(translators[0])).task
-    words = [symbol for symbol in config.learned.target.vocabulary.symbols if symbol.isalpha()]  # type: ignore[union-attr]
+    words = [symbol for symbol in config.learned.target.vocabulary.tokens if symbol.isalpha()]  # type: ignore[union-attr]
     (tmp_path / "answers.txt").write_text(f"{words[0]}\n")
     with pytest.raises(ValueError, match="no output that its settings allow"):
         load(translators[0], search="beam size=2 min_length=30", constrain=str(tmp_path / "answers.txt")).predict(["a"])

@@ -73,7 +73,7 @@ class _Check:
                 if summary.infeasible.total == summary.examples > 0:
                     self.problems.append(f"{name}: no example can be used, first {summary.infeasible}")
         for name, summary in summaries.items():
-            self.warnings += [f"{name}: {remark}" for remark in summary.remarks()]
+            self.warnings += [f"{name}: {warning}" for warning in summary.warnings()]
         train, dev = summaries.get("train"), summaries.get("dev")
         if train and dev:
             self._compare(train, dev)
@@ -133,7 +133,12 @@ class _Check:
         return f"{task.train}, {task.dev_fraction if name == 'dev' else 1 - task.dev_fraction:.0%} of it"
 
     def _summarize(self, name: str, read: Read) -> DatasetSummary:
-        summary = DatasetSummary(keep=max(self.config.train.batch_size, self.config.train.batch_tokens // 8))
+        task, settings = self.config.task, self.config.train
+        summary = DatasetSummary(
+            task.summarize_example,
+            target_name=task.target_name,
+            keep=max(settings.batch_size, settings.batch_tokens // 8),
+        )
 
         def add_examples() -> None:
             for example in read():
@@ -144,8 +149,7 @@ class _Check:
         self._try(add_examples)
         if summary.unlabelled:
             count = pluralize(summary.unlabelled.total, "example")
-            missing = summary.contents.answers.removesuffix("s")
-            self.problems.append(f"{name}: {count} without a {missing}, first {summary.unlabelled}")
+            self.problems.append(f"{name}: {count} without a {task.target_name}, first {summary.unlabelled}")
         return summary
 
     def _fit(self, readers: dict[str, Read], summaries: dict[str, DatasetSummary]) -> Task | None:
@@ -197,7 +201,7 @@ class _Check:
         """Updates per epoch."""
         if self.rule is None:
             return None
-        return self.rule.count_updates(list(train.lengths.elements()), symbols=train.tokens)
+        return self.rule.count_updates(list(train.lengths.elements()), tokens=train.tokens)
 
 
 def _batches(config: Config, examples: Sequence[Any]) -> BatchLoader:

@@ -47,7 +47,7 @@ class Run:
     config: str  # TOML, complete
     learned: str  # JSON
     environment: dict[str, Any]
-    remarks: tuple[str, ...] = ()  # about the data of a new run, to be shown to the user
+    warnings: tuple[str, ...] = ()  # about the data of a new run, to be shown to the user
 
     @classmethod
     def create(cls, path: str | Path, *, config: str, learned: str, environment: Mapping[str, Any]) -> Self:

@@ -111,9 +111,9 @@ def _create(config: Config, output: str | Path | None) -> Run:
     learned = config.task.learned.model_dump_json()
     facts = environment() | {"data": _fingerprints(config)}
     run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
-    for remark in config.task.remarks:
-        run.log(remark)
-    return replace(run, remarks=config.task.remarks)
+    for warning in config.task.warnings:
+        run.log(warning)
+    return replace(run, warnings=config.task.warnings)
 
 
 def _fingerprints(config: Config) -> dict[str, Any]:

@@ -233,7 +233,7 @@ def _write_bilm(lines: str, **fields: Any) -> Callable[[Path], None]:
             folder / "language", config=settings.text(), learned=task.learned.model_dump_json(), environment={}
         )
         run.save("best", Snapshot(task.build_model().state_dict(), {}, {}))
-        tokens = task.tokenizer.vocabulary.symbols[2:]
+        tokens = task.tokenizer.vocabulary.tokens[2:]
         rows = (f"{token} {index} {index % 3} 1\n" for index, token in enumerate(tokens) if token.strip())
         (folder / "vectors.txt").write_text("".join(rows))
 

@@ -11,12 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqloom.data.dataset_summary import ContentIndex, DatasetSummary, LengthSummary
-from seqloom.data.readers.labelled import Example
-from seqloom.data.readers.parallel import Reader
+from seqloom.data.readers.captioned_images import CaptionedImage
+from seqloom.data.readers.labelled import LabelledSequence
+from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.series import Series, Window
 from seqloom.data.readers.tagged import Sentence
 from seqloom.data.readers.text_files import Location
-from seqloom.data.readers.vectors import Vectors
+from seqloom.data.readers.vectors import VectorSequence
+from seqloom.tasks.caption import Caption
+from seqloom.tasks.classify import Classify
+from seqloom.tasks.embed import Embed
+from seqloom.tasks.forecast import Forecast
+from seqloom.tasks.language_model import LanguageModel
+from seqloom.tasks.tag import Tag
+from seqloom.tasks.task import Task
+from seqloom.tasks.transcribe import Transcribe
+from seqloom.tasks.translate import Translate
+
+TAG, CLASSIFY, TRANSLATE = Tag(train="x"), Classify(train="x"), Translate(train="x")
 
 
 @given(st.lists(st.integers(0, 70), min_size=1))
@@ -66,22 +78,26 @@ def sentence(line: int, *pairs: str) -> Sentence:
     return Sentence(Location("file", line), words, labels, range(line, line + len(words)))
 
 
-def survey(*examples: object, keep: int = 2) -> DatasetSummary:
-    actual = DatasetSummary(keep=keep)
+def summarize(task: Task, *examples: object) -> DatasetSummary:
+    actual = DatasetSummary(task.summarize_example, target_name=task.target_name, keep=2)
     for example in examples:
         actual.add(example)
     return actual
 
 
 def test_tagged_file() -> None:
-    actual = survey(
-        sentence(1, "a/O", "b/B-x", "c/I-x"), sentence(5, "d/I-y"), sentence(7, "a/O", "b/O"), sentence(10, "d/I-y")
+    actual = summarize(
+        TAG,
+        sentence(1, "a/O", "b/B-x", "c/I-x"),
+        sentence(5, "d/I-y"),
+        sentence(7, "a/O", "b/O"),
+        sentence(10, "d/I-y"),
     )
     assert (actual.examples, actual.elements) == (4, 7)
     assert actual.labels == {"O": 3, "B-x": 1, "I-x": 1, "I-y": 2}
     assert actual.first == {"O": ("file", 1), "B-x": ("file", 2), "I-x": ("file", 3), "I-y": ("file", 5)}
     assert [each.location.line for each in actual.longest] == [1, 7]
-    repeated, disordered = actual.remarks()
+    repeated, disordered = actual.warnings()
     assert repeated == "duplicates of earlier examples: 1 example (file:10 = line 5)"
     assert disordered.startswith(
         "2 labels out of order, first file:5: I-y is the first label, so there is no span to continue"
@@ -89,45 +105,46 @@ def test_tagged_file() -> None:
 
 
 def test_labels_without_spans_have_no_order() -> None:
-    assert list(survey(sentence(1, "a/I-x", "b/NOUN")).remarks()) == []
+    assert list(summarize(TAG, sentence(1, "a/I-x", "b/NOUN")).warnings()) == []
 
 
 def test_empty_and_unlabelled_examples() -> None:
-    actual = survey(*(Example(Location("file", line), "", None, 0) for line in range(1, 6)))
+    actual = summarize(CLASSIFY, *(LabelledSequence(Location("file", line), "", None, 0) for line in range(1, 6)))
     assert actual.unlabelled.total == actual.empty.total == 5
     assert actual.unlabelled.first == actual.empty.first == [Location("file", line) for line in (1, 2, 3)]
-    assert list(actual.remarks()) == ["5 examples without elements, first file:1, file:2, file:3, …"]
+    assert list(actual.warnings()) == ["5 examples without elements, first file:1, file:2, file:3, …"]
 
 
 def test_unbalanced_labels() -> None:
-    actual = survey(
-        *(Example(Location("file", line), f"text {line}", "x" if line > 1 else "y", 2) for line in range(20))
+    actual = summarize(
+        CLASSIFY,
+        *(LabelledSequence(Location("file", line), f"text {line}", "x" if line > 1 else "y", 2) for line in range(20)),
     )
-    assert list(actual.remarks()) == []
-    actual.add(Example(Location("file", 20), "text", "x", 1))
-    assert list(actual.remarks()) == ["90.5% of all labels are 'x': always predicting it gives that accuracy"]
+    assert list(actual.warnings()) == []
+    actual.add(LabelledSequence(Location("file", 20), "text", "x", 1))
+    assert list(actual.warnings()) == ["90.5% of all labels are 'x': always predicting it gives that accuracy"]
 
 
 def test_length_outlier() -> None:
-    short = [Example(Location("file", line), f"text {line}", "x", 2) for line in range(1, 40)]
-    (remark,) = survey(*short, Example(Location("file", 77), "long", "x", 21)).remarks()
-    assert remark.startswith("the longest example has 21 elements (file:77), 95 % have at most 2: ")
+    short = [LabelledSequence(Location("file", line), f"text {line}", "x", 2) for line in range(1, 40)]
+    (warning,) = summarize(CLASSIFY, *short, LabelledSequence(Location("file", 77), "long", "x", 21)).warnings()
+    assert warning.startswith("the longest example has 21 elements (file:77), 95 % have at most 2: ")
 
 
 def test_constant_columns() -> None:
     values = np.array([[1.0, 2.0, 3.0], [1.0, 5.0, 3.0]])
-    vectors = [Vectors(Location("file", 1), values), Vectors(Location("file", 2), values * [1, 1, 2])]
-    assert survey(*vectors).constant == ["1"]
+    vectors = [VectorSequence(Location("file", 1), values), VectorSequence(Location("file", 2), values * [1, 1, 2])]
+    assert summarize(TAG, *vectors).constant == ["1"]
     series = Series(Location("file", 1), values, ("a", "b", "c"), 0, 2)
-    actual = survey(Window(series, 0, 1, known=True), Window(series, 1, 2, known=False))
-    assert list(actual.remarks()) == ["2 of 3 columns never change: a, c"]
+    actual = summarize(Forecast(train="x"), Window(series, 0, 1, known=True), Window(series, 1, 2, known=False))
+    assert list(actual.warnings()) == ["2 of 3 columns never change: a, c"]
 
 
 def test_examples_are_not_kept() -> None:
-    class Counted(Example):
+    class Counted(LabelledSequence):
         __slots__ = ()
 
-    actual = DatasetSummary(keep=3)
+    actual = DatasetSummary(CLASSIFY.summarize_example, keep=3)
     for line in range(500):
         actual.add(Counted(Location("file", line), f"text {line}", "x", line % 7))
     assert sum(type(each) is Counted for each in gc.get_objects()) == 3
@@ -136,23 +153,67 @@ def test_examples_are_not_kept() -> None:
 
 def test_memory_estimate() -> None:
     values = np.zeros((1000, 2), dtype=np.float32)
-    actual = survey(*(Vectors(Location("file", line), values.copy(), label="x") for line in range(10)))
+    actual = summarize(TAG, *(VectorSequence(Location("file", line), values.copy(), label="x") for line in range(10)))
     assert 80_000 < actual.size(10) < 90_000
     assert actual.size(5) == actual.size(10) // 2
 
 
 def test_sides_of_pairs() -> None:
-    given = [("a b", "x"), ("", "y z"), ("a b", "x y z"), ("c", ""), ("d", None)]
-    reader = Reader(source_length=lambda text: len(text.split()), target_length=lambda text: len(text.split()))
-    actual = survey(*reader.read(given))
+    pairs = [("a b", "x"), ("", "y z"), ("a b", "x y z"), ("c", ""), ("d", None)]
+    actual = summarize(TRANSLATE, *TRANSLATE.read(pairs))
     assert (actual.examples, actual.elements, actual.unlabelled.total) == (5, 2 + 2 + 3 + 1 + 1, 1)
-    facts = actual.split("file", None).sides
-    assert {name: (side.empty, side.lengths.maximum) for name, side in facts.items()} == {
+    sides = actual.split("file", None).sides
+    assert {name: (side.empty, side.lengths.maximum) for name, side in sides.items()} == {
         "source": (1, 2),
         "target": (1, 3),
     }
-    assert list(actual.remarks()) == [
+    assert list(actual.warnings()) == [
         "1 source without tokens, first input:2",
         "1 target without tokens, first input:4",
         "duplicates of earlier examples: 1 example, 1 of them with different targets (input:3 = line 1)",
     ]
+
+
+def test_captions_are_a_side_and_images_the_content() -> None:
+    image, other = np.zeros((2, 2, 3), np.uint8), np.ones((2, 2, 3), np.uint8)
+    examples = [
+        CaptionedImage(Location("file", line), "", pixels, captions, tuple(len(text.split()) for text in captions))
+        for line, (pixels, captions) in enumerate([(image, ("a b", "c")), (other, ()), (image, ("d",))], start=1)
+    ]
+    actual = summarize(Caption(train="x"), *examples)
+    assert actual.unlabelled.first == [Location("file", 2)]
+    assert actual.sides["caption"].lengths == {2: 1, 1: 2}
+    (warning,) = (text for text in actual.warnings() if "duplicates" in text)
+    assert warning.endswith("1 example, 1 of them with different captions (file:3 = line 1)")
+
+
+def test_transcripts_are_a_side_and_frames_have_columns() -> None:
+    frames = np.array([[1, 2], [1, 3]], np.float32)
+    examples = [
+        Recording(Location("file", 1), "a", frames, 0, "ab c"),
+        Recording(Location("file", 2), "b", frames, 0, None),
+    ]
+    actual = summarize(Transcribe(train="x"), *examples)
+    assert actual.unlabelled.first == [Location("file", 2)]
+    assert actual.sides["text"].lengths == {4: 1}
+    assert actual.constant == ["1"]
+    assert "1 of them with different texts" in actual.contents.describe()
+
+
+def test_lines_and_questions_have_content_but_no_labels() -> None:
+    for task, texts in (
+        (LanguageModel(train="x"), ["a b", "a b"]),
+        (Embed(train="x"), [": group", "a b c d", "a b c d"]),
+    ):
+        actual = summarize(task, *task.read(texts))
+        assert (len(actual.contents.duplicates()[0]), actual.unlabelled.total, actual.labels) == (1, 0, {})
+    assert len(summarize(Embed(train="x"), *Embed(train="x").read(["a text", "a text"])).contents) == 0
+
+
+def test_examples_of_a_task_without_a_summary_are_only_counted() -> None:
+    example = LabelledSequence(Location("file", 1), "a text", None, 2)
+    actual = DatasetSummary(lambda each: Task.summarize_example(TAG, each), keep=1)
+    actual.add(example)
+    actual.add(example)
+    assert (actual.examples, actual.elements, len(actual.contents), actual.unlabelled.total) == (2, 4, 0, 0)
+    assert list(actual.warnings()) == []

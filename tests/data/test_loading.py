@@ -79,7 +79,7 @@ def test_order_depends_only_on_seed_and_epoch(lengths: list[int], form: dict[str
     for earlier in range(epoch):
         numbers(first, earlier)
     actual = numbers(first, epoch)
-    np.random.seed(0)  # noqa: NPY002  nobody else's random numbers matter
+    np.random.seed(0)  # noqa: NPY002  the global random state has no effect
     fresh = batches(lengths, **{**form, "workers": 2 - form["workers"]})
     assert numbers(fresh, epoch) == actual
     if not form["shuffle"]:
@@ -96,13 +96,13 @@ def test_epoch_resumes_at_any_batch(lengths: list[int], form: dict[str, Any], ep
 @given(lengths=LENGTHS, form=FORMS, parts=st.integers(1, 5), ranks=st.integers(1, 3))
 def test_parts_and_ranks_partition_a_batch(lengths: list[int], form: dict[str, Any], parts: int, ranks: int) -> None:
     whole = numbers(batches(lengths, **form), 1)
-    shares = [
+    by_rank = [
         numbers(batches(lengths, **form, parts=parts * ranks, local_parts=range(rank * parts, (rank + 1) * parts)), 1)
         for rank in range(ranks)
     ]
-    assert all(len(share) == len(whole) for share in shares)  # a rank without a row has a batch of no parts
-    for batch, own in zip(whole, zip(*shares, strict=True), strict=True):
-        actual = [part for share in own for part in share]
+    assert all(len(local) == len(whole) for local in by_rank)  # a rank without a row has a batch of no parts
+    for batch, own in zip(whole, zip(*by_rank, strict=True), strict=True):
+        actual = [part for local in own for part in local]
         assert len(actual) == min(parts * ranks, len(batch[0]))
         assert sorted(number for part in actual for number in part) == sorted(batch[0])
         assert max(map(len, actual)) - min(map(len, actual)) <= 1
@@ -133,9 +133,9 @@ def test_data_are_read_once_if_they_fit_the_buffer() -> None:
         reads.append(1)
         return iter(make([1] * 10))
 
-    for pool, expected in ((10, 1), (9, 3)):
+    for buffer, expected in ((10, 1), (9, 3)):
         reads.clear()
-        loaded = BatchLoader(read, collate, batch_size=4, shuffle_buffer=pool)
+        loaded = BatchLoader(read, collate, batch_size=4, shuffle_buffer=buffer)
         for epoch in range(3):
             list(loaded.epoch(epoch))
         assert len(reads) == expected
@@ -151,7 +151,7 @@ def test_only_one_buffer_is_held_in_memory() -> None:
             yield example
 
     next(BatchLoader(read, collate, batch_size=5, shuffle_buffer=10).epoch(0))
-    assert taken <= 20  # one pool, and the next to know that it is not the last
+    assert taken <= 20  # one buffer, and the next to know that it is not the last
 
 
 def test_worker_errors_reach_the_caller() -> None:
@@ -196,10 +196,10 @@ def test_tracks_concatenate_to_the_whole_text(
     assert loaded.count(0) == -(-len(rows[0]) // form["bptt_steps"])
 
 
-@given(lengths=SOME, form=TRACKS, pool=st.sampled_from([1, 4, 1000]))
-def test_tracks_resume_at_any_chunk(lengths: list[int], form: dict[str, Any], pool: int) -> None:
+@given(lengths=SOME, form=TRACKS, buffer=st.sampled_from([1, 4, 1000]))
+def test_tracks_resume_at_any_chunk(lengths: list[int], form: dict[str, Any], buffer: int) -> None:
     def seen(skip: int) -> list[Any]:
-        actual = batches(lengths, **form, shuffle_buffer=pool).epoch(0, skip)
+        actual = batches(lengths, **form, shuffle_buffer=buffer).epoch(0, skip)
         return [(part.inputs.values.tolist(), part.items, part.continues) for (part,) in actual]
 
     whole = seen(0)
@@ -216,5 +216,5 @@ def test_streamed_tracks_cover_all_data(lengths: list[int], form: dict[str, Any]
         starts += not part.continues
         actual += part.inputs.values[part.inputs.mask].tolist()
     assert sorted(actual) == sorted(stream(lengths))
-    assert starts == -(-len(lengths) // 4)  # each pool begins anew
+    assert starts == -(-len(lengths) // 4)  # each buffer starts new sequences
     assert loaded.count(0) is None

@@ -9,29 +9,29 @@ from hypothesis import strategies as st
 from seqloom.data.split import hold_out
 
 
-@given(total=st.integers(0, 60), share=st.floats(0.01, 0.9), seed=st.integers(0, 5))
-def test_random_split_keeps_all_examples_in_order(total: int, share: float, seed: int) -> None:
-    train, dev = hold_out(lambda: iter(range(total)), share, seed=seed, sequential=False)
-    stays, held = list(train()), list(dev())
-    assert sorted(stays + held) == list(range(total))
-    assert stays == sorted(stays)
-    assert held == sorted(held)
-    assert (list(train()), list(dev())) == (stays, held)  # the same at every reading
+@given(total=st.integers(0, 60), fraction=st.floats(0.01, 0.9), seed=st.integers(0, 5))
+def test_random_split_keeps_all_examples_in_order(total: int, fraction: float, seed: int) -> None:
+    train, dev = hold_out(lambda: iter(range(total)), fraction, seed=seed, sequential=False)
+    remaining, held_out = list(train()), list(dev())
+    assert sorted(remaining + held_out) == list(range(total))
+    assert remaining == sorted(remaining)
+    assert held_out == sorted(held_out)
+    assert (list(train()), list(dev())) == (remaining, held_out)  # the same at every reading
 
 
 def test_random_split_has_the_requested_size_and_depends_on_the_seed() -> None:
     actual = [list(hold_out(lambda: iter(range(10_000)), 0.1, seed=seed, sequential=False)[1]()) for seed in (1, 2)]
-    assert all(900 < len(held) < 1100 for held in actual)  # three deviations of 30, and some
+    assert all(900 < len(held_out) < 1100 for held_out in actual)  # three deviations of 30, and some
     assert actual[0] != actual[1]
 
 
-@given(total=st.integers(2, 60), share=st.floats(0.01, 0.9), gap=st.integers(0, 3))
-def test_sequential_split_is_the_end_after_a_gap(total: int, share: float, gap: int) -> None:
-    train, dev = hold_out(lambda: iter(range(total)), share, seed=1, sequential=True, gap=gap)
-    held = list(dev())
-    border = total - len(held)
-    assert held == list(range(border, total))
-    assert len(held) == min(max(total - round(total * (1 - share)), 1), total - 1)
+@given(total=st.integers(2, 60), fraction=st.floats(0.01, 0.9), gap=st.integers(0, 3))
+def test_sequential_split_is_the_end_after_a_gap(total: int, fraction: float, gap: int) -> None:
+    train, dev = hold_out(lambda: iter(range(total)), fraction, seed=1, sequential=True, gap=gap)
+    held_out = list(dev())
+    border = total - len(held_out)
+    assert held_out == list(range(border, total))
+    assert len(held_out) == min(max(total - round(total * (1 - fraction)), 1), total - 1)
     assert list(train()) == list(range(max(border - gap, 0)))
 
 
@@ -43,14 +43,14 @@ def test_split_of_very_few_examples(total: int) -> None:
 
 
 def test_sequential_split_stops_reading_at_the_border() -> None:
-    seen: list[int] = []
+    read_so_far: list[int] = []
 
     def read() -> Iterator[int]:
         for number in range(10):
-            seen.append(number)
+            read_so_far.append(number)
             yield number
 
     train, _ = hold_out(read, 0.3, seed=1, sequential=True)
-    seen.clear()
+    read_so_far.clear()
     assert list(train()) == list(range(7))
-    assert max(seen) == 7
+    assert max(read_so_far) == 7

@@ -38,7 +38,7 @@ def letters() -> Tokenizer:
 
 def test_probabilities_are_those_of_the_softmax() -> None:
     encoding = letters()
-    symbols = encoding.vocabulary.symbols
+    symbols = encoding.vocabulary.tokens
     module = model(len(symbols))
     values = torch.randn(1, 9, 3)
     mask = torch.ones(1, 9, dtype=torch.bool)
@@ -61,7 +61,7 @@ def test_probabilities_are_those_of_the_softmax() -> None:
 def test_the_input_of_sound_is_its_spectrogram() -> None:
     encoding = letters()
     spectrum = Spectrum(8000, n_mels=6)
-    module = model(len(encoding.vocabulary.symbols), size=6, factor=3, spectrum=spectrum)
+    module = model(len(encoding.vocabulary.tokens), size=6, factor=3, spectrum=spectrum)
     samples = torch.sin(torch.arange(2000) / 5).unsqueeze(0)
     with torch.no_grad():
         result, seen = frame_probabilities(
@@ -84,7 +84,7 @@ def test_the_input_of_sound_is_its_spectrogram() -> None:
 )
 def test_the_kind_of_input(values: list[list[float]], name: str, kind: str) -> None:
     encoding = letters()
-    module = model(len(encoding.vocabulary.symbols), factor=1)
+    module = model(len(encoding.vocabulary.tokens), factor=1)
     with torch.no_grad():
         result, _ = frame_probabilities(
             module,

@@ -21,7 +21,7 @@ from seqloom.insight import capture_attention
 from seqloom.model import load
 from seqloom.models.decoder import step
 from seqloom.run_config import Config
-from seqloom.tasks.caption import Caption, Captioned
+from seqloom.tasks.caption import Caption, CaptionPrediction
 
 SMALL = {
     "image_size": 8,
@@ -60,15 +60,15 @@ def fit(given: list[Any] = GIVEN, **fields: Any) -> tuple[Caption, Any, list[Cap
 
 
 @torch.no_grad()
-def follow(fitted: Caption, model: Any, picture: CaptionedImage, caption: str) -> list[float]:
+def stepwise_log_probabilities(fitted: Caption, model: Any, picture: CaptionedImage, caption: str) -> list[float]:
     """The log-probability of each token of a caption, step by step."""
     assert fitted.learned is not None
     state = model.start(*fitted.collate([picture]).inputs)
     last, log_probabilities = 2, []
-    for symbol in [*fitted.learned.text.encode(caption), 2]:
+    for token in [*fitted.learned.text.encode(caption), 2]:
         scores, state = step(model.decoder, torch.tensor([last]), state)
-        log_probabilities.append(scores[0, symbol].item())
-        last = symbol
+        log_probabilities.append(scores[0, token].item())
+        last = token
     return log_probabilities
 
 
@@ -76,16 +76,16 @@ def test_collate_scales_images_and_encodes_captions() -> None:
     fitted, _, images = fit()
     learned = fitted.learned
     assert learned is not None
-    assert learned.text.vocabulary.symbols == ("<pad>", "<unk>", "</s>", "b", "c", "a")
+    assert learned.text.vocabulary.tokens == ("<pad>", "<unk>", "</s>", "b", "c", "a")
     everything = np.concatenate([picture.image.reshape(-1, 3) for picture in images]).astype(float)
     assert learned.mean == pytest.approx(everything.mean(axis=0).tolist())
     assert learned.deviation == pytest.approx(everything.std(axis=0).tolist())
     assert (learned.vector, learned.longest) == (0, 3)
     batch = fitted.collate(images)
-    seen = batch.inputs.values.numpy()
-    assert (seen.shape, seen.dtype, bool(batch.inputs.mask.all())) == ((3, 8, 8, 3), np.float32, True)
-    np.testing.assert_allclose(seen.reshape(-1, 3).mean(axis=0), 0, atol=1e-6)
-    np.testing.assert_allclose(seen.reshape(-1, 3).std(axis=0), 1, atol=1e-6)
+    values = batch.inputs.values.numpy()
+    assert (values.shape, values.dtype, bool(batch.inputs.mask.all())) == ((3, 8, 8, 3), np.float32, True)
+    np.testing.assert_allclose(values.reshape(-1, 3).mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(values.reshape(-1, 3).std(axis=0), 1, atol=1e-6)
     tokens, real, rows = batch.target
     assert tokens.tolist() == [[5, 3, 2, 0], [3, 5, 4, 2], [4, 2, 0, 0], [5, 3, 4, 2], [4, 2, 0, 0], [3, 2, 0, 0]]
     assert rows.tolist() == [0, 0, 1, 2, 2, 2]
@@ -108,7 +108,8 @@ def test_the_loss_follows_the_chain_rule(fields: dict[str, Any], given: list[Any
     batch = fitted.collate(images)
     loss = fitted.loss(model, batch)
     log_probabilities = [
-        [follow(fitted, model, picture, caption) for caption in picture.captions] for picture in images
+        [stepwise_log_probabilities(fitted, model, picture, caption) for caption in picture.captions]
+        for picture in images
     ]
     total = math.fsum(value for captions in log_probabilities for values in captions for value in values)
     assert float(loss.total.detach()) == pytest.approx(-total, rel=CLOSE)
@@ -200,9 +201,9 @@ def test_captions_are_not_longer_than_max_length(longest: int) -> None:
     assert [len(answer.tokens) for answer in answers] == [(longest or 3) + 1] * 3
 
 
-def answer(text: str, *targets: list[float]) -> Captioned:
+def answer(text: str, *targets: list[float]) -> CaptionPrediction:
     forced = [[value > -1 for value in values] for values in targets]
-    return Captioned(text, 0.0, text.split(), [], [], "", list(targets), forced)
+    return CaptionPrediction(text, 0.0, text.split(), [], [], "", list(targets), forced)
 
 
 def test_scores_equal_those_counted_by_hand() -> None:

@@ -13,11 +13,11 @@ from sklearn import metrics
 from tests.contracts.registry import randomize
 
 from seqloom.data.batch import Batch
-from seqloom.data.readers.labelled import Example
+from seqloom.data.readers.labelled import LabelledSequence
 from seqloom.data.readers.text_files import DataError
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
-from seqloom.tasks.classify import Classified, Classify, Learned
+from seqloom.tasks.classify import Classification, Classify, Learned
 
 SMALL = {"encoder": {"hidden_size": 6, "bidirectional": True}, "embedding_size": 5}
 TEXTS = [("a b c", "x"), ("b a", "y"), ("c", "x"), ("c c a b", "z"), ("b b", "y"), ("a", "x")]
@@ -29,7 +29,7 @@ def task(**options: Any) -> Classify:
     return Classify.model_validate_json(json.dumps({"train": "train.txt", **SMALL, **options}))
 
 
-def fitted(data: list[Any], **options: Any) -> tuple[Classify, list[Example]]:
+def fitted(data: list[Any], **options: Any) -> tuple[Classify, list[LabelledSequence]]:
     unfitted = task(**options)
     examples = list(unfitted.read(data))
     return unfitted.fit(iter(examples)), examples
@@ -57,7 +57,7 @@ def test_fit_learns_labels_and_tokens() -> None:
     assert classifier.learned is not None
     assert classifier.learned.text is not None
     assert classifier.learned.labels.names == ("x", "y", "z")
-    assert set(classifier.learned.text.vocabulary.symbols[2:]) == {"a", "b", "c"}
+    assert set(classifier.learned.text.vocabulary.tokens[2:]) == {"a", "b", "c"}
     assert classifier.learned.weights == (1, 1, 1)
 
 
@@ -154,12 +154,12 @@ def test_probabilities_are_the_softmax(data: list[Any]) -> None:
         assert list(answer.probabilities.values()) == pytest.approx(row.tolist())
         assert answer.probability == max(answer.probabilities.values()) == answer.probabilities[answer.label]
         assert json.loads(json.dumps(dataclasses.asdict(answer)))["label"] == answer.label
-    assert str(Classified("x", 0.25, {})) == "x\t0.2500"
+    assert str(Classification("x", 0.25, {})) == "x\t0.2500"
 
 
-def answers(labels: list[str], names: str) -> Iterator[Classified]:
+def answers(labels: list[str], names: str) -> Iterator[Classification]:
     for label, row in zip(labels, RANDOM.dirichlet(np.ones(len(names)), size=len(labels)).tolist(), strict=True):
-        yield Classified(label, 0.5, dict(zip(names, row, strict=True)))
+        yield Classification(label, 0.5, dict(zip(names, row, strict=True)))
 
 
 def test_scores_equal_scikit_learn() -> None:
@@ -184,7 +184,7 @@ def test_scores_equal_scikit_learn() -> None:
 def test_unseen_labels_are_errors_without_a_loss() -> None:
     classifier, _ = fitted(TEXTS)
     examples = list(classifier.read([("a", "x"), ("b", "new")]))
-    guesses = [Classified("x", 0.5, {"x": 0.5, "y": 0.3, "z": 0.2}) for _ in examples]
+    guesses = [Classification("x", 0.5, {"x": 0.5, "y": 0.3, "z": 0.2}) for _ in examples]
     score = classifier.score(guesses, examples)
     assert (score["accuracy"], score["unseen"], score["loss"]) == (0.5, 1, pytest.approx(math.log(2)))
     assert score["confusion"]["labels"] == ["x", "y", "z", "new"]
@@ -200,17 +200,17 @@ def test_unseen_labels_are_errors_without_a_loss() -> None:
 def test_word_dropout_and_noise_in_training_only() -> None:
     torch.manual_seed(0)
     classifier, _ = fitted(TEXTS, word_dropout=0.5)
-    symbols = classifier.build_model().get_submodule("encoder.embed")
-    assert isinstance(symbols, TokenEmbedding)
+    embed = classifier.build_model().get_submodule("encoder.embed")
+    assert isinstance(embed, TokenEmbedding)
     ids = torch.cat([torch.full((1, 1000), 2), torch.zeros(1, 1000, dtype=torch.long)], dim=1)
-    unknown, known = symbols.embedding.weight[1], symbols.embedding.weight[2]
-    vectors = symbols(ids)
+    unknown, known = embed.embedding.weight[1], embed.embedding.weight[2]
+    vectors = embed(ids)
     is_unknown = (vectors[0, :1000] == unknown).all(dim=1)
-    # Of 1000 coins the share is within 0.07 (four standard deviations).
+    # The fraction of 1000 draws is within 0.07 (four standard deviations).
     assert abs(is_unknown.float().mean().item() - 0.5) < 0.07
     assert bool((vectors[0, :1000][~is_unknown] == known).all())
     assert torch.equal(vectors[0, 1000:], torch.zeros(1000, 5))
-    assert torch.equal(symbols.eval()(ids)[0, :1000], known.expand(1000, 5))
+    assert torch.equal(embed.eval()(ids)[0, :1000], known.expand(1000, 5))
     noise, x = GaussianNoise(0.5), torch.zeros(1, 1000, 4)
     assert noise(x).std().item() == pytest.approx(0.5, rel=0.05)
     assert torch.equal(noise.eval()(x), x)
@@ -261,7 +261,7 @@ def test_inputs_of_the_wrong_kind() -> None:
     with pytest.raises(DataError, match="input:1: expected 2 channels, found 1"):
         vectors.collate(list(vectors.read([[1.0, 2.0]])))
     with pytest.raises(DataError, match="input:1: no label; evaluation needs"):
-        texts.score([Classified("x", 1.0, {"x": 1.0})], list(texts.read(["a"])))
+        texts.score([Classification("x", 1.0, {"x": 1.0})], list(texts.read(["a"])))
     with pytest.raises(ValueError, match="some examples of the batch have no label"):
         texts.loss(texts.build_model(), texts.collate(list(texts.read(["a"]))))
     with pytest.raises(ValueError, match="call fit first"):

@@ -23,15 +23,15 @@ from seqloom.training.progress import Progress
 
 
 def build(train: Path, **values: Any) -> Config:
-    given = {
+    defaults = {
         "task.name": "embed",
         "task.train": str(train),
         "train.threads": 1,
         "train.epochs": 3,
         "train.learning_rate": 0.05,
     }
-    given |= {"task.min_count": 1, "task.vector_size": 20, "train.schedule": "linear", "train.decay": 0.0}
-    values = given | {name.replace("__", "."): value for name, value in values.items()}
+    defaults |= {"task.min_count": 1, "task.vector_size": 20, "train.schedule": "linear", "train.decay": 0.0}
+    values = defaults | {name.replace("__", "."): value for name, value in values.items()}
     return Config.build(config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()]))
 
 
@@ -130,23 +130,23 @@ def test_an_interrupted_run_resumes(folder: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
     settings = build(folder / "train.txt", train__epochs=2)
     whole = workflow.train(settings, output=tmp_path / "whole")
-    wishes = iter([False] * 6)
+    stop_requests = iter([False] * 6)
 
-    class Wish:
+    class Interruptible:
         def __enter__(self) -> Any:
-            return lambda: next(wishes, True)
+            return lambda: next(stop_requests, True)
 
         def __exit__(self, *reason: object) -> None: ...
 
-    monkeypatch.setattr(workflow, "interruptible", Wish)
+    monkeypatch.setattr(workflow, "interruptible", Interruptible)
     with pytest.raises(Interrupted):
         workflow.train(settings, output=tmp_path / "left")
     monkeypatch.undo()
     monkeypatch.setattr("seqloom.models.word2vec.Word2Vec.examples_per_update", 5)
     monkeypatch.setattr("seqloom.data.text.passages.SIZE", 1 << 14)
-    seen: list[Progress] = []
-    again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: seen.append(event)])
-    assert seen[0].update == 8
+    events: list[Progress] = []
+    again = workflow.resume(tmp_path / "left", listeners=[lambda _, event: events.append(event)])
+    assert events[0].update == 8
     first, second = (Run.open(run.path).load("last") for run in (whole, again))
     assert all(torch.equal(first.model[name], second.model[name]) for name in first.model)
     assert whole.rows() == again.rows()
@@ -188,3 +188,9 @@ def test_learned_counts_are_run_length_encoded() -> None:
     assert task.fitted.counts == ((1, 999),)
     assert task.fitted.frequencies.tolist() == [1] * 999
     assert len(task.fitted.model_dump_json()) < 999 * 6 + 100
+
+
+def test_word_vectors_have_no_loss() -> None:
+    task = Embed(train="x")
+    with pytest.raises(TypeError, match=r"^a model of the task embed cannot be trained by gradient descent"):
+        task.loss(torch.nn.Identity(), None)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from seqloom.data.batch import Batch
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.series import Window
 from seqloom.data.readers.text_files import DataError
-from seqloom.tasks.forecast import Forecast, Forecasted, Learned
+from seqloom.tasks.forecast import Forecast, ForecastPrediction, Learned
 
 SMALL = {"cell": "gru", "hidden_size": 6}
 
@@ -40,15 +40,17 @@ def ranged(path: Path, rows: str) -> Path:
     return path.with_name(path.name + rows)
 
 
-def shaken(model: nn.Module, *, seed: int = 0) -> nn.Module:
-    """The same with all weights random: a fresh one says that nothing changes."""
+def randomize(model: nn.Module, *, seed: int = 0) -> nn.Module:
+    """The model with random weights: an untrained one forecasts no change."""
     torch.manual_seed(seed)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     return model.eval()
 
 
-def answers(fitted: Forecast, model: nn.Module, examples: Sequence[Window], *, rows: int = 100) -> list[Forecasted]:
+def answers(
+    fitted: Forecast, model: nn.Module, examples: Sequence[Window], *, rows: int = 100
+) -> list[ForecastPrediction]:
     with torch.no_grad():
         return [
             answer
@@ -62,15 +64,15 @@ class Oracle(nn.Module):
 
     def __init__(self, forecast: Tensor) -> None:
         super().__init__()
-        self.said = forecast
+        self.forecast = forecast
 
     def forward(self, _: Any, state: Any) -> tuple[Tensor, Any]:
-        return self.said, state
+        return self.forecast, state
 
 
 def test_scales_come_from_the_training_rows(tmp_path: Path) -> None:
     values = wave(50)
-    values[30:] += 1000  # would be seen at once
+    values[30:] += 1000  # would change the statistics
     path = write(tmp_path, values)
     fitted = task(season=7).fit(task().read(ranged(path, "[0:0.6]")))
     learned, train = fitted.learned, values[:30]
@@ -79,10 +81,10 @@ def test_scales_come_from_the_training_rows(tmp_path: Path) -> None:
     np.testing.assert_allclose(learned.means, train.mean(axis=0))
     np.testing.assert_allclose(learned.deviations, train.std(axis=0))
     scaled = train / train.std(axis=0)
-    np.testing.assert_allclose(learned.moves, np.sqrt((np.diff(scaled, axis=0) ** 2).mean(axis=0)))
-    reach = [np.sqrt(((scaled[step:] - scaled[:-step]) ** 2).mean(axis=0)) for step in (1, 2, 3)]
-    np.testing.assert_allclose(learned.reach, reach)
-    np.testing.assert_allclose(learned.naive, np.abs(train[7:] - train[:-7]).mean(axis=0))
+    np.testing.assert_allclose(learned.rms_changes, np.sqrt((np.diff(scaled, axis=0) ** 2).mean(axis=0)))
+    changes = [np.sqrt(((scaled[step:] - scaled[:-step]) ** 2).mean(axis=0)) for step in (1, 2, 3)]
+    np.testing.assert_allclose(learned.horizon_changes, changes)
+    np.testing.assert_allclose(learned.naive_errors, np.abs(train[7:] - train[:-7]).mean(axis=0))
     assert Learned.model_validate_json(learned.model_dump_json()) == learned
 
 
@@ -150,7 +152,7 @@ def test_the_loss_is_in_units_of_the_naive_error(tmp_path: Path, output: str, er
     ends = range(4, 10) if output == "last" else range(1, 10)
     truth = np.array([scaled[end : end + 3] for end in ends])
     forecast = np.random.default_rng(1).normal(size=truth.shape)
-    far = (forecast - truth) / np.sqrt(np.square(fitted.learned.reach).mean())
+    far = (forecast - truth) / np.sqrt(np.square(fitted.learned.horizon_changes).mean())
     expected = {
         "mse": far**2,
         "mae": np.abs(far),
@@ -181,7 +183,7 @@ def test_inputs_are_scaled_values_and_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("inputs", "seen"), [("values", True), ("changes", False), ("both", True)])
 def test_changes_alone_are_independent_of_the_level(inputs: str, seen: bool) -> None:
     fitted = task(inputs=inputs).fit(task().read([wave(30)]))
-    model = shaken(fitted.build_model())
+    model = randomize(fitted.build_model())
     low, high = (answers(fitted, model, list(fitted.read([wave(30) + level])))[3].values for level in (0, 3))
     assert np.allclose(np.array(high) - 3, low, atol=1e-4) != seen
 
@@ -205,7 +207,7 @@ def test_scores_equal_numpy(tmp_path: Path) -> None:
     ends = np.arange(18, 28)
     truth = np.array([values[end : end + 3] for end in ends])
     forecast = truth + np.random.default_rng(1).normal(size=truth.shape)
-    scores = fitted.score([Forecasted(["1", "2"], rows, [], []) for rows in forecast.tolist()], examples)
+    scores = fitted.score([ForecastPrediction(["1", "2"], rows, [], []) for rows in forecast.tolist()], examples)
     train = values[:18]
     last = np.repeat(values[ends - 1][:, None], 3, axis=1)
     seasonal = np.array([values[end - 5 : end - 2] for end in ends])
@@ -244,7 +246,7 @@ def test_padding_and_other_rows_have_no_effect(fields: dict[str, Any]) -> None:
     every_step = task(output="every_step", history=0, **fields)
     examples = list(every_step.read(series))
     fitted = every_step.fit(examples)
-    model = shaken(fitted.build_model())
+    model = randomize(fitted.build_model())
     together, alone = answers(fitted, model, examples), answers(fitted, model, examples, rows=1)
     for left, right in zip(together, alone, strict=True):
         np.testing.assert_allclose(left.steps, right.steps, rtol=1e-5, atol=1e-5)  # float32
@@ -263,7 +265,7 @@ def _gradients(fitted: Forecast, model: nn.Module, batch: Batch) -> list[Tensor]
 def test_chunks_with_carried_state_equal_the_whole_series(separate: bool) -> None:
     whole = task(output="every_step", history=0, channel_independent=separate)
     fitted = whole.fit(whole.read([wave(21)]))
-    model = shaken(fitted.build_model())
+    model = randomize(fitted.build_model())
     (expected,) = answers(fitted, model, list(fitted.read([wave(21)])))
     state, steps = None, []
     for window in fitted.model_copy(update={"history": 5}).read([wave(21)]):
@@ -278,7 +280,7 @@ def test_concatenated_sequences_have_the_same_scores() -> None:
     pieced = task(output="every_step", history=7)
     examples = list(pieced.read([wave(40)]))
     fitted = pieced.fit(examples)
-    model = shaken(fitted.build_model())
+    model = randomize(fitted.build_model())
     batches = BatchLoader(lambda: iter(examples), fitted.collate, batch_size=1, bptt_steps=10, shuffle=False)
     state, cut = None, []
     with torch.no_grad():
@@ -295,7 +297,7 @@ def test_concatenated_sequences_have_the_same_scores() -> None:
 def test_independent_channels_do_not_see_each_other() -> None:
     values = wave(30, 3)
     fitted = task(channel_independent=True, target=("3", "1")).fit(task().read([values]))
-    model = shaken(fitted.build_model())
+    model = randomize(fitted.build_model())
     before = answers(fitted, model, list(fitted.read([values])))
     values[:, 1] *= -7
     assert answers(fitted, model, list(fitted.read([values]))) == before
@@ -307,7 +309,7 @@ def test_independent_channels_do_not_see_each_other() -> None:
 
 def test_forecast_after_the_end_of_a_file(tmp_path: Path) -> None:
     path = write(tmp_path, wave())
-    fitted = task().fit(task().read(path)).model_copy(update={"ahead": True})
+    fitted = task().fit(task().read(path)).model_copy(update={"last_window_only": True})
     (window,) = fitted.read(path)
     np.testing.assert_array_equal(window.history, wave()[-4:])
     (answer,) = answers(fitted, fitted.build_model().eval(), [window])
@@ -338,7 +340,7 @@ def test_binary_frames_have_a_likelihood(output: str) -> None:
     binary = task(data_type="binary", output=output, horizon=1)
     examples = list(binary.read([frames]))
     fitted = binary.fit(examples)
-    model = shaken(fitted.build_model())
+    model = randomize(fitted.build_model())
     batch = fitted.collate(examples)
     logits = model(batch.inputs, None)[0][batch.target.mask].double().detach().numpy()[:, 0]
     truth = frames[4 if output == "last" else 1 :]
@@ -375,7 +377,7 @@ def test_constant_columns() -> None:
     values = np.concatenate([wave(20, 1), np.full((20, 1), 3.0)], axis=1)
     fitted = task().fit(task().read([values]))
     examples = list(fitted.read([values]))
-    model = shaken(fitted.build_model())
+    model = randomize(fitted.build_model())
     predictions = answers(fitted, model, examples)
     assert all(value == pytest.approx(3) for answer in predictions for _, value in answer.values)
     assert all(np.isfinite(value) for value in fitted.score(predictions, examples).values() if isinstance(value, float))

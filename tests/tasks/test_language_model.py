@@ -17,7 +17,7 @@ from seqloom.evaluation import evaluate
 from seqloom.model import Model
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.run_config import Config
-from seqloom.tasks.language_model import LanguageModel, Scored
+from seqloom.tasks.language_model import LanguageModel, TextScore
 from seqloom.training.config import TrainConfig
 from seqloom.training.engine import train
 from seqloom.training.gradient_update import GradientUpdate
@@ -31,7 +31,7 @@ def task(lines: Sequence[str] = TEXT, **fields: Any) -> LanguageModel:
     return made.fit(made.read(lines))
 
 
-def shaken(fitted: LanguageModel, *, seed: int = 1) -> Any:
+def random_model(fitted: LanguageModel, *, seed: int = 1) -> Any:
     torch.manual_seed(seed)
     module: Any = fitted.build_model()
     for parameter in module.parameters():
@@ -41,7 +41,7 @@ def shaken(fitted: LanguageModel, *, seed: int = 1) -> Any:
     return module.eval()
 
 
-def score(fitted: LanguageModel, module: nn.Module, texts: Sequence[str]) -> list[Scored]:
+def score(fitted: LanguageModel, module: nn.Module, texts: Sequence[str]) -> list[TextScore]:
     with torch.no_grad():
         return fitted.predict(module, fitted.collate(list(fitted.read(texts)))).answers
 
@@ -58,16 +58,16 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_probability_is_the_product_of_softmaxes(kind: str) -> None:
     fitted = task(**KINDS[kind])
-    module = shaken(fitted)
+    module = random_model(fitted)
     end = fitted.tokenizer.vocabulary.index("</s>")
     texts = ["the cat on the mat", "", "a cow"]
     for text, scored in zip(texts, score(fitted, module, texts), strict=True):
-        symbols = [*fitted.tokenizer.encode(text), end]
+        tokens = [*fitted.tokenizer.encode(text), end]
         expected = []
-        for place, symbol in enumerate(symbols):  # each from scratch: read all that stands before
+        for position, token in enumerate(tokens):  # each from scratch: read everything before it
             with torch.no_grad():
-                logits, _ = module(torch.tensor([[end, *symbols[:place]]]), module.start(None, 1))
-            expected.append(float(logits[0, -1].double().log_softmax(dim=0)[symbol]))
+                logits, _ = module(torch.tensor([[end, *tokens[:position]]]), module.start(None, 1))
+            expected.append(float(logits[0, -1].double().log_softmax(dim=0)[token]))
         assert scored.log_probabilities == pytest.approx(expected, abs=1e-5)
         assert scored.log_probability == pytest.approx(sum(expected), abs=1e-4)
         assert scored.perplexity == pytest.approx(math.exp(-sum(expected) / len(expected)), rel=1e-4)
@@ -76,28 +76,28 @@ def test_probability_is_the_product_of_softmaxes(kind: str) -> None:
 
 def test_probabilities_of_all_texts_and_prefixes_sum_to_one() -> None:
     fitted = task(["a b", "b"], model="ngram", order=2)
-    module = shaken(fitted)
+    module = random_model(fitted)
     module.count(fitted.read(["a b", "b"]))
     # Over the tokens <unk>, a, b: texts of up to two tokens, and prefixes of longer ones.
     ended = [" ".join(words) for length in range(3) for words in product(["x", "a", "b"], repeat=length)]
-    going_on = [" ".join(words) for words in product(["x", "a", "b"], repeat=3)]
+    prefixes = [" ".join(words) for words in product(["x", "a", "b"], repeat=3)]
     total = sum(math.exp(scored.log_probability) for scored in score(fitted, module, ended))
-    total += sum(math.exp(sum(scored.log_probabilities[:3])) for scored in score(fitted, module, going_on))
+    total += sum(math.exp(sum(scored.log_probabilities[:3])) for scored in score(fitted, module, prefixes))
     assert total == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_window_model_sees_order_minus_one_words(order: int) -> None:
     fitted = task(model="window", order=order)
-    module = shaken(fitted)
+    module = random_model(fitted)
     text = ["the", "cat", "and", "the", "dog", "sat", "on", "the", "mat"]
     (whole,) = score(fitted, module, [" ".join(text)])
-    for place in range(len(text)):
-        other = [*text[:place], "a", *text[place + 1 :]]
+    for position in range(len(text)):
+        other = [*text[:position], "a", *text[position + 1 :]]
         (scored,) = score(fitted, module, [" ".join(other)])
-        seen = range(place + 1, place + max(order, 2))  # one word is read at least
+        seen = range(position + 1, position + max(order, 2))  # at least one word is read
         for target in range(len(text) + 1):
-            if target != place:
+            if target != position:
                 differs = abs(scored.log_probabilities[target] - whole.log_probabilities[target]) > 1e-9
                 assert differs == (target in seen)
 
@@ -108,7 +108,7 @@ def test_ngram_model_equals_its_estimate() -> None:
     end, size = fitted.tokenizer.vocabulary.index("</s>"), len(fitted.tokenizer.vocabulary)
     expected = estimate([encode(text) for text in TEXT], order=3, start=0, end=end, vocabulary=size)
     texts = ["the cat sat on a cow", "dog dog"]
-    scored = score(fitted, shaken(fitted), texts)
+    scored = score(fitted, random_model(fitted), texts)
     for one, values in zip(scored, expected.score([encode(text) for text in texts]), strict=True):
         assert one.log_probabilities == values.tolist()
 
@@ -119,7 +119,7 @@ def config(fitted: LanguageModel, **settings: Any) -> Config:
 
 def test_perplexity_of_lines_by_hand() -> None:
     fitted = task()
-    module = shaken(fitted)
+    module = random_model(fitted)
     texts = ["the cat", "cow on the mat", ""]
     values = [value for scored in score(fitted, module, texts) for value in scored.log_probabilities]
     scores = evaluate(config(fitted), module, list(fitted.read(texts)))
@@ -134,11 +134,11 @@ def test_perplexity_of_lines_by_hand() -> None:
 @pytest.mark.parametrize("kind", ["recurrent", "window"])
 def test_truncated_bptt_reads_the_text_as_one_line(kind: str) -> None:
     fitted = task(model=kind, order=3)
-    module = shaken(fitted)
+    module = random_model(fitted)
     texts = [*TEXT, "the mat and the cat"] * 5
     scores = evaluate(config(fitted, bptt_steps=7, batch_size=1), module, list(fitted.read(texts)))
     end = fitted.tokenizer.vocabulary.index("</s>")
-    stream = [end, *(symbol for text in texts for symbol in (*fitted.tokenizer.encode(text), end))]
+    stream = [end, *(token for text in texts for token in (*fitted.tokenizer.encode(text), end))]
     with torch.no_grad():
         logits, _ = module(torch.tensor([stream[:-1]]), module.start(None, 1))
     log_probabilities = logits[0].double().log_softmax(dim=-1)[range(len(stream) - 1), stream[1:]]
@@ -169,7 +169,7 @@ def test_training_learns_the_text(kind: str, steps: int) -> None:
 
 def test_label_smoothing_affects_the_loss_only() -> None:
     plain, smooth = task(), task(label_smoothing=0.2)
-    module = shaken(plain)
+    module = random_model(plain)
     batch = plain.collate(list(plain.read(TEXT)))
     with torch.no_grad():
         logits, _ = module(batch.inputs.values, mask=batch.inputs.mask)
@@ -179,47 +179,47 @@ def test_label_smoothing_affects_the_loss_only() -> None:
     assert score(smooth, module, TEXT) == score(plain, module, TEXT)
 
 
-# Texts that are drawn
+# Texts that are generator
 
 
 def model(fitted: LanguageModel) -> Model:
-    return Model(config(fitted), shaken(fitted))
+    return Model(config(fitted), random_model(fitted))
 
 
-def spell(fitted: LanguageModel, symbols: Sequence[int]) -> str:
+def spell(fitted: LanguageModel, tokens: Sequence[int]) -> str:
     """The text of token ids, decoded line by line."""
     lines: list[list[int]] = [[]]
-    for symbol in symbols:
-        if symbol == fitted.tokenizer.vocabulary.index("</s>"):
+    for token in tokens:
+        if token == fitted.tokenizer.vocabulary.index("</s>"):
             lines.append([])
         else:
-            lines[-1].append(symbol)
+            lines[-1].append(token)
     return "\n".join(fitted.tokenizer.decode(line) for line in lines)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_generation_at_temperature_zero_is_greedy(kind: str) -> None:
     fitted = task(**KINDS[kind])
-    drawn = model(fitted)
+    generator = model(fitted)
     path = [fitted.tokenizer.vocabulary.index("</s>"), *fitted.tokenizer.encode("the")]
-    module: Any = drawn.module
+    module: Any = generator.module
     for _ in range(12):
         with torch.no_grad():
             logits, _ = module(torch.tensor([path]), module.start(None, 1))
         scores = logits[0, -1].clone()
         scores[0] = -torch.inf
         path.append(int(scores.argmax()))
-    generated = "the" + "".join(drawn.generate("the", length=12, sample=Sample(temperature=0.0)))
+    generated = "the" + "".join(generator.generate("the", length=12, sample=Sample(temperature=0.0)))
     assert generated == spell(fitted, path[1:])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_generation_depends_on_the_seed_and_keeps_gradient_mode(kind: str) -> None:
-    drawn = model(task(**KINDS[kind]))
-    one, same, other = ("".join(drawn.generate("a", length=30, sample=Sample(seed=seed))) for seed in (1, 1, 2))
+    generator = model(task(**KINDS[kind]))
+    one, same, other = ("".join(generator.generate("a", length=30, sample=Sample(seed=seed))) for seed in (1, 1, 2))
     assert one == same
     assert one != other
-    stream = drawn.generate("", length=2)
+    stream = generator.generate("", length=2)
     next(stream)
     assert torch.is_grad_enabled()
 
@@ -231,36 +231,36 @@ MANY = ["naïve café ☕", "日本語 テキスト", "🎈🎉 grüße", "aé"]
 @pytest.mark.parametrize("unit", ["characters", "words", "subwords"])
 def test_generated_pieces_join_to_the_text(unit: str, algorithm: str) -> None:
     fitted = task(MANY, text={"unit": unit, "vocab_size": 270 if unit == "subwords" else 0, "algorithm": algorithm})
-    drawn = model(fitted)
-    symbols: list[int] = []
+    generator = model(fitted)
+    tokens: list[int] = []
     draw = Sample.draw
 
-    def listen(self: Sample, *arguments: Any) -> torch.Tensor:
+    def recording_draw(self: Sample, *arguments: Any) -> torch.Tensor:
         token = draw(self, *arguments)
-        symbols.append(int(token))
+        tokens.append(int(token))
         return token
 
     for seed in range(3):
         for prompt in ("", "aé", "日本語 テ", "aé\nnaïve"):
-            symbols.clear()
+            tokens.clear()
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Sample, "draw", listen)
-                pieces = list(drawn.generate(prompt, length=25, sample=Sample(seed=seed)))
+                patch.setattr(Sample, "draw", recording_draw)
+                pieces = list(generator.generate(prompt, length=25, sample=Sample(seed=seed)))
             end = fitted.tokenizer.vocabulary.index("</s>")
-            read = [symbol for line in prompt.split("\n") for symbol in (end, *fitted.tokenizer.encode(line))][1:]
-            assert spell(fitted, read) + "".join(pieces) == spell(fitted, [*read, *symbols])
-            assert len(symbols) == 25
+            read = [token for line in prompt.split("\n") for token in (end, *fitted.tokenizer.encode(line))][1:]
+            assert spell(fitted, read) + "".join(pieces) == spell(fitted, [*read, *tokens])
+            assert len(tokens) == 25
             assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])
 
 
 def test_padding_is_never_generated() -> None:
-    drawn = model(task(text={"unit": "characters"}))
-    module: Any = drawn.module
+    generator = model(task(text={"unit": "characters"}))
+    module: Any = generator.module
     module.output.bias.data[0] = 100.0
-    assert set("".join(drawn.generate(length=50))) <= {*"".join(TEXT), "\n", "\ufffd"}
+    assert set("".join(generator.generate(length=50))) <= {*"".join(TEXT), "\n", "\ufffd"}
 
 
-# Errors, and files of the field
+# Errors and ARPA files
 
 
 def test_missing_text_and_missing_fit() -> None:
@@ -275,13 +275,13 @@ def test_bidirectional_decoders_are_refused() -> None:
         task(decoder={"bidirectional": True}).build_model()
 
 
-@pytest.mark.parametrize("order", [2, 4])  # kenlm wants two at least
+@pytest.mark.parametrize("order", [2, 4])  # kenlm needs at least 2
 def test_kenlm_reads_the_exported_model(order: int, tmp_path: Path) -> None:
     fitted = task(model="ngram", order=order)
     model(fitted).export(tmp_path / "model.arpa")
     kenlm = pytest.importorskip("kenlm")
     peer = kenlm.Model(str(tmp_path / "model.arpa"))
-    for text, scored in zip(TEXT, score(fitted, shaken(fitted), TEXT), strict=True):
+    for text, scored in zip(TEXT, score(fitted, random_model(fitted), TEXT), strict=True):
         assert peer.score(text) * math.log(10) == pytest.approx(scored.log_probability, abs=1e-4)
     with pytest.raises(TypeError, match=r'only n-gram language models can be exported, but task\.model is "recurrent"'):
         model(task()).export(tmp_path / "other.arpa")

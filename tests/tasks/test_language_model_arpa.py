@@ -73,7 +73,7 @@ def test_an_exported_model_survives_import(run: tuple[Path, Model], foreign: boo
     again = trained(folder, f"read-{foreign}", arpa=str(arpa), unit=unit(model))
     assert isinstance(again.task, LanguageModel)
     assert isinstance(model.task, LanguageModel)
-    assert sorted(again.task.tokenizer.vocabulary.symbols) == sorted(model.task.tokenizer.vocabulary.symbols)
+    assert sorted(again.task.tokenizer.vocabulary.tokens) == sorted(model.task.tokenizer.vocabulary.tokens)
     expected = model.evaluate(folder / "dev.txt")
     assert expected["unknown"] > 1
     assert again.evaluate(folder / "dev.txt") == pytest.approx(expected, rel=1e-12)

@@ -15,10 +15,10 @@ from seqeval.metrics import f1_score
 
 from seqloom.data.readers.tagged import Sentence
 from seqloom.data.readers.text_files import DataError, Location
-from seqloom.data.readers.vectors import Vectors
+from seqloom.data.readers.vectors import VectorSequence
 from seqloom.models.crf import CRF
 from seqloom.models.hmm import HMM
-from seqloom.tasks.tag import Learned, Tag, Tagged
+from seqloom.tasks.tag import Learned, Tag, TagPrediction
 
 SMALL = {
     "words": {"embedding_size": 6},
@@ -47,7 +47,7 @@ SPANS = [
 ]
 
 
-def fitted(examples: Sequence[Sentence | Vectors] = SPANS, **fields: Any) -> Tag:
+def fitted(examples: Sequence[Sentence | VectorSequence] = SPANS, **fields: Any) -> Tag:
     torch.manual_seed(0)
     return task(**fields).fit(examples)
 
@@ -101,9 +101,9 @@ def test_linear_loss_is_cross_entropy_with_smoothing() -> None:
     logs = model(batch.inputs)[0].detach().log_softmax(dim=2)
     total = 0.0
     for row, example in enumerate(SPANS):
-        for place in range(len(example)):
-            scores = logs[row, place]
-            total -= 0.8 * float(scores[batch.target[row, place]]) + 0.2 * float(scores.mean())
+        for position in range(len(example)):
+            scores = logs[row, position]
+            total -= 0.8 * float(scores[batch.target[row, position]]) + 0.2 * float(scores.mean())
     assert tagger.loss(model, batch).total.item() == pytest.approx(total, abs=1e-10)
 
 
@@ -145,7 +145,7 @@ def test_scores() -> None:
     truth = [*SPANS, sentence("Zoe sang", "B-x O")]
     guesses = ["B-p O B-p O O B-l", "O O B-p", "B-l I-l", "", "B-p O"]
     answers = [
-        Tagged(list(example.words), labels.split(), [1.0] * len(example))
+        TagPrediction(list(example.words), labels.split(), [1.0] * len(example))
         for example, labels in zip(truth, guesses, strict=True)
     ]
     scores = tagger.score(answers, truth)
@@ -160,14 +160,14 @@ def test_scores() -> None:
     low, high = scores["span_f1_interval"]
     assert low <= scores["span_f1"] <= high
     json.dumps(scores)
-    with pytest.raises(DataError, match=r"train\.conll:3: no labels"):
+    with pytest.raises(DataError, match=r"train\.conll:3: no label; "):
         tagger.score(answers[:1], [sentence("a b c d e f")])
 
 
 def test_labels_without_spans_are_scored_by_accuracy() -> None:
     tagger = fitted([sentence("a b", "X Y")])
     assert tagger.main_metric == "accuracy"
-    scores = tagger.score([Tagged(["a", "b"], ["X", "X"], [1, 1])], [sentence("a b", "X Y")])
+    scores = tagger.score([TagPrediction(["a", "b"], ["X", "X"], [1, 1])], [sentence("a b", "X Y")])
     assert scores["accuracy"] == 0.5
     assert scores["per_label"]["X"] == {"precision": 0.5, "recall": 1, "f1": 2 / 3, "support": 1}
 
@@ -176,8 +176,8 @@ def test_labels_without_spans_are_scored_by_accuracy() -> None:
 def test_a_sentence_with_an_unseen_label_has_no_loss(output: str) -> None:
     tagger = fitted(output=output)
     model: Any = tagger.build_model().eval()
-    odd = sentence("Anna met", "B-q O")
-    batch = tagger.collate([*SPANS, odd])
+    unseen = sentence("Anna met", "B-q O")
+    batch = tagger.collate([*SPANS, unseen])
     expected = tagger.loss(model, tagger.collate(SPANS))
     loss = tagger.loss(model, batch)
     assert loss.items == expected.items
@@ -186,7 +186,7 @@ def test_a_sentence_with_an_unseen_label_has_no_loss(output: str) -> None:
 
 
 def test_training_needs_labels() -> None:
-    with pytest.raises(DataError, match=r"train\.conll:3: no labels"):
+    with pytest.raises(DataError, match=r"train\.conll:3: no label; "):
         task().fit([sentence("a b")])
     with pytest.raises(DataError, match=r"train\.conll: found no examples"):
         task().fit([])
@@ -206,11 +206,11 @@ def test_any_file_is_read_or_refused_with_its_location(rows: list[str], name: st
             examples = list(task(model=kind, train=str(path)).read(path))
             tagger = task(model=kind, train=str(path)).fit(examples)
         except DataError as error:
-            place = str(error)
+            message = str(error)
         else:
-            place = ""
-        if place:
-            assert place.startswith(str(path))
+            message = ""
+        if message:
+            assert message.startswith(str(path))
             return
         batch = tagger.collate(examples)
         assert batch.items == int(batch.inputs.mask.sum()) == sum(map(len, examples))
@@ -225,9 +225,9 @@ def test_standard_input_and_lists_are_read_as_lines(monkeypatch: pytest.MonkeyPa
 
 
 def test_answers_as_text_and_as_data() -> None:
-    answer = Tagged(["a", "b"], ["X", "Y"], [0.5, 1.0])
+    answer = TagPrediction(["a", "b"], ["X", "Y"], [0.5, 1.0])
     assert str(answer) == "a\tX\nb\tY\n"
-    assert str(Tagged([], ["X", "Y"], [0.5, 1.0])) == "X\nY\n"
+    assert str(TagPrediction([], ["X", "Y"], [0.5, 1.0])) == "X\nY\n"
     assert dataclasses.asdict(answer) == {"words": ["a", "b"], "labels": ["X", "Y"], "probabilities": [0.5, 1.0]}
 
 
@@ -278,6 +278,10 @@ def test_frames(tmp_path: Path) -> None:
     assert alone.labels == first.labels
     with pytest.raises(DataError, match="input:1: expected frames of 2 features, found 1 features"):
         tagger.collate(list(tagger.read([np.ones((2, 1))])))
+    with pytest.raises(DataError, match="input:2: expected 2 features as in the first sequence, found 3"):
+        task().fit(
+            VectorSequence(Location("input", n), np.ones((2, n + 1), np.float32), labels=("u", "v")) for n in (1, 2)
+        )
     with pytest.raises(DataError, match="found words"):
         tagger.collate(list(tagger.read(["a b"])))
     with pytest.raises(ValueError, match=r'task\.model is "hmm"'):

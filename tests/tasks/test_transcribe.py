@@ -34,7 +34,7 @@ class Echo(nn.Module):
 def emissions(task: Transcribe, path: str) -> np.ndarray[Any, Any]:
     """Logits of the given tokens, frame by frame; "." is the blank."""
     assert task.learned
-    numbers = [0 if symbol == "." else task.learned.text.vocabulary.index(symbol) for symbol in path.split("|")]
+    numbers = [0 if name == "." else task.learned.text.vocabulary.index(name) for name in path.split("|")]
     frames = np.full((len(numbers), len(task.learned.text.vocabulary)), -4.0, dtype=np.float32)
     frames[np.arange(len(numbers)), numbers] = 4.0
     return frames
@@ -125,8 +125,8 @@ def test_words_and_subwords_are_grouped() -> None:
     )
     task = fitted(["on off"], text={"unit": "subwords", "vocab_size": 270})
     assert task.learned
-    symbols = [task.learned.text.vocabulary.symbols[number] for number in task.learned.text.encode("on off")]
-    (transcript,) = answer(task, "|".join(symbols).replace("f|f", "f|.|f"))
+    tokens = [task.learned.text.vocabulary.tokens[number] for number in task.learned.text.encode("on off")]
+    (transcript,) = answer(task, "|".join(tokens).replace("f|f", "f|.|f"))
     assert (transcript.text, transcript.words) == ("on off", ["on", "off"])
 
 
@@ -233,7 +233,7 @@ def test_words_are_spelt_by_the_lexicon(tmp_path: Path) -> None:
     assert task.score(transcripts, examples)["per"] == pytest.approx(jiwer.wer(references, [transcripts[0].text]))
     with pytest.raises(DataError, match=r"input:1: the word 'BLUE' is not in .*words.dict"):
         fitted(["BLUE"], **fields)
-    strange = list(task.read([(emissions(task, "R|EH|D"), "RED BLUE")]))  # nobody has to know all words of a test
+    strange = list(task.read([(emissions(task, "R|EH|D"), "RED BLUE")]))  # test data may contain unknown words
     transcripts = task.predict(Echo(), task.collate(strange)).answers
     assert task.score(transcripts, strange)["per"] == pytest.approx(1 / 4)
 
@@ -259,8 +259,8 @@ def test_infeasible_examples_are_counted_everywhere(tmp_path: Path, capsys: pyte
     assert "1 of 18 examples (5.56%) are infeasible" in (tmp_path / "run" / "train.log").read_text()
     report = check.check_data(settings)
     assert {name: split.infeasible for name, split in report.splits.items()} == {"train": 1, "dev": 1}
-    (remark,) = [remark for remark in report.warnings if remark.startswith("train: 1 example (5.6%) infeasible")]
-    assert "t.jsonl:6: its" in remark
+    (warning,) = [warning for warning in report.warnings if warning.startswith("train: 1 example (5.6%) infeasible")]
+    assert "t.jsonl:6: its" in warning
     assert report.problems == []
     assert report.splits["train"].sides["text"].lengths.maximum >= 3
     assert run.load_best().facts["metrics"]["infeasible"] == pytest.approx(1 / 11)
@@ -294,11 +294,11 @@ def test_examples_that_augmentation_makes_infeasible_are_reported(
         if not task.infeasible(example) and frames_needed(batch.target.values[0].tolist()) > mask.sum():
             expected.append(example.location)
     report = check.check_data(settings)
-    (remark,) = [remark for remark in report.warnings if "sped up by augmentation" in remark]
+    (warning,) = [warning for warning in report.warnings if "sped up by augmentation" in warning]
     assert expected
-    assert remark.startswith(f"train: {len(expected)} example")
-    assert f"{expected[0]}: its" in remark
-    assert f"at {rates}" in remark
+    assert warning.startswith(f"train: {len(expected)} example")
+    assert f"{expected[0]}: its" in warning
+    assert f"at {rates}" in warning
 
 
 def test_only_infeasible_examples_are_a_problem(tmp_path: Path) -> None:

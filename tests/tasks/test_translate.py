@@ -16,7 +16,7 @@ from seqloom.data.text.vocabulary import END
 from seqloom.metrics.text import bleu
 from seqloom.models.decoder import step
 from seqloom.run_config import Config
-from seqloom.tasks.translate import Translate, Translated
+from seqloom.tasks.translate import Translate, Translation
 
 PAIRS = [("a b", "x y z"), ("b a c", "y"), ("c", "z z"), ("a b", "x"), ("", "y x")]
 SMALL = {
@@ -43,23 +43,23 @@ def fit(**fields: Any) -> tuple[Translate, Any, list[Pair]]:
 
 
 @torch.no_grad()
-def follow(model: Any, batch: Any, row: int, symbols: list[int], *, end: int) -> list[float]:
+def stepwise_log_probabilities(model: Any, batch: Any, row: int, tokens: list[int], *, end: int) -> list[float]:
     """The log-probability of each token of one row, step by step."""
     state = model.start(*(tensor[row : row + 1, : int(batch.inputs.lengths[row])] for tensor in batch.inputs))
     last, log_probabilities = end, []
-    for symbol in symbols:
+    for token in tokens:
         scores, state = step(model.decoder, torch.tensor([last]), state)
-        log_probabilities.append(scores[0, symbol].item())
-        last = symbol
+        log_probabilities.append(scores[0, token].item())
+        last = token
     return log_probabilities
 
 
 def test_collate_encodes_sources_and_targets() -> None:
     fitted, _, pairs = fit()
     assert fitted.learned is not None
-    assert fitted.learned.source.vocabulary.symbols == ("<pad>", "<unk>", END, "a", "b", "c")
+    assert fitted.learned.source.vocabulary.tokens == ("<pad>", "<unk>", END, "a", "b", "c")
     assert fitted.learned.target is not None
-    assert fitted.learned.target.vocabulary.symbols == ("<pad>", "<unk>", END, "x", "y", "z")
+    assert fitted.learned.target.vocabulary.tokens == ("<pad>", "<unk>", END, "x", "y", "z")
     batch = fitted.collate(pairs[:2])
     assert batch.inputs.values.tolist() == [[3, 4, 2, 0], [4, 3, 5, 2]]
     assert batch.target.values.tolist() == [[3, 4, 5, 2], [4, 2, 0, 0]]
@@ -85,7 +85,9 @@ def test_the_loss_follows_the_chain_rule(style: str) -> None:
     batch = fitted.collate(pairs)
     loss = fitted.loss(model, batch)
     rows = [batch.target.values[row, : int(batch.target.lengths[row])].tolist() for row in range(len(pairs))]
-    log_probabilities = [follow(model, batch, row, symbols, end=2) for row, symbols in enumerate(rows)]
+    log_probabilities = [
+        stepwise_log_probabilities(model, batch, row, tokens, end=2) for row, tokens in enumerate(rows)
+    ]
     assert float(loss.total.detach()) == pytest.approx(-math.fsum(map(math.fsum, log_probabilities)), rel=CLOSE)
     assert loss.items == sum(map(len, log_probabilities))
     with torch.no_grad():
@@ -111,7 +113,7 @@ def test_greedy_search_takes_the_most_probable_token() -> None:
             tokens.append(last)
             if last == 2:
                 break
-        assert answer.tokens == names.decode(symbol for symbol in tokens if symbol != 2)
+        assert answer.tokens == names.decode(token for token in tokens if token != 2)
         assert answer.text == " ".join(answer.tokens)
         assert answer.target == answer.forced == []
         assert answer.score == pytest.approx(math.fsum(answer.log_probabilities))
@@ -137,8 +139,8 @@ def test_invalid_search_settings() -> None:
         Config.build(Document.empty([*values, "task.search.name=bean"]))
 
 
-def answer(text: str, target: list[float], forced: list[bool]) -> Translated:
-    return Translated(text, 0.0, text.split(), [], [], target, forced)
+def answer(text: str, target: list[float], forced: list[bool]) -> Translation:
+    return Translation(text, 0.0, text.split(), [], [], target, forced)
 
 
 def test_scores_equal_those_counted_by_hand() -> None:
@@ -205,7 +207,7 @@ def test_scheduled_sampling_in_training_only() -> None:
     fitted.loss(model, batch).total.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     for _ in range(3):
-        model.mixer.updated()
+        model.mixer.after_update()
     assert model.mixer.settings.probability(int(model.mixer.updates)) == pytest.approx(0)
 
 

@@ -223,5 +223,5 @@ def test_updates_are_counted_from_lengths(fields: dict[str, Any]) -> None:
     chosen = settings(**fields)
     rule = GradientUpdate(Toy(), batches(examples, chosen), loss, chosen)
     lengths = [len(example) for example in examples]
-    assert rule.count_updates(lengths, symbols=sum(lengths)) == len(list(rule.chunks(0, 0)))
-    assert (rule.count_updates(lengths, symbols=None) is None) is ("bptt_steps" in fields)
+    assert rule.count_updates(lengths, tokens=sum(lengths)) == len(list(rule.chunks(0, 0)))
+    assert (rule.count_updates(lengths, tokens=None) is None) is ("bptt_steps" in fields)

@@ -187,7 +187,7 @@ def test_a_dry_run_is_one_update() -> None:
     model, counter = Recorder(), Counter()
     rule = SelfTrainedUpdate(model, read, TrainConfig())
     assert (rule.dry_run(), len(model.calls), rule.copies) == (0, 1, 1)
-    assert rule.count_updates([1] * 7, symbols=None) == 4
+    assert rule.count_updates([1] * 7, tokens=None) == 4
     rule = SelfTrainedUpdate(counter, read, TrainConfig())
     assert (rule.dry_run(), float(counter.seen)) == (0, len(DATA))
-    assert rule.count_updates([1] * 7, symbols=None) == 1
+    assert rule.count_updates([1] * 7, tokens=None) == 1

@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     target: Any  # what it should predict; None: unknown
     items: int  # sequences or elements, whatever the loss is averaged over
     continues: bool = False  # continues the sequences of the previous batch (truncated BPTT)
-    state: Any = None  # of the model after the previous batch; None at the start
+    state: Any = None  # model state after the previous batch; None at the start
     examples: tuple[Any, ...] = ()  # the examples, if predictions repeat a part of them
 
     def to(self, device: torch.device | str) -> "Batch":

@@ -8,17 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from heapq import heappush, heappushpop
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from seqloom.data.batch import Batch
-from seqloom.data.readers.captioned_images import CaptionedImage
-from seqloom.data.readers.parallel import Pair
-from seqloom.data.readers.recordings import Recording
-from seqloom.data.readers.tagged import Sentence, are_spans, invalid_transitions
+from seqloom.data.readers.tagged import are_spans
 from seqloom.data.readers.text_files import Location, pluralize
 
 SHOWN = 3  # items listed in a message
@@ -27,6 +24,22 @@ SAMPLE = 1000  # examples from which the memory of all is estimated
 UNBALANCED = 0.9  # fraction of the most frequent label
 OUTLIER = 10  # times the 95th percentile of lengths
 UNKNOWN_ID = 1
+
+
+class ExampleSummary(NamedTuple):
+    """The content and labels of one example, from ``Task.summarize_example``; by default there are none to compare."""
+
+    content: bytes = b""  # examples with equal content are duplicates; empty: not compared
+    target: str = ""  # labels or target as text, to find duplicates that are labelled differently
+    labelled: bool = True  # False: the label or target is missing
+    labels: Sequence[str] = ()  # labels to count
+    label_lines: Sequence[int] = ()  # line of each label; empty: the line of the example
+    invalid_labels: Iterable[tuple[Location, str]] = ()  # locations and reasons, reported if all labels are spans
+    lengths: Sequence[tuple[str, int]] = ()  # pairs: name and length of each side, such as source and target
+    values: NDArray[Any] | None = None  # (T, D), the numbers whose range is reported; the same array counts once
+    columns: Sequence[str] = ()  # their names; empty: numbered
+    is_view: bool = False  # the values belong to an array that examples share
+    padded_size: int = 0  # elements in a batch; 0: the length of the example
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ class SplitSummary:
     lengths: LengthSummary | None  # None: no examples
     unknown: float | None  # fraction of tokens that are not in the vocabulary; None: not counted, or no tokens
     labels: dict[str, int]  # counts, most frequent first
-    sides: dict[str, SideSummary]  # of pairs: source and target
+    sides: dict[str, SideSummary]  # pairs only: source and target
     infeasible: int  # examples that training skips, since nothing can be learned from them
 
 
@@ -143,7 +156,7 @@ class SideCounter:
         return self.unknown / max(self.tokens, 1)
 
     def compare(self, train: "SideCounter") -> Iterator[str]:
-        """Remarks about a side of the dev data."""
+        """Warnings about a side of the dev data."""
         if self.unknown:
             reason = "the model cannot tell them apart" if self.name == "source" else "the model cannot produce them"
             yield f"dev: {self.unknown_fraction:.2%} of the {self.name} tokens do not occur in train: {reason}"
@@ -154,8 +167,8 @@ class SideCounter:
 class ContentIndex:
     """Hashes of contents and labels with their locations: 24 bytes per example."""
 
-    def __init__(self) -> None:
-        self.answers = "labels"  # what the examples are labelled with
+    def __init__(self, target_name: str = "label") -> None:
+        self.target_name = target_name  # what the examples are labelled with
         self.files: dict[str, int] = {}
         self.hashes, self.labels, self.locations = array("Q"), array("Q"), array("Q")
 
@@ -193,7 +206,7 @@ class ContentIndex:
             for copy, original in pairs[:SHOWN]
         ]
         differing = sum(self.labels[copy] != originals.labels[original] for copy, original in pairs)
-        labels = f", {differing:,} of them with different {self.answers}" if differing else ""
+        labels = f", {differing:,} of them with different {self.target_name}s" if differing else ""
         return f"{pluralize(len(pairs), 'example')}{labels} ({join_names(shown, len(pairs))})"
 
 
@@ -202,10 +215,17 @@ def _relative(location: Location, file: str) -> str:
 
 
 class DatasetSummary:
-    """Counts gathered while examples are read, whatever task they are for; the examples are not kept."""
+    """Counts gathered while examples are read; the examples are not kept."""
 
-    def __init__(self, *, keep: int) -> None:
-        self.keep = keep  # number of longest examples to keep
+    def __init__(
+        self,
+        summarize: Callable[[Any], ExampleSummary],  # the task's summary of an example
+        *,
+        target_name: str = "label",  # what the examples are labelled with
+        keep: int,  # number of longest examples to keep
+    ) -> None:
+        self.summarize = summarize
+        self.keep = keep
         self.examples = self.elements = 0
         self.lengths: Counter[int] = Counter()
         self.labels: Counter[str] = Counter()
@@ -215,91 +235,54 @@ class DatasetSummary:
         self.invalid_labels = Findings()  # locations and reasons
         self.infeasible = Findings()  # locations and reasons
         self.infeasible_when_augmented = Findings()  # locations and reasons
-        self.contents = ContentIndex()
-        self.sides: dict[str, SideCounter] = {}  # of pairs: source and target
+        self.contents = ContentIndex(target_name)
+        self.sides: dict[str, SideCounter] = {}  # pairs only: source and target
         self.tokens: int | None = None  # elements that the model reads; None: not counted
         self.unknown: int | None = None  # unknown tokens; None: not counted, or vectors
         self._longest: list[tuple[int, int, Any]] = []  # heap of (length, -index, example)
         self._sampled_bytes = 0
-        self._series: Any = None
+        self._values: NDArray[Any] | None = None  # counted last
         self._low = self._high = np.zeros(0)
         self._columns: Sequence[str] = ()
 
     def add(self, example: Any) -> None:
-        length = len(example)
+        length, summary = len(example), self.summarize(example)
         self.lengths[length] += 1
         self.elements += length
         if not length:
             self.empty.add(example.location)
         (heappush if len(self._longest) < self.keep else heappushpop)(self._longest, (length, -self.examples, example))
-        self._add_labels(example)
-        content = _content(example)
-        if content and length:
-            self.contents.add(content, _answer(example).encode(), example.location)
-        self._add_columns(example)
+        self._add_labels(example.location, summary)
+        if summary.content and length:
+            self.contents.add(summary.content, summary.target.encode(), example.location)
+        self._add_columns(summary)
         if self.examples < SAMPLE:
-            self._sampled_bytes += _size(example)
+            self._sampled_bytes += sys.getsizeof(example) if summary.is_view else _size(example)
         self.examples += 1
 
-    def _add_labels(self, example: Any) -> None:
-        if isinstance(example, Pair):
-            self._add_pair(example)
-            return
-        if isinstance(example, CaptionedImage):
-            self._add_captions(example)
-            return
-        if isinstance(example, Recording):
-            self._add_transcript(example)
-            return
-        labels = _labels(example)
-        if labels is None:
-            if hasattr(example, "label") or hasattr(example, "labels"):
-                self.unlabelled.add(example.location)
-            return
-        self.labels.update(labels)
-        for index, label in enumerate(labels):
+    def _add_labels(self, location: Location, summary: ExampleSummary) -> None:
+        if not summary.labelled:
+            self.unlabelled.add(location)
+        for name, length in summary.lengths:
+            self.sides.setdefault(name, SideCounter(name)).add(length, location)
+        self.labels.update(summary.labels)
+        for index, label in enumerate(summary.labels):
             if label not in self.first:
-                self.first[label] = example.at(index) if hasattr(example, "at") else example.location
-        if isinstance(example, Sentence):
-            for finding in invalid_transitions([example]):
-                self.invalid_labels.add(finding)
+                lines = summary.label_lines
+                self.first[label] = location._replace(line=lines[index]) if lines else location
+        for finding in summary.invalid_labels:
+            self.invalid_labels.add(finding)
 
-    def _add_side(self, name: str, length: int, location: Location) -> None:
-        self.sides.setdefault(name, SideCounter(name)).add(length, location)
-
-    def _add_pair(self, pair: Pair) -> None:
-        self.contents.answers = "targets"
-        if pair.target is None:
-            self.unlabelled.add(pair.location)
-        for name, text, length in zip(("source", "target"), (pair.source, pair.target), pair.lengths, strict=True):
-            if text is not None:
-                self._add_side(name, length, pair.location)
-
-    def _add_captions(self, image: CaptionedImage) -> None:
-        self.contents.answers = "captions"
-        if not image.captions:
-            self.unlabelled.add(image.location)
-        for length in image.lengths:
-            self._add_side("caption", length, image.location)
-
-    def _add_transcript(self, recording: Recording) -> None:
-        self.contents.answers = "texts"
-        if recording.text is None:
-            self.unlabelled.add(recording.location)
-        else:  # length in characters, whatever the tokens are
-            self._add_side("text", len(recording.text), recording.location)
-
-    def _add_columns(self, example: Any) -> None:
-        """Update the range of each column of numbers; overlapping windows of a series count once."""
-        series = getattr(example, "series", None)
-        values = _numbers(example if series is None else series)
-        if values is None or values.ndim < 2 or not len(values) or (series is not None and series is self._series):
+    def _add_columns(self, summary: ExampleSummary) -> None:
+        """Update the range of each column of numbers; an array that several examples share counts once."""
+        values = summary.values
+        if values is None or values.ndim < 2 or not len(values) or values is self._values:
             return
         low, high = values.min(axis=0), values.max(axis=0)
         if len(low) == len(self._low):
             low, high = np.minimum(low, self._low), np.maximum(high, self._high)
-        self._series, self._low, self._high = series, low, high
-        self._columns = getattr(series, "names", ())
+        self._values, self._low, self._high = values, low, high
+        self._columns = summary.columns
 
     def count_tokens(
         self,
@@ -310,7 +293,7 @@ class DatasetSummary:
     ) -> None:
         """Count the elements that the model reads and the unknown tokens among them, by collating all examples."""
         tokens, unknown, discrete = 0, 0, False
-        for chunk in _chunks(examples):
+        for chunk in self._chunks(examples):
             for example in chunk:
                 if reason := infeasible(example):
                     self.infeasible.add(f"{example.location}: {reason}")
@@ -326,6 +309,20 @@ class DatasetSummary:
             for side, part in zip(self.sides.values(), parts, strict=False):
                 side.count(_first_tensor(part)[part.mask])
         self.tokens, self.unknown = tokens, unknown if discrete else None
+
+    def _chunks(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
+        """Examples to collate together."""
+        chunk: list[Any] = []
+        longest = 0
+        for example in examples:
+            length = self.summarize(example).padded_size or len(example)
+            longest = max(longest, length)
+            if chunk and longest * (len(chunk) + 1) > CHUNK_ELEMENTS:
+                yield chunk
+                chunk, longest = [], length
+            chunk.append(example)
+        if chunk:
+            yield chunk
 
     @property
     def unknown_fraction(self) -> float | None:
@@ -363,8 +360,8 @@ class DatasetSummary:
             infeasible=self.infeasible.total,
         )
 
-    def remarks(self) -> Iterator[str]:
-        """Sentences about what deserves attention."""
+    def warnings(self) -> Iterator[str]:
+        """What may be wrong with the data, in sentences."""
         if self.empty:
             yield f"{pluralize(self.empty.total, 'example')} without elements, first {self.empty}"
         for name, side in self.sides.items():
@@ -397,43 +394,16 @@ class DatasetSummary:
                 yield f"{fraction:.1%} of all labels are {label!r}: always predicting it gives that accuracy"
 
 
-def _labels(example: Any) -> Sequence[str] | None:
-    label, labels = getattr(example, "label", None), getattr(example, "labels", None)
-    return labels if labels is not None else None if label is None else (label,)
-
-
-def _answer(example: Any) -> str:
-    if isinstance(example, CaptionedImage):
-        return "\t".join(example.captions)
-    if isinstance(example, Recording):
-        return example.text or ""
-    return example.target or "" if isinstance(example, Pair) else "\t".join(_labels(example) or ())
-
-
-def _numbers(example: Any) -> NDArray[Any] | None:  # (T, D)
-    candidates = (getattr(example, name, None) for name in ("content", "values"))
-    return next((values for values in candidates if isinstance(values, np.ndarray)), None)
-
-
-def _content(example: Any) -> bytes:
-    """What makes two examples duplicates; empty for windows of a series, which overlap anyway."""
-    values = example.image if isinstance(example, CaptionedImage) else _numbers(example)
-    if values is not None:
-        return values.tobytes()
-    text = next((getattr(example, name) for name in ("text", "content", "source") if hasattr(example, name)), None)
-    return (text if isinstance(text, str) else "\t".join(getattr(example, "words", ()))).encode()
-
-
 def _hash(content: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
 
 
 def _size(value: Any) -> int:
-    """Bytes in memory, without what a window shares with others."""
+    """Bytes in memory."""
     size = sys.getsizeof(value)
     if isinstance(value, tuple | list):
         return size + sum(map(_size, value))
-    if is_dataclass(value) and not hasattr(value, "series"):
+    if is_dataclass(value):
         return size + sum(_size(getattr(value, field.name)) for field in fields(value))
     return size
 
@@ -441,17 +411,3 @@ def _size(value: Any) -> int:
 def _first_tensor(part: Any) -> Tensor:
     """The task's own input, which precedes any additional inputs."""
     return part if isinstance(part, Tensor) else _first_tensor(part[0])
-
-
-def _chunks(examples: Iterable[Any]) -> Iterator[list[Any]]:
-    chunk: list[Any] = []
-    longest = 0
-    for example in examples:
-        length = example.image.size if isinstance(example, CaptionedImage) else len(example)
-        longest = max(longest, length)
-        if chunk and longest * (len(chunk) + 1) > CHUNK_ELEMENTS:
-            yield chunk
-            chunk, longest = [], length
-        chunk.append(example)
-    if chunk:
-        yield chunk

@@ -49,8 +49,8 @@ class BatchLoader:
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[list[Batch]]:
         """The local parts of each batch of an epoch after the first ``skip`` batches; empty parts are dropped."""
-        tasks = self._chunks(skip) if self.bptt_steps else self._buckets(number, skip)
-        return _prefetch(tasks, self.workers)
+        jobs = self._chunks(skip) if self.bptt_steps else self._buckets(number, skip)
+        return _prefetch(jobs, self.workers)
 
     def count(self, number: int) -> int | None:
         """The number of batches of an epoch; None if the data do not fit into the buffer."""
@@ -171,17 +171,17 @@ def _slice_time(tracks: Any, steps: slice, *, rows: slice, lengths: Tensor) -> B
     return Batch(inputs, target, items, continues=steps.start > 0)
 
 
-def _prefetch(tasks: Iterator[Callable[[], list[Batch]]], workers: int) -> Iterator[list[Batch]]:
-    """The results of the tasks in order, computed in advance by threads."""
+def _prefetch(jobs: Iterator[Callable[[], list[Batch]]], workers: int) -> Iterator[list[Batch]]:
+    """The results of the jobs in order, computed in advance by threads."""
     if not workers:
-        for task in tasks:
-            yield task()
+        for job in jobs:
+            yield job()
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="seqloom-loading") as executor:
         pending: deque[Future[list[Batch]]] = deque()
         try:
             while True:
-                pending.extend(executor.submit(task) for task in islice(tasks, 2 * workers - len(pending)))
+                pending.extend(executor.submit(job) for job in islice(jobs, 2 * workers - len(pending)))
                 if not pending:
                     return
                 yield pending.popleft().result()

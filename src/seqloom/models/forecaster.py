@@ -16,12 +16,12 @@ from seqloom.state import apply
 class Forecaster(nn.Module):
     """ŷ_{t+1…t+horizon} = W h_t + b at every step t (``every_step``), or at the last one only.
 
-    With ``reach`` it forecasts the change from the last value: ŷ_{t+k} = x_t + reach_k ∘ (W_k h_t + b_k), which starts
-    as the persistence forecast. ``separate`` forecasts each target from its own history, with shared weights.
+    With ``horizon_changes`` c it forecasts the change from the last value: ŷ_{t+k} = x_t + c_k ∘ (W_k h_t + b_k), which
+    starts as the persistence forecast. ``separate`` forecasts each target from its own history, with shared weights.
     """
 
     targets: Tensor
-    reach: Tensor | None
+    horizon_changes: Tensor | None
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Forecaster(nn.Module):
         targets: Sequence[int],  # columns of the input that are forecast
         every_step: bool = False,
         separate: bool = False,
-        reach: Tensor | None = None,  # (horizon, targets)
+        horizon_changes: Tensor | None = None,  # (horizon, targets), root mean square change after 1, 2, … steps
         first: int = 0,  # first feature that the encoder reads
     ) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Forecaster(nn.Module):
         self.separate = separate
         self.first = first
         self.register_buffer("targets", torch.tensor(targets), persistent=False)
-        self.register_buffer("reach", reach, persistent=False)
-        if reach is not None:
+        self.register_buffer("horizon_changes", horizon_changes, persistent=False)
+        if horizon_changes is not None:
             nn.init.zeros_(self.head.weight)
             nn.init.zeros_(self.head.bias)
 
@@ -57,9 +57,9 @@ class Forecaster(nn.Module):
         else:
             memory = self.encoder(inputs.values[:, :, self.first :].flatten(2), inputs.mask, state)
             forecast, state = self.head(self._steps(memory)).unflatten(-1, (self.horizon, -1)), memory.state
-        if self.reach is not None:
+        if self.horizon_changes is not None:
             values = inputs.values[:, :, 0].index_select(-1, self.targets)
-            forecast = self._steps(Memory(values, inputs.mask, None)).unsqueeze(-2) + self.reach * forecast
+            forecast = self._steps(Memory(values, inputs.mask, None)).unsqueeze(-2) + self.horizon_changes * forecast
         return forecast, state
 
     def _separate(self, inputs: Padded, state: Any) -> tuple[Tensor, Any]:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.readers.captioned_images import CaptionedImage, Format, Reader
+from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.feature_statistics import RunningSums
+from seqloom.data.readers.captioned_images import CaptionedImage, CaptionedImageReader, Format
 from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
@@ -46,13 +48,13 @@ from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fi
 
 
 @dataclass(frozen=True, slots=True)
-class Captioned:
+class CaptionPrediction:
     """The best caption."""
 
     text: str
     score: float
     tokens: list[str]
-    log_probabilities: list[float]  # of each token, and of the end token if the hypothesis is finished
+    log_probabilities: list[float]  # one per token, and one for the end token if the hypothesis is finished
     nbest: list[Candidate]  # the n-best list, best first
     image: str  # name of the image
     targets: list[list[float]]  # per reference: log-probabilities of its tokens and the end under teacher forcing
@@ -74,19 +76,21 @@ class Learned(ConfigSection):
     """The vocabulary of the training captions, and the scale of the images."""
 
     text: Tokenizer
-    mean: tuple[float, ...]  # of each colour channel or vector component
+    mean: tuple[float, ...]  # one per colour channel or vector component
     deviation: tuple[float, ...]
     vector: int  # size of the vectors; 0: the inputs are images
     longest: int  # tokens of a caption, 99.9th percentile
 
 
-Score = Literal["bleu", "bleu_1", "exact_match", "loss"]
+Metric = Literal["bleu", "bleu_1", "exact_match", "loss"]
 
 
 class Caption(Task):
     """Describe images, or vectors of image features, in sentences."""
 
     searches: ClassVar[bool] = True
+    target_name: ClassVar[str] = "caption"
+    input_name: ClassVar[str] = "image"
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
@@ -164,7 +168,7 @@ class Caption(Task):
     max_length: int = Field(
         0, ge=0, description="Maximum length of a caption in tokens (0: that of the training captions)."
     )
-    metric: Score = Field("bleu", description="Dev metric that selects the best checkpoint.")
+    metric: Metric = Field("bleu", description="Dev metric that selects the best checkpoint.")
     learned: Learned | None = Field(None, exclude=True)
 
     @model_validator(mode="after")
@@ -186,8 +190,8 @@ class Caption(Task):
 
     @property
     def files(self) -> tuple[str, ...]:
-        packed = self.images if self.images and not resolve(self.images).is_dir() else ""
-        return (*super().files, *filter(None, (self.captions, packed)))
+        archive = self.images if self.images and not resolve(self.images).is_dir() else ""
+        return (*super().files, *filter(None, (self.captions, archive)))
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -204,44 +208,47 @@ class Caption(Task):
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[CaptionedImage]:
         return self._reader().read_inputs(source)
 
-    def _reader(self) -> Reader:
+    def _reader(self) -> CaptionedImageReader:
         names = ("format", "encoding", "separator", "image_column", "caption_column", "captions", "images")
         measure: Callable[[str], int] = len if self.text.unit == "characters" else lambda text: len(text.split())
         options = {name: getattr(self, name) for name in names}
-        return Reader(**options, size=self.image_size, resize=self.resize, measure=measure)
+        return CaptionedImageReader(**options, size=self.image_size, resize=self.resize, measure=measure)
 
     def fit(self, examples: Iterable[CaptionedImage]) -> Self:
         captions: list[str] = []
-        sums = squares = np.zeros(0)
-        count = 0
+        statistics = RunningSums()
         shape: tuple[int, ...] = ()
         for example in examples:
             if not example.captions:
-                raise DataError(example.location, "no caption; training needs a caption for each image")
+                raise self._missing_target(example, "training")
             captions += example.captions
-            if count and example.image.shape != shape:
+            if statistics.count and example.image.shape != shape:
                 raise DataError(
                     example.location,
                     f"expected {_describe(shape)} as in the first example, found {_describe(example.image.shape)}",
                 )
             shape = example.image.shape
-            values = example.image.reshape(-1, shape[-1]).astype(np.float64)
-            sums = sums + values.sum(axis=0) if count else values.sum(axis=0)
-            squares = squares + (values**2).sum(axis=0) if count else (values**2).sum(axis=0)
-            count += len(values)
+            statistics.add(example.image.reshape(-1, shape[-1]))
         if not captions:
-            raise DataError(self.train, "found no examples to train on")
+            raise self._no_examples()
         text = self.text.fit(captions, specials=(END,))
-        mean = sums / count
-        deviation = np.sqrt((squares / count - mean**2).clip(min=0))
         learned = Learned(
             text=text,
-            mean=tuple(mean.tolist()),
-            deviation=tuple(np.where(deviation > 0, deviation, 1.0).tolist()),
+            mean=statistics.means(),
+            deviation=statistics.deviations(),
             vector=shape[0] if len(shape) == 1 else 0,
             longest=math.ceil(np.quantile([len(text.encode(caption)) for caption in captions], 0.999)),
         )
         return self.model_copy(update={"learned": learned})
+
+    def summarize_example(self, example: CaptionedImage) -> ExampleSummary:
+        return ExampleSummary(
+            content=example.image.tobytes(),
+            target="\t".join(example.captions),
+            labelled=bool(example.captions),
+            lengths=[("caption", length) for length in example.lengths],
+            padded_size=example.image.size,
+        )
 
     @property
     def fitted(self) -> Learned:
@@ -288,8 +295,7 @@ class Caption(Task):
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         """Summed over all captions; each image is encoded once."""
-        if batch.target is None:
-            raise ValueError("cannot compute the loss: some examples of the batch have no caption")
+        self._require_target(batch)
         values, mask, rows = batch.target
         end = self.fitted.text.vocabulary.index(END)
         state = start_state(model.decoder, model.encoder(*batch.inputs), rows)
@@ -316,10 +322,10 @@ class Caption(Task):
             best = nbest_candidates(hypotheses, learned.text)
             first = best[0]
             fields = (first.text, first.score, first.tokens, first.log_probabilities, best)
-            answers.append(Captioned(*fields, batch.examples[row].name, targets[row], correct[row]))
+            answers.append(CaptionPrediction(*fields, batch.examples[row].name, targets[row], correct[row]))
         return Predictions(answers)
 
-    def score(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[CaptionPrediction], examples: Sequence[CaptionedImage]) -> dict[str, Any]:
         """Each hypothesis is compared with all captions of its image."""
         references = self._references(examples)
         hypotheses = [answer.text for answer in predictions]
@@ -342,7 +348,7 @@ class Caption(Task):
             "captions": sum(map(len, references)),
         }
 
-    def metric_sums(self, predictions: Sequence[Captioned], examples: Sequence[CaptionedImage]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[CaptionPrediction], examples: Sequence[CaptionedImage]) -> MetricSums:
         hypotheses, references = [answer.text for answer in predictions], self._references(examples)
         if self.metric == "loss":
             values = [[value for target in answer.targets for value in target] for answer in predictions]
@@ -362,7 +368,7 @@ class Caption(Task):
         references = []
         for example in examples:
             if not example.captions:
-                raise DataError(example.location, "no caption; evaluation needs a caption for each image")
+                raise self._missing_target(example, "evaluation")
             references.append([text.lower() if self.text.lowercase else text for text in example.captions])
         return references
 

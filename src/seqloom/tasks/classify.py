@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.moments import RunningMoments
-from seqloom.data.readers.labelled import Example, Format, Reader
+from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.feature_statistics import RunningMoments
+from seqloom.data.readers.labelled import Format, LabelledReader, LabelledSequence
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
@@ -44,20 +45,20 @@ class Learned(ConfigSection):
     """Labels, and the vocabulary or the scales of the training data."""
 
     labels: Labels
-    weights: tuple[float, ...]  # of each label in the loss
+    weights: tuple[float, ...]  # weight of each label in the loss
     text: Tokenizer | None = None  # None: the inputs are vectors
     vectors: PretrainedInputs | None = None
-    means: tuple[float, ...] = ()  # of each channel of the vectors
+    means: tuple[float, ...] = ()  # one per channel of the vectors
     deviations: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Classified:
+class Classification:
     """The most probable label."""
 
     label: str
     probability: float
-    probabilities: dict[str, float]  # of all labels
+    probabilities: dict[str, float]  # probability of every label
 
     def __str__(self) -> str:
         return f"{self.label}\t{self.probability:.4f}"
@@ -143,13 +144,13 @@ class Classify(Task):
     def main_metric(self) -> str:
         return "accuracy"
 
-    def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
+    def read(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
         """Read a file, or Python values: texts or arrays (T, D), or tuples of one of these and its label."""
         learned = self.learned
         options = {
             name: getattr(self, name) for name in ("format", "encoding", "separator", "label_column", "text_column")
         }
-        reader = Reader(
+        reader = LabelledReader(
             **options,
             label_separator=self.label_separator,
             channels=self.channels,
@@ -160,18 +161,18 @@ class Classify(Task):
         )
         return reader.read(source)
 
-    def fit(self, examples: Iterable[Example]) -> Self:
+    def fit(self, examples: Iterable[LabelledSequence]) -> Self:
         counts: Counter[str] = Counter()
-        checked = _checked(examples, counts)
+        checked = self._checked(examples, counts)
         first = next(checked, None)
         if first is None:
-            raise DataError(self.train, "found no examples to train on")
+            raise self._no_examples()
         rest = chain([first], checked)
         if isinstance(first.content, str):
             language = self.pretrained.language(self.text.unit)
             text = self.pretrained.fit(self.text, (str(example.content) for example in rest), language)
             parts: dict[str, Any] = {"text": text}
-            parts["vectors"] = self.pretrained.load(text.vocabulary.symbols, language)
+            parts["vectors"] = self.pretrained.load(text.vocabulary.tokens, language)
         else:
             if self.pretrained:
                 raise DataError(first.location, "found vectors; task.pretrained works with texts only")
@@ -183,6 +184,18 @@ class Classify(Task):
         learned = Learned(labels=labels, weights=self._weights(labels, counts), **parts)
         return self.model_copy(update={"learned": learned})
 
+    def _checked(self, examples: Iterable[LabelledSequence], counts: Counter[str]) -> Iterator[LabelledSequence]:
+        """Yield the examples, count their labels, and check that all have a label and are of the same kind."""
+        texts = None
+        for example in examples:
+            if example.label is None:
+                raise self._missing_target(example, "training")
+            texts = isinstance(example.content, str) if texts is None else texts
+            if isinstance(example.content, str) is not texts:
+                raise DataError(example.location, "found both texts and vectors; expected one of them")
+            counts[example.label] += 1
+            yield example
+
     def _weights(self, labels: Labels, counts: Counter[str]) -> tuple[float, ...]:
         if self.class_weights == "balanced":
             return tuple(counts.total() / (len(labels) * counts[name]) for name in labels.names)
@@ -193,11 +206,22 @@ class Classify(Task):
                 raise DataError("class_weights", f"the weight of {name!r} is {weight}, expected a finite number ≥ 0")
         return tuple(table.get(name, 1.0) for name in labels.names)
 
+    def summarize_example(self, example: LabelledSequence) -> ExampleSummary:
+        content, label = example.content, example.label
+        values = None if isinstance(content, str) else content
+        return ExampleSummary(
+            content=content.encode() if isinstance(content, str) else content.tobytes(),
+            target=label or "",
+            labelled=label is not None,
+            labels=() if label is None else (label,),
+            values=values,
+        )
+
     @property
     def fitted(self) -> Learned:
         return require_fitted(self.learned)
 
-    def collate(self, examples: Sequence[Example]) -> Batch:
+    def collate(self, examples: Sequence[LabelledSequence]) -> Batch:
         learned = self.fitted
         inputs = pad([self._elements(example, learned) for example in examples])
         if learned.vectors is not None and learned.text is not None:
@@ -209,7 +233,7 @@ class Classify(Task):
         complete = len(labels) == len(examples)
         return Batch(inputs, torch.tensor(labels) if complete else None, len(labels) - labels.count(UNSEEN))
 
-    def _elements(self, example: Example, learned: Learned) -> NDArray[Any]:
+    def _elements(self, example: LabelledSequence, learned: Learned) -> NDArray[Any]:
         content = example.content
         if isinstance(content, str):
             if learned.text is None:
@@ -238,8 +262,7 @@ class Classify(Task):
         return Classifier(encoder, pooling, labels=len(learned.labels), dropout=self.encoder.dropout)
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        if batch.target is None:
-            raise ValueError("cannot compute the loss: some examples of the batch have no label")
+        self._require_target(batch)
         scores: Tensor = model(*batch.inputs).log_softmax(dim=1)
         seen = batch.target != UNSEEN
         target = batch.target.clamp(min=0)
@@ -255,19 +278,19 @@ class Classify(Task):
         for row in rows:
             probabilities = dict(zip(names, row, strict=True))
             label = max(probabilities, key=probabilities.__getitem__)
-            answers.append(Classified(label, probabilities[label], probabilities))
+            answers.append(Classification(label, probabilities[label], probabilities))
         return Predictions(answers)
 
     @property
     def custom_layer_field(self) -> str:
         return "encoder"
 
-    def score(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[Classification], examples: Sequence[LabelledSequence]) -> dict[str, Any]:
         """Labels that do not occur in the training data count as errors, but not in the loss."""
         truth, names = [], list(self.fitted.labels.names)
         for example in examples:
             if example.label is None:
-                raise DataError(example.location, "no label; evaluation needs a label for each example")
+                raise self._missing_target(example, "evaluation")
             truth.append(example.label)
         predicted = [answer.label for answer in predictions]
         losses = [
@@ -289,7 +312,7 @@ class Classify(Task):
             "confusion": {"labels": names, "counts": table.tolist()},
         }
 
-    def metric_sums(self, predictions: Sequence[Classified], examples: Sequence[Example]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Classification], examples: Sequence[LabelledSequence]) -> MetricSums:
         pairs = zip(predictions, examples, strict=True)
         return ratio_of_sums([answer.label == example.label for answer, example in pairs], [1] * len(examples))
 
@@ -297,17 +320,24 @@ class Classify(Task):
     def inputs_are_files(self) -> bool:
         return self.fitted.text is None
 
-    def input_tokens(self, example: Example) -> list[str]:
+    def input_tokens(self, example: LabelledSequence) -> list[str]:
         return [] if self.inputs_are_files else self._element_names(example, [])
 
-    def _element_names(self, example: Example, notes: list[str]) -> list[str]:
+    def _element_names(self, example: LabelledSequence, notes: list[str]) -> list[str]:
         """The tokens of a text, or the numbers of the time steps, counted from 1."""
         encoding = self.fitted.text
         if encoding is not None and isinstance(example.content, str):
             return text_tokens(encoding, example.content, notes)
         return [str(number) for number in range(1, len(example.content) + 1)]
 
-    def explain(self, model: nn.Module, example: Example, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+    def explain(
+        self,
+        model: nn.Module,
+        example: LabelledSequence,
+        *,
+        beam: bool = False,  # noqa: ARG002
+        heads: bool = False,
+    ) -> Explanation:
         """The label probabilities, and the pooling weight of each element or the attention that it receives."""
         batch = self.collate([example])
         predictions, layers, pooling = self_attention(model, lambda: self.predict(model, batch))
@@ -335,20 +365,7 @@ class Classify(Task):
         )
 
 
-def _checked(examples: Iterable[Example], counts: Counter[str]) -> Iterator[Example]:
-    """Yield the examples, count their labels, and check that all have a label and are of the same kind."""
-    texts = None
-    for example in examples:
-        if example.label is None:
-            raise DataError(example.location, "no label; training needs a label for each example")
-        texts = isinstance(example.content, str) if texts is None else texts
-        if isinstance(example.content, str) is not texts:
-            raise DataError(example.location, "found both texts and vectors; expected one of them")
-        counts[example.label] += 1
-        yield example
-
-
-def _moments(examples: Iterable[Example]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _moments(examples: Iterable[LabelledSequence]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel."""
     moments = RunningMoments()
     for example in examples:

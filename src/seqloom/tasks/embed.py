@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_questions import Question, detect, read_questions, read_test
 from seqloom.data.text.passages import Passage, passages
@@ -24,12 +25,12 @@ from seqloom.insight.explanation import Explanation
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
 from seqloom.metrics.regression import spearman
 from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
+from seqloom.tasks.task import Predictions, Task, TextEncoding, require_fitted
 
 FIRST = 2  # id of the first word in a batch: 0 is padding, 1 an unknown word
 
 
-class QueryInputs(NamedTuple):
+class QuestionInputs(NamedTuple):
     """A batch of questions."""
 
     words: Tensor  # (B, T), ids from FIRST on
@@ -194,6 +195,9 @@ class Embed(Task):
             raise DataError(example.location, "found a question with its answer; task.train needs plain text")
         return example
 
+    def summarize_example(self, example: Passage | Question) -> ExampleSummary:
+        return ExampleSummary(content="\t".join(example.words).encode() if isinstance(example, Question) else b"")
+
     def collate(self, examples: Sequence[Any]) -> Batch:
         find = self.fitted.vocabulary.find
         rows = [
@@ -209,7 +213,7 @@ class Embed(Task):
                 for example, row in zip(examples, rows, strict=True)
             ]
         )
-        return Batch(QueryInputs(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
+        return Batch(QuestionInputs(words.values, signs.values, words.mask), None, len(rows), examples=tuple(examples))
 
     def build_model(self) -> nn.Module:
         learned = self.fitted
@@ -226,9 +230,6 @@ class Embed(Task):
             examples=learned.passages,
             length=learned.length,
         )
-
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        raise NotImplementedError("word vectors are self-trained: see Word2Vec.update")
 
     def predict(self, model: Vectors, batch: Batch) -> Predictions:  # type: ignore[override]
         """Answer all questions with one matrix product."""

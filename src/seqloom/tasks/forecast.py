@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, pad
+from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -33,8 +34,8 @@ from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, buil
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
-MAX_DRAWN = 200  # time steps in a plot
-RAREST = 1e-3  # bound of the initial probability that a binary feature is 1
+MAX_PLOT_STEPS = 200  # time steps in a plot
+MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
 LOSS_FUNCTIONS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
 
@@ -43,14 +44,14 @@ class Learned(ConfigSection):
     """Columns and scales of the training data."""
 
     columns: tuple[str, ...]  # input columns
-    means: tuple[float, ...]  # of each column
-    deviations: tuple[float, ...]  # of each column; 1 for constant columns
-    moves: tuple[float, ...]  # root mean square change from row to row, in deviations
-    reach: tuple[tuple[float, ...], ...]  # (horizon, targets), root mean square change after 1, 2, … steps
-    naive: tuple[float, ...]  # of each target, mean absolute error of the (seasonal) naive forecast
+    means: tuple[float, ...]  # one per column
+    deviations: tuple[float, ...]  # standard deviations, one per column; 1 for constant columns
+    rms_changes: tuple[float, ...]  # root mean square change from row to row, in deviations
+    horizon_changes: tuple[tuple[float, ...], ...]  # (horizon, targets), root mean square change after 1, 2, … steps
+    naive_errors: tuple[float, ...]  # mean absolute error of the (seasonal) naive forecast, for each target
 
 
-class Future(NamedTuple):
+class ForecastTarget(NamedTuple):
     """The target of a forecast."""
 
     values: Tensor  # (B, T or 1, horizon, targets), scaled
@@ -58,7 +59,7 @@ class Future(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Forecasted:
+class ForecastPrediction:
     """The values after the last input row, in the units of the data (binary: probabilities)."""
 
     columns: list[str]
@@ -128,7 +129,7 @@ class Forecast(Task):
     encoder: RecurrenceConfig = Field(
         default_factory=RecurrenceConfig, description="Encoder: recurrent or Transformer layers."
     )
-    ahead: bool = Field(default=False, exclude=True, repr=False)
+    last_window_only: bool = Field(default=False, exclude=True, repr=False)
     """Read only the end of each series, to forecast the unknown future."""
 
     learned: Learned | None = Field(None, exclude=True)
@@ -159,7 +160,7 @@ class Forecast(Task):
             if self.data_type == "binary" and not np.isin(series.values, (0, 1)).all():
                 row = int((~np.isin(series.values, (0, 1))).any(axis=1).argmax())
                 raise DataError(series.at(row), 'found a value other than 0 and 1; task.data_type is "binary"')
-            if self.ahead:
+            if self.last_window_only:
                 yield last_window(series, self.history)
             elif self.output == "every_step":
                 yield from consecutive_windows(series, self.history, horizon=self.horizon)
@@ -168,7 +169,7 @@ class Forecast(Task):
 
     def read_inputs(self, source: Source) -> Iterator[Window]:
         """The end of each series, to forecast what follows."""
-        return self.model_copy(update={"ahead": True}).read(source)
+        return self.model_copy(update={"last_window_only": True}).read(source)
 
     def _series(self, source: Source) -> Iterator[Series]:
         columns = self.learned.columns if self.learned else self.columns
@@ -190,24 +191,29 @@ class Forecast(Task):
             spans[id(series)] = series, min(start, window.start), max(end, window.stop + self.horizon)
         parts = [series.values[start:end] for series, start, end in spans.values()]
         if not parts:
-            raise DataError(self.train, "found no examples to train on")
+            raise self._no_examples()
         columns = next(iter(spans.values()))[0].names
         targets = self._targets(columns)
         joined = np.concatenate(parts)
         means, deviations = joined.mean(axis=0), joined.std(axis=0)
         deviations[deviations == 0] = 1
-        reach = np.sqrt([(differences(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]) / deviations
-        moves = np.sqrt((differences(parts, 1) ** 2).mean(axis=0)) / deviations
+        squares = [(differences(parts, step + 1) ** 2).mean(axis=0) for step in range(self.horizon)]
+        horizon_changes = np.sqrt(squares) / deviations
+        rms_changes = np.sqrt((differences(parts, 1) ** 2).mean(axis=0)) / deviations
         season = differences(parts, self.season or 1)[:, targets]
         learned = Learned(
             columns=columns,
             means=tuple(means.tolist()),
             deviations=tuple(deviations.tolist()),
-            moves=tuple(np.where(moves > 0, moves, 1).tolist()),
-            reach=tuple(map(tuple, reach[:, targets].tolist())),
-            naive=tuple(np.abs(season).mean(axis=0).tolist()) if len(season) else (0.0,) * len(targets),
+            rms_changes=tuple(np.where(rms_changes > 0, rms_changes, 1).tolist()),
+            horizon_changes=tuple(map(tuple, horizon_changes[:, targets].tolist())),
+            naive_errors=tuple(np.abs(season).mean(axis=0).tolist()) if len(season) else (0.0,) * len(targets),
         )
         return self.model_copy(update={"learned": learned})
+
+    def summarize_example(self, example: Window) -> ExampleSummary:
+        """The columns of the series; windows overlap, so that duplicates are not counted."""
+        return ExampleSummary(values=example.series.values, columns=example.series.names, is_view=True)
 
     def _targets(self, columns: Sequence[str]) -> list[int]:
         if missing := [name for name in self.target if name not in columns]:
@@ -226,9 +232,9 @@ class Forecast(Task):
         target = None
         if all(window.known for window in examples):
             targets = self._targets(learned.columns)
-            ahead = (window.future(self.horizon, every_step=every_step) for window in examples)
-            future = [self._scale(values)[..., targets] for values in ahead]
-            target = Future(pad(future, dtype=np.float32).values, mask)
+            observed = (window.future(self.horizon, every_step=every_step) for window in examples)
+            future = [self._scale(values)[..., targets] for values in observed]
+            target = ForecastTarget(pad(future, dtype=np.float32).values, mask)
         return Batch(inputs, target, int(mask.sum()))
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
@@ -251,9 +257,9 @@ class Forecast(Task):
         if self.data_type == "binary" or self.inputs == "values":
             return self._scale(window.history)[:, None]
         before = max(window.start - 1, 0)
-        levels = self._scale(window.series.values[before : window.stop])
-        moves = np.diff(levels, axis=0, prepend=levels[:1]) / np.array(self.fitted.moves)
-        return np.stack([levels, moves], axis=1)[window.start - before :]
+        values = self._scale(window.series.values[before : window.stop])
+        changes = np.diff(values, axis=0, prepend=values[:1]) / np.array(self.fitted.rms_changes)
+        return np.stack([values, changes], axis=1)[window.start - before :]
 
     def build_model(self) -> nn.Module:
         learned = self.fitted
@@ -271,12 +277,12 @@ class Forecast(Task):
             targets=targets,
             every_step=self.output == "every_step",
             separate=self.channel_independent,
-            reach=torch.tensor(learned.reach) if relative else None,
+            horizon_changes=torch.tensor(learned.horizon_changes) if relative else None,
             first=1 if self.data_type == "numbers" and self.inputs == "changes" else 0,
         )
         if self.data_type == "binary" and not self.channel_independent:
             # Starting from the frequency of each feature reaches the same likelihood in fewer updates.
-            odds = torch.tensor(learned.means)[targets].clamp(RAREST, 1 - RAREST).logit()
+            odds = torch.tensor(learned.means)[targets].clamp(MIN_PROBABILITY, 1 - MIN_PROBABILITY).logit()
             model.head.bias.data = odds.repeat(self.horizon)
         return model
 
@@ -290,7 +296,7 @@ class Forecast(Task):
             losses = nn.functional.binary_cross_entropy_with_logits(predicted, truth, reduction="none").sum(dim=-1)
         else:
             # In units of the naive forecast's error, so that the learning rate does not depend on the data's scale.
-            unit = math.sqrt(np.square(self.fitted.reach).mean()) or 1.0
+            unit = math.sqrt(np.square(self.fitted.horizon_changes).mean()) or 1.0
             losses = LOSS_FUNCTIONS[self.loss_function](predicted / unit, truth / unit, reduction="none")
         return Loss(losses.flatten(1).mean(dim=1).sum(), len(predicted), state)
 
@@ -300,16 +306,18 @@ class Forecast(Task):
         columns = self.fitted.columns
         names = [columns[target] for target in self._targets(columns)]
         if self.output == "last":
-            return Predictions([Forecasted(names, row[0].tolist(), [], []) for row in values], state)
+            return Predictions([ForecastPrediction(names, row[0].tolist(), [], []) for row in values], state)
         truth = None if batch.target is None else self._restore(batch.target.values)
         answers = []
         for row, length in enumerate(batch.inputs.lengths.tolist()):
             steps = values[row, :length].tolist()
             observed = [] if truth is None else truth[row, :length].tolist()
-            answers.append(Forecasted(names, steps[-1] if steps else [], steps, observed))
+            answers.append(ForecastPrediction(names, steps[-1] if steps else [], steps, observed))
         return Predictions(answers, state)
 
-    def _pairs(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> list[tuple[Numbers, Numbers]]:
+    def _pairs(
+        self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]
+    ) -> list[tuple[Numbers, Numbers]]:
         """The observed and the forecast values of each example, (N, horizon, targets)."""
         unknown = next((window for window in examples if not window.known), None)
         if unknown is not None:
@@ -327,7 +335,7 @@ class Forecast(Task):
             for window, answer in zip(examples, predictions, strict=True)
         ]
 
-    def metric_sums(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]) -> MetricSums:
         pairs = self._pairs(predictions, examples)
         if self.data_type == "binary":
             return mean_of_sums([regression.log_losses(*pair) for pair in pairs])
@@ -338,7 +346,7 @@ class Forecast(Task):
     def custom_layer_field(self) -> str:
         return "encoder"
 
-    def score(self, predictions: Sequence[Forecasted], examples: Sequence[Window]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[ForecastPrediction], examples: Sequence[Window]) -> dict[str, Any]:
         truth, forecast = (np.concatenate(side) for side in zip(*self._pairs(predictions, examples), strict=True))
         if self.data_type == "binary":
             return {
@@ -375,7 +383,7 @@ class Forecast(Task):
             "mse_scaled": float(model_mse.mean()),
             "mse": regression.mse(truth, forecast),
             "mae": regression.mae(truth, forecast),
-            "mase": regression.mase(truth, forecast, learned.naive),
+            "mase": regression.mase(truth, forecast, learned.naive_errors),
             "rse": regression.rse(truth, forecast),
             "correlation": regression.correlation(*flat),
             "skill": float(1 - model_mse.mean() / last_mse.mean()) if last_mse.mean() else float("nan"),
@@ -406,7 +414,7 @@ class Forecast(Task):
         stride = self.horizon if last else 1
         series = examples[-1].series
         windows = [window for window in examples[::-1] if window.series is series][::stride]
-        windows = windows[: max(MAX_DRAWN // stride, 1)][::-1] if last else windows[:1]
+        windows = windows[: max(MAX_PLOT_STEPS // stride, 1)][::-1] if last else windows[:1]
         predictions = predict(windows)
         names = predictions[0].columns
         columns = [series.names.index(name) for name in names]
@@ -415,7 +423,7 @@ class Forecast(Task):
             forecast = np.concatenate([prediction.values for prediction in predictions])
             baseline = np.concatenate([window.history[-1:, columns].repeat(self.horizon, axis=0) for window in windows])
         else:
-            observed = np.array(predictions[0].truth)[-MAX_DRAWN:, 0]
-            forecast = np.array(predictions[0].steps)[-MAX_DRAWN:, 0]
-            baseline = windows[0].history[-MAX_DRAWN:, columns]
+            observed = np.array(predictions[0].truth)[-MAX_PLOT_STEPS:, 0]
+            forecast = np.array(predictions[0].steps)[-MAX_PLOT_STEPS:, 0]
+            baseline = windows[0].history[-MAX_PLOT_STEPS:, columns]
         draw_forecast(observed, forecast, baseline, folder / "forecast.png", names=names)

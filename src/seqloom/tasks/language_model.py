@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from seqloom.config import parse
 from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.text_files import DataError, Location, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
@@ -45,7 +46,7 @@ CONTEXT = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """One line of text."""
 
     location: Location
@@ -57,22 +58,22 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class TextScore:
     """The probability of a text."""
 
-    log_probability: float  # of the whole text, natural logarithm
+    log_probability: float  # log-probability of the whole text, natural logarithm
     perplexity: float  # per token
-    log_probabilities: list[float]  # of each token given the previous ones; the last is the end of the line
+    log_probabilities: list[float]  # each token given the previous ones; the last is the end of the line
 
     def __str__(self) -> str:
         return f"{self.log_probability:.4f}\t{self.perplexity:.4g}"
 
 
 @dataclass(frozen=True, slots=True)
-class BidirectionallyScored(Scored):
+class BidirectionalTextScore(TextScore):
     """The probability of a text in both directions; the log-probability is the mean of the two."""
 
-    backward: list[float]  # of the start of the line and of each token, given the following ones
+    backward: list[float]  # log-probabilities of the start of the line and each token, given the following ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +195,12 @@ class LanguageModel(Task):
     def tokenizer(self) -> Tokenizer:
         return self.fitted.text
 
-    def read(self, source: Path | Sequence[Any]) -> Iterator[Line]:
+    def read(self, source: Path | Sequence[Any]) -> Iterator[TextLine]:
         words = self.text.unit == "words"
         for location, text in lines(source, encoding=self.encoding):
-            yield Line(location, text, (text.count(" ") if words else len(text)) + 1)
+            yield TextLine(location, text, (text.count(" ") if words else len(text)) + 1)
 
-    def fit(self, examples: Iterable[Line]) -> Self:
+    def fit(self, examples: Iterable[TextLine]) -> Self:
         if self.arpa:
             return self.model_copy(update={"learned": Learned(text=self._arpa_tokenizer(resolve(self.arpa)))})
         counts: Counter[str] | None = Counter() if self.characters.layers else None
@@ -208,6 +209,9 @@ class LanguageModel(Task):
             raise DataError(self.train, "found no text to train on")
         characters = None if counts is None else vocabulary_from_counts(counts, size=1 << 15, specials=(END,))
         return self.model_copy(update={"learned": Learned(text=tokenizer, characters=characters)})
+
+    def summarize_example(self, example: TextLine) -> ExampleSummary:
+        return ExampleSummary(content=example.text.encode())
 
     def _arpa_tokenizer(self, path: Path) -> Tokenizer:
         """A tokenizer with the vocabulary of an ARPA file."""
@@ -218,10 +222,10 @@ class LanguageModel(Task):
                 raise DataError(str(path), f"found {long[0]!r}, expected single characters (task.text.unit)")
         if PAD in words:
             raise DataError(str(path), f"contains the word {PAD}, which is reserved: rename it")
-        vocabulary = Vocabulary(symbols=(PAD, UNKNOWN, END, *words))
+        vocabulary = Vocabulary(tokens=(PAD, UNKNOWN, END, *words))
         return Tokenizer(unit=self.text.unit, lowercase=self.text.lowercase, vocabulary=vocabulary, specials=(END,))
 
-    def collate(self, examples: Sequence[Line]) -> Batch:
+    def collate(self, examples: Sequence[TextLine]) -> Batch:
         end = [self.tokenizer.vocabulary.index(END)]
         texts = [end + self.tokenizer.encode(example.text) + end for example in examples]
         inputs = pad([np.array(text[:-1]) for text in texts])
@@ -241,7 +245,7 @@ class LanguageModel(Task):
             return BiLMConfig(**{name: getattr(self, name) for name in BiLMConfig.model_fields}).build(self.fitted)
         if self.model == "ngram":
             end = vocabulary.index(END)
-            return NGramDecoder(self._encode, vocabulary.symbols, order=self.order, end=end, arpa=self.arpa)
+            return NGramDecoder(self._encode, vocabulary.tokens, order=self.order, end=end, arpa=self.arpa)
         if self.decoder.bidirectional:
             raise ValueError('task.decoder.bidirectional is true; for both directions set task.direction = "both"')
         prenet, recurrence = self.prenet, self.decoder
@@ -262,7 +266,7 @@ class LanguageModel(Task):
             variational=recurrence.variational_dropout,
         )
 
-    def _encode(self, example: Line) -> list[int]:
+    def _encode(self, example: TextLine) -> list[int]:
         return self.tokenizer.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
@@ -284,15 +288,15 @@ class LanguageModel(Task):
         inputs: Padded = batch.inputs
         if isinstance(model, NGramDecoder):
             rows = model.log_probabilities(batch.target, inputs.mask)
-            return Predictions([_scored(row) for row in rows])
+            return Predictions([_text_score(row) for row in rows])
         if isinstance(model, BiLM):
             lengths = inputs.mask.sum(dim=1).tolist()
             forward, backward = (values.split(lengths) for values in model.log_probabilities(batch.inputs))
             pairs = zip(forward, backward, strict=True)
-            return Predictions([_scored_in_both_directions(*map(Tensor.tolist, pair)) for pair in pairs])
+            return Predictions([_bidirectional_text_score(*map(Tensor.tolist, pair)) for pair in pairs])
         features, target, state = _features(model, batch)
         values = model.log_probabilities(features, target)
-        return Predictions([_scored(row.tolist()) for row in values.split(inputs.lengths.tolist())], state)
+        return Predictions([_text_score(row.tolist()) for row in values.split(inputs.lengths.tolist())], state)
 
     @property
     def custom_layer_field(self) -> str:
@@ -323,8 +327,8 @@ class LanguageModel(Task):
             answers.append(WordVectors(words, [list(vectors) for vectors in zip(*layers, strict=True)]))
         return answers
 
-    def score(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> dict[str, Any]:
-        both = [answer for answer in predictions if isinstance(answer, BidirectionallyScored)]
+    def score(self, predictions: Sequence[TextScore], examples: Sequence[TextLine]) -> dict[str, Any]:
+        both = [answer for answer in predictions if isinstance(answer, BidirectionalTextScore)]
         total = -math.fsum(answer.log_probability for answer in predictions)
         directions = {
             "perplexity_forward": _perplexity([value for answer in both for value in answer.log_probabilities]),
@@ -342,20 +346,20 @@ class LanguageModel(Task):
             "unknown": sum(self.tokenizer.encode(example.text).count(unknown) for example in examples),
         }
 
-    def metric_sums(self, predictions: Sequence[Scored], examples: Sequence[Line]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[TextScore], examples: Sequence[TextLine]) -> MetricSums:
         """Negative log-probability and number of tokens of each line, also if lines were concatenated."""
         values = [np.array(answer.log_probabilities) for answer in predictions]
         for row, answer in enumerate(predictions):
-            if isinstance(answer, BidirectionallyScored):
+            if isinstance(answer, BidirectionalTextScore):
                 values[row] = (values[row] + answer.backward) / 2
         lengths = np.array([len(self.tokenizer.encode(example.text)) + 1 for example in examples])
         losses = -np.add.reduceat(np.concatenate(values), np.cumsum(lengths) - lengths)
         return MetricSums(np.stack([losses, lengths], axis=1), lambda sums: _exponential(*sums.tolist()))
 
-    def input_tokens(self, example: Line) -> list[str]:
+    def input_tokens(self, example: TextLine) -> list[str]:
         return [START, *text_tokens(self.tokenizer, example.text, [])]
 
-    def trace_gates(self, model: nn.Module, example: Line) -> list[LabelledTrace]:
+    def trace_gates(self, model: nn.Module, example: TextLine) -> list[LabelledTrace]:
         batch, tokens = self.collate([example]), self.input_tokens(example)
         backwards = [*tokens[:1], *tokens[:0:-1]]  # the order in which the backward layers read
 
@@ -364,7 +368,7 @@ class LanguageModel(Task):
 
         return trace_function(model, lambda: self.predict(model, batch), labels=labels)
 
-    def explain(self, model: nn.Module, example: Line, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+    def explain(self, model: nn.Module, example: TextLine, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
         """The surprisal of each token, and the self-attention of Transformers."""
         batch = self.collate([example])
         predictions, layers, _ = self_attention(model, lambda: self.predict(model, batch))
@@ -386,7 +390,7 @@ class LanguageModel(Task):
             notes=notes,
         )
 
-    def explain_together(self, model: nn.Module, examples: Sequence[Line]) -> Explanation | None:
+    def explain_together(self, model: nn.Module, examples: Sequence[TextLine]) -> Explanation | None:
         """For direction "both": how similar the vectors of a word are in different contexts."""
         if self.direction != "both":
             return None
@@ -435,7 +439,7 @@ def _features(model: Decoder, batch: Batch) -> tuple[Tensor, Tensor, Any]:
     return features[mask], batch.target[mask], state
 
 
-def _texts(examples: Iterable[Line], characters: Counter[str] | None) -> Iterator[str]:
+def _texts(examples: Iterable[TextLine], characters: Counter[str] | None) -> Iterator[str]:
     """Yield the texts; count their characters on the way, except whitespace."""
     for example in examples:
         if characters is not None:
@@ -447,10 +451,10 @@ def _perplexity(log_probabilities: Sequence[float]) -> float:
     return math.exp(min(-math.fsum(log_probabilities) / max(len(log_probabilities), 1), 700.0))
 
 
-def _scored(log_probabilities: list[float]) -> Scored:
-    return Scored(math.fsum(log_probabilities), _perplexity(log_probabilities), log_probabilities)
+def _text_score(log_probabilities: list[float]) -> TextScore:
+    return TextScore(math.fsum(log_probabilities), _perplexity(log_probabilities), log_probabilities)
 
 
-def _scored_in_both_directions(forward: list[float], backward: list[float]) -> BidirectionallyScored:
+def _bidirectional_text_score(forward: list[float], backward: list[float]) -> BidirectionalTextScore:
     total = math.fsum([*forward, *backward]) / 2
-    return BidirectionallyScored(total, _perplexity([*forward, *backward]), forward, backward[::-1])
+    return BidirectionalTextScore(total, _perplexity([*forward, *backward]), forward, backward[::-1])

@@ -14,8 +14,10 @@ from torch import nn
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.feature_statistics import RunningSums
 from seqloom.data.readers import tagged
-from seqloom.data.readers.tagged import Column, Example, Sentence, VectorStatistics
+from seqloom.data.readers.tagged import Column, Sentence, TaggedSequence
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, vocabulary_from_counts
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
@@ -38,6 +40,7 @@ from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
 NO_LABEL = -1  # padding, and sequences without a loss
+CONSTANT = 1e-6  # relative standard deviation up to which a feature counts as constant
 
 
 class WordEmbeddingConfig(ConfigSection):
@@ -72,18 +75,18 @@ class Learned(ConfigSection):
     characters: Vocabulary | None = None
     endings: Vocabulary | None = None  # word endings, for the HMM
     size: int  # width of a word embedding or of a frame
-    mean: tuple[float, ...] = ()  # of each feature of a frame
+    mean: tuple[float, ...] = ()  # one per feature of a frame
     deviation: tuple[float, ...] = ()
     vectors: PretrainedInputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class TagPrediction:
     """The predicted labels of a sequence."""
 
     words: list[str]  # empty for frames
     labels: list[str]
-    probabilities: list[float]  # of the predicted labels
+    probabilities: list[float]  # probability of each predicted label
 
     def __str__(self) -> str:
         columns = zip(self.words, self.labels, strict=True) if self.words else zip(self.labels, strict=True)
@@ -93,6 +96,7 @@ class Tagged:
 class Tag(Task):
     """Assign a label to each word or frame of a sequence."""
 
+    input_name: ClassVar[str] = "word or frame"
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.conllu", "task.dev": "dev.conllu"}
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
 
@@ -171,8 +175,8 @@ class Tag(Task):
     def _has_spans(self) -> bool:
         return tagged.are_spans(self.fitted.labels.names)
 
-    def read(self, source: Path | Sequence[Any]) -> Iterator[Example]:
-        return tagged.Reader(
+    def read(self, source: Path | Sequence[Any]) -> Iterator[TaggedSequence]:
+        return tagged.TaggedReader(
             format=self.format,
             encoding=self.encoding,
             words=self.word_column,
@@ -181,24 +185,30 @@ class Tag(Task):
             frames=self.learned is not None and self.learned.words is None,
         ).read(source)
 
-    def fit(self, examples: Iterable[Example]) -> Self:
+    def fit(self, examples: Iterable[TaggedSequence]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
-        scale = VectorStatistics()
+        statistics = RunningSums()
         for example in examples:
             if example.labels is None:
-                raise DataError(example.location, "no labels; training needs a label for each word or frame")
+                raise self._missing_target(example, "training")
             if "" in example.labels:
                 raise DataError(example.location, "empty label")
             pairs.update(pairwise(("", *example.labels, "")))
             if isinstance(example, Sentence):
                 words.update(example.words)
             else:
-                scale.add(example)
+                size = example.values.shape[1]
+                if statistics.count and size != statistics.size:
+                    raise DataError(
+                        example.location,
+                        f"expected {statistics.size} features as in the first sequence, found {size}",
+                    )
+                statistics.add(example.values)
         labels = Labels.of(label for pair in pairs for label in pair if label)
         if not labels.names:
-            raise DataError(self.train, "found no examples to train on")
-        if words and scale.count:
+            raise self._no_examples()
+        if words and statistics.count:
             raise DataError(self.train, "found both words and vectors; expected one of them")
         common: dict[str, Any] = {
             "labels": labels,
@@ -207,10 +217,30 @@ class Tag(Task):
         if not words and self.pretrained:
             raise DataError(self.train, "found vectors; task.pretrained works with words only")
         if not words:
-            learned = Learned(**common, size=len(scale.sum), mean=scale.mean, deviation=scale.deviation)
+            mean, deviation = statistics.means(), statistics.deviations(tolerance=CONSTANT)
+            learned = Learned(**common, size=statistics.size, mean=mean, deviation=deviation)
         else:
             learned = self._fit_words(common, words)
         return self.model_copy(update={"learned": learned})
+
+    def summarize_example(self, example: TaggedSequence) -> ExampleSummary:
+        if isinstance(example, Sentence):
+            return ExampleSummary(
+                content="\t".join(example.words).encode(),
+                target="\t".join(example.labels or ()),
+                labelled=example.labels is not None,
+                labels=example.labels or (),
+                label_lines=example.lines,
+                invalid_labels=tagged.invalid_transitions([example]),
+            )
+        labels = (example.label,) if example.labels is None and example.label is not None else example.labels
+        return ExampleSummary(
+            content=example.values.tobytes(),
+            target="\t".join(labels or ()),
+            labelled=labels is not None,
+            labels=labels or (),
+            values=example.values,
+        )
 
     def _fit_words(self, common: dict[str, Any], surface: Counter[str]) -> Learned:
         words: Counter[str] = Counter()
@@ -223,7 +253,7 @@ class Tag(Task):
         return Learned(
             **common,
             words=vocabulary,
-            counts=tuple(words[symbol] for symbol in vocabulary.symbols),
+            counts=tuple(words[token] for token in vocabulary.tokens),
             characters=vocabulary_from_counts(characters, size=1 << 15),
             endings=build_vocabulary(rare, min_count=2) if self.model == "hmm" else None,
             size=self.words.embedding_size,
@@ -234,7 +264,7 @@ class Tag(Task):
         """The form in which a word is looked up in the vocabulary."""
         return word.lower() if self.words.lowercase and self.model == "recurrent" else word
 
-    def collate(self, examples: Sequence[Example]) -> Batch:
+    def collate(self, examples: Sequence[TaggedSequence]) -> Batch:
         learned = self.fitted
         inputs = self._words(examples) if learned.words is not None else self._frames(examples)
         target, items = None, 0
@@ -247,7 +277,7 @@ class Tag(Task):
             items = int((target >= 0).sum())
         return Batch(inputs, target, items, examples=tuple(examples))
 
-    def _words(self, examples: Sequence[Example]) -> CharacterInput | HMMInput | CombinedInput:
+    def _words(self, examples: Sequence[TaggedSequence]) -> CharacterInput | HMMInput | CombinedInput:
         learned = self.fitted
         sentences = [example for example in examples if isinstance(example, Sentence)]
         if len(sentences) < len(examples):
@@ -266,13 +296,13 @@ class Tag(Task):
             return HMMInput(words, ids, mask)
         characters = torch.zeros(*words.shape, MAX_CHARACTERS if self.characters.layers else 0, dtype=torch.int16)
         if self.characters.layers:
-            characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.symbols))
+            characters[mask] = torch.from_numpy(to_characters(flat, learned.characters.tokens))
         inputs = CharacterInput(words, characters, mask)
         if learned.vectors is None:
             return inputs
         return CombinedInput(inputs, learned.vectors.collate([sentence.words for sentence in sentences]), mask)
 
-    def _frames(self, examples: Sequence[Example]) -> Padded:
+    def _frames(self, examples: Sequence[TaggedSequence]) -> Padded:
         learned = self.fitted
         rows = []
         for example in examples:
@@ -287,7 +317,7 @@ class Tag(Task):
         if self.model == "hmm":
             if learned.words is None or learned.endings is None:
                 raise ValueError('task.model is "hmm", which needs words, but the data are vectors')
-            shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.symbols]
+            shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.tokens]
             return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
         embed, size = self._embed()
         layer = build_stack(self.prenet, self.encoder, size, causal=not self.encoder.bidirectional)
@@ -340,7 +370,7 @@ class Tag(Task):
         words = [list(example.words) if isinstance(example, Sentence) else [] for example in batch.examples]
         rows = zip(words or [[]] * len(lengths), best.tolist(), probabilities.tolist(), lengths, strict=True)
         answers = [
-            Tagged(sentence, [names[label] for label in labels[:length]], values[:length])
+            TagPrediction(sentence, [names[label] for label in labels[:length]], values[:length])
             for sentence, labels, values, length in rows
         ]
         return Predictions(answers, self._carried(state))
@@ -349,10 +379,10 @@ class Tag(Task):
     def custom_layer_field(self) -> str:
         return "encoder" if self.model == "recurrent" else ""
 
-    def score(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[TagPrediction], examples: Sequence[TaggedSequence]) -> dict[str, Any]:
         for example, answer in zip(examples, predictions, strict=True):
             if example.labels is None:
-                raise DataError(example.location, "no labels; evaluation needs a label for each word or frame")
+                raise self._missing_target(example, "evaluation")
             if len(answer.labels) != len(example.labels):
                 raise ValueError("the sequences were concatenated: tagging needs train.bptt_steps = 0")
         reference = [label for example in examples for label in example.labels or ()]
@@ -372,7 +402,7 @@ class Tag(Task):
         unseen = sum(label not in self.fitted.labels for label in reference)
         return {**scores, "elements": len(reference), "unseen_labels": unseen, **details}
 
-    def metric_sums(self, predictions: Sequence[Tagged], examples: Sequence[Example]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[TagPrediction], examples: Sequence[TaggedSequence]) -> MetricSums:
         reference = [example.labels or () for example in examples]
         predicted = [answer.labels for answer in predictions]
         if self._has_spans:
@@ -382,13 +412,13 @@ class Tag(Task):
         return ratio_of_sums(correct, [len(labels) for labels in reference])
 
     def _known_and_unknown(
-        self, reference: list[str], predicted: list[str], examples: Sequence[Example]
+        self, reference: list[str], predicted: list[str], examples: Sequence[TaggedSequence]
     ) -> dict[str, float]:
         """The accuracy on words of the training data and on all others."""
         learned = self.fitted
         if learned.words is None:
             return {}
-        seen = {word for word, times in zip(learned.words.symbols, learned.counts, strict=True) if times}
+        seen = {word for word, times in zip(learned.words.tokens, learned.counts, strict=True) if times}
         known = [self._key(word) in seen for example in examples for word in getattr(example, "words", ())]
         scores = {}
         for name, group in (("known_accuracy", True), ("unknown_accuracy", False)):
@@ -400,10 +430,10 @@ class Tag(Task):
     def inputs_are_files(self) -> bool:
         return self.fitted.words is None
 
-    def input_tokens(self, example: Example) -> list[str]:
+    def input_tokens(self, example: TaggedSequence) -> list[str]:
         return list(example.words) if isinstance(example, Sentence) else []
 
-    def explain(self, model: Any, example: Example, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
+    def explain(self, model: Any, example: TaggedSequence, *, beam: bool = False, heads: bool = False) -> Explanation:  # noqa: ARG002
         """The probability of each label, the most probable alternative, and the self-attention of Transformers."""
         batch = self.collate([example])
         predictions, layers, _ = self_attention(model, lambda: self.predict(model, batch))

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
 
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
@@ -12,7 +12,8 @@ from seqloom import tasks
 from seqloom.checkpoint import RunError
 from seqloom.config import ConfigSection, with_changes
 from seqloom.data.batch import Batch
-from seqloom.data.readers.text_files import encoding_problem
+from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.readers.text_files import DataError, encoding_problem
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
@@ -42,14 +43,14 @@ class Loss(NamedTuple):
 
     total: Tensor  # (), summed over all items
     items: int  # what the sum is divided by
-    state: Any = None  # of the model after this batch, for a batch that continues it
+    state: Any = None  # model state after this batch, for a batch that continues it
 
 
 class Predictions(NamedTuple):
     """The answers to a batch, one per row."""
 
     answers: list[Any]  # dataclasses: str() is for people, asdict() for JSON
-    state: Any = None  # of the model after this batch, for a batch that continues it
+    state: Any = None  # model state after this batch, for a batch that continues it
 
 
 class PredictionOptions(TypedDict, total=False):
@@ -82,6 +83,10 @@ class Task(ConfigSection, ABC):
     sequential: ClassVar[bool] = False  # the order of examples matters: held-out data are the last part
     option_fields: ClassVar[Mapping[str, str]] = {}
     """The prediction options of the task, and the field that each of them sets."""
+    target_name: ClassVar[str] = "label"
+    """The word for a target in messages, such as label or caption."""
+    input_name: ClassVar[str] = "example"
+    """The word for what has a target, such as word or image."""
 
     name: str = ""
     train: str = Field(description="Training file. $NAME is replaced by the environment variable NAME.")
@@ -129,8 +134,8 @@ class Task(ConfigSection, ABC):
         return ""
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """Remarks of ``fit`` for the log."""
+    def warnings(self) -> tuple[str, ...]:
+        """What ``fit`` noticed in the training data, for the log."""
         return ()
 
     @abstractmethod
@@ -144,6 +149,10 @@ class Task(ConfigSection, ABC):
     @abstractmethod
     def fit(self, examples: Iterable[Any]) -> Self:
         """A copy that has learned vocabularies and scales from the training examples."""
+
+    def summarize_example(self, example: Any) -> ExampleSummary:  # noqa: ARG002
+        """What ``seqloom check`` counts in an example besides its length: content, labels, columns of numbers."""
+        return ExampleSummary()
 
     def infeasible(self, example: Any) -> str:  # noqa: ARG002
         """Why the fitted task cannot learn from an example, so that training skips it; empty if it can."""
@@ -161,9 +170,9 @@ class Task(ConfigSection, ABC):
     def build_model(self) -> nn.Module:
         """A new model for the fitted task."""
 
-    @abstractmethod
-    def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """The loss to minimize."""
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:  # noqa: ARG002
+        """The loss to minimize; not needed if the model trains itself."""
+        self._refuse("loss", "be trained by gradient descent")
 
     @abstractmethod
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
@@ -247,7 +256,8 @@ class Task(ConfigSection, ABC):
 
     def with_learned(self, run: Run) -> Self:
         """A copy with the learned state of a run."""
-        kind: type[ConfigSection] = get_args(type(self).model_fields["learned"].annotation)[0]  # of Learned | None
+        annotation = type(self).model_fields["learned"].annotation  # Learned | None
+        kind: type[ConfigSection] = get_args(annotation)[0]
         try:
             learned = kind.model_validate_json(run.learned)
         except ValueError as error:
@@ -290,6 +300,17 @@ class Task(ConfigSection, ABC):
     def export(self, model: nn.Module, path: Path) -> None:  # noqa: ARG002
         """Write the model to a file for other programs; the suffix chooses the format."""
         self._refuse("export", "be exported")
+
+    def _missing_target(self, example: Any, purpose: Literal["training", "evaluation"]) -> DataError:
+        name = self.target_name
+        return DataError(example.location, f"no {name}; {purpose} needs a {name} for each {self.input_name}")
+
+    def _no_examples(self) -> DataError:
+        return DataError(self.train, "found no examples to train on")
+
+    def _require_target(self, batch: Batch) -> None:
+        if batch.target is None:
+            raise ValueError(f"cannot compute the loss: some examples of the batch have no {self.target_name}")
 
     def _refuse(self, method: str, action: str) -> NoReturn:
         """Raise a TypeError that lists the tasks that override the method."""

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, pad
+from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.pronunciations import first_spellings
-from seqloom.data.readers.recordings import Format, Reader, Recording
+from seqloom.data.readers.recordings import Format, Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import UNKNOWN
@@ -47,7 +48,7 @@ from seqloom.models.transcription.transcripts import IncrementalTranscript, Tran
 from seqloom.tasks.language_model import load_language_model
 from seqloom.tasks.task import Loss, PredictionOptions, Predictions, Task, TextEncoding, require_fitted
 
-Score = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
+Metric = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 
 
 class Learned(ConfigSection):
@@ -56,13 +57,15 @@ class Learned(ConfigSection):
     text: Tokenizer
     statistics: AudioStatistics
     examples: int  # training examples
-    infeasible: int  # of these, examples with too few frames for their transcript
+    infeasible: int  # training examples with too few frames for their transcript
 
 
 class Transcribe(Task):
     """Transcribe speech, handwriting or pen strokes to text (CTC)."""
 
     searches: ClassVar[bool] = True
+    target_name: ClassVar[str] = "text"
+    input_name: ClassVar[str] = "recording"
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
@@ -144,7 +147,7 @@ class Transcribe(Task):
     lm: LanguageModelConfig = Field(
         default_factory=LanguageModelConfig, description="External language model of the prefix_beam search."
     )
-    metric: Score = Field(
+    metric: Metric = Field(
         "auto",
         description="Dev metric that selects the best checkpoint; auto: cer, wer or per, depending on the tokens.",
     )
@@ -185,12 +188,12 @@ class Transcribe(Task):
 
     @property
     def files(self) -> tuple[str, ...]:
-        packed = self.folder if self.folder and not resolve(self.folder).is_dir() else ""
-        spelt = self.lexicon if self.spelling == "lexicon" else ""
-        return (*super().files, *filter(None, (packed, spelt)))
+        archive = self.folder if self.folder and not resolve(self.folder).is_dir() else ""
+        lexicon = self.lexicon if self.spelling == "lexicon" else ""
+        return (*super().files, *filter(None, (archive, lexicon)))
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         learned = self.fitted
         count = f"{learned.infeasible} of {learned.examples} examples ({learned.infeasible / learned.examples:.2%})"
         return (f"{count} are infeasible and skipped: too few frames for their transcripts",)
@@ -202,9 +205,9 @@ class Transcribe(Task):
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         return self._reader().read_inputs(source)
 
-    def _reader(self) -> Reader:
+    def _reader(self) -> RecordingReader:
         names = ("format", "encoding", "separator", "file_column", "text_column")
-        return Reader(
+        return RecordingReader(
             **{name: getattr(self, name) for name in names},
             files=self.folder,
             sample_rate=self.learned.statistics.rate if self.learned else self.audio.sample_rate,
@@ -216,13 +219,13 @@ class Transcribe(Task):
         collector, texts, lengths = StatisticsCollector(self.audio, self.normalize), [], []
         for example in examples:
             if example.text is None:
-                raise DataError(example.location, "no text; training needs a text for each recording")
+                raise self._missing_target(example, "training")
             collector.add(example)
             self._check_words(example)
-            texts.append(self._spelt(example))
+            texts.append(self._spell(example))
             lengths.append(len(example))
         if not texts:
-            raise DataError(self.train, "found no examples to train on")
+            raise self._no_examples()
         learned = Learned(text=self.text.fit(texts), statistics=collector.finish(), examples=len(texts), infeasible=0)
         check = self.model_copy(update={"learned": learned}).too_short
         targets = map(learned.text.encode, texts)
@@ -231,6 +234,16 @@ class Transcribe(Task):
         if infeasible == len(texts):
             raise DataError(self.train, f"all {infeasible} examples are infeasible: {reasons[0]}")
         return self.model_copy(update={"learned": learned.model_copy(update={"infeasible": infeasible})})
+
+    def summarize_example(self, example: Recording) -> ExampleSummary:
+        """The length of a transcript is in characters, whatever its tokens are."""
+        return ExampleSummary(
+            content=example.values.tobytes(),
+            target=example.text or "",
+            labelled=example.text is not None,
+            lengths=() if example.text is None else (("text", len(example.text)),),
+            values=example.values,
+        )
 
     @property
     def fitted(self) -> Learned:
@@ -242,12 +255,12 @@ class Transcribe(Task):
             if word not in self._spellings:
                 raise DataError(example.location, f"the word {word[:60]!r} is not in {self.lexicon}")
 
-    def _spelt(self, example: Recording) -> str:
+    def _spell(self, example: Recording) -> str:
         """The text as the model spells it; a word that is not in the lexicon counts as one wrong token."""
         text = example.text or ""
         if self.spelling != "lexicon":
             return text
-        return " ".join(symbol for word in text.split() for symbol in self._spellings.get(word, (UNKNOWN,)))
+        return " ".join(token for word in text.split() for token in self._spellings.get(word, (UNKNOWN,)))
 
     @cached_property
     def _spellings(self) -> dict[str, tuple[str, ...]]:
@@ -257,7 +270,7 @@ class Transcribe(Task):
         return "" if example.text is None else self.too_short(len(example), self._target(example))
 
     def _target(self, example: Recording) -> list[int]:
-        return self.fitted.text.encode(self._spelt(example))
+        return self.fitted.text.encode(self._spell(example))
 
     def infeasible_when_augmented(self, example: Recording) -> str:
         speed, tempo = (
@@ -310,8 +323,7 @@ class Transcribe(Task):
 
     def loss(self, model: Any, batch: Batch) -> Loss:
         """Summed over the feasible examples; each counts its tokens plus one as items."""
-        if batch.target is None:
-            raise ValueError("cannot compute the loss: some examples of the batch have no text")
+        self._require_target(batch)
         logits, mask, _ = model(*batch.inputs)
         losses, feasible = self._losses(logits, mask, batch)
         items = (batch.target.lengths + 1)[feasible.to(batch.target.lengths.device)].sum()
@@ -391,14 +403,14 @@ class Transcribe(Task):
     def _compare(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:
             if example.text is None:
-                raise DataError(example.location, "no text; evaluation needs a text for each recording")
+                raise self._missing_target(example, "evaluation")
         texts = [example.text or "" for example in examples]
         return metrics.Transcripts(
             names=[example.name or str(example.location) for example in examples],
             hypotheses=[answer.text for answer in predictions],
             references=[text.lower() if self.text.lowercase else text for text in texts],
             hypothesis_tokens=[answer.tokens for answer in predictions],
-            reference_tokens=[self.fitted.text.tokens(self._spelt(example)) for example in examples],
+            reference_tokens=[self.fitted.text.tokens(self._spell(example)) for example in examples],
             losses=[answer.loss for answer in predictions],
         )
 

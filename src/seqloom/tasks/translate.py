@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
-from seqloom.data.readers.parallel import Format, Pair, Reader
+from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.readers.parallel import Format, Pair, PairReader
 from seqloom.data.readers.text_files import DataError, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
@@ -49,13 +50,13 @@ MARGIN = 1.5  # maximum length relative to what 99.9 % of the training targets n
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class Translation:
     """The best translation."""
 
     text: str
     score: float
     tokens: list[str]
-    log_probabilities: list[float]  # of each token, and of the end token if the hypothesis is finished
+    log_probabilities: list[float]  # one per token, and one for the end token if the hypothesis is finished
     nbest: list[Candidate]  # the n-best list, best first
     target: list[float]  # log-probabilities of the reference tokens and the end under teacher forcing
     forced: list[bool]  # whether each of them was the most probable one; both are empty without a reference
@@ -69,7 +70,7 @@ class Learned(ConfigSection):
 
     source: Tokenizer
     target: Tokenizer | None  # None: the source tokenizer (shared vocabulary)
-    vectors: PretrainedInputs | None = None  # of the source
+    vectors: PretrainedInputs | None = None  # pretrained vectors of the source
     ratio: float  # target tokens per source token, 99.9th percentile
 
 
@@ -82,13 +83,15 @@ class MaxLength(ConfigSection):
     offset: int = Field(10, ge=1, description="Additional tokens, including the end token.")
 
 
-Score = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "token_error_rate", "loss"]
+Metric = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "token_error_rate", "loss"]
 
 
 class Translate(Task):
     """Translate sequences into other sequences: sentences, pronunciations, commands."""
 
     searches: ClassVar[bool] = True
+    target_name: ClassVar[str] = "target"
+    input_name: ClassVar[str] = "source"
     recommended: ClassVar[Mapping[str, Any]] = {
         "task.train": "train.tsv",
         "task.dev": "dev.tsv",
@@ -133,7 +136,7 @@ class Translate(Task):
     target: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the target.")
     shared_vocab: bool = Field(
         default=False,
-        description="Use one vocabulary and one embedding for both sides, tokenised as task.source says.",
+        description="Use one vocabulary and one embedding for both sides, tokenised by the settings of task.source.",
     )
     reverse_source: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
     embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
@@ -171,7 +174,7 @@ class Translate(Task):
     search: TokenSearchConfig = Field(default_factory=Greedy, description="Search for the best translation.")
     max_length: MaxLength = Field(default_factory=MaxLength, description="Maximum output length.")
     constrain: str = Field("", description="File with the allowed outputs, one per line (empty: no constraint).")
-    metric: Score = Field(
+    metric: Metric = Field(
         "auto",
         description="Dev metric that selects the best checkpoint; auto: bleu, or exact_match for characters.",
     )
@@ -204,9 +207,9 @@ class Translate(Task):
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
         return self._reader().read_inputs(source)
 
-    def _reader(self) -> Reader:
+    def _reader(self) -> PairReader:
         names = ("format", "encoding", "separator", "source_column", "target_column")
-        return Reader(
+        return PairReader(
             **{name: getattr(self, name) for name in names},
             source_length=_measure(self.source),
             target_length=_measure(self._target_text),
@@ -216,20 +219,29 @@ class Translate(Task):
         sources, targets, ratios = [], [], []
         for example in examples:
             if example.target is None:
-                raise DataError(example.location, "no target; training needs a target for each source")
+                raise self._missing_target(example, "training")
             sources.append(example.source)
             targets.append(example.target)
             ratios.append(example.lengths[1] / max(example.lengths[0], 1))
         if not sources:
-            raise DataError(self.train, "found no examples to train on")
+            raise self._no_examples()
         language = self.pretrained.language(self.source.unit)
         texts = [*sources, *targets] if self.shared_vocab else sources
         source = self.pretrained.fit(self.source, texts, language, specials=(END,))
         target = None if self.shared_vocab else self.target.fit(targets, specials=(END,))
         ratio = float(np.quantile(ratios, 0.999))
-        vectors = self.pretrained.load(source.vocabulary.symbols, language)
+        vectors = self.pretrained.load(source.vocabulary.tokens, language)
         learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio)
         return self.model_copy(update={"learned": learned})
+
+    def summarize_example(self, example: Pair) -> ExampleSummary:
+        sides = zip(("source", "target"), (example.source, example.target), example.lengths, strict=True)
+        return ExampleSummary(
+            content=example.source.encode(),
+            target=example.target or "",
+            labelled=example.target is not None,
+            lengths=[(name, length) for name, text, length in sides if text is not None],
+        )
 
     @property
     def fitted(self) -> Learned:
@@ -279,8 +291,7 @@ class Translate(Task):
         )
 
     def loss(self, model: Any, batch: Batch) -> Loss:
-        if batch.target is None:
-            raise ValueError("cannot compute the loss: some examples of the batch have no target")
+        self._require_target(batch)
         total = teacher_forcing_loss(
             model, model.start(*batch.inputs), batch.target, end=self._end, smoothing=self.label_smoothing
         )
@@ -302,7 +313,7 @@ class Translate(Task):
             candidates = nbest_candidates(hypotheses, self._target_tokenizer)
             best = candidates[0]
             answers.append(
-                Translated(best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
+                Translation(best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
             )
         return Predictions(answers)
 
@@ -321,7 +332,7 @@ class Translate(Task):
         factor = self.max_length.factor or MARGIN * self.fitted.ratio
         return ((lengths - 1) * factor).ceil().long() + self.max_length.offset
 
-    def score(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> dict[str, Any]:
+    def score(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> dict[str, Any]:
         """Error rates score a repeated source once, against its nearest target; BLEU and chrF score every pair."""
         references = self._references(examples)
         hypotheses = [answer.text for answer in predictions]
@@ -358,7 +369,7 @@ class Translate(Task):
             "sources": len(errors.errors),
         }
 
-    def metric_sums(self, predictions: Sequence[Translated], examples: Sequence[Pair]) -> MetricSums:
+    def metric_sums(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> MetricSums:
         """For exact matches and errors there is one row per distinct source."""
         hypotheses, references = [answer.text for answer in predictions], self._references(examples)
         if self.main_metric == "chrf":
@@ -389,7 +400,7 @@ class Translate(Task):
         references = []
         for example in examples:
             if example.target is None:
-                raise DataError(example.location, "no target; evaluation needs a target for each source")
+                raise self._missing_target(example, "evaluation")
             references.append(example.target.lower() if self._target_text.lowercase else example.target)
         return references
 

@@ -196,13 +196,11 @@ class GradientUpdate(UpdateRule):
         self.optimizer.zero_grad()
         return peak
 
-    def count_updates(self, lengths: Sequence[int], *, symbols: int | None) -> int | None:
+    def count_updates(self, lengths: Sequence[int], *, tokens: int | None) -> int | None:
         """With ``batch_tokens`` the number differs slightly from epoch to epoch."""
         settings = self.settings
         if settings.bptt_steps:
-            return (
-                None if symbols is None else math.ceil(math.ceil(symbols / settings.batch_size) / settings.bptt_steps)
-            )
+            return None if tokens is None else math.ceil(math.ceil(tokens / settings.batch_size) / settings.bptt_steps)
         batches = BatchLoader(
             lambda: (range(length) for length in lengths),  # only their len is used
             self.batches.collate,

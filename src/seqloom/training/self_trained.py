@@ -127,7 +127,7 @@ class SelfTrainedUpdate(UpdateRule):
             self.model.update(chunk, rates=(1e-3, 1e-3), seed=(1, 0, 0))
         return 0
 
-    def count_updates(self, lengths: Sequence[int], *, symbols: int | None) -> int:  # noqa: ARG002
+    def count_updates(self, lengths: Sequence[int], *, tokens: int | None) -> int:  # noqa: ARG002
         return 1 if self.single_pass else math.ceil(len(lengths) / self.model.examples_per_update)
 
 

@@ -77,5 +77,5 @@ class UpdateRule(ABC):
         """Compute the first update, and raise ValueError if it fails; the bytes kept for the backward pass."""
 
     @abstractmethod
-    def count_updates(self, lengths: Sequence[int], *, symbols: int | None) -> int | None:
-        """Updates in an epoch over examples of these lengths, which collate to ``symbols`` tokens; None: not known."""
+    def count_updates(self, lengths: Sequence[int], *, tokens: int | None) -> int | None:
+        """Updates in an epoch over examples of these lengths, which collate to ``tokens`` tokens; None: not known."""

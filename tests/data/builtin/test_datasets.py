@@ -110,9 +110,9 @@ def test_copy_repeats_letters_after_the_delay(tmp_path: Path) -> None:
     train, dev, test = (list(conll(path)) for path in copy(tmp_path, delay=7))
     assert (len(train), len(dev), len(test)) == (2000, 200, 500)
     for block in train:
-        read, said = ("".join(column) for column in zip(*block.rows, strict=True))
+        read, expected_labels = ("".join(column) for column in zip(*block.rows, strict=True))
         assert re.fullmatch(r"[a-h]{5}-{7}:-{4}", read)
-        assert said == "-" * 12 + read[:5]
+        assert expected_labels == "-" * 12 + read[:5]
     assert len({str(block.rows) for block in train + test}) > 2400
 
 

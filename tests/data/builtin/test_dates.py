@@ -17,7 +17,7 @@ def read(text: str) -> date:
     names = {
         name.lower().rstrip("."): number
         for language in LANGUAGES.values()
-        for names in (language.months, language.short)
+        for names in (language.months, language.short_months)
         for number, name in enumerate(names, start=1)
     }
     words = [word for word in re.findall(r"[^\W\d]+", text) if word in names]
@@ -57,8 +57,8 @@ def test_patterns_of_one_day() -> None:
 def test_month_names_are_unambiguous() -> None:
     meanings: dict[str, set[int]] = {}
     for language in LANGUAGES.values():
-        assert (len(language.months), len(language.short), len(language.weekdays)) == (12, 12, 7)
-        for names in (language.months, language.short):
+        assert (len(language.months), len(language.short_months), len(language.weekdays)) == (12, 12, 7)
+        for names in (language.months, language.short_months):
             for number, name in enumerate(names):
                 meanings.setdefault(name.lower().rstrip("."), set()).add(number)
     assert all(len(numbers) == 1 for numbers in meanings.values())

@@ -30,7 +30,7 @@ def _read(pixels: np.ndarray, images: np.ndarray, names: np.ndarray) -> str | No
 @pytest.mark.parametrize("part", SPLITS)
 def test_line_shows_its_digits(part: str) -> None:
     images, names = digit_images()
-    own = slice(*(round(share * len(images)) for share in SPLITS[part]))
+    own = slice(*(round(bound * len(images)) for bound in SPLITS[part]))
     scaled = (images * (255 / 16)).astype(np.uint8)
     for line in draw(10, part, seed=3):
         assert _read(line.pixels, scaled[own], names[own]) == line.text

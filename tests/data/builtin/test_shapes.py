@@ -7,7 +7,7 @@ import pytest
 
 from seqloom.data.builtin.datasets import shapes
 from seqloom.data.builtin.shapes import COLOURS, FORMS, SIZE, Scene, draw, scenes
-from seqloom.data.readers.captioned_images import Reader
+from seqloom.data.readers.captioned_images import CaptionedImageReader
 
 
 def measure(scene: Scene, brightness: int) -> list[tuple[str, str, float, float]]:
@@ -50,32 +50,32 @@ def test_captions_describe_the_image(split: str) -> None:
     for scene, brightness in scenes(25, split, seed=3):
         for caption in scene.captions:
             words = caption.replace(" of", "").split()
-            seen = measure(scene, brightness)
-            assert len(seen) == 2, caption
-            (first,) = [each for each in seen if each[:2] == (words[1], words[2])]
-            (second,) = [each for each in seen if each[:2] == (words[5], words[6])]
+            shapes_in_image = measure(scene, brightness)
+            assert len(shapes_in_image) == 2, caption
+            (first,) = [each for each in shapes_in_image if each[:2] == (words[1], words[2])]
+            (second,) = [each for each in shapes_in_image if each[:2] == (words[5], words[6])]
             right, down = first[2] - second[2], first[3] - second[3]
-            said = {"above": -down, "over": -down, "left": -right, "beside": -right}[words[3]]
-            assert said > 15, caption
-            assert said > max(abs(right), abs(down)) - 1e-9
+            distance = {"above": -down, "over": -down, "left": -right, "beside": -right}[words[3]]
+            assert distance > 15, caption
+            assert distance > max(abs(right), abs(down)) - 1e-9
 
 
 def test_captions_are_split_without_overlap() -> None:
-    said = {
+    captions = {
         split: {caption for scene, _ in scenes(700, split, seed=1) for caption in scene.captions}
         for split in ("train", "dev", "test")
     }
     for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
-        assert not said[one] & said[other]
+        assert not captions[one] & captions[other]
     names = len(COLOURS) * len(FORMS)
-    assert sum(map(len, said.values())) > 0.5 * names * (names - 1) * 4
-    words = {word for caption in said["train"] for word in caption.split()}
+    assert sum(map(len, captions.values())) > 0.5 * names * (names - 1) * 4
+    words = {word for caption in captions["train"] for word in caption.split()}
     assert words == {"a", "above", "over", "left", "of", "beside", *COLOURS, *FORMS}
 
 
 def test_files_are_readable(tmp_path: Path) -> None:
     files = shapes(tmp_path)
-    pictures = list(Reader(size=SIZE).read(files.dev))
+    pictures = list(CaptionedImageReader(size=SIZE).read(files.dev))
     assert len(pictures) == 150
     ((scene, brightness), *_) = scenes(1, "dev", seed=1)
     assert pictures[0].captions == scene.captions

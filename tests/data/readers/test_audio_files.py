@@ -34,7 +34,7 @@ def sphere(data: bytes, *, count: int) -> bytes:
     return f"NIST_1A\n   1024\n{fields}{more}".ljust(1024).encode() + data
 
 
-def written(samples: NDArray[Any], kind: str, subtype: str | None = None, rate: int = 16000) -> bytes:
+def encode(samples: NDArray[Any], kind: str, subtype: str | None = None, rate: int = 16000) -> bytes:
     stream = io.BytesIO()
     soundfile.write(stream, samples, rate, format=kind, subtype=subtype)
     return stream.getvalue()
@@ -79,8 +79,8 @@ def test_channels_are_averaged(channels: int) -> None:
 
 
 def test_flac_ogg_and_sphere() -> None:
-    np.testing.assert_array_equal(read(written(RAMP, "FLAC")).samples, RAMP / np.float32(32768))
-    assert len(read(written(RAMP, "OGG")).samples) == 1000
+    np.testing.assert_array_equal(read(encode(RAMP, "FLAC")).samples, RAMP / np.float32(32768))
+    assert len(read(encode(RAMP, "OGG")).samples) == 1000
     actual = read(sphere(RAMP.tobytes(), count=1000))
     assert actual.rate == 16000
     np.testing.assert_array_equal(actual.samples, RAMP / np.float32(32768))
@@ -137,7 +137,7 @@ def test_invalid_audio_is_an_error(data: bytes, message: str) -> None:
         wav(RAMP.tobytes(), rate=0),
         wav(RAMP.tobytes(), channels=0),
         wav(RAMP.tobytes())[:30],
-        written(RAMP, "FLAC")[:60],
+        encode(RAMP, "FLAC")[:60],
     ],
 )
 def test_damaged_headers_are_errors(data: bytes) -> None:
@@ -152,13 +152,13 @@ def test_single_sample_and_unknown_length_in_the_header() -> None:
 def test_damaged_files_give_audio_or_errors() -> None:
     random = np.random.default_rng(0)
     samples = (random.standard_normal(400) * 5000).astype(np.int16)
-    whole = [wav(samples.tobytes()), written(samples, "FLAC"), sphere(samples.tobytes(), count=400)]
-    whole.append(written(samples, "OGG"))
+    whole = [wav(samples.tobytes()), encode(samples, "FLAC"), sphere(samples.tobytes(), count=400)]
+    whole.append(encode(samples, "OGG"))
     for data in whole:
         for _ in range(150):
             changed = bytearray(data)
-            for place in random.integers(0, min(len(data), 1 << int(random.integers(5, 12))), size=3):
-                changed[place] = random.integers(256)
+            for position in random.integers(0, min(len(data), 1 << int(random.integers(5, 12))), size=3):
+                changed[position] = random.integers(256)
             cut = int(random.integers(len(data))) if random.random() < 0.5 else len(data)
             try:
                 actual = read(bytes(changed[:cut]))

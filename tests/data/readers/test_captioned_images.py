@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from seqloom.data.readers.captioned_images import CaptionedImage, Reader
+from seqloom.data.readers.captioned_images import CaptionedImage, CaptionedImageReader
 from seqloom.data.readers.text_files import DataError
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 
 
 def read(source: Any, **options: Any) -> list[CaptionedImage]:
-    return list(Reader(**{"size": 4, "measure": lambda text: len(text.split()), **options}).read(source))
+    return list(CaptionedImageReader(**{"size": 4, "measure": lambda text: len(text.split()), **options}).read(source))
 
 
 def summaries(pictures: list[CaptionedImage]) -> list[tuple[str, tuple[str, ...], str]]:
     """Name, captions and colour of each image."""
-    seen = {colour: name for name, colour in COLOURS.items()}
-    return [(each.name, each.captions, seen[tuple(each.image[0, 0].tolist())]) for each in pictures]
+    names = {colour: name for name, colour in COLOURS.items()}
+    return [(each.name, each.captions, names[tuple(each.image[0, 0].tolist())]) for each in pictures]
 
 
 def error_message(source: Any, **options: Any) -> str:
@@ -102,8 +102,8 @@ def test_captions_in_a_separate_file(tmp_path: Path) -> None:
     assert error_message(names, captions=str(captions), images=str(pack(tmp_path / "more.tar", yellow=png("red")))) == (
         f"{names}:2: no caption for yellow.png in {captions}"
     )
-    asked = Reader(captions=str(captions), images=str(archive), size=4).read_inputs(names)
-    assert next(asked).captions == ()
+    inputs = CaptionedImageReader(captions=str(captions), images=str(archive), size=4).read_inputs(names)
+    assert next(inputs).captions == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == [  # nothing is unpacked to the disk
         *("images.tar.gz", "more.tar", "tokens.txt.gz", "train.txt"),
     ]
@@ -137,7 +137,7 @@ def test_folder_of_images(tmp_path: Path) -> None:
     folder = paint(tmp_path / "images")
     (folder / "notes.txt").write_text("not an image")
     (folder / "UPPER.PNG").write_bytes(png("red"))
-    names = [picture.name for picture in Reader(size=4).read_inputs(folder)]
+    names = [picture.name for picture in CaptionedImageReader(size=4).read_inputs(folder)]
     assert names == ["UPPER.PNG", "blue.png", "green.png", "red.png"]
     captions = tmp_path / "captions.tsv"
     captions.write_text("".join(f"{name}\ta caption\n" for name in names))
@@ -153,7 +153,7 @@ def test_standard_input_is_a_stream_of_image_names(tmp_path: Path, monkeypatch: 
         buffer = property(lambda self: self)
 
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\n\nblue.png\n"))
-    pictures = Reader(size=4).read_inputs(Path("-"))
+    pictures = CaptionedImageReader(size=4).read_inputs(Path("-"))
     assert [(each.name, each.location.line) for each in pictures] == [("red.png", 1), ("blue.png", 3)]
     monkeypatch.setattr("sys.stdin", Typed(b"red.png\ta\nred.png\tb\n"))
     assert [each.captions for each in read(Path("-"))] == [("a", "b")]

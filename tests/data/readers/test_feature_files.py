@@ -125,8 +125,8 @@ def test_damaged_files_give_frames_or_errors() -> None:
     for name, data in files.items():
         for _ in range(200):
             changed = bytearray(data)
-            for place in random.integers(0, min(len(data), 1 << int(random.integers(3, 9))), size=2):
-                changed[place] = random.integers(256)
+            for position in random.integers(0, min(len(data), 1 << int(random.integers(3, 9))), size=2):
+                changed[position] = random.integers(256)
             cut = int(random.integers(len(data))) if random.random() < 0.3 else len(data)
             try:
                 actual = decode(io.BytesIO(bytes(changed[:cut])), name)

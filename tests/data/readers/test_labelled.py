@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqloom.data.readers.labelled import Reader, detect
+from seqloom.data.readers.labelled import LabelledReader, detect
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import write_npz
 
@@ -15,7 +15,7 @@ Rows = list[tuple[Any, str | None, int]]
 
 
 def read(source: Any, **options: Any) -> Rows:
-    actual = Reader(**options).read(source)
+    actual = LabelledReader(**options).read(source)
     return [
         (
             example.content if isinstance(example.content, str) else example.content.tolist(),
@@ -26,7 +26,7 @@ def read(source: Any, **options: Any) -> Rows:
     ]
 
 
-def written(folder: Path, name: str, *lines: str) -> Path:
+def write(folder: Path, name: str, *lines: str) -> Path:
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -58,7 +58,7 @@ LATER: Rows = [(text, label, line + 1) for text, label, line in TEXTS]  # below 
     ],
 )  # fmt: skip
 def test_format_detection(tmp_path: Path, name: str, lines: list[str], options: Any, expected: Rows) -> None:
-    assert read(written(tmp_path, name, *lines), **options) == expected
+    assert read(write(tmp_path, name, *lines), **options) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_encodings(tmp_path: Path, name: str, lines: list[str]) -> None:
 
 
 def test_folder_with_one_file_per_label(tmp_path: Path) -> None:
-    written(tmp_path, "names/Czech.txt", "Abl", "", "Adsit")
-    written(tmp_path, "names/Greek.txt", "Adamidis")
-    written(tmp_path, "names/README.md", "Names.")
+    write(tmp_path, "names/Czech.txt", "Abl", "", "Adsit")
+    write(tmp_path, "names/Greek.txt", "Adamidis")
+    write(tmp_path, "names/README.md", "Names.")
     assert read(tmp_path / "names") == [("Abl", "Czech", 1), ("Adsit", "Czech", 3), ("Adamidis", "Greek", 1)]
     assert read(tmp_path / "names" / "Greek.txt", format="folder", known={}) == [("Adamidis", None, 1)]
 
@@ -106,13 +106,13 @@ def test_python_values() -> None:
     ],
 )
 def test_labels_of_lines_are_optional_after_training(tmp_path: Path, lines: list[str], expected: list[Any]) -> None:
-    actual = read(written(tmp_path, "x.txt", *lines), known={"pos", "neg"})
+    actual = read(write(tmp_path, "x.txt", *lines), known={"pos", "neg"})
     assert [row[:2] for row in actual] == expected
 
 
 def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
-    assert read(written(tmp_path, "x.tsv", "good film"), known={"pos"}) == [("good film", None, 1)]
-    path = written(tmp_path, "y.tsv", "text\tnumber", "good film\t7")
+    assert read(write(tmp_path, "x.tsv", "good film"), known={"pos"}) == [("good film", None, 1)]
+    path = write(tmp_path, "y.tsv", "text\tnumber", "good film\t7")
     options: Any = {"label_column": "label", "text_column": "text"}
     assert read(path, known={"pos"}, **options) == [("good film", None, 2)]
     with pytest.raises(DataError, match="no column 'label'; the header has text, number"):
@@ -146,7 +146,7 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
     ],
 )
 def test_errors_name_file_and_line(tmp_path: Path, name: str, lines: list[str], options: Any, message: str) -> None:
-    path = written(tmp_path, name, *lines)
+    path = write(tmp_path, name, *lines)
     with pytest.raises(DataError, match=message):
         read(path.parent if options.pop("folder", False) else path, **options)
 
@@ -190,6 +190,6 @@ def test_standard_input_in_a_format(monkeypatch: pytest.MonkeyPatch, kind: str, 
 
 
 def test_empty_file_has_no_examples(tmp_path: Path) -> None:
-    path = written(tmp_path, "x.txt")
+    path = write(tmp_path, "x.txt")
     assert detect(path) == "lines"
     assert read(path) == read(path, known={"a"}) == []

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from seqloom.data.readers.parallel import Pair, Reader
+from seqloom.data.readers.parallel import Pair, PairReader
 from seqloom.data.readers.text_files import DataError, fingerprint, resolve
 
 
 def pairs(source: Path | list[object], **options: object) -> list[tuple[str, str | None]]:
-    return [(pair.source, pair.target) for pair in Reader(**options).read(source)]  # type: ignore[arg-type]
+    return [(pair.source, pair.target) for pair in PairReader(**options).read(source)]  # type: ignore[arg-type]
 
 
 def error_message(source: Path | list[object], **options: object) -> str:
@@ -29,7 +29,7 @@ def test_columns(file: Path) -> None:
     assert pairs(file) == [("go .", "va ."), ("stop .", "arrête .")]
     assert pairs(file, source_column=1, target_column=0) == [("va .", "go ."), ("arrête .", "stop .")]
     assert error_message(file, target_column=2) == f"{file}:3: no column 2 among 2 (the first is 0)"
-    actual = list(Reader(source_length=len, target_length=lambda text: len(text.split())).read(file))
+    actual = list(PairReader(source_length=len, target_length=lambda text: len(text.split())).read(file))
     assert actual[0] == Pair((str(file), 1), "go .", "va .", (4, 2))  # type: ignore[arg-type]
     assert [len(pair) for pair in actual] == [4, 6]
 
@@ -99,7 +99,7 @@ def test_file_in_an_archive(tmp_path: Path) -> None:
             archive.addfile(entry, io.BytesIO(data))
     inside = resolve(str(path / "train" / "ady.tsv"))
     assert pairs(inside) == [("абэ", "aːbɜ")]
-    assert next(Reader().read(inside)).location == (str(inside), 1)
+    assert next(PairReader().read(inside)).location == (str(inside), 1)
     assert pairs(path / "train" / "arm.tsv.gz") == [("բառ", "b ɑ r")]
     assert error_message(path / "train" / "adi.tsv") == (
         f"{path}/train/adi.tsv: no such file in the archive; did you mean {path}/train/ady.tsv?"
@@ -112,15 +112,15 @@ def test_file_in_an_archive(tmp_path: Path) -> None:
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    def given(text: str) -> None:
+    def set_standard_input(text: str) -> None:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
-    given("one, two\nthree\tdrei\n")
-    assert [pair.source for pair in Reader(separator=",").read_inputs(Path("-"))] == ["one, two", "three\tdrei"]
-    given("one, two\tzwei\nthree\n")
+    set_standard_input("one, two\nthree\tdrei\n")
+    assert [pair.source for pair in PairReader(separator=",").read_inputs(Path("-"))] == ["one, two", "three\tdrei"]
+    set_standard_input("one, two\tzwei\nthree\n")
     assert pairs(Path("-")) == [("one, two", "zwei"), ("three", None)]
-    given('{"source": "x"}\n')
-    assert [pair.source for pair in Reader(format="jsonl").read_inputs(Path("-"))] == ["x"]
+    set_standard_input('{"source": "x"}\n')
+    assert [pair.source for pair in PairReader(format="jsonl").read_inputs(Path("-"))] == ["x"]
 
 
 def test_lists() -> None:
@@ -129,7 +129,7 @@ def test_lists() -> None:
     assert error_message(["a", ("b", 3)]) == "input:2: expected a string or a tuple of two, found int"
     assert "NUL" in error_message(["a\0"])
     with pytest.raises(DataError, match="expected a list of strings, found a single string"):
-        list(Reader().read("a text"))
+        list(PairReader().read("a text"))
 
 
 def test_invalid_utf8_is_an_error(file: Path) -> None:
@@ -141,7 +141,7 @@ def test_invalid_utf8_is_an_error(file: Path) -> None:
 def test_read_inputs_has_each_source_once(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"source": "a", "target": ["x", "y"]}\n{"source": "b", "target": []}\n{"source": "c"}\n')
-    assert [pair.source for pair in Reader().read_inputs(path)] == ["a", "b", "c"]
-    assert [(pair.source, pair.target) for pair in Reader().read(path)] == [
+    assert [pair.source for pair in PairReader().read_inputs(path)] == ["a", "b", "c"]
+    assert [(pair.source, pair.target) for pair in PairReader().read(path)] == [
         *[("a", "x"), ("a", "y"), ("b", None), ("c", None)]
     ]

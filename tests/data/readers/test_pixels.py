@@ -69,8 +69,8 @@ def test_grey_transparent_and_16_bit_images() -> None:
     deep = RANDOM.integers(0, 65536, size=(6, 6), dtype=np.uint16)
     assert np.array_equal(decode(packed(deep), size=6)[..., 0], deep // 257)
     clear = noise(6, 6, 4)
-    share = clear[..., 3:] / 255
-    expected = clear[..., :3] * share + 255 * (1 - share)
+    opacity = clear[..., 3:] / 255
+    expected = clear[..., :3] * opacity + 255 * (1 - opacity)
     assert abs(decode(packed(clear), size=6) - expected).max() <= 1
     palette = io.BytesIO()
     Image.fromarray(noise(6, 6, 3)).quantize(4).save(palette, "PNG", transparency=0)

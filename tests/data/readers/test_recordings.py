@@ -12,7 +12,7 @@ from PIL import Image
 from tests.data.readers.test_audio_files import wav
 
 from seqloom.data.readers.audio_files import Audio
-from seqloom.data.readers.recordings import Reader, Recording, write_npz
+from seqloom.data.readers.recordings import Recording, RecordingReader, write_npz
 from seqloom.data.readers.text_files import DataError
 
 TONES = {"low": 100, "middle": 200, "high": 300}  # the value of all its samples
@@ -43,7 +43,7 @@ def pack(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def read(source: Any, **options: Any) -> list[Recording]:
-    return list(Reader(**options).read(source))
+    return list(RecordingReader(**options).read(source))
 
 
 def transcripts(actual: list[Recording]) -> list[tuple[str, str | None]]:
@@ -153,11 +153,11 @@ def test_archive_is_read_once_in_any_order(tmp_path: Path, monkeypatch: pytest.M
     opened: list[str] = []
     real: Callable[..., Any] = tarfile.open
 
-    def noted(path: Any, *rest: Any, **more: Any) -> Any:
+    def recording_open(path: Any, *rest: Any, **more: Any) -> Any:
         opened.append(str(path))
         return real(path, *rest, **more)
 
-    monkeypatch.setattr(tarfile, "open", noted)
+    monkeypatch.setattr(tarfile, "open", recording_open)
     actual = read(tmp_path / "train.tsv")
     assert [name for name, _ in transcripts(actual)] == 2 * ["high", "high", "middle", "middle", "low", "low"]
     assert [len(each) for each in actual] == [51, 52] * 6
@@ -170,7 +170,7 @@ def test_archive_is_read_once_in_any_order(tmp_path: Path, monkeypatch: pytest.M
 def test_recordings_are_loaded_lazily(tmp_path: Path) -> None:
     archive = pack(tmp_path / "a.tar", {"low.wav": tone("low"), "high.wav": b"no sound"})
     (tmp_path / "train.tsv").write_text("low.wav\tx\nhigh.wav\ty\n")
-    actual = Reader(files=str(archive)).read(tmp_path / "train.tsv")
+    actual = RecordingReader(files=str(archive)).read(tmp_path / "train.tsv")
     assert next(actual).text == "x"
     with pytest.raises(
         DataError, match=r"train\.tsv:2: file high\.wav in .*: expected a WAV, FLAC, Ogg or SPHERE file"
@@ -183,7 +183,7 @@ def test_single_file(tmp_path: Path) -> None:
     (tmp_path / "low.mfc").write_bytes(cepstra("low"))
     np.save(tmp_path / "middle.npy", np.full((3, 2), 200))
     for name in ("low.wav", "low.mfc", "middle.npy"):
-        (actual,) = Reader().read_inputs(tmp_path / name)
+        (actual,) = RecordingReader().read_inputs(tmp_path / name)
         assert transcripts([actual]) == [(name.partition(".")[0], None)]
     archive = pack(tmp_path / "a.tar.gz", {"x/high.wav": tone("high")})
     assert transcripts(read(archive / "x" / "high.wav")) == [("high", None)]
@@ -204,9 +204,9 @@ def test_text_line_images(tmp_path: Path) -> None:
     np.testing.assert_array_equal(actual.values, pixels.T / np.float32(255))
     (taller,) = read(tmp_path / "line.png", height=16)
     assert taller.values.shape == (40, 16)
-    (given,) = read([(pixels, "1")], height=8)
-    np.testing.assert_array_equal(given.values, actual.values)
-    assert given.text == "1"
+    (from_array,) = read([(pixels, "1")], height=8)
+    np.testing.assert_array_equal(from_array.values, actual.values)
+    assert from_array.text == "1"
     (tmp_path / "line.png").write_bytes(b"\x89PNG")
     assert error_message(tmp_path / "line.png").endswith("line.png: not a PNG or JPEG image")
 
@@ -355,7 +355,7 @@ def test_file_names_from_standard_input(tmp_path: Path, monkeypatch: pytest.Monk
         buffer = property(lambda self: self)
 
     monkeypatch.setattr("sys.stdin", Typed(b"low.wav\n\nhigh.wav\n"))
-    assert transcripts(list(Reader().read_inputs(Path("-")))) == [("low", None), ("high", None)]
+    assert transcripts(list(RecordingReader().read_inputs(Path("-")))) == [("low", None), ("high", None)]
 
 
 def test_damaged_archives_and_missing_folders(tmp_path: Path) -> None:

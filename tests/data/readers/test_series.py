@@ -202,7 +202,7 @@ def test_arrays_as_series() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("array", "message"),
     [
         ("abc", "input:1: expected an array of numbers, found str"),
         ([[1.0], [float("nan")]], "input:1: step 1: a value is missing or infinite"),
@@ -211,9 +211,9 @@ def test_arrays_as_series() -> None:
         (np.ones((4, 2)), r"input:1: expected 3 columns \(a, b, c\), found 2"),
     ],
 )
-def test_invalid_arrays_are_errors(given: object, message: str) -> None:
+def test_invalid_arrays_are_errors(array: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        list(sequences([given], columns=("a", "b", "c")))
+        list(sequences([array], columns=("a", "b", "c")))
 
 
 def test_range_of_many_series_selects_series(tmp_path: Path) -> None:

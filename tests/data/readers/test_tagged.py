@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from seqloom.data.readers.tagged import (
-    Reader,
     Sentence,
-    VectorStatistics,
+    TaggedReader,
     are_spans,
     detect,
     invalid_transitions,
@@ -21,7 +20,7 @@ from seqloom.data.readers.tagged import (
     read_parallel,
 )
 from seqloom.data.readers.text_files import DataError, Location
-from seqloom.data.readers.vectors import Vectors
+from seqloom.data.readers.vectors import VectorSequence
 
 UD = (
     "# text = a b\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n"
@@ -30,26 +29,26 @@ UD = (
 BLANK = "1\ta\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
 
 
-def written(folder: Path, name: str, text: str) -> Path:
+def write(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(text)
     return path
 
 
 def test_conll_columns(tmp_path: Path) -> None:
-    path = written(tmp_path, "a.conll", "a N B-x\nb V O\n\nc N O\n")
+    path = write(tmp_path, "a.conll", "a N B-x\nb V O\n\nc N O\n")
     first, second = read_conll(path)
     assert (first.words, first.labels, first.location.line) == (("a", "b"), ("B-x", "O"), 1)
     assert (second.words, second.labels, second.at(0).line) == (("c",), ("O",), 4)
     assert [one.labels for one in read_conll(path, labels=1)] == [("N", "V"), ("N",)]
     assert [one.words for one in read_conll(path, words=1)] == [("N", "V"), ("N",)]
-    assert next(read_conll(written(tmp_path, "b.conll", "a\nb\n"))) == Sentence(
+    assert next(read_conll(write(tmp_path, "b.conll", "a\nb\n"))) == Sentence(
         Location(str(tmp_path / "b.conll"), 1), ("a", "b"), None, range(1, 3)
     )
 
 
 def test_conllu_columns(tmp_path: Path) -> None:
-    path = written(tmp_path, "a.conllu", UD + BLANK)
+    path = write(tmp_path, "a.conllu", UD + BLANK)
     first, second = read_conllu(path)
     assert (first.words, first.labels) == (("a", "b"), ("X", "Y"))
     assert (first.at(0).line, first.at(1).line) == (3, 4)
@@ -59,9 +58,9 @@ def test_conllu_columns(tmp_path: Path) -> None:
 
 
 def test_parallel_files(tmp_path: Path) -> None:
-    words = written(tmp_path, "train.seq.in", "a b \nc\n\n")
+    words = write(tmp_path, "train.seq.in", "a b \nc\n\n")
     assert [one.labels for one in read_parallel(words, ("seq.in", "seq.out"))] == [None] * 3
-    written(tmp_path, "train.seq.out", "X Y\nZ\n\n")
+    write(tmp_path, "train.seq.out", "X Y\nZ\n\n")
     actual = list(read_parallel(words, ("seq.in", "seq.out")))
     assert [(one.words, one.labels) for one in actual] == [(("a", "b"), ("X", "Y")), (("c",), ("Z",)), ((), ())]
 
@@ -84,13 +83,13 @@ def test_errors_name_the_location(
 ) -> None:
     folder = tmp_path / "x"
     folder.mkdir()
-    written(folder, "labels", "X\n" if text == "a b\n" else "X Y\n")
+    write(folder, "labels", "X\n" if text == "a b\n" else "X Y\n")
     with pytest.raises(DataError, match=message):
-        list(read(written(folder, "data", text)))
+        list(read(write(folder, "data", text)))
 
 
 def test_frames_of_csv_and_npz(tmp_path: Path) -> None:
-    first, second = read_frames(written(tmp_path, "a.csv", "1,2,u\n3,4,v\n\n5,6,u\n"))
+    first, second = read_frames(write(tmp_path, "a.csv", "1,2,u\n3,4,v\n\n5,6,u\n"))
     assert first.values.tolist() == [[1, 2], [3, 4]]
     assert (first.labels, second.labels, second.location.line) == (("u", "v"), ("u",), 4)
     np.savez(tmp_path / "a.npz", x=np.ones((2, 3, 4)), y=np.array([["a", "b", "a"]] * 2))
@@ -104,7 +103,7 @@ def test_python_values() -> None:
     actual = list(read_items(["a b", ["c", "d e"], kept, np.ones((2, 3)), ""]))
     assert [getattr(one, "words", None) for one in actual] == [("a", "b"), ("c", "d e"), ("a",), None, ()]
     assert actual[2] is kept
-    assert isinstance(actual[3], Vectors)
+    assert isinstance(actual[3], VectorSequence)
     assert actual[3].values.shape == (2, 3)
     assert [one.words for one in read_lines(["a b", ""])] == [("a", "b"), ()]
     for wrong in ("a text", [3.5], [[["a"], 1]], [np.full((2, 2), np.nan)]):
@@ -131,23 +130,23 @@ def test_format_is_detected_by_name() -> None:
 def test_encodings(tmp_path: Path, options: Any, text: str) -> None:
     for name in "xy":
         (tmp_path / name).write_bytes(text.encode("latin-1"))
-    (actual,) = Reader(encoding="latin-1", **options).read(tmp_path / "x")
+    (actual,) = TaggedReader(encoding="latin-1", **options).read(tmp_path / "x")
     assert isinstance(actual, Sentence)
     assert actual.words == ("é", "b")
     with pytest.raises(DataError, match=r"x:[13]: expected UTF-8, found byte 0xe9"):
-        list(Reader(**options).read(tmp_path / "x"))
+        list(TaggedReader(**options).read(tmp_path / "x"))
 
 
 def test_explicit_format_overrides_parallel_files(tmp_path: Path) -> None:
-    path = written(tmp_path, "data", "a X\n")
-    (actual,) = Reader(format="conll", parallel=("seq.in", "seq.out")).read(path)
+    path = write(tmp_path, "data", "a X\n")
+    (actual,) = TaggedReader(format="conll", parallel=("seq.in", "seq.out")).read(path)
     assert actual.labels == ("X",)
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     def words(**options: Any) -> list[tuple[str, ...]]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a X\nb Y\n"))))
-        return [one.words for one in Reader(**options).read(Path("-")) if isinstance(one, Sentence)]
+        return [one.words for one in TaggedReader(**options).read(Path("-")) if isinstance(one, Sentence)]
 
     assert words() == words(parallel=("in", "out")) == [("a", "X"), ("b", "Y")]
     assert words(format="conll") == [("a", "b")]
@@ -163,17 +162,3 @@ def test_spans_and_invalid_transitions() -> None:
     assert [location.line for location, _ in actual] == [5, 7, 9, 10]
     assert actual[1][1].startswith("I-y follows B-x")
     assert actual[0][1].startswith("I-x is the first label")
-
-
-def test_vector_statistics_match_concatenated_frames() -> None:
-    generator = np.random.default_rng(0)
-    parts = [generator.normal(3, 2, (length, 2)).astype(np.float32) for length in (4, 1, 7)]
-    scale = VectorStatistics()
-    for part in parts:
-        part[:, 1] = 5
-        scale.add(Vectors(Location("f", 1), part))
-    whole = np.concatenate(parts).astype(np.float64)
-    assert scale.mean == pytest.approx(whole.mean(axis=0))
-    assert scale.deviation == pytest.approx([whole[:, 0].std(), 1])
-    with pytest.raises(DataError, match="f:2: expected 2 features as in the first sequence, found 3"):
-        scale.add(Vectors(Location("f", 2), np.ones((2, 3), np.float32)))

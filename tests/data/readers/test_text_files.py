@@ -48,7 +48,7 @@ def pack(data: bytes) -> bytes:
     return gzip.compress(data, mtime=0)
 
 
-def put(folder: Path, data: bytes, name: str = "data.txt") -> Path:
+def write_bytes(folder: Path, data: bytes, name: str = "data.txt") -> Path:
     path = folder / name
     path.write_bytes(data)
     return path
@@ -79,25 +79,25 @@ def test_lines_are_split_at_line_ends(tmp_path_factory: pytest.TempPathFactory, 
     folder = tmp_path_factory.mktemp("lines")
     data = "".join(text + end for text in texts_).encode()
     texts_[:1] = [text.removeprefix("\ufeff") for text in texts_[:1]]
-    for path in (put(folder, data), put(folder, pack(data), "packed")):
+    for path in (write_bytes(folder, data), write_bytes(folder, pack(data), "packed")):
         assert list(lines(path)) == [(Location(str(path), number), text) for number, text in enumerate(texts_, start=1)]
 
 
 def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
     strange = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh"
-    assert texts(put(tmp_path, f"{strange}\nlast".encode())) == [strange, "last"]
+    assert texts(write_bytes(tmp_path, f"{strange}\nlast".encode())) == [strange, "last"]
 
 
 @pytest.mark.parametrize(
     ("data", "expected"), [(b"", []), (b"\n", [""]), (b"\xef\xbb\xbfa\r\nb", ["a", "b"]), (b"\xef\xbb\xbf", [""])]
 )
 def test_empty_files_and_byte_order_marks(tmp_path: Path, data: bytes, expected: list[str]) -> None:
-    assert texts(put(tmp_path, data)) == expected
-    assert texts(put(tmp_path, pack(data))) == expected
+    assert texts(write_bytes(tmp_path, data)) == expected
+    assert texts(write_bytes(tmp_path, pack(data))) == expected
 
 
 def test_gzip_members_are_concatenated(tmp_path: Path) -> None:
-    assert texts(put(tmp_path, pack(b"a\nb") + pack(b"c\n"))) == ["a", "bc"]
+    assert texts(write_bytes(tmp_path, pack(b"a\nb") + pack(b"c\n"))) == ["a", "bc"]
 
 
 @pytest.mark.parametrize("packed", [bytes, pack])
@@ -123,7 +123,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, packed: Callable[[bytes
     ],
 )
 def test_invalid_bytes_name_file_and_line(tmp_path: Path, data: bytes, message: str) -> None:
-    path = put(tmp_path, data)
+    path = write_bytes(tmp_path, data)
     assert error(lines(path)).startswith(f"{path}{message}")
 
 
@@ -134,7 +134,11 @@ def test_encodings(tmp_path: Path, encoding: str, packed: Callable[[bytes], byte
         encoding, "日本 語"
     )
     data = f"{expected}\r\n\n{expected}".encode(encoding)
-    assert [text for _, text in lines(put(tmp_path, packed(data)), encoding=encoding)] == [expected, "", expected]
+    assert [text for _, text in lines(write_bytes(tmp_path, packed(data)), encoding=encoding)] == [
+        expected,
+        "",
+        expected,
+    ]
 
 
 def test_every_format_supports_encodings(tmp_path: Path) -> None:
@@ -150,7 +154,7 @@ def test_every_format_supports_encodings(tmp_path: Path) -> None:
         (lambda path: parallel(path, path, **latin), "é"),
     ]
     for read, text in readers:
-        assert "é" in str(list(read(put(tmp_path, text.encode("latin-1")))))
+        assert "é" in str(list(read(write_bytes(tmp_path, text.encode("latin-1")))))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_every_format_supports_encodings(tmp_path: Path) -> None:
     ],
 )
 def test_undecodable_bytes_are_errors(tmp_path: Path, encoding: str, data: bytes, message: str) -> None:
-    path = put(tmp_path, data)
+    path = write_bytes(tmp_path, data)
     assert error(lines(path, encoding=encoding)).startswith(f"{path}{message}")
 
 
@@ -186,7 +190,7 @@ def test_unsupported_encodings_are_errors(encoding: str, message: str) -> None:
 
 
 def test_unreadable_files_are_errors(tmp_path: Path) -> None:
-    put(tmp_path, b"", "train.tsv")
+    write_bytes(tmp_path, b"", "train.tsv")
     assert error(lines(tmp_path)) == f"{tmp_path}: expected a file, found a folder"
     wrong = tmp_path / "trian.tsv"
     assert error(lines(wrong)) == f"{wrong}: no such file; did you mean {tmp_path / 'train.tsv'}?"
@@ -210,7 +214,7 @@ def test_invalid_python_values_are_errors(source: Any, message: str) -> None:
 
 def test_overlong_line_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_files, "LONGEST_LINE", 4)
-    path = put(tmp_path, pack(b"abc\nabcd\n"))
+    path = write_bytes(tmp_path, pack(b"abc\nabcd\n"))
     assert error(lines(path)) == f"{path}:2: the line is longer than 4 bytes"
 
 
@@ -221,7 +225,7 @@ def test_data_error_can_be_pickled() -> None:
 
 
 def test_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = put(tmp_path, b"", "train.tsv")
+    path = write_bytes(tmp_path, b"", "train.tsv")
     monkeypatch.setenv("FOLDER", str(tmp_path))
     monkeypatch.delenv("NOTHING", raising=False)
     assert resolve("$FOLDER/train.tsv") == resolve("${FOLDER}/train.tsv") == resolve(str(path)) == path
@@ -310,7 +314,7 @@ def test_labelled() -> None:
 
 
 def test_parallel(tmp_path: Path) -> None:
-    left, right = put(tmp_path, b"a\nb\nc\n", "in"), put(tmp_path, b"1\n2\n", "out")
+    left, right = write_bytes(tmp_path, b"a\nb\nc\n", "in"), write_bytes(tmp_path, b"1\n2\n", "out")
     assert [pair[1:] for pair in parallel(right, right)] == [("1", "1"), ("2", "2")]
     assert error(parallel(left, right)) == f"{left}:3: this line has no counterpart: {left} has 3 lines, {right} has 2"
     assert error(parallel(right, left)) == f"{left}:3: this line has no counterpart: {right} has 2 lines, {left} has 3"
@@ -330,7 +334,7 @@ def test_parallel(tmp_path: Path) -> None:
     ],
 )
 def test_memory_is_less_than_ten_times_the_file(tmp_path: Path, reader: str, data: str) -> None:
-    path = put(tmp_path, data.encode())
+    path = write_bytes(tmp_path, data.encode())
     tracemalloc.start()
     try:
         for _ in VALID[reader][0](path):
@@ -386,21 +390,21 @@ def refused(name: str, path: Path, seed: int) -> bool:
 
 @pytest.mark.parametrize("name", VALID)
 def test_damaged_files_are_read_or_rejected(tmp_path: Path, name: str) -> None:
-    assert list(VALID[name][0](put(tmp_path, VALID[name][1].encode())))
+    assert list(VALID[name][0](write_bytes(tmp_path, VALID[name][1].encode())))
     assert 10 < sum(refused(name, tmp_path / "fuzzed", seed) for seed in range(100)) < 100
 
 
 def test_fingerprint_changes_with_the_content(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    seen = set()
+    fingerprints = set()
     for content in (b"", b"a", b"b", b"a" * 3_000_000, b"a" * 2_999_999 + b"b"):
         path.write_bytes(content)
-        seen.add(fingerprint(str(path)))
+        fingerprints.add(fingerprint(str(path)))
         assert fingerprint(f"{path}[0:0.5]") == fingerprint(str(path))
-    assert len(seen) == 5
+    assert len(fingerprints) == 5
     folder = tmp_path / "classes"
     folder.mkdir()
     for name in ("one.txt", "two.txt"):
         (folder / name).write_text(name)
-        seen.add(fingerprint(str(folder)))
-    assert len(seen) == 7
+        fingerprints.add(fingerprint(str(folder)))
+    assert len(fingerprints) == 7

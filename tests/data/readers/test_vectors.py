@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from seqloom.data.readers.text_files import DataError
-from seqloom.data.readers.vectors import Vectors, csv, frames, npz, ts, write_npz
+from seqloom.data.readers.vectors import VectorSequence, csv, frames, npz, ts, write_npz
 
 HEADER = ["# a comment", "@problemName Toy", "@timeStamps false", "@dimensions 2", "@classLabel true a b", "@data"]
 NUMBERS = st.floats(-1e6, 1e6, width=32)
@@ -100,7 +100,7 @@ def test_csv_errors_name_the_line(lines: list[str], options: Any, message: str) 
     assert str(error.value).startswith(message)
 
 
-def frame(case: Vectors) -> tuple[list[list[float]], tuple[str, ...] | None, int]:
+def frame(case: VectorSequence) -> tuple[list[list[float]], tuple[str, ...] | None, int]:
     return case.values.tolist(), case.labels, case.location.line
 
 

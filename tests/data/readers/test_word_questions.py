@@ -1,4 +1,4 @@
-"""Queries about words, and test files of analogies and similarities."""
+"""Questions about words, and test files of analogies and similarities."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def test_analogies() -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        ["# a remark", "love\tsex\t6.77", "tiger\tcat\t7.35"],  # WordSim
+        ["# a comment", "love\tsex\t6.77", "tiger\tcat\t7.35"],  # WordSim
         ["Word 1,Word 2,Human (mean)", "love,sex,6.77", "tiger,cat,7.35"],
         ["word1\tword2\tPOS\tSimLex999\tconc", "love\tsex\tN\t6.77\t2.3", "tiger\tcat\tN\t7.35\t2.3"],  # SimLex
         ["love sex 6.77", "tiger cat 7.35"],

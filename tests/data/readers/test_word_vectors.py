@@ -8,7 +8,7 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_vectors import read_vectors, write_vectors
 
 
-def written(folder: Path, *lines: str) -> Path:
+def write(folder: Path, *lines: str) -> Path:
     path = folder / "vectors.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -16,13 +16,13 @@ def written(folder: Path, *lines: str) -> Path:
 
 @pytest.mark.parametrize("first", [[], ["3 2"]])
 def test_words_and_vectors_with_and_without_a_header(tmp_path: Path, first: list[str]) -> None:
-    words, vectors = read_vectors(written(tmp_path, *first, "the 1 2", "Straße 0.5 -1e-3", ". . 3 4 "))
+    words, vectors = read_vectors(write(tmp_path, *first, "the 1 2", "Straße 0.5 -1e-3", ". . 3 4 "))
     assert words == ["the", "Straße", ". ."]
     np.testing.assert_array_equal(vectors, np.array([[1, 2], [0.5, -1e-3], [3, 4]], dtype=np.float32))
 
 
 def test_vocabulary_filter_and_duplicates(tmp_path: Path) -> None:
-    words, vectors = read_vectors(written(tmp_path, "4 1", "a 1", "b 2", "a 3", "c 4"), {"a", "c", "d"})
+    words, vectors = read_vectors(write(tmp_path, "4 1", "a 1", "b 2", "a 3", "c 4"), {"a", "c", "d"})
     assert words == ["a", "c"]
     assert vectors.tolist() == [[1], [4]]
 
@@ -39,7 +39,7 @@ def test_vocabulary_filter_and_duplicates(tmp_path: Path) -> None:
 )
 def test_errors_name_the_line(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(DataError) as error:
-        read_vectors(written(tmp_path, *lines))
+        read_vectors(write(tmp_path, *lines))
     assert message in str(error.value)
 
 

@@ -32,7 +32,7 @@ def test_characters(text: str) -> None:
 
 def test_words() -> None:
     encoding = TextConfig(lowercase=True, min_count=4).fit(TEXTS)
-    assert encoding.vocabulary.symbols == ("<pad>", "<unk>", "the")
+    assert encoding.vocabulary.tokens == ("<pad>", "<unk>", "the")
     assert encoding.tokens("The  CAT\tflew ") == ["the", "cat", "flew"]
     assert encoding.encode("THE flew") == [2, 1]
     assert encoding.decode([2, 1, 0]) == "the <unk>"
@@ -41,7 +41,7 @@ def test_words() -> None:
 
 def test_vocabulary_size_and_min_count() -> None:
     encoding = TextConfig(vocab_size=6).fit(["b a c a b a d"], specials=(END,))
-    assert encoding.vocabulary.symbols == ("<pad>", "<unk>", END, "a", "b", "c")
+    assert encoding.vocabulary.tokens == ("<pad>", "<unk>", END, "a", "b", "c")
 
 
 @given(ANY)
@@ -68,7 +68,7 @@ def test_unigram_round_trips_words(text: str) -> None:
 @given(ANY)
 def test_unigram_encodes_any_text(text: str) -> None:
     encoding = SUBWORDS["unigram"]
-    known = {symbol for symbol in encoding.vocabulary.symbols if len(symbol) == 1}
+    known = {token for token in encoding.vocabulary.tokens if len(token) == 1}
     normal = unicodedata.normalize("NFKC", text)
     ids = encoding.encode(text)
     assert set(ids) <= set(range(1, len(encoding.vocabulary)))
@@ -98,7 +98,7 @@ def test_save_and_load(algorithm: Any, unit: Any, lower: bool) -> None:
     assert again.encode(text) == encoding.encode(text)
     assert again.decode(again.encode(text)) == encoding.decode(encoding.encode(text))
     assert len(again.vocabulary) <= 300
-    assert again.vocabulary.symbols[:4] == ("<pad>", "<unk>", START, END)
+    assert again.vocabulary.tokens[:4] == ("<pad>", "<unk>", START, END)
     if lower:
         assert "T" not in again.decode(again.encode(text))
 
@@ -117,7 +117,7 @@ def test_unk_in_the_text_is_unknown() -> None:
 @pytest.mark.parametrize("specials", [(), (END,), (START, END)])
 def test_special_tokens_in_the_text_are_unknown(specials: tuple[str, ...]) -> None:
     encoding = TextConfig().fit(["a </s> <pad> <s> <s> </s> <pad>"], specials=specials)
-    assert encoding.vocabulary.symbols == ("<pad>", "<unk>", *specials, "a")
+    assert encoding.vocabulary.tokens == ("<pad>", "<unk>", *specials, "a")
     assert encoding.encode("<pad> a </s> <s> <unk>") == [1, 2 + len(specials), 1, 1, 1]
 
 
@@ -148,7 +148,7 @@ def test_texts_are_streamed_once() -> None:
 def test_library_tokens_are_preserved() -> None:
     encoding = SUBWORDS["bpe"]
     vocabulary = json.loads(encoding.tokenizer)["model"]["vocab"]
-    assert sorted(vocabulary, key=vocabulary.get) == list(encoding.vocabulary.symbols[4:])
+    assert sorted(vocabulary, key=vocabulary.get) == list(encoding.vocabulary.tokens[4:])
     assert "Ġthe" in vocabulary
 
 
@@ -157,6 +157,6 @@ def test_cased_tokens_align_with_tokens() -> None:
     assert (words.cased_tokens("The CAT"), words.tokens("The CAT")) == (["The", "CAT"], ["the", "cat"])
     letters = TextConfig(unit="characters", lowercase=True).fit(["abc"])
     assert letters.cased_tokens("Ab") == ["A", "b"]
-    assert letters.cased_tokens("Aİ") == letters.tokens("Aİ")  # its small form has two characters
+    assert letters.cased_tokens("Aİ") == letters.tokens("Aİ")  # its lowercase form has two characters
     pieces = TextConfig(unit="subwords", lowercase=True, vocab_size=270).fit(["the cat"])
     assert pieces.cased_tokens("The Cat") == pieces.tokens("The Cat")

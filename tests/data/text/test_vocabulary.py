@@ -8,34 +8,34 @@ from pydantic import ValidationError
 from seqloom.data.readers.text_files import DataError, Location
 from seqloom.data.text.vocabulary import END, START, Labels, Vocabulary, build_vocabulary
 
-SYMBOLS = st.lists(st.sampled_from(["a", "b", "c", "ä", "", "<unk>", "<pad>", "<s>", "long word"]))
+TOKENS = st.lists(st.sampled_from(["a", "b", "c", "ä", "", "<unk>", "<pad>", "<s>", "long word"]))
 
 
-@given(SYMBOLS, st.integers(0, 8), st.integers(1, 3), st.sampled_from([(), (START, END)]))
-def test_tokens_are_ordered_by_count(symbols: list[str], size: int, minimum: int, specials: tuple[str, ...]) -> None:
+@given(TOKENS, st.integers(0, 8), st.integers(1, 3), st.sampled_from([(), (START, END)]))
+def test_tokens_are_ordered_by_count(tokens: list[str], size: int, minimum: int, specials: tuple[str, ...]) -> None:
     first = ("<pad>", "<unk>", *specials)
     if 0 < size < len(first):
         size = len(first)
-    actual = build_vocabulary(symbols, size=size, min_count=minimum, specials=specials)
+    actual = build_vocabulary(tokens, size=size, min_count=minimum, specials=specials)
     pairs = sorted(
-        (-number, symbol) for symbol, number in Counter(symbols).items() if symbol not in first and number >= minimum
+        (-number, token) for token, number in Counter(tokens).items() if token not in first and number >= minimum
     )
-    expected = [*first, *(symbol for _, symbol in pairs)]
-    assert list(actual.symbols) == (expected[:size] if size else expected)
-    known = actual.symbols
-    assert actual.encode(symbols) == [known.index(symbol) if symbol in known else 1 for symbol in symbols]
+    expected = [*first, *(token for _, token in pairs)]
+    assert list(actual.tokens) == (expected[:size] if size else expected)
+    known = actual.tokens
+    assert actual.encode(tokens) == [known.index(token) if token in known else 1 for token in tokens]
     assert actual.decode(actual.encode(known)) == list(known)
     assert len(actual) == len(known)
-    assert all((symbol in actual) == (symbol in known) for symbol in symbols)
+    assert all((token in actual) == (token in known) for token in tokens)
     again = Vocabulary.model_validate_json(actual.model_dump_json())
     assert again == actual
     assert again.index(START) == (2 if START in known[:3] else again.encode([START])[0])
 
 
-@pytest.mark.parametrize("symbols", [(), ("a",), ("<unk>", "<pad>"), ("<pad>", "<unk>", "a", "a")])
-def test_invalid_vocabularies_are_rejected(symbols: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("tokens", [(), ("a",), ("<unk>", "<pad>"), ("<pad>", "<unk>", "a", "a")])
+def test_invalid_vocabularies_are_rejected(tokens: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError):
-        Vocabulary(symbols=symbols)
+        Vocabulary(tokens=tokens)
 
 
 def test_size_without_room_for_special_tokens() -> None:

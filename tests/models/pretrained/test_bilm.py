@@ -45,7 +45,7 @@ def bilm_vocabulary(*, spelled: bool = False) -> BiLMVocabulary:
 def text(*rows: list[int], spelled: bool = False) -> CharacterInput:
     """Word ids after the boundary; zeros at the end of a row are padding."""
     words = torch.tensor([[BOUNDARY, *row] for row in rows])
-    tokens = bilm_vocabulary().text.vocabulary.symbols
+    tokens = bilm_vocabulary().text.vocabulary.tokens
     vocabulary = bilm_vocabulary(spelled=spelled)
     characters = torch.stack(
         [torch.from_numpy(vocabulary.to_characters([tokens[word] for word in row])) for row in words]

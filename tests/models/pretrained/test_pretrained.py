@@ -101,7 +101,7 @@ def test_word_vectors_by_spelling_lowercase_or_as_unknown(tmp_path: Path) -> Non
     assert fitted.learned is not None
     assert fitted.learned.vectors is not None
     (words,) = fitted.learned.vectors.words
-    assert words.vocabulary.symbols == ("<pad>", "<unk>", "met", "York", "rome")
+    assert words.vocabulary.tokens == ("<pad>", "<unk>", "met", "York", "rome")
     joined, inputs = embed(fitted, "met Rome him York")
     assert joined(inputs)[0].tolist() == [[1, 2, 3], [4, 5, 6], [5, 5, 5], [9, 9, 9]]
 

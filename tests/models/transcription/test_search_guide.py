@@ -110,7 +110,7 @@ def test_arpa_file(tmp_path: Path) -> None:
 def test_language_models_of_runs() -> None:
     encoding = TextConfig(unit="words").fit(["yes no yes"], specials=(END,))
     end = encoding.vocabulary.index(END)
-    counted = NGramDecoder(encoding.encode, encoding.vocabulary.symbols, order=2, end=end)
+    counted = NGramDecoder(encoding.encode, encoding.vocabulary.tokens, order=2, end=end)
     counted.count(["yes no yes", "no"])
     lm = load_language_model(LoadedLanguageModel(encoding, counted), ["no", "maybe"], unit="words", name="runs/lm")
     assert isinstance(lm, NGramLM)

@@ -21,9 +21,9 @@ class Language:
     """
 
     months: tuple[str, ...]
-    short: tuple[str, ...]  # abbreviated months
+    short_months: tuple[str, ...]  # abbreviated
     weekdays: tuple[str, ...]
-    letters: int  # of an abbreviated weekday
+    weekday_letters: int  # length of an abbreviated weekday
     patterns: tuple[str, ...]
     first: str = ""  # suffix of the first day of a month
 
@@ -36,9 +36,9 @@ class Language:
             m=day.month,
             mm=f"{day.month:02}",
             month=self.months[day.month - 1],
-            mon=self.short[day.month - 1],
+            mon=self.short_months[day.month - 1],
             weekday=weekday,
-            day=weekday[: self.letters],
+            day=weekday[: self.weekday_letters],
             y=day.year,
             yy=f"{day.year % 100:02}",
         )

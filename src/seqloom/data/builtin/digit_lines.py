@@ -7,21 +7,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-HEIGHT = 12  # of a line in pixels; a digit has 8
+HEIGHT = 12  # height of a line in pixels; a digit has 8
 MIN_DIGITS, MAX_DIGITS = 3, 8  # per line
 MAX_GAP = 3  # pixels between two digits
 SPLITS = {"train": (0.0, 0.7), "dev": (0.7, 0.8), "test": (0.8, 1.0)}
 """Range of the images of each split; images are ordered by their 13 anonymous writers, so most are in one split."""
 
 
-class Line(NamedTuple):
+class DigitLine(NamedTuple):
     """The image of a line of digits and its text."""
 
     pixels: NDArray[np.uint8]  # (HEIGHT, W), white on black
     text: str
 
 
-def draw(count: int, split: str, *, seed: int) -> Iterator[Line]:
+def draw(count: int, split: str, *, seed: int) -> Iterator[DigitLine]:
     """Random lines of digits of a split."""
     images, labels = digit_images()
     first, last = (round(bound * len(images)) for bound in SPLITS[split])
@@ -36,7 +36,7 @@ def draw(count: int, split: str, *, seed: int) -> Iterator[Line]:
                 np.pad(image, ((above, HEIGHT - len(image) - above), (0, int(random.integers(MAX_GAP + 1)))))
             )
         pixels = (np.concatenate(columns, axis=1) * (255 / 16)).astype(np.uint8)
-        yield Line(pixels, "".join(str(labels[index]) for index in chosen))
+        yield DigitLine(pixels, "".join(str(labels[index]) for index in chosen))
 
 
 def write_split(folder: Path, count: int, split: str, *, seed: int) -> list[str]:

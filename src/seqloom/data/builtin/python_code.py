@@ -15,32 +15,34 @@ SITE = "copyright credits exit help license quit"  # only in an interactive sess
 BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - set(SITE.split())
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "//=", "%=", "|=", "&=", "^=", ">>=", "<<=", "**=", "@=", ":="}
 
-Line = Sequence[tokenize.TokenInfo]
+Statement = Sequence[tokenize.TokenInfo]
 
 
-def evenly_spaced(lines: Sequence[Line], limit: int) -> Sequence[Line]:
-    """At most ``limit`` lines at equal distances."""
-    return lines[:: -(-len(lines) // limit) or 1]
+def evenly_spaced(items: Sequence[Statement], limit: int) -> Sequence[Statement]:
+    """At most ``limit`` statements at equal distances."""
+    return items[:: -(-len(items) // limit) or 1]
 
 
-def statements(module: str) -> Iterator[Line]:
+def statements(module: str) -> Iterator[Statement]:
     """The statements of a module as tokens, without very short and very long ones."""
     spec = importlib.util.find_spec(module)
     source = spec and isinstance(spec.loader, importlib.abc.InspectLoader) and spec.loader.get_source(module)
     if not source:
         raise DataError(module, "this Python installation lacks the source code of its standard library")
-    line: list[tokenize.TokenInfo] = []
+    statement: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.NEWLINE:
-            if 2 <= len(line) <= 60:
-                yield line
-            line = []
-        elif token.string.strip() and (line or token.type != tokenize.COMMENT):
-            line.append(token)
+            if 2 <= len(statement) <= 60:
+                yield statement
+            statement = []
+        elif token.string.strip() and (statement or token.type != tokenize.COMMENT):
+            statement.append(token)
 
 
-def to_conll(line: Line) -> str:
-    return "".join(f"{visible(token.string)}\t{label}\n" for token, label in zip(line, labels(line), strict=True))
+def to_conll(statement: Statement) -> str:
+    return "".join(
+        f"{visible(token.string)}\t{label}\n" for token, label in zip(statement, labels(statement), strict=True)
+    )
 
 
 def visible(token: str) -> str:
@@ -49,18 +51,18 @@ def visible(token: str) -> str:
     return text if len(text) <= 24 else f"{text[:23]}…"
 
 
-def labels(line: Line) -> list[str]:
+def labels(statement: Statement) -> list[str]:
     """The role of each token; that of a name depends on its neighbours and the enclosing brackets."""
     kinds = {tokenize.STRING: "STRING", tokenize.NUMBER: "NUMBER", tokenize.COMMENT: "COMMENT", tokenize.OP: "OPERATOR"}
-    words = ["", *(token.string for token in line), ""]
+    words = ["", *(token.string for token in statement), ""]
     first = words[2] if words[1] == "async" else words[1]
     assigned = last_assignment(words)
     open_brackets: list[str] = []
     roles = []
-    for index, token in enumerate(line, start=1):
+    for index, token in enumerate(statement, start=1):
         word = token.string
         if word in "([{":
-            before = line[index - 2] if index > 1 else None
+            before = statement[index - 2] if index > 1 else None
             called = (
                 word == "("
                 and before is not None

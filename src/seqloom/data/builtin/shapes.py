@@ -45,7 +45,7 @@ class Scene(NamedTuple):
 
     first: Shape
     second: Shape
-    relation: str  # of the first to the second
+    relation: str  # relation of the first shape to the second
 
     @property
     def captions(self) -> tuple[str, str]:

@@ -10,8 +10,9 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import file_lists, parallel, pixels, text_files
+from seqloom.data.readers import file_lists, pixels, text_files
 from seqloom.data.readers.npz import read_arrays
+from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.pixels import SUFFIXES, ImageError, Resize
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, resolve
 from seqloom.data.readers.vectors import fill_missing
@@ -47,7 +48,7 @@ class ImageReference:
 
 
 @dataclass(frozen=True)
-class Reader:
+class CaptionedImageReader:
     """Reads captioned images from files; tasks/caption.py documents the options."""
 
     format: Format = "auto"
@@ -95,17 +96,17 @@ class Reader:
         )
 
     def _rows(self, path: Path) -> Iterator[ImageReference]:
-        names = parallel.Reader(
+        rows = PairReader(
             "auto" if self.format == "auto" else self.format,
             encoding=self.encoding,
             separator=self.separator,
             source_column=self.image_column,
             target_column=self.caption_column,
         )
-        if path != STANDARD_INPUT and names.detect(path) == "jsonl":
+        if path != STANDARD_INPUT and rows.detect(path) == "jsonl":
             yield from self._objects(path)
             return
-        for pair in names.read(path):
+        for pair in rows.read(path):
             if pair.source:
                 name = NUMBERED.sub("", pair.source)
                 yield ImageReference(pair.location, name, () if pair.target is None else (pair.target,))
@@ -198,7 +199,7 @@ def _vector(location: Location, values: Any) -> Content:
     return checked
 
 
-def _python_values(values: Sequence[Any], reader: Reader) -> Iterator[CaptionedImage]:
+def _python_values(values: Sequence[Any], reader: CaptionedImageReader) -> Iterator[CaptionedImage]:
     """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of these with a caption or a list."""
     if isinstance(values, str):
         raise DataError("input", "expected a list of paths or arrays, found a single string")

@@ -14,7 +14,7 @@ LONGEST_SENTENCE = 100_000  # rows; a file without empty lines would be a single
 class Block:
     """The rows between two empty lines: a sentence."""
 
-    location: Location  # of the first row
+    location: Location  # location of the first row
     rows: list[list[str]]
     lines: Sequence[int] = ()  # line of each row, if they are not consecutive
 

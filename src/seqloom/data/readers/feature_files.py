@@ -17,7 +17,7 @@ Frames = NDArray[np.float32]
 ARRAYS = (".npy", ".npz")
 CEPSTRA = (".mfc", ".mfcc", ".htk", ".fea", ".feat", ".fbk", ".plp")
 SUFFIXES = ARRAYS + CEPSTRA
-NAMES = ("values", "x", "frames", "features", "arr_0")  # of the frames in a .npz file of one sequence
+NAMES = ("values", "x", "frames", "features", "arr_0")  # names of the frames in a .npz file of one sequence
 
 COMPRESSED, CHECKED = 0o2000, 0o10000  # bits of the parameter kind of an HTK file
 WAVEFORM = 0

@@ -143,7 +143,7 @@ def load(
     names: Sequence[tuple[Location, str]],  # each with its location in the list
     decode: Decode[T],
     *,
-    folder: Path,  # of the list
+    folder: Path,  # folder of the list
     files: str = "",  # folder, tar archive, or folder in one, for files that are not beside the list
     noun: str = "file",
     suffixes: Sequence[str] = (),  # suffixes that a name may omit

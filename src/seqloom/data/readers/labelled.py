@@ -10,7 +10,7 @@ import numpy as np
 
 from seqloom.data.readers import text_files, vectors
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
-from seqloom.data.readers.vectors import Missing, Values, Vectors
+from seqloom.data.readers.vectors import Missing, Values, VectorSequence
 
 Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "ts", "npz"]
 Rows = Iterator[tuple[Location, str | Values, str | None]]  # content and label
@@ -19,7 +19,7 @@ DETECTION_LINES = 20  # lines that decide whether a file has labels
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class LabelledSequence:
     """A labelled sequence."""
 
     location: Location
@@ -32,7 +32,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Reader:
+class LabelledReader:
     """Reads labelled examples from files; tasks/classify.py documents the options."""
 
     format: Format = "auto"
@@ -42,15 +42,15 @@ class Reader:
     label_separator: str = ""
     channels: int = 1
     missing: Missing = "error"
-    encoding: str = "utf-8"  # of text files
+    encoding: str = "utf-8"  # encoding of text files
     measure: Callable[[str], int] = len  # length of a text
     known: Container[str] | None = None  # labels of the trained model; None: before training, where labels are required
     numeric: bool = False  # standard input holds vectors, not text
 
-    def read(self, source: Source) -> Iterator[Example]:
+    def read(self, source: Source) -> Iterator[LabelledSequence]:
         for location, content, label in self._rows(source):
             length = self.measure(content) if isinstance(content, str) else len(content)
-            yield Example(location, content, self._first_label(label) if label else None, length)
+            yield LabelledSequence(location, content, self._first_label(label) if label else None, length)
 
     def _rows(self, source: Source) -> Rows:
         if not isinstance(source, Path):
@@ -177,7 +177,7 @@ def _suffix(source: Path) -> str:
     return Path(source.name.removesuffix(".gz")).suffix.lower()
 
 
-def _labelled_vectors(sequences: Iterable[Vectors]) -> Rows:
+def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:
     for sequence in sequences:
         if sequence.labels is not None and sequence.label is None:
             raise DataError(sequence.location, "expected one label for the sequence, found one for each element")

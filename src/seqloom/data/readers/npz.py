@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqloom.data.readers.text_files import DataError, no_such_file
 
-MAX_BYTES = 1 << 36  # of one array; a small file may decompress to more than the memory
+MAX_BYTES = 1 << 36  # largest array; a small file may decompress to more than the memory
 
 
 def read_arrays(path: Path | IO[bytes], names: Iterable[str], *, name: str = "") -> dict[str, NDArray[Any]]:

@@ -31,7 +31,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Reader:
+class PairReader:
     """Reads pairs from files; tasks/translate.py documents the options."""
 
     format: Format = "auto"

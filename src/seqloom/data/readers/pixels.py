@@ -17,7 +17,7 @@ Resize = Literal["crop", "pad"]
 
 FORMATS = ("PNG", "JPEG")
 SUFFIXES = (".png", ".jpg", ".jpeg")
-MAX_WIDTH = 1 << 16  # of a text line, in pixels
+MAX_WIDTH = 1 << 16  # largest width of a text line, in pixels
 GREY = (128, 128, 128)
 WHITE = (255, 255, 255, 255)  # background of a transparent image
 
@@ -27,7 +27,7 @@ class ImageError(ContentError):
 
 
 def decode(stream: IO[bytes], *, size: int, resize: Resize = "crop") -> Pixels:  # (size, size, 3)
-    """The pixels of a file, rotated as its EXIF data say."""
+    """The pixels of a file, rotated by its EXIF orientation."""
     library, operations = _pillow()
     with _translate_errors(library), library.open(stream, formats=FORMATS) as image:
         image.draft("RGB", (2 * size, 2 * size))  # decode a much larger JPEG at a fraction of its size

@@ -10,10 +10,11 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seqloom.data.readers import audio_files, feature_files, file_lists, parallel, pixels, text_files
+from seqloom.data.readers import audio_files, feature_files, file_lists, pixels, text_files
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.npz import read_arrays
+from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
 
 Format = Literal["auto", "columns", "jsonl", "sphinx", "folder", "npz", "file"]
@@ -40,7 +41,7 @@ class Recording:
     """A sequence of samples or frames with its transcript."""
 
     location: Location
-    name: str  # of the file; empty if there is none
+    name: str  # file name; empty if there is none
     values: Values  # samples (N,), or frames (T, D)
     rate: int  # samples per second; 0: frames
     text: str | None  # None: unknown
@@ -59,7 +60,7 @@ class RecordingReference(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reader:
+class RecordingReader:
     """Reads recordings from files; tasks/transcribe.py documents the options."""
 
     format: Format = "auto"
@@ -70,7 +71,7 @@ class Reader:
     files: str = ""  # folder, tar archive, or folder in one, that holds the listed files
     sample_rate: int = 0  # resample audio to this rate in Hz; 0: keep its rate
     n_mfcc: int = 13  # features per frame of a Sphinx file
-    height: int = 32  # of an image of a text line, in pixels
+    height: int = 32  # height of an image of a text line, in pixels
 
     def read(self, source: Source) -> Iterator[Recording]:
         """The recordings of a list of files, of a folder, of one file, or of Python values."""
@@ -116,14 +117,14 @@ class Reader:
         return "sphinx" if SPHINX.fullmatch(first) and not self.separator and "\t" not in first else "columns"
 
     def _columns(self, path: Path) -> Iterator[RecordingReference]:
-        names = parallel.Reader(
+        rows = PairReader(
             "columns",
             encoding=self.encoding,
             separator=self.separator,
             source_column=self.file_column,
             target_column=self.text_column,
         )
-        for pair in names.read(path):
+        for pair in rows.read(path):
             if pair.source:
                 yield RecordingReference(pair.location, pair.source, pair.target)
 

@@ -63,9 +63,9 @@ def split_range(path: Path) -> tuple[Path, Range]:
 class Series:
     """A time series and the range of rows to forecast; earlier rows serve as history."""
 
-    location: Location  # of the first row
+    location: Location  # location of the first row
     values: Numbers  # (T, D)
-    names: tuple[str, ...]  # of the columns
+    names: tuple[str, ...]  # names of the columns
     start: int  # first row to forecast
     stop: int  # end of the rows to forecast
     lines: Sequence[int] = ()  # line of each row; empty if the file has no lines

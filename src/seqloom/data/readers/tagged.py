@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqloom.data.readers.conll import Block, conll, conllu
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, lines, parallel
-from seqloom.data.readers.vectors import Vectors, frames, npz
+from seqloom.data.readers.vectors import VectorSequence, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 Column = int | str
@@ -22,7 +22,7 @@ Column = int | str
 class Sentence:
     """Words, with their labels if known."""
 
-    location: Location  # of the first word
+    location: Location  # location of the first word
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
     lines: Sequence[int] = ()  # line of each word; empty if all are on one line
@@ -34,46 +34,13 @@ class Sentence:
         return self.location._replace(line=self.lines[word]) if self.lines else self.location
 
 
-Example = Sentence | Vectors
-
-
-class VectorStatistics:
-    """Mean and standard deviation of each feature, over all vectors so far."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sum = np.zeros(0)
-        self.squares = np.zeros(0)
-
-    def add(self, example: Vectors) -> None:
-        values = example.values.astype(np.float64)
-        if not self.count:
-            self.sum = self.squares = np.zeros(values.shape[1])
-        if values.shape[1] != len(self.sum):
-            raise DataError(
-                example.location, f"expected {len(self.sum)} features as in the first sequence, found {values.shape[1]}"
-            )
-        self.count += len(values)
-        self.sum = self.sum + values.sum(axis=0)
-        self.squares = self.squares + np.square(values).sum(axis=0)
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        return tuple((self.sum / max(self.count, 1)).tolist())
-
-    @property
-    def deviation(self) -> tuple[float, ...]:
-        """Standard deviations; 1 for a constant feature."""
-        mean = np.array(self.mean)
-        spread = np.sqrt(np.maximum(self.squares / max(self.count, 1) - mean**2, 0))
-        return tuple(np.where(spread > 1e-6 * (1 + np.abs(mean)), spread, 1.0).tolist())
-
+TaggedSequence = Sentence | VectorSequence
 
 Format = Literal["auto", "conll", "conllu", "lines", "vectors"]
 
 
 @dataclass(frozen=True)
-class Reader:
+class TaggedReader:
     """Reads sentences or vectors from files; tasks/tag.py documents the options."""
 
     format: Format = "auto"
@@ -83,7 +50,7 @@ class Reader:
     parallel: tuple[str, str] | None = None  # parts of the file names of words and labels
     frames: bool = False  # read vectors if the file name does not show the format
 
-    def read(self, source: Source) -> Iterator[Example]:
+    def read(self, source: Source) -> Iterator[TaggedSequence]:
         if not isinstance(source, Path):
             return read_items(source)
         if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
@@ -151,7 +118,7 @@ def read_lines(source: Source, *, encoding: str = "utf-8") -> Iterator[Sentence]
         yield Sentence(location, tuple(text.split()))
 
 
-def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vectors]:
+def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[VectorSequence]:
     """Labelled vectors: rows of a CSV file with empty lines between sequences, or a .npz file."""
     if source.name.lower().endswith(".npz"):
         yield from npz(source)
@@ -161,20 +128,20 @@ def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vecto
     yield from frames(source, label=-1 if labels is None else labels)
 
 
-def read_items(items: Sequence[Any]) -> Iterator[Example]:
-    """Python values: lines of text, lists of words, arrays (T, D), Sentence and Vectors objects."""
+def read_items(items: Sequence[Any]) -> Iterator[TaggedSequence]:
+    """Python values: lines of text, lists of words, arrays (T, D), Sentence and VectorSequence objects."""
     if isinstance(items, str):
         raise DataError("input", "expected a list of strings, found a single string")
     for number, item in enumerate(items, start=1):
         location = Location("input", number)
-        if isinstance(item, Sentence | Vectors):
+        if isinstance(item, Sentence | VectorSequence):
             yield item
         elif isinstance(item, str):
             yield Sentence(location, tuple(item.split()))
         elif isinstance(item, list | tuple) and all(isinstance(word, str) for word in item):
             yield Sentence(location, tuple(item))
         else:
-            yield Vectors(location, _array(location, item))
+            yield VectorSequence(location, _array(location, item))
 
 
 def _array(location: Location, item: Any) -> NDArray[np.float32]:

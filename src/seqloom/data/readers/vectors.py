@@ -19,19 +19,19 @@ UNKNOWN = ("", "?")  # an unknown label or a missing value
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class VectorSequence:
     """A sequence of vectors with one label, or with one for each element."""
 
     location: Location
     values: Values  # (T, D)
-    label: str | None = None  # of the sequence
-    labels: tuple[str, ...] | None = None  # of the elements
+    label: str | None = None  # label of the whole sequence
+    labels: tuple[str, ...] | None = None  # label of each element
 
     def __len__(self) -> int:
         return len(self.values)
 
 
-def ts(source: Source, *, missing: Missing = "error") -> Iterator[Vectors]:
+def ts(source: Source, *, missing: Missing = "error") -> Iterator[VectorSequence]:
     """A .ts file of the UEA and UCR archives: ``@`` headers, then a sequence per line, channels separated by ``:``."""
     header: dict[str, list[str]] = {}
     location, width, in_data = Location("input", 1), 0, False
@@ -67,7 +67,7 @@ def _check_header(location: Location, name: str, words: list[str]) -> None:
         raise DataError(location, f"@{name}: expected a positive integer, found {first[:20]!r}")
 
 
-def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], missing: Missing) -> Vectors:
+def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], missing: Missing) -> VectorSequence:
     channels = line.split(":")
     classes = header.get("classlabel", [])
     label = None
@@ -86,7 +86,7 @@ def _ts_sequence(location: Location, line: str, header: dict[str, list[str]], mi
             if lengths
             else "no channels",
         )
-    return Vectors(location, fill_missing(location, np.stack(columns, axis=1), missing), label)
+    return VectorSequence(location, fill_missing(location, np.stack(columns, axis=1), missing), label)
 
 
 def csv(
@@ -96,7 +96,7 @@ def csv(
     label: int | None = -1,  # index of the label column, negative from the end; None: no labels
     separator: str = ",",
     missing: Missing = "error",
-) -> Iterator[Vectors]:
+) -> Iterator[VectorSequence]:
     """One sequence per row: its values, element after element, and its label; empty or ``?`` is an unknown label.
 
     A first row without numbers is a header. Rows may differ in length. With two or more channels, a row whose number
@@ -114,7 +114,7 @@ def csv(
                 location,
                 f"expected a positive multiple of {channels} values (channels = {channels}), found {len(values)}",
             )
-        yield Vectors(location, fill_missing(location, values.reshape(-1, channels), missing), name)
+        yield VectorSequence(location, fill_missing(location, values.reshape(-1, channels), missing), name)
 
 
 def frames(
@@ -124,7 +124,7 @@ def frames(
     identity: int | None = None,  # column of the sequence's id; None: sequences are separated by empty lines
     separator: str = ",",
     missing: Missing = "error",
-) -> Iterator[Vectors]:
+) -> Iterator[VectorSequence]:
     """One element per row, its values and its label; a first row without numbers is a header."""
     records = enumerate(_records(source, separator))
     rows = (record for position, record in records if position or not _is_header(record[1], label, identity))
@@ -150,7 +150,7 @@ def frames(
         location = elements[0][0]
         names = tuple(name for _, _, name in elements if name is not None) or None
         values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, step=1)
-        yield Vectors(location, values, labels=names)
+        yield VectorSequence(location, values, labels=names)
 
 
 def _element(
@@ -164,7 +164,7 @@ def _element(
     return location, values, name
 
 
-def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
+def npz(source: Path, *, missing: Missing = "error") -> Iterator[VectorSequence]:
     """A NumPy .npz file in one of two layouts.
 
     ``values`` (total, D) and ``lengths`` (N,): concatenated sequences; ``labels`` is (N,), one per sequence, or
@@ -195,7 +195,7 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
     start = 0
     for number, length in enumerate(lengths.tolist()):
         span, location = slice(start, start + length), Location(file, number + 1)
-        sequence = Vectors(location, fill_missing(location, values[span].astype(np.float32), missing))
+        sequence = VectorSequence(location, fill_missing(location, values[span].astype(np.float32), missing))
         if names is not None and len(names) == len(lengths):
             sequence = replace(sequence, label=known_label(names[number]))
         if names is not None and len(names) == len(values):
@@ -207,7 +207,7 @@ def npz(source: Path, *, missing: Missing = "error") -> Iterator[Vectors]:
 def write_npz(
     path: Path,
     sequences: Sequence[ArrayLike],  # each (T, D) or (T,)
-    labels: Sequence[str] | Sequence[Sequence[str]] | None = None,  # of the sequences, or of the elements of each
+    labels: Sequence[str] | Sequence[Sequence[str]] | None = None,  # one per sequence, or one per element of each
 ) -> None:
     """Write a file for ``npz`` to read."""
     values = [np.asarray(sequence, dtype=np.float32) for sequence in sequences]
@@ -262,8 +262,8 @@ def fill_missing(location: Location, values: Values, missing: Missing, *, step: 
             at, f'element {row + 1} of channel {column + 1} is missing; missing = "hold" repeats the previous one'
         )
     steps = np.where(np.isnan(values), -1, np.arange(len(values))[:, None])
-    last = np.maximum.accumulate(steps, axis=0)  # of the values so far, by channel
-    first = np.where(steps < 0, len(values), steps).min(axis=0)  # value of each channel
+    last = np.maximum.accumulate(steps, axis=0)  # (T, D), step of the last known value of each channel
+    first = np.where(steps < 0, len(values), steps).min(axis=0)  # (D,), step of the first known value
     held = np.take_along_axis(values, np.where(last < 0, np.minimum(first, len(values) - 1), last), axis=0)
     return np.nan_to_num(held, nan=0.0)
 

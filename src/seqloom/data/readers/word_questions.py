@@ -1,4 +1,4 @@
-"""Queries about words as users type them, and the test files of analogies and word similarities."""
+"""Questions about words as users type them, and the test files of analogies and word similarities."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ DETECTION_LINES = 5  # lines that show the kind of a file
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query about words, in test files with its answer."""
+    """A question about words; in a test file, with its expected answer."""
 
     location: Location
     kind: Kind

@@ -28,7 +28,7 @@ WHITESPACE = b" \t\n\v\f\r"
 class Passage:
     """A part of a text: whole lines, or a part of a long line."""
 
-    location: Location  # of its first line
+    location: Location  # location of its first line
     data: bytes  # UTF-8
     count: int  # approximate number of words
 

@@ -37,7 +37,7 @@ class TextConfig(ConfigSection):
             first = (PAD, UNKNOWN, *specials)
             tokenizer = self.train_subwords(texts, (self.vocab_size or DEFAULT_SUBWORDS) - len(first), reserved=first)
             pieces = map(tokenizer.id_to_token, range(tokenizer.get_vocab_size()))
-            vocabulary = Vocabulary(symbols=(*first, *(piece for piece in pieces if piece not in first)))
+            vocabulary = Vocabulary(tokens=(*first, *(piece for piece in pieces if piece not in first)))
             serialized = tokenizer.to_str()
         else:
             counts: Counter[str] = Counter()
@@ -111,13 +111,13 @@ class Tokenizer(ConfigSection):
 
     @cached_property
     def from_library(self) -> list[int]:
-        """Our id for each id of the library."""
+        """The id in the vocabulary for each id of the library."""
         return self.vocabulary.encode(map(self.library.id_to_token, range(self.library.get_vocab_size())))
 
     @cached_property
     def to_library(self) -> dict[int, int]:
-        """The id of the library for each of our ids."""
-        return {ours: theirs for theirs, ours in enumerate(self.from_library)}
+        """The id of the library for each id in the vocabulary."""
+        return {index: library_id for library_id, index in enumerate(self.from_library)}
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text, known or not."""
@@ -137,8 +137,8 @@ class Tokenizer(ConfigSection):
 
     def encode(self, text: str) -> list[int]:
         if self.unit == "subwords":
-            ours = self.from_library
-            return [ours[index] for index in self.library.encode(text.lower() if self.lowercase else text).ids]
+            ids = self.from_library
+            return [ids[index] for index in self.library.encode(text.lower() if self.lowercase else text).ids]
         find = self.ids.get
         return [find(token, 1) for token in self.tokens(text)]
 
@@ -146,8 +146,8 @@ class Tokenizer(ConfigSection):
         """The text without padding and special tokens; unknown characters become the replacement character."""
         kept = self._without_specials(ids)
         if self.unit == "subwords":
-            theirs = [self.to_library[index] for index in kept if index in self.to_library]  # BPE has no <unk>
-            text: str = self.library.decode(theirs, skip_special_tokens=False)
+            library_ids = [self.to_library[index] for index in kept if index in self.to_library]  # BPE has no <unk>
+            text: str = self.library.decode(library_ids, skip_special_tokens=False)
             return text
         tokens = self.vocabulary.decode(kept)
         if self.unit == "words":

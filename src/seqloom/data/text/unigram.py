@@ -1,6 +1,7 @@
 """Unigram subwords: the pieces that make the words most probable (Kudo 2018, "Subword Regularization").
 
-The trainer of the tokenizers library sums in the order of a hash map, so its results differ each time. Ours do not.
+The trainer of the tokenizers library sums in the order of a hash map, so its results differ each time; this one is
+deterministic.
 """
 
 import math
@@ -77,7 +78,7 @@ def split_at_unknown(words: Counter[str], alphabet: Collection[str]) -> Counter[
 
 
 def seeds(words: Counter[str], limit: int, *, reserved: Collection[str]) -> dict[str, int]:
-    """The substrings that cover most of the text, each taken alone, with their counts."""
+    """The substrings that cover most of the text, each counted on its own, with their counts."""
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for start in range(len(word) - 1):

@@ -18,19 +18,19 @@ START, END = "<s>", "</s>"
 class Vocabulary(ConfigSection):
     """Tokens by id: padding, unknown, specials, then the others by decreasing frequency."""
 
-    symbols: tuple[str, ...] = Field(description="Tokens in the order of their ids; 0 is <pad>, 1 is <unk>.")
+    tokens: tuple[str, ...] = Field(description="Tokens in the order of their ids; 0 is <pad>, 1 is <unk>.")
 
     @model_validator(mode="after")
     def check(self) -> Self:
-        if self.symbols[:2] != (PAD, UNKNOWN):
-            raise ValueError(f"expected {PAD} and {UNKNOWN} at the start of a vocabulary, found {self.symbols[:2]}")
-        if len(self.ids) < len(self.symbols):
+        if self.tokens[:2] != (PAD, UNKNOWN):
+            raise ValueError(f"expected {PAD} and {UNKNOWN} at the start of a vocabulary, found {self.tokens[:2]}")
+        if len(self.ids) < len(self.tokens):
             raise ValueError("duplicate tokens in a vocabulary")
         return self
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        return {token: index for index, token in enumerate(self.symbols)}
+        return {token: index for index, token in enumerate(self.tokens)}
 
     def index(self, token: str) -> int:
         return self.ids.get(token, 1)
@@ -40,10 +40,10 @@ class Vocabulary(ConfigSection):
         return [find(token, 1) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        return [self.symbols[index] for index in ids]
+        return [self.tokens[index] for index in ids]
 
     def __len__(self) -> int:
-        return len(self.symbols)
+        return len(self.tokens)
 
     def __contains__(self, token: str) -> bool:
         return token in self.ids
@@ -65,7 +65,7 @@ def vocabulary_from_counts(
         raise ValueError(f"vocab_size is {size}, but there are {len(first)} special tokens: {' '.join(first)}")
     frequent = (token for token, count in counts.items() if count >= min_count and token not in first)
     ordered = sorted(frequent, key=lambda token: (-counts[token], token))
-    return Vocabulary(symbols=(*first, *(ordered[: size - len(first)] if size else ordered)))
+    return Vocabulary(tokens=(*first, *(ordered[: size - len(first)] if size else ordered)))
 
 
 class Labels(ConfigSection):

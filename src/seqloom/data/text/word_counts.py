@@ -13,7 +13,7 @@ from seqloom.data.text.passages import Passage
 
 ROUND = 64  # passages per thread and round
 SUGGESTION_WORDS = 100_000  # most frequent words that are searched for a similar spelling
-MIN_SIMILARITY = 0.6  # of a suggested spelling, from 0 to 1
+MIN_SIMILARITY = 0.6  # least similarity of a suggested spelling, from 0 to 1
 
 
 class WordCounts(NamedTuple):
@@ -108,7 +108,7 @@ def _power_of_two(minimum: int) -> int:
     return 1 << max(minimum - 1, 1).bit_length()
 
 
-class _Table:
+class _WordTable:
     """A growing hash table of words and their counts, optionally with counts of adjacent pairs."""
 
     def __init__(self, *, pairs: bool) -> None:
@@ -161,7 +161,7 @@ class _Table:
         start, stop = self.starts[index : index + 2]
         return self.word_bytes[start:stop].tobytes().decode()
 
-    def merge(self, other: "_Table") -> None:
+    def merge(self, other: "_WordTable") -> None:
         """Add the word counts of another table."""
         from seqloom.kernels.word2vec import word_counts
 
@@ -189,7 +189,7 @@ def count_words(
     phrases: PhraseSettings | None = None,  # needs a single thread
 ) -> WordCounts:
     """Count the words of a text in one pass."""
-    tables = [_Table(pairs=phrases is not None) for _ in range(1 if phrases else max(threads, 1))]
+    tables = [_WordTable(pairs=phrases is not None) for _ in range(1 if phrases else max(threads, 1))]
     read = iter(passages)
     number = length = 0
     with ThreadPoolExecutor(len(tables), thread_name_prefix="seqloom-words") as executor:
@@ -207,13 +207,13 @@ def count_words(
     return _rank(whole, number, length, min_count=min_count, max_words=max_words, phrases=phrases)
 
 
-def _count_all(table: _Table, passages: Sequence[Passage]) -> None:
+def _count_all(table: _WordTable, passages: Sequence[Passage]) -> None:
     for passage in passages:
         table.add(passage.data)
 
 
 def _rank(
-    table: _Table, passages: int, length: int, *, min_count: int, max_words: int, phrases: PhraseSettings | None
+    table: _WordTable, passages: int, length: int, *, min_count: int, max_words: int, phrases: PhraseSettings | None
 ) -> WordCounts:
     counts = table.counts[: table.used[0]]
     total = int(counts.sum())

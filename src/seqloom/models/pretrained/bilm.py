@@ -34,7 +34,7 @@ class BiLMVocabulary(ConfigSection):
         """The character ids of words; the boundary and the unknown token have a character of their own."""
         if self.characters is None:
             return np.zeros((len(tokens), 0), dtype=np.int16)
-        rows = to_characters(tokens, self.characters.symbols)
+        rows = to_characters(tokens, self.characters.tokens)
         for index, token in enumerate(tokens):
             if token in (END, UNKNOWN):
                 rows[index] = 0
@@ -58,7 +58,7 @@ class BiLMConfig(ConfigSection):
             raise ValueError(
                 "task.decoder.bidirectional is true: a language model must not read the token that it predicts"
             )
-        tokens = vocabulary.text.vocabulary.symbols
+        tokens = vocabulary.text.vocabulary.tokens
         embed: Embedding | CharacterEmbedding
         if vocabulary.characters is None:
             embed = Embedding(len(tokens), self.embedding_size, dropout=self.input_dropout)

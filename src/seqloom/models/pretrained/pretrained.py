@@ -208,7 +208,7 @@ def _to_words(source: str, names: list[str], vectors: NDArray[np.float32]) -> Pr
     table[2:] = vectors[[rows[name] for name in kept]]
     if UNKNOWN in rows:
         table[1] = vectors[rows[UNKNOWN]]
-    return PretrainedWords(vocabulary=Vocabulary(symbols=(PAD, UNKNOWN, *kept)), size=table.shape[1], vectors=table)
+    return PretrainedWords(vocabulary=Vocabulary(tokens=(PAD, UNKNOWN, *kept)), size=table.shape[1], vectors=table)
 
 
 class _WordFilter(Container[str]):

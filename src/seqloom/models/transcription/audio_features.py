@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from torch import nn
 
 from seqloom.config import ConfigSection
-from seqloom.data.moments import RunningMoments
+from seqloom.data.feature_statistics import RunningMoments
 from seqloom.data.readers.recordings import Recording
 from seqloom.data.readers.text_files import DataError
 from seqloom.layers.audio.augment import MIN_WARP, VTLP, AdditiveNoise, SpecAugment, SpeedPerturbation

@@ -76,7 +76,7 @@ def build_guide(
     if config.model:
         path = resolve(config.model)
         model = load_run(path) if path.is_dir() else path
-        names = lexicon.words if lexicon else tokenizer.vocabulary.symbols
+        names = lexicon.words if lexicon else tokenizer.vocabulary.tokens
         lm = load_language_model(model, names, unit="words" if lexicon else tokenizer.unit, name=config.model)
     return Guide(lexicon, lm, weight=config.weight, word_score=config.word_score, unk_score=config.unk_score)
 

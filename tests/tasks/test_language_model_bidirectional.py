@@ -15,7 +15,7 @@ from seqloom.decoding.tokens.sample import Sample
 from seqloom.evaluation import evaluate
 from seqloom.model import Model
 from seqloom.run_config import Config
-from seqloom.tasks.language_model import BidirectionallyScored, LanguageModel
+from seqloom.tasks.language_model import BidirectionalTextScore, LanguageModel
 from seqloom.training.config import TrainConfig
 
 TEXT = ["the cat sat", "the dog sat on the cat", "", "a dog", "the cat and the dog sat on the mat", "on and on"]
@@ -42,12 +42,12 @@ def model(lines: Sequence[str] = TEXT, **fields: Any) -> Model:
 def test_both_directions_are_scored(fields: dict[str, Any]) -> None:
     bilm = model(**fields)
     answers = bilm.predict(["the cat sat on", ""])
-    for answer, symbols in zip(answers, (5, 1), strict=True):
-        assert isinstance(answer, BidirectionallyScored)
-        assert len(answer.log_probabilities) == len(answer.backward) == symbols
+    for answer, count in zip(answers, (5, 1), strict=True):
+        assert isinstance(answer, BidirectionalTextScore)
+        assert len(answer.log_probabilities) == len(answer.backward) == count
         total = (sum(answer.log_probabilities) + sum(answer.backward)) / 2
         assert answer.log_probability == pytest.approx(total)
-        assert answer.perplexity == pytest.approx(math.exp(-total / symbols))
+        assert answer.perplexity == pytest.approx(math.exp(-total / count))
     texts = ["the cat sat on", "a dog"]
     scores = evaluate(bilm.config, bilm.module, list(bilm.task.read(texts)))
     answers = bilm.predict(texts)
@@ -78,11 +78,11 @@ def test_generation_uses_the_forward_direction() -> None:
         bilm = model(**fields)
         drawn = "".join(bilm.generate("the cat", length=5, sample=Sample(temperature=0)))
         assert drawn == "".join(bilm.generate("the cat", length=5, sample=Sample(temperature=0)))
-        symbols = cast(LanguageModel, bilm.task).tokenizer
-        known = [2, *symbols.encode("the cat")]
+        tokenizer = cast(LanguageModel, bilm.task).tokenizer
+        known = [2, *tokenizer.encode("the cat")]
         with torch.no_grad():
             logits, _ = bilm.module(torch.tensor([known]))
-        best = symbols.vocabulary.symbols[int(logits[0, -1, 1:].argmax()) + 1]
+        best = tokenizer.vocabulary.tokens[int(logits[0, -1, 1:].argmax()) + 1]
         assert drawn.strip().split(" ")[0] == best if best != "</s>" else drawn.startswith("\n")
 
 

@@ -32,7 +32,7 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def transcriber(folder: Path, **fields: Any) -> Path:
-    """A run whose model was never trained, but says something."""
+    """A run of an untrained model, scaled so that its transcripts are not empty."""
     case = CASES["transcribe, unidirectional"]
     settings = build(case._replace(fields=case.fields | fields), folder)
     task = settings.task.fit(settings.task.read(resolve(settings.task.train)))
@@ -46,7 +46,7 @@ def transcriber(folder: Path, **fields: Any) -> Path:
 
 
 def train_language_model(folder: Path, unit: str, **fields: Any) -> Path:
-    """The run of a language model of the texts."""
+    """Train a language model on the texts; returns its run."""
     path = folder / "texts.txt"
     path.write_text(TEXTS)
     task = LanguageModel(train=str(path), dev_fraction=0.0, text={"unit": unit}, **fields)  # type: ignore[arg-type]
@@ -55,17 +55,17 @@ def train_language_model(folder: Path, unit: str, **fields: Any) -> Path:
     ).path
 
 
-def questions() -> list[Any]:
+def recordings() -> list[Any]:
     random = np.random.default_rng(7)
     return [random.normal(size=(length, 3)) for length in (20, 11)]
 
 
 def transcribe(model: Model) -> list[Any]:
-    return model.predict(questions())
+    return model.predict(recordings())
 
 
 def log_probability(model: Model, text: str) -> float:
-    """Of a text and its end, by the language model itself."""
+    """The log-probability of a text and its end, computed by the language model itself."""
     return float(model.predict([text])[0].log_probability)
 
 
@@ -75,8 +75,8 @@ def test_a_character_language_model_changes_the_transcripts(kind: dict[str, Any]
     free = transcribe(load(run, search="prefix_beam"))
     model = load(run, lm=f"{language} weight=0.7 word_score=0.4")
     for answer in transcribe(model):
-        wanted = log_probability(load(language), answer.text)
-        assert answer.language == pytest.approx(wanted, rel=1e-4)
+        expected = log_probability(load(language), answer.text)
+        assert answer.language == pytest.approx(expected, rel=1e-4)
         total = answer.acoustic + 0.7 * answer.language + 0.4 * len(answer.tokens)
         assert answer.score == pytest.approx(total, rel=1e-6)
     assert all(answer.language == 0 for answer in free)
@@ -120,7 +120,7 @@ def test_lexicon_and_language_model_in_the_configuration_can_stream(tmp_path: Pa
     fields = {"search": {"name": "prefix_beam", "size": 16}, "lexicon": str(tmp_path / "words.txt")}
     model = load(transcriber(tmp_path, **fields, lm={"model": str(language), "weight": 0.5}))
     whole, stream = transcribe(model)[0], model.open_stream()
-    values = questions()[0]
+    values = recordings()[0]
     texts = [str(stream.feed(values[start : start + 3])) for start in range(0, len(values), 3)]
     last = stream.finish()
     assert (last.text, last.words) == (whole.text, whole.words)
