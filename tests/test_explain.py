@@ -160,11 +160,11 @@ def test_the_branches_of_the_beam_are_the_n_best(tmp_path: Path) -> None:
     search = {"name": "beam", "size": 4, "nbest": 3, "length_penalty": "gnmt"}
     model = untrained_model(_translate(search=search), tmp_path)
     result = explain(model, "a cd b", beam=True)
-    ends = sorted((branch for branch in result.beam if branch.fate == "in_nbest"), key=lambda branch: -branch.score)
+    ends = sorted((branch for branch in result.beam if branch.status == "in_nbest"), key=lambda branch: -branch.score)
     assert [branch_tokens(result, branch.number) for branch in ends] == result.nbest_tokens
     assert [branch.score for branch in ends] == [candidate.score for candidate in result.prediction.nbest]
     for branch in result.beam:  # of each step at most as many as the beam is wide
-        alive = [each for each in result.beam if each.length == branch.length and each.fate == "extended"]
+        alive = [node for node in result.beam if node.length == branch.length and node.status == "extended"]
         assert len(alive) <= 4
     assert explain(model, "a cd b").beam == []
 
@@ -338,8 +338,8 @@ def test_a_word_in_several_contexts(runs: dict[str, Path], tmp_path: Path) -> No
     assert (tmp_path / "contexts.png").read_bytes().startswith(b"\x89PNG")
     *_, last = map(json.loads, call(run, "a cd b", "eff cd", "--json").stdout.splitlines())
     (pair,) = last["contexts"]
-    (_, one, _), (_, other) = (text.vectors for text in load(run).embed(["a cd b", "eff cd"]))
-    layers = [(np.array(left), np.array(right)) for left, right in zip(one, other, strict=True)]
+    (_, first, _), (_, second) = (text.vectors for text in load(run).embed(["a cd b", "eff cd"]))
+    layers = [(np.array(left), np.array(right)) for left, right in zip(first, second, strict=True)]
     expected = [left @ right / np.linalg.norm(left) / np.linalg.norm(right) for left, right in layers]
     assert pair["similarities"] == pytest.approx(expected)
     assert "no word occurs twice" in call(run, "a", "b").stdout
@@ -354,7 +354,7 @@ def test_layer_weights_of_a_tagger(runs: dict[str, Path], tmp_path: Path) -> Non
     (actual,) = map(json.loads, call(run, "Anna sees Paris", "--json").stdout.splitlines())
     assert actual["layer_weights"]["layers"] == ["embedding", "layer 1", "layer 2"]
     assert sum(actual["layer_weights"]["weights"]) == pytest.approx(1)
-    assert not any("given" in path.name for path in tmp_path.iterdir())
+    assert not any("pretrained" in path.name for path in tmp_path.iterdir())
 
 
 def test_tasks_that_read_no_text_take_files(runs: dict[str, Path], tmp_path: Path) -> None:

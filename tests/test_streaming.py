@@ -115,7 +115,7 @@ def test_a_stream_as_json(runs: dict[str, Path]) -> None:
     result = call("predict", runs["stream"], "-", "--stream", "--json", given=sound())
     *before, last = map(json.loads, result.stdout.splitlines())
     assert before
-    texts = [each["text"] for each in (*before, last)]
+    texts = [line["text"] for line in (*before, last)]
     assert all(after.startswith(text) for text, after in pairwise(texts))
     assert len(last["times"]) == len(last["tokens"])
 

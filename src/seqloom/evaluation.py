@@ -10,7 +10,6 @@ from torch import nn
 from seqloom.data.loading import BatchLoader
 from seqloom.run_config import Config
 from seqloom.training.distributed import SINGLE, ProcessGroup
-from seqloom.training.self_trained import CountingModel
 
 MIN_BPTT_STEPS = 100
 """Minimum length of a chunk where sequences are joined (truncated BPTT) and only predicted."""
@@ -40,7 +39,7 @@ def predict_all(
 ) -> list[Any]:
     """The predictions for examples, in order; where sequences are joined (truncated BPTT), for chunks in order."""
     task, settings = config.task, config.train
-    joined = bool(settings.bptt_steps) and not isinstance(module, CountingModel)
+    joined = bool(settings.bptt_steps) and not task.is_counting_model
     steps = max(settings.bptt_steps, MIN_BPTT_STEPS) if joined else 0
     order = range(len(examples)) if steps else sorted(range(len(examples)), key=lambda row: len(examples[row]))
     batches = BatchLoader(

@@ -10,7 +10,7 @@ import torch
 
 from seqloom import terminal
 from seqloom.insight.explanation import Explanation, layer_weights
-from seqloom.insight.gate_trace import LabelledTrace
+from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.report import report
 from seqloom.model import Model
 

@@ -36,8 +36,8 @@ def test_captured_weights_are_those_of_each_step(name: str) -> None:
     assert expected is not None
     torch.testing.assert_close(result.weights.sum(dim=(1, 2)), expected, rtol=0, atol=1e-12)
     for step in range(5):  # one by one: the same rows
-        (_, start), (one,) = capture_attention(layer, x=x[:, step : step + 1], state=start)
-        torch.testing.assert_close(one.weights[0, 0, 0], result.weights[0, 0, step], rtol=0, atol=1e-12)
+        (_, start), (single,) = capture_attention(layer, x=x[:, step : step + 1], state=start)
+        torch.testing.assert_close(single.weights[0, 0, 0], result.weights[0, 0, step], rtol=0, atol=1e-12)
     _, (result,) = capture_attention(layer, x[:, :0], mask[:, :0], start)
     assert result.weights.shape == (3, 1, 0, 4)
 
@@ -76,14 +76,14 @@ def test_capturing_changes_nothing() -> None:
     model = Decoder()
     x, mask = noise(2, 6, INPUT, dtype=torch.float32), make_mask([6, 3], 6)
     results = []
-    for each, look in ((model, True), (copy.deepcopy(model), False)):
+    for module, captured in ((model, True), (copy.deepcopy(model), False)):
         torch.manual_seed(1)
-        outputs = [(capture_attention(each, x, mask)[0] if look else each(x, mask))[0] for _ in range(3)]
-        estimate = each.hard.estimator(outputs[-1].sum(dim=-1), mask)
+        outputs = [(capture_attention(module, x, mask)[0] if captured else module(x, mask))[0] for _ in range(3)]
+        estimate = module.hard.estimator(outputs[-1].sum(dim=-1), mask)
         (outputs[-1].sum() + estimate).backward()
-        results.append([*outputs, estimate, *[parameter.grad for parameter in each.parameters()], torch.rand(1)])
-    for seen, unseen in zip(*results, strict=True):
-        assert torch.equal(seen, unseen)
+        results.append([*outputs, estimate, *[parameter.grad for parameter in module.parameters()], torch.rand(1)])
+    for with_capture, without_capture in zip(*results, strict=True):
+        assert torch.equal(with_capture, without_capture)
 
 
 def test_samples_and_noise_are_replayed() -> None:
@@ -98,13 +98,13 @@ def test_samples_and_noise_are_replayed() -> None:
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.look = Attention(3, 3, score="scaled")
+        self.attention = Attention(3, 3, score="scaled")
         self.plain = nn.Linear(3, 3)
         self.pool = pooling.AttentionPooling(3)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        seen = self.plain(self.look(x, self.look.prepare(x), x, mask=mask).context)
-        out: Tensor = self.pool(Memory(seen, mask, ()))
+        context = self.plain(self.attention(x, self.attention.prepare(x), x, mask=mask).context)
+        out: Tensor = self.pool(Memory(context, mask, ()))
         return out
 
 
@@ -113,8 +113,8 @@ def test_every_attention_of_a_model_is_captured_in_order() -> None:
     model, x, mask = Model(), torch.randn(2, 4, 3), make_mask([4, 2], 4)
     result, actual = capture_attention(model, x, mask)
     assert torch.equal(result, model(x, mask))
-    shapes = [(each.name, tuple(each.weights.shape)) for each in actual]
-    assert shapes == [("look", (2, 1, 4, 4)), ("pool", (2, 1, 1, 4))]
+    shapes = [(attention.name, tuple(attention.weights.shape)) for attention in actual]
+    assert shapes == [("attention", (2, 1, 4, 4)), ("pool", (2, 1, 1, 4))]
     assert not actual[0].weights.requires_grad
     expected = (x[1] @ x[1, :2].T / 3**0.5).softmax(dim=-1)
     torch.testing.assert_close(actual[0].weights[1, 0, :, :2], expected)

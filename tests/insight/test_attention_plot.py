@@ -1,3 +1,5 @@
+"""Attention heat maps as text and as plots."""
+
 from pathlib import Path
 
 import numpy as np

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from seqloom.decoding.tokens.beam import Beam
-from seqloom.decoding.tokens.search_record import Fate, SearchRecord
+from seqloom.decoding.tokens.search_record import NodeStatus, SearchRecord
 from seqloom.insight.beam_tree import ENDED, PRUNED, BeamNode, Branch, beam_lines, build_tree, draw_beam, join_tokens
 
 #          root
-#        a       b†      (c was never followed)
+#        a       b†      (c is pruned)
 #     aa  ab†
 #   aa$  aab†(cannot win)
 TREE = [
@@ -56,8 +56,8 @@ def test_forks_inside_branches() -> None:
 
 
 def test_the_worst_branches_are_removed() -> None:
-    root, left_out = build_tree(TREE, max_branches=2)
-    assert left_out == 2
+    root, removed = build_tree(TREE, max_branches=2)
+    assert removed == 2
     assert root.leaves == 2
     assert beam_lines(TREE, max_branches=2)[-1] == "(2 more branches)"
 
@@ -68,10 +68,10 @@ def test_words_are_separated_by_spaces() -> None:
     assert join_tokens(["the", " sky", "s"]) == "the␣skys"
 
 
-def test_every_fate_has_a_text() -> None:
-    assert {fate.name.lower() for fate in Fate} - {"impossible"} == PRUNED.keys() | ENDED.keys()
+def test_every_status_has_a_text() -> None:
+    assert {status.name.lower() for status in NodeStatus} - {"impossible"} == PRUNED.keys() | ENDED.keys()
     assert not PRUNED.keys() & ENDED.keys()
-    assert set(ENDED) == {fate.name.lower() for fate in Fate if fate >= Fate.EXTENDED}
+    assert set(ENDED) == {status.name.lower() for status in NodeStatus if status >= NodeStatus.EXTENDED}
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
         lambda last, state: (table[last], state), torch.zeros(1, 1), torch.tensor([0]), 0, lengths=7, record=record
     )
     nodes = record.nodes(0)
-    tree_nodes = [BeamNode(n.id, n.parent, str(n.token), *n[4:7], n.fate.name.lower()) for n in nodes]
-    root, left_out = build_tree(tree_nodes, max_branches=10**6)
-    assert left_out == 0
+    tree_nodes = [BeamNode(n.id, n.parent, str(n.token), *n[4:7], n.status.name.lower()) for n in nodes]
+    root, removed = build_tree(tree_nodes, max_branches=10**6)
+    assert removed == 0
     seen: list[Branch] = []
     waiting = [root]
     while waiting:
@@ -95,7 +95,7 @@ def test_the_tree_holds_every_kept_hypothesis(search: Beam) -> None:
         waiting += branch.children
         assert bool(branch.outcome) is not bool(branch.children)
         assert all(child.node.parent == branch.node.number for child in branch.children)
-    assert sorted(branch.node.number for branch in seen) == [n.id for n in nodes if n.fate >= Fate.EXTENDED]
+    assert sorted(branch.node.number for branch in seen) == [n.id for n in nodes if n.status >= NodeStatus.EXTENDED]
     ranked = sorted((branch for branch in seen if branch.rank), key=lambda branch: branch.rank)
     assert [branch.node.score for branch in ranked] == [hypothesis.score for hypothesis in result]
 

@@ -17,19 +17,19 @@ from seqloom.models.transcription.transcriber import TimeReductionConfig, Transc
 from seqloom.models.transcription.transcripts import Transcription
 
 
-def model(symbols: int, *, size: int = 3, factor: int = 2, **listening: Any) -> Transcriber:
+def model(symbols: int, *, size: int = 3, factor: int = 2, **features: Any) -> Transcriber:
     torch.manual_seed(4)
-    made = build_transcriber(
+    transcriber = build_transcriber(
         size=size,
         vocab_size=symbols,
         image_encoder=LineImageConfig(),
         prenet=PrenetConfig(),
         recurrence=RecurrenceConfig(cell="gru", hidden_size=5),
         time_reduction=TimeReductionConfig(factor=factor),
-        **listening,
+        **features,
     )
-    made.output.weight.data *= 8
-    return made.eval()
+    transcriber.output.weight.data *= 8
+    return transcriber.eval()
 
 
 def letters() -> Tokenizer:
@@ -114,13 +114,13 @@ def frames(best: str, *, reduction: int = 1, kind: str = "image", seconds: bool 
     )
 
 
-def answer(found: FrameProbabilities, words: list[str] | None = None) -> Transcription:
-    places = [place for place, symbol in enumerate(found.most_probable) if symbol]
-    times = [(place * found.frame_length, (place + 1) * found.frame_length) for place in places]
+def prediction(frames: FrameProbabilities, words: list[str] | None = None) -> Transcription:
+    indices = [index for index, symbol in enumerate(frames.most_probable) if symbol]
+    times = [(index * frames.frame_length, (index + 1) * frames.frame_length) for index in indices]
     spans = [times[min(number, len(times) - 1)] for number in range(len(words or []))]
-    text = "".join(found.transcript)
+    text = "".join(frames.transcript)
     return Transcription(
-        text, -1.0, -1.0, 0.0, found.transcript, times, words or [text], spans or times[:1], [], "", None
+        text, -1.0, -1.0, 0.0, frames.transcript, times, words or [text], spans or times[:1], [], "", None
     )
 
 
@@ -158,7 +158,7 @@ def test_high_frequencies_are_above_low_ones() -> None:
 
 def test_timings_of_words_and_tokens() -> None:
     result = frames(".a.b", kind="sound", seconds=True)
-    lines = list(timing_lines(answer(result, ["a", "bee"]), result))
+    lines = list(timing_lines(prediction(result, ["a", "bee"]), result))
     assert lines == [
         "",
         "Word timings, start and end:",
@@ -171,8 +171,8 @@ def test_timings_of_words_and_tokens() -> None:
         "0.50 s 1.50 s",
         "1.00 s 2.00 s",
     ]
-    assert list(timing_lines(answer(frames("a.b")), frames("a.b")))[1] == "Token timings, start and end in frames:"
-    assert list(timing_lines(answer(frames("..")), frames(".."))) == []
+    assert list(timing_lines(prediction(frames("a.b")), frames("a.b")))[1] == "Token timings, start and end in frames:"
+    assert list(timing_lines(prediction(frames("..")), frames(".."))) == []
 
 
 @pytest.mark.parametrize("kind", ["image", "sound", "strokes", "numbers"])
@@ -180,12 +180,12 @@ def test_plots(kind: str, tmp_path: Path) -> None:
     result = frames(".$..b.b" * 40, reduction=2, kind=kind, seconds=kind == "sound")
     seen = np.random.default_rng(1).random((559, 3))
     seen[:, 2] = seen[:, 2] > 0.5
-    draw_ctc(result, seen, answer(result, ["a", "b$"]), tmp_path / "new" / "s.png", title="a $ b $")
+    draw_ctc(result, seen, prediction(result, ["a", "b$"]), tmp_path / "new" / "s.png", title="a $ b $")
     assert (tmp_path / "new" / "s.png").read_bytes().startswith(b"\x89PNG")
-    draw_ctc(result, seen[:, :1], answer(result), tmp_path / "one.png")
+    draw_ctc(result, seen[:, :1], prediction(result), tmp_path / "one.png")
     assert (tmp_path / "one.png").is_file()
 
 
 def test_an_empty_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the input has no frames"):
-        draw_ctc(frames(""), np.zeros((0, 3)), answer(frames("")), tmp_path / "s.png")
+        draw_ctc(frames(""), np.zeros((0, 3)), prediction(frames("")), tmp_path / "s.png")

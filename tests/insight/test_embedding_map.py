@@ -34,9 +34,9 @@ def test_one_number_has_one_direction() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 100), st.integers(5, 90)), min_size=1, max_size=15))
-def test_labels_do_not_overlap(given_points: list[tuple[int, int, int]]) -> None:
-    points = np.array([each[:2] for each in given_points], np.float64)
-    sizes = np.array([(each[2], 12) for each in given_points], np.float64)
+def test_labels_do_not_overlap(labels: list[tuple[int, int, int]]) -> None:
+    points = np.array([(x, y) for x, y, _ in labels], np.float64)
+    sizes = np.array([(width, 12) for _, _, width in labels], np.float64)
     corners = place_labels(points, sizes)
     boxes = [(*low, *high) for low, high in zip(corners.tolist(), (corners + sizes).tolist(), strict=True)]
     for index, box in enumerate(boxes):
@@ -46,7 +46,7 @@ def test_labels_do_not_overlap(given_points: list[tuple[int, int, int]]) -> None
 
 def test_plot(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(8, 6))
-    vectors[3] = vectors[4]  # at the same place
+    vectors[3] = vectors[4]  # at the same point
     words = embedding_map([f"$word{number}" for number in range(8)], vectors)
     assert (words.nearest[3], words.nearest[4]) == ("$word4", "$word3")
     assert words.similarities[3] == pytest.approx(1)

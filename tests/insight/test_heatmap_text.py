@@ -1,3 +1,5 @@
+"""Values of tokens as bars below a text, and as background colours of a plot."""
+
 from pathlib import Path
 
 import pytest

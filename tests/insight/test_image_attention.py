@@ -1,3 +1,5 @@
+"""Attention over an image as text and as plots."""
+
 from pathlib import Path
 
 import numpy as np

@@ -1,27 +1,27 @@
+"""The vectors of a word in several contexts, compared, printed and drawn."""
+
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from seqloom.insight.word_contexts import MAX_PAIRS, compare_contexts, cosine, draw_contexts, print_contexts
+from seqloom.models.pretrained.bilm import ContextualVectors
 
 
-@dataclass
-class Text:
-    words: list[str]
-    vectors: list[list[list[float]]]
-
-
-def text(words: str, *layers: list[float]) -> Text:
+def text(words: str, *layers: list[float]) -> ContextualVectors:
     """Each word has the same vectors."""
-    return Text(words.split(), [list(layers) for _ in words.split()])
+    return ContextualVectors(words.split(), [list(layers) for _ in words.split()])
 
 
-def test_words_at_several_places_are_compared_by_each_layer() -> None:
-    one = Text(["he", "threw", "the", "stick"], [[[0.0, 0.0], [0.0, 1.0]]] * 3 + [[[1.0, 0.0], [1.0, 0.0]]])
-    other = Text(["Stick", "to", "it"], [[[2.0, 0.0], [1.0, math.sqrt(3)]]] + [[[0.0, 1.0], [1.0, 1.0]]] * 2)
-    (pair,) = compare_contexts([one, other])
+def test_words_in_several_contexts_are_compared_by_each_layer() -> None:
+    first = ContextualVectors(
+        ["he", "threw", "the", "stick"], [[[0.0, 0.0], [0.0, 1.0]]] * 3 + [[[1.0, 0.0], [1.0, 0.0]]]
+    )
+    second = ContextualVectors(
+        ["Stick", "to", "it"], [[[2.0, 0.0], [1.0, math.sqrt(3)]]] + [[[0.0, 1.0], [1.0, 1.0]]] * 2
+    )
+    (pair,) = compare_contexts([first, second])
     assert (pair.word, pair.first, pair.second) == ("stick", "he threw the [stick]", "[Stick] to it")
     assert pair.similarities == pytest.approx([1.0, 0.5])  # the same direction; 60 degrees
 

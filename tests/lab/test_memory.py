@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from seqloom.lab.memory import Memory, Outcome, draw, reach, tabulate, verdict
+from seqloom.lab.memory import MemoryExperiment, Outcome, draw, memory_span, tabulate, verdict
 
-SMALL = Memory(lengths=(3, 6), hidden_size=8, batch_size=16, attempts=2, updates=5)
+SMALL = MemoryExperiment(lengths=(3, 6), hidden_size=8, batch_size=16, attempts=2, updates=5)
 
 
 def outcome(network: str, length: int, accuracy: float, gradient: float) -> Outcome:
@@ -31,7 +31,7 @@ def test_sequences_hold_one_symbol_first_and_distractors_after_it() -> None:
 
 
 @pytest.mark.parametrize("network", SMALL.networks)
-def test_gradient_is_the_slope_of_the_loss(network: str) -> None:
+def test_gradients_match_finite_differences(network: str) -> None:
     layer, answer = SMALL._build(network, SMALL.seed)
     layer, answer = layer.double(), answer.double()
     x, symbol = SMALL._draw(3, SMALL.batch_size, torch.Generator().manual_seed(SMALL.seed))
@@ -41,13 +41,13 @@ def test_gradient_is_the_slope_of_the_loss(network: str) -> None:
         with torch.no_grad():
             return torch.nn.functional.cross_entropy(answer(layer(shifted)[0][:, -1]), symbol, reduction="none")
 
-    slopes = torch.zeros(SMALL.batch_size, 8, dtype=torch.double)
+    gradients = torch.zeros(SMALL.batch_size, 8, dtype=torch.double)
     for feature in range(8):
         shift = torch.zeros_like(x)
         shift[:, 0, feature] = width
-        slopes[:, feature] = (losses(x + shift) - losses(x - shift)) / (2 * width)
+        gradients[:, feature] = (losses(x + shift) - losses(x - shift)) / (2 * width)
     # The experiment is in single precision: 1e-4.
-    assert SMALL._gradient(network, 3) == pytest.approx(slopes.norm(dim=-1).mean().item(), rel=1e-4)
+    assert SMALL._gradient(network, 3) == pytest.approx(gradients.norm(dim=-1).mean().item(), rel=1e-4)
 
 
 def test_the_same_seed_gives_the_same_outcome_and_keeps_the_random_state() -> None:
@@ -60,20 +60,20 @@ def test_the_same_seed_gives_the_same_outcome_and_keeps_the_random_state() -> No
 
 
 def test_a_network_that_does_not_learn_tries_again() -> None:
-    result = Memory(updates=1, attempts=2).measure("Elman network", 10)
+    result = MemoryExperiment(updates=1, attempts=2).measure("Elman network", 10)
     assert (result.attempts, result.updates) == (2, 1)
 
 
 def test_a_network_learns_and_stops() -> None:
-    result = Memory().measure("LSTM", 5)
+    result = MemoryExperiment().measure("LSTM", 5)
     assert result.accuracy > 0.95
     assert 10 <= result.updates < 100
 
 
-def test_reach_ends_at_the_first_failure() -> None:
-    assert reach(OUTCOMES, "LSTM") == 20
-    assert reach(OUTCOMES, "Elman network") == 10
-    assert reach([*OUTCOMES, outcome("Elman network", 40, 1.0, 1.0)], "Elman network") == 10
+def test_the_memory_span_ends_at_the_first_failure() -> None:
+    assert memory_span(OUTCOMES, "LSTM") == 20
+    assert memory_span(OUTCOMES, "Elman network") == 10
+    assert memory_span([*OUTCOMES, outcome("Elman network", 40, 1.0, 1.0)], "Elman network") == 10
 
 
 def test_the_verdict_names_networks_and_the_reason() -> None:

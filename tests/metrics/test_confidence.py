@@ -1,3 +1,5 @@
+"""Confidence intervals against SciPy and against resampling example by example."""
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,3 +1,5 @@
+"""Labels and spans against scikit-learn and seqeval."""
+
 import warnings
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""BLEU and chrF against sacrebleu, edit distances against their definition."""
+
 import numpy as np
 import pytest
 import sacrebleu
@@ -16,10 +18,10 @@ def distance_by_table(hypothesis: str, reference: str) -> int:
     """The distance by its definition, with a row for each token of the hypothesis."""
     costs = np.zeros((len(hypothesis) + 1, len(reference) + 1), dtype=int)
     costs[:, 0], costs[0] = range(len(hypothesis) + 1), range(len(reference) + 1)
-    for row, one in enumerate(hypothesis, start=1):
+    for row, token in enumerate(hypothesis, start=1):
         for column, other in enumerate(reference, start=1):
             costs[row, column] = min(
-                costs[row - 1, column] + 1, costs[row, column - 1] + 1, costs[row - 1, column - 1] + (one != other)
+                costs[row - 1, column] + 1, costs[row, column - 1] + 1, costs[row - 1, column - 1] + (token != other)
             )
     return int(costs[-1, -1])
 

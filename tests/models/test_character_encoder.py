@@ -1,3 +1,5 @@
+"""Word vectors from characters against words encoded one by one."""
+
 import numpy as np
 import torch
 from hypothesis import given

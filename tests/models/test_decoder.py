@@ -36,12 +36,12 @@ def test_loss_and_probabilities_are_those_of_the_logits(tied: bool, hidden: int)
     features, _ = model.features(inputs)
     assert logits.shape == (3, 6, V)
     expected = functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="sum", label_smoothing=0.1)
-    found = model.loss(features.flatten(0, 1), target.flatten(), smoothing=0.1)
-    assert torch.allclose(found, expected, rtol=1e-12)
-    each = logits.log_softmax(dim=-1).gather(2, target.unsqueeze(2)).flatten()
-    assert torch.allclose(model.log_probabilities(features.flatten(0, 1), target.flatten()), each, atol=1e-12)
-    one, other = (torch.autograd.grad(value, model.embed.weight, retain_graph=True)[0] for value in (found, expected))
-    assert torch.allclose(one, other, atol=1e-12)
+    loss = model.loss(features.flatten(0, 1), target.flatten(), smoothing=0.1)
+    assert torch.allclose(loss, expected, rtol=1e-12)
+    log_probs = logits.log_softmax(dim=-1).gather(2, target.unsqueeze(2)).flatten()
+    assert torch.allclose(model.log_probabilities(features.flatten(0, 1), target.flatten()), log_probs, atol=1e-12)
+    left, right = (torch.autograd.grad(value, model.embed.weight, retain_graph=True)[0] for value in (loss, expected))
+    assert torch.allclose(left, right, atol=1e-12)
 
 
 def test_tied_embeddings_are_one_matrix() -> None:
@@ -62,21 +62,21 @@ def test_single_steps_match_the_whole(window: int) -> None:
     whole = model(inputs)[0].log_softmax(dim=-1)
     state = model.start(None, 3)
     for index in range(6):
-        found, state = step(model, inputs[:, index], state)
-        assert torch.allclose(found, whole[:, index], atol=1e-12)
-        assert found.exp().sum(dim=1).tolist() == pytest.approx([1.0] * 3)
+        actual, state = step(model, inputs[:, index], state)
+        assert torch.allclose(actual, whole[:, index], atol=1e-12)
+        assert actual.exp().sum(dim=1).tolist() == pytest.approx([1.0] * 3)
 
 
 def test_padding_has_no_effect() -> None:
     model = decoder()
     inputs = tokens()
     mask = torch.arange(6) < torch.tensor([[6], [2], [0]])
-    found, state = model(inputs, mask=mask)
+    logits, state = model(inputs, mask=mask)
     other, after = model(torch.where(mask, inputs, (inputs + 1) % V), mask=mask)
-    assert torch.equal(found[mask], other[mask])
+    assert torch.equal(logits[mask], other[mask])
     assert all(torch.equal(*pair) for pair in zip(state, after, strict=True))
     short, _ = model(inputs[1:2, :2])
-    assert torch.allclose(found[1:2, :2], short, atol=1e-12)
+    assert torch.allclose(logits[1:2, :2], short, atol=1e-12)
 
 
 def test_an_untrained_model_is_uniform() -> None:
@@ -84,7 +84,7 @@ def test_an_untrained_model_is_uniform() -> None:
     model = Decoder(Embedding(1000, 16), recurrent("lstm", 16, 16))
     features, _ = model.features(torch.randint(1, 1000, (4, 20)))
     loss = model.loss(features.flatten(0, 1), torch.randint(1000, (80,))) / 80
-    assert float(loss.detach()) == pytest.approx(math.log(1000), abs=0.05)  # uniform
+    assert float(loss.detach()) == pytest.approx(math.log(1000), abs=0.05)
 
 
 def test_dropout_is_for_training_only() -> None:

@@ -1,3 +1,5 @@
+"""Encoders: the layers of a configuration, causality, dropout."""
+
 from typing import Any
 
 import pytest
@@ -40,8 +42,8 @@ def test_causal(causal: bool) -> None:
     )
     x = noise(1, 7, 3).requires_grad_()
     outputs, _ = layer(x)
-    (slope,) = torch.autograd.grad(outputs[0, 3].sum(), x)
-    assert (slope[0].abs().sum(dim=1) != 0).tolist() == [True] * 4 + [not causal] * 2 + [False]
+    (gradient,) = torch.autograd.grad(outputs[0, 3].sum(), x)
+    assert (gradient[0].abs().sum(dim=1) != 0).tolist() == [True] * 4 + [not causal] * 2 + [False]
 
 
 @pytest.mark.parametrize(

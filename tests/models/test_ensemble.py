@@ -1,16 +1,23 @@
-"""Ensembles against the mean of their models' probabilities."""
+"""Ensembles against the mean of their models' probabilities; a search with two models against brute force."""
 
+import math
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from tests.contracts.registry import make_mask, randomize
+from tests.decoding.tokens.reference import Limits, Toy, everything
 from torch import Tensor, nn
 
 from seqloom import state as states
+from seqloom.decoding.tokens.beam import Beam
+from seqloom.decoding.tokens.search import Step
 from seqloom.layers.embedding import Embedding
 from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, EncoderDecoder, build_decoder_layer
-from seqloom.models.ensemble import Ensemble
+from seqloom.models.ensemble import Ensemble, ensemble_step
 
 VOCAB_SIZE, SIZE = 7, 6
 
@@ -70,3 +77,73 @@ def test_rows_of_a_state_can_be_selected(models: list[EncoderDecoder]) -> None:
 def test_an_ensemble_needs_encoder_decoders(models: list[EncoderDecoder]) -> None:
     with pytest.raises(TypeError, match="an ensemble needs encoder-decoder models, found Linear"):
         Ensemble([*models, nn.Linear(1, 1)])
+
+
+def fixed(scores: Tensor) -> Step:
+    return lambda tokens, state: (scores[: len(tokens)], state + 1)
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 5.0]])
+def test_the_mean_of_probabilities(weights: list[float] | None) -> None:
+    random = torch.Generator().manual_seed(1)
+    log_probs = [torch.randn(4, 6, generator=random, dtype=torch.float64).log_softmax(dim=1) for _ in range(3)]
+    log_probs[0][0, 0] = log_probs[1][0, 0] = log_probs[2][0, 0] = -torch.inf
+    log_probs[0][1, 1] = -torch.inf
+    step = ensemble_step([fixed(scores) for scores in log_probs], weights)
+    actual, state = step(torch.zeros(4).long(), (torch.zeros(4), torch.ones(4), torch.zeros(4)))
+    expected = np.average([np.exp(scores.numpy()) for scores in log_probs], axis=0, weights=weights)
+    assert actual.exp().numpy() == pytest.approx(expected, abs=1e-15)
+    assert actual[0, 0] == -math.inf
+    assert [part[0].item() for part in state] == [1.0, 2.0, 1.0]
+
+
+class MeanToy(Toy):
+    """The mean of two models, for brute force."""
+
+    def __init__(self, first: Toy, second: Toy) -> None:
+        super().__init__(first.vocabulary)
+        self.toys = first, second
+
+    def values(self, row: int, prefix: tuple[int, ...], start: int = 0) -> list[float]:
+        pairs = zip(*(toy.values(row, prefix, start) for toy in self.toys), strict=True)
+        return [math.log((math.exp(first) + math.exp(second)) / 2) for first, second in pairs]
+
+
+def test_a_search_with_two_models_is_exhaustive_at_full_width() -> None:
+    first, second = Toy(3, seed=1), Toy(3, seed=2)
+    beam, limits = Beam(size=81, nbest=3, length_penalty="gnmt"), Limits(2, 4)
+    state = (first.start(range(5)), second.start(range(5)))
+    rows = beam(ensemble_step([first.step, second.step]), state, torch.zeros(5).long(), 2, lengths=4)
+    for row, hypotheses in enumerate(rows):
+        expected = everything(beam, MeanToy(first, second), row, limits)[:3]
+        assert [left.tokens for left in hypotheses] == [right.tokens for right in expected]
+        assert [left.score for left in hypotheses] == pytest.approx([right.score for right in expected], abs=1e-12)
+
+
+def test_one_model_is_an_ensemble() -> None:
+    toy = Toy(4, seed=3)
+    start = torch.zeros(3).long()
+    alone = Beam()(toy.step, toy.start(range(3)), start, 3, lengths=6)
+    assert Beam()(ensemble_step([toy.step]), (toy.start(range(3)),), start, 3, lengths=6) == alone
+
+
+@pytest.mark.parametrize(
+    ("steps", "weights", "message"),
+    [
+        (0, None, "found 0 models and 0 weights"),
+        (2, [1.0], "found 2 models and 1 weights"),
+        (2, [1.0, 0.0], r"must be positive numbers, found \[1.0, 0.0\]"),
+        (1, [math.nan], "must be positive numbers"),
+    ],
+)
+def test_invalid_weights_are_rejected(steps: int, weights: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ensemble_step([fixed(torch.zeros(1, 2))] * steps, weights)
+
+
+def test_models_must_share_a_vocabulary() -> None:
+    step = ensemble_step([fixed(torch.zeros(1, 2)), fixed(torch.zeros(1, 3))])
+    with pytest.raises(ValueError, match="must share a vocabulary, found vocabularies of 2, 3 tokens"):
+        step(torch.zeros(1).long(), (torch.zeros(1), torch.zeros(1)))
+    with pytest.raises(ValueError, match="a tuple of 2 states"):
+        step(torch.zeros(1).long(), torch.zeros(1))

@@ -81,9 +81,9 @@ def test_padding_need_not_be_covered(weight: float) -> None:
     model, search = decoder(), Beam(size=3, nbest=3, coverage_penalty=weight)
     narrow = memory([3, 3])
     wide = Memory(nn.functional.pad(narrow.values, (0, 0, 0, 4)), nn.functional.pad(narrow.mask, (0, 4)), ())
-    plain, padded = (generate(model, each, search, end=END, lengths=6) for each in (narrow, wide))
-    for one, other in zip(plain, padded, strict=True):
-        assert [each.tokens for each in one] == [each.tokens for each in other]
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
+    plain, padded = (generate(model, source, search, end=END, lengths=6) for source in (narrow, wide))
+    for actual, expected in zip(padded, plain, strict=True):
+        assert [left.tokens for left in actual] == [right.tokens for right in expected]
+        assert [left.score for left in actual] == pytest.approx([right.score for right in expected], abs=1e-4)
     if weight:  # some source position got a total attention below 1
-        assert all(each.score < each.log_probability for hypotheses in plain for each in hypotheses)
+        assert all(hypothesis.score < hypothesis.log_probability for row in plain for hypothesis in row)

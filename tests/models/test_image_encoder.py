@@ -68,8 +68,8 @@ def test_cells_against_numpy(size: int, coordinates: bool, positions: bool) -> N
             assert isinstance(level, ConvBlock)
             x = convolve(x, level, stride=1 if index % 2 else 2)
         assert x.shape == (side, side, 8)
-        if model.place is not None:
-            rows, columns = array(model.place)
+        if model.position_embedding is not None:
+            rows, columns = array(model.position_embedding)
             x = x + rows[:, np.newaxis] + columns[np.newaxis]
         np.testing.assert_allclose(array(result.values[row]), x.reshape(-1, 8), rtol=CLOSE, atol=CLOSE)
 

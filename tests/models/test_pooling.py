@@ -1,3 +1,5 @@
+"""Pooling against NumPy; padding has no effect on values and gradients."""
+
 from collections.abc import Callable
 
 import numpy as np
@@ -49,48 +51,48 @@ BY_NUMPY: dict[str, Callable[[Array, Pooling], Array]] = {
 
 @EVERY
 @given(lengths=LENGTHS)
-def test_each_row_is_what_numpy_says_whatever_the_padding_holds(name: str, lengths: list[int]) -> None:
+def test_each_row_matches_numpy_whatever_the_padding_holds(name: str, lengths: list[int]) -> None:
     pooling = build(name)
     source = memory(lengths)
-    found = pooling(source).detach().numpy()
+    actual = pooling(source).detach().numpy()
     for row, length in enumerate(lengths):
-        wanted = BY_NUMPY[name](source.values[row, :length].numpy(), pooling) if length else np.zeros(4)
-        np.testing.assert_allclose(found[row], wanted, rtol=0, atol=1e-14)
+        expected = BY_NUMPY[name](source.values[row, :length].numpy(), pooling) if length else np.zeros(4)
+        np.testing.assert_allclose(actual[row], expected, rtol=0, atol=1e-14)
 
 
 @EVERY
 @given(lengths=LENGTHS, extra=st.integers(0, 20), filling=st.sampled_from([0.0, 1e30, float("inf"), float("nan")]))
 def test_gradients_do_not_see_the_padding(name: str, lengths: list[int], extra: int, filling: float) -> None:
     pooling = build(name)
-    slopes = []
+    gradients = []
     for source in (memory(lengths), memory(lengths, extra=extra, filling=filling)):
         values = source.values.requires_grad_()
         loss = (pooling(source) * noise(len(lengths), 4, seed=1)).sum()
         variables = [values, *pooling.parameters()]
-        slope, *rest = torch.autograd.grad(loss, variables, allow_unused=True, materialize_grads=True)
-        assert torch.equal(slope[~source.mask], torch.zeros_like(slope[~source.mask]))
-        slopes.append([slope[source.mask], *rest])
-    for left, right in zip(*slopes, strict=True):
+        gradient, *rest = torch.autograd.grad(loss, variables, allow_unused=True, materialize_grads=True)
+        assert torch.equal(gradient[~source.mask], torch.zeros_like(gradient[~source.mask]))
+        gradients.append([gradient[source.mask], *rest])
+    for left, right in zip(*gradients, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-14)
 
 
 @EVERY
-def test_gradients_are_right_by_finite_differences(name: str) -> None:
+def test_gradients_match_finite_differences(name: str) -> None:
     pooling, source = build(name), memory([3, 0, 2, 1], filling=0.0)
     values = source.values.requires_grad_()
     assert torch.autograd.gradcheck(lambda values: pooling(source._replace(values=values)), (values,))
 
 
 @given(lengths=LENGTHS)
-def test_attention_tells_its_weights(lengths: list[int]) -> None:
+def test_attention_weights_match_numpy(lengths: list[int]) -> None:
     pooling, source = AttentionPooling(4), memory(lengths)
     randomize(pooling)
     weights = pooling.weights(source).detach()
     for row, length in enumerate(lengths):
-        wanted = np.zeros(source.mask.shape[1])
+        expected = np.zeros(source.mask.shape[1])
         if length:
-            wanted[:length] = attend(source.values[row, :length].numpy(), pooling)
-        np.testing.assert_allclose(weights[row].numpy(), wanted, rtol=0, atol=1e-14)
+            expected[:length] = attend(source.values[row, :length].numpy(), pooling)
+        np.testing.assert_allclose(weights[row].numpy(), expected, rtol=0, atol=1e-14)
 
 
 def test_ends_need_two_directions() -> None:

@@ -1,3 +1,5 @@
+"""Scheduled sampling: schedules of the paper, and which tokens are mixed."""
+
 import math
 from typing import Any
 

@@ -254,8 +254,8 @@ def test_unknown_dropout() -> None:
     )
     embed: Any = tagger.build_model().get_submodule("encoder.embed")
     batch = tagger.collate([sentence("a b", "X X")] * 2000)
-    assert torch.equal(embed.eval()(batch.inputs), embed.learnt(batch.inputs.words))
-    unknown = (embed.train()(batch.inputs) == embed.learnt.weight[1]).all(dim=2).double().mean(dim=0)
+    assert torch.equal(embed.eval()(batch.inputs), embed.embedding(batch.inputs.words))
+    unknown = (embed.train()(batch.inputs) == embed.embedding.weight[1]).all(dim=2).double().mean(dim=0)
     # 10 / (10 + 30) and 10 / (10 + 10); 2000 draws are off by less than 0.05.
     assert unknown.tolist() == pytest.approx([0.25, 0.5], abs=0.05)
 

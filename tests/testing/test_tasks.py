@@ -161,3 +161,14 @@ def test_a_file_without_examples_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises((AssertionError, ValueError), match=r"no training examples|empty"):
         check_task(make(Classify), tmp_path / "empty.txt")
+
+
+class DeclaredAsCounting(Classify):
+    @property
+    def is_counting_model(self) -> bool:
+        return True
+
+
+def test_only_counting_models_are_declared_as_such(file: Path) -> None:
+    with pytest.raises(AssertionError, match="`is_counting_model` is True, but build_model returned a Classifier"):
+        case(DeclaredAsCounting, file)

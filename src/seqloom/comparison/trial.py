@@ -17,7 +17,6 @@ from seqloom.model import Model, load
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.training.progress import Progress
-from seqloom.training.self_trained import CountingModel
 from seqloom.workflow import Listener, data_readers, resume, train
 
 WARMUP_EXAMPLES = 32  # predicted before the time is measured
@@ -75,7 +74,7 @@ def run_trial(config: Config, folder: Path, listeners: Sequence[Listener] = ()) 
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
         **cost,
         "minutes": run.load("last").facts["seconds"] / 60,  # including those before an interruption
-        "is_counting_model": isinstance(model.module, CountingModel),
+        "is_counting_model": task.is_counting_model,
         **_predict_dev(model),
     }
 

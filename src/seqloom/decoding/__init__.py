@@ -1,1 +1,1 @@
-"""From a step function to sequences; knows no model."""
+"""Search for the most probable outputs, given a step function or frames; independent of any model."""

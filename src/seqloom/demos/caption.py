@@ -10,7 +10,7 @@ from seqloom.explain import explain
 from seqloom.insight import draw_explanation
 from seqloom.insight.image_attention import image_attention_lines
 
-SHOWN = 4  # images
+MAX_SHOWN = 4  # images
 
 
 def _baselines(run: DemoRun) -> dict[str, float]:
@@ -23,7 +23,7 @@ def _baselines(run: DemoRun) -> dict[str, float]:
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
     answers = []
-    for number, example in enumerate(list(run.model.task.read(run.files.test))[:SHOWN]):
+    for number, example in enumerate(list(run.model.task.read(run.files.test))[:MAX_SHOWN]):
         explanation = explain(run.model, example)
         if not number:
             draw_explanation(explanation, run.path)
@@ -37,8 +37,12 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.print_lines("Captions of test images:")
     rows = [
-        (each["image"], each["answer"], "" if each["answer"] in each["truth"] else f"wrong: {each['truth'][0]}")
-        for each in answers
+        (
+            result["image"],
+            result["answer"],
+            "" if result["answer"] in result["truth"] else f"wrong: {result['truth'][0]}",
+        )
+        for result in answers
     ]
     terminal.table(("image", "caption", ""), rows)
     first = answers[0]

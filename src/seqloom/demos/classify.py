@@ -33,10 +33,10 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.print_lines("Images and predictions:")
-    for row in zip(*(each["picture"] for each in answers), strict=True):
+    for row in zip(*(result["picture"] for result in answers), strict=True):
         terminal.print_lines("   ".join(row))
-    labels = [f"{each['answer']} ({each['probability']:.0%})" for each in answers]
-    errors = ["" if each["answer"] == each["truth"] else f", is {each['truth']}" for each in answers]
+    labels = [f"{result['answer']} ({result['probability']:.0%})" for result in answers]
+    errors = ["" if result["answer"] == result["truth"] else f", is {result['truth']}" for result in answers]
     terminal.print_lines(
         "   ".join(f"{label + error:16}" for label, error in zip(labels, errors, strict=True)).rstrip()
     )

@@ -10,10 +10,10 @@ from seqloom.evaluation import evaluate
 from seqloom.insight.embedding_map import draw_embedding_map, embedding_map
 from seqloom.run_config import Config
 
-DRAWN = (
+PLOTTED_WORDS = (
     "man woman king queen prince princess father mother duke duchess france paris italy rome japan tokyo walk walked"
 )
-LONGEST = 90  # characters of an answer that are printed
+MAX_ANSWER = 90  # characters of an answer that are printed
 
 
 def _baselines(run: DemoRun) -> dict[str, float]:
@@ -27,7 +27,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
     answers = run.model.predict(run.inputs)
     task: Any = run.model.task
     module: Any = run.model.module
-    words = DRAWN.split()
+    words = PLOTTED_WORDS.split()
     vectors = module.vectors[[task.fitted.vocabulary.find(word) for word in words]].numpy()
     with suppress(ModuleNotFoundError):  # matplotlib
         draw_embedding_map(embedding_map(words, vectors), run.path / "embedding_map.png")
@@ -39,7 +39,7 @@ def _show(answers: Sequence[Mapping[str, Any]]) -> None:
         "Queries: a sum returns the nearest words, one word its neighbours, two words their similarity,",
         "and several words the odd one out.",
     )
-    terminal.table(("query", "answer"), [(each["question"], each["answer"][:LONGEST]) for each in answers])
+    terminal.table(("query", "answer"), [(result["question"], result["answer"][:MAX_ANSWER]) for result in answers])
 
 
 DEMO = Demo(

@@ -6,7 +6,7 @@ from typing import Any
 from seqloom import terminal
 from seqloom.demos.demo import Demo, DemoRun
 
-SHOWN = 8  # years
+MAX_SHOWN = 8  # years
 
 
 def _baselines(run: DemoRun) -> dict[str, float]:
@@ -14,7 +14,7 @@ def _baselines(run: DemoRun) -> dict[str, float]:
 
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
-    examples = list(run.model.task.read(run.files.test))[-SHOWN:]
+    examples = list(run.model.task.read(run.files.test))[-MAX_SHOWN:]
     (answers,) = run.model.predict_batches(iter(examples))
     known = [
         {
@@ -32,11 +32,11 @@ def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.print_lines("Forecasts for the last years of the file, and for the year after it:")
     rows = [
         (
-            f"{each['last']:.1f}",
-            f"{each['answer']:.1f}",
-            "unknown" if each["truth"] is None else f"{each['truth']:.1f}",
+            f"{result['last']:.1f}",
+            f"{result['answer']:.1f}",
+            "unknown" if result["truth"] is None else f"{result['truth']:.1f}",
         )
-        for each in answers
+        for result in answers
     ]
     terminal.table(("sunspots last year", "forecast", "actual"), rows)
 

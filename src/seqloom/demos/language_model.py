@@ -32,7 +32,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     *scores, sample = answers
     terminal.print_lines("Perplexity of a sentence and of the same words in random order:")
-    terminal.table(("text", "perplexity"), [(each["text"], f"{each['perplexity']:.3g}") for each in scores])
+    terminal.table(("text", "perplexity"), [(score["text"], f"{score['perplexity']:.3g}") for score in scores])
     terminal.print_lines(
         "", f"Text generated after {sample['prompt']!r}:", *f"{sample['prompt']}{sample['text']}".splitlines()
     )
@@ -40,7 +40,7 @@ def _show(answers: Sequence[Mapping[str, Any]]) -> None:
 
 DEMO = Demo(
     description="A language model learns to predict the next character of Python's manual. Perplexity is the number of "
-    "equally likely characters it hesitates between, on average.",
+    "equally likely characters it chooses between, on average.",
     quick={"train.updates": 30, "task.decoder.hidden_size": 64},
     metric="perplexity",
     percent=False,

@@ -16,8 +16,8 @@ def run_memory(output: Path, *, seed: int, quick: bool, quiet: bool) -> dict[str
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"cannot create the folder {output}: {error.strerror}") from None
-    short = memory.Memory(lengths=(5, 10), updates=100, seed=seed)
-    experiment = short if quick else memory.Memory(seed=seed)
+    short = memory.MemoryExperiment(lengths=(5, 10), updates=100, seed=seed)
+    experiment = short if quick else memory.MemoryExperiment(seed=seed)
     started = time.perf_counter()
     outcomes = []
     with terminal.progress(len(experiment.cases())) as start:

@@ -11,7 +11,9 @@ from seqloom.demos.demo import Demo, DemoRun, evaluate_count_model, short_exampl
 
 def _baselines(run: DemoRun) -> dict[str, float]:
     def pairs(file: Path) -> list[tuple[str, str]]:
-        return [pair for each in run.model.task.read(file) for pair in zip(each.words, each.labels, strict=True)]
+        return [
+            pair for sentence in run.model.task.read(file) for pair in zip(sentence.words, sentence.labels, strict=True)
+        ]
 
     counts: dict[str, Counter[str]] = {}
     for word, label in pairs(run.files.train):
@@ -41,8 +43,8 @@ def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.print_lines("Predicted labels:")
     rows = [
         (word, label, "" if label == truth else f"wrong, should be {truth}")
-        for each in answers
-        for word, label, truth in zip(each["words"], each["answer"], each["truth"], strict=True)
+        for result in answers
+        for word, label, truth in zip(result["words"], result["answer"], result["truth"], strict=True)
     ]
     terminal.table(("word", "label", ""), rows)
 

@@ -16,7 +16,7 @@ from seqloom.insight import draw_explanation
 from seqloom.insight.ctc_plot import ctc_lines
 from seqloom.metrics.transcripts import error_rate
 
-SHOWN = 8  # lines
+MAX_SHOWN = 8  # lines
 COLUMNS = 8  # sampled from each segment
 
 
@@ -58,7 +58,7 @@ def _segments(columns: NDArray[np.float32], count: int) -> list[NDArray[np.float
 
 def _answers(run: DemoRun) -> list[dict[str, Any]]:
     answers = []
-    for number, example in enumerate(list(run.model.task.read(run.files.test))[:SHOWN]):
+    for number, example in enumerate(list(run.model.task.read(run.files.test))[:MAX_SHOWN]):
         explanation = explain(run.model, example)
         if not number:
             draw_explanation(explanation, run.path)
@@ -72,8 +72,8 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.print_lines("Transcripts of test lines:")
     rows = [
-        (each["image"], each["answer"], each["truth"], "" if each["answer"] == each["truth"] else "wrong")
-        for each in answers
+        (result["image"], result["answer"], result["truth"], "" if result["answer"] == result["truth"] else "wrong")
+        for result in answers
     ]
     terminal.table(("image", "transcript", "reference", ""), rows)
     terminal.print_lines(

@@ -43,7 +43,7 @@ def _answers(run: DemoRun) -> list[dict[str, Any]]:
 
 def _show(answers: Sequence[Mapping[str, Any]]) -> None:
     terminal.print_lines("Translations:")
-    terminal.table(("date", "ISO 8601"), [(each["source"], each["answer"]) for each in answers])
+    terminal.table(("date", "ISO 8601"), [(result["source"], result["answer"]) for result in answers])
     terminal.print_lines(
         "",
         "Attention for the first date (columns: input, rows: output; darker is more):",

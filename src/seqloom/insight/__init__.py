@@ -4,8 +4,7 @@ from seqloom.insight.attention_capture import CapturedAttention, capture_attenti
 from seqloom.insight.attention_plot import attention_lines, draw_attention, draw_attention_heads
 from seqloom.insight.explanation import AttentionMap, Explanation
 from seqloom.insight.forecast_plot import draw_forecast
-from seqloom.insight.gate_plot import draw_gates
-from seqloom.insight.gate_trace import GateTrace, trace_gates
+from seqloom.insight.gates import GateTrace, draw_gates, trace_gates
 from seqloom.insight.learning_curves import draw_learning_curves
 from seqloom.insight.report import draw_explanation, print_explanation
 

@@ -8,44 +8,44 @@ from torch import Tensor, nn
 
 from seqloom.insight.attention_capture import CapturedAttention, capture_attention
 from seqloom.insight.explanation import AttentionMap
-from seqloom.insight.gate_trace import Call
+from seqloom.insight.gates import FunctionModule
 from seqloom.layers.transformer.block import TransformerBlock
 from seqloom.models.pooling import AttentionPooling
 
-OTHER_READERS = r"\.given\.|reader\.back"
-"""Modules inside pretrained inputs, or that read from the end: their attention is not that of the sequence."""
+OTHER_SEQUENCES = r"\.pretrained\.|encoder\.backward_layer"
+"""Names of modules inside pretrained inputs, or that read backwards: they do not attend to the sequence itself."""
 
 AttentionLayers = Sequence[tuple[str, Tensor]]
 """Names of layers and their weights (heads, T, S)."""
 
 
-class Attended(NamedTuple):
-    """The result of a function and the attention of the model while it ran."""
+class SelfAttention(NamedTuple):
+    """The result of a function, and the self-attention of the model while it ran."""
 
     result: Any
-    layers: AttentionLayers  # of self-attention
+    layers: AttentionLayers
     pooling: list[float] | None  # weight of each element; None: no attention pooling
 
 
-def self_attention(model: nn.Module, function: Callable[[], Any]) -> Attended:
+def self_attention(model: nn.Module, function: Callable[[], Any]) -> SelfAttention:
     """Run a function that applies the model to one sequence, and capture its self-attention."""
-    call = Call(model, function)
+    call = FunctionModule(model, function)
     result, captured = capture_attention(call)
-    captured = [each for each in captured if not re.search(OTHER_READERS, each.name)]
-    pooling = [each for each in captured if isinstance(call.get_submodule(each.name), AttentionPooling)]
+    captured = [attention for attention in captured if not re.search(OTHER_SEQUENCES, attention.name)]
+    pooling = [attention for attention in captured if isinstance(call.get_submodule(attention.name), AttentionPooling)]
     weights = pooling[0].weights[0, 0, 0].tolist() if pooling else None
-    return Attended(result, attention_layers(call, captured, to_self=True), weights)
+    return SelfAttention(result, attention_layers(call, captured, to_self=True), weights)
 
 
 def attention_layers(model: nn.Module, captured: Sequence[CapturedAttention], *, to_self: bool) -> AttentionLayers:
     """The layers of self-attention, or those that attend to another sequence."""
     chosen = []
-    for each in captured:
-        parent, _, last = each.name.rpartition(".")
+    for attention in captured:
+        parent, _, last = attention.name.rpartition(".")
         is_self = isinstance(model.get_submodule(parent), TransformerBlock) and last == "attention"
-        is_pooling = isinstance(model.get_submodule(each.name), AttentionPooling)
+        is_pooling = isinstance(model.get_submodule(attention.name), AttentionPooling)
         if is_self is to_self and not is_pooling:
-            chosen.append(each.weights[0].double())
+            chosen.append(attention.weights[0].double())
     return [(f"layer {number}", weights) for number, weights in enumerate(chosen, start=1)]
 
 

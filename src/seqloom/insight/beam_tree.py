@@ -50,7 +50,7 @@ class BeamNode:
     length: int  # tokens so far
     log_probability: float  # of the token
     score: float  # the sum of log-probabilities; with penalties once it is finished
-    fate: str  # what became of it: a name of Fate in lowercase
+    status: str  # whether it was kept, and why not: a name of NodeStatus in lowercase
 
 
 @dataclass
@@ -71,9 +71,9 @@ class Branch:
 def beam_nodes(record: SearchRecord, encoding: Tokenizer) -> list[BeamNode]:
     """The nodes that a search has recorded for the first row of the batch, parents before their children."""
     nodes = []
-    for number, parent, _, token_id, length, log_probability, score, fate in record.nodes(0):
+    for number, parent, _, token_id, length, log_probability, score, status in record.nodes(0):
         token = display_token(encoding, encoding.vocabulary.tokens[token_id], token_id) if token_id >= 0 else ""
-        nodes.append(BeamNode(number, parent, token, length, log_probability, score, fate.name.lower()))
+        nodes.append(BeamNode(number, parent, token, length, log_probability, score, status.name.lower()))
     return nodes
 
 
@@ -82,18 +82,18 @@ def build_tree(nodes: Sequence[BeamNode], *, max_branches: int = MAX_BRANCHES) -
     best_pruned: dict[int, BeamNode] = {}  # of each parent the pruned child with the best score
     branches: dict[int, Branch] = {}
     for node in nodes:
-        if node.fate in ENDED:
+        if node.status in ENDED:
             branches[node.number] = Branch(node)
         elif node.parent not in best_pruned or node.score > best_pruned[node.parent].score:
             best_pruned[node.parent] = node
-    nbest = sorted((node for node in nodes if node.fate == "in_nbest"), key=lambda node: -node.score)
+    nbest = sorted((node for node in nodes if node.status == "in_nbest"), key=lambda node: -node.score)
     for rank, node in enumerate(nbest, start=1):
         branches[node.number].rank = rank
     root = next(branch for branch in branches.values() if branch.node.parent < 0)
     for branch in reversed(branches.values()):  # children before their parents
         if not branch.children:
-            pruned = best_pruned.get(branch.node.number) if branch.node.fate == "extended" else None
-            reason = PRUNED[pruned.fate] if pruned else ENDED[branch.node.fate]
+            pruned = best_pruned.get(branch.node.number) if branch.node.status == "extended" else None
+            reason = PRUNED[pruned.status] if pruned else ENDED[branch.node.status]
             branch.outcome = f"n-best #{branch.rank}" if branch.rank else reason
             branch.best = (branch.rank > 0, -branch.rank if branch.rank else branch.node.score)
         else:

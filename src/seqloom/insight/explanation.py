@@ -1,14 +1,12 @@
 """An explanation of a prediction as data: attention, the search, probabilities of tokens, labels and frames."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from seqloom.data.batch import Batch
 from seqloom.insight.beam_tree import BeamNode
 from seqloom.insight.ctc_plot import FrameProbabilities
 from seqloom.insight.embedding_map import EmbeddingMap
@@ -91,22 +89,6 @@ class Explanation:
         if self.attention is None or self.grid is None:
             raise ValueError("this explanation has no attention over an image")
         return np.array(self.attention.weights).reshape(-1, *self.grid)
-
-
-class SearchingTask(Protocol):
-    """What an explanation needs of a task whose predictions come from a search."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def search(self) -> Any: ...
-
-    def model_copy(self, *, update: dict[str, Any]) -> Self: ...
-
-    def collate(self, examples: Sequence[Any]) -> Batch: ...
-
-    def predict(self, model: Any, batch: Batch) -> Any: ...
 
 
 def layer_weights(model: nn.Module) -> LayerWeights | None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from seqloom.insight.learning_curves import panel_figure
-from seqloom.insight.plotting import BLACK, RED, SAND, SLATE, save_figure
+from seqloom.insight.plotting import BLACK, RED, SAND, SLATE, panel_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqloom.insight.plotting import BLACK, BLUE, FRAME, GREY, GRID, RED, SLATE, save_figure
+from seqloom.insight.plotting import BLACK, BLUE, GREY, RED, SLATE, panel_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,23 +56,6 @@ def draw_learning_curves(
         _set_y_limits(axes, [value for _, value in curve])
         _set_x_axes(axes, rows)
     save_figure(figure, path)
-    return figure
-
-
-def panel_figure(panels: int, *, width: float, height: float, across: int = 0) -> "Figure":
-    """A figure with panels side by side, or ``across`` of them in a row."""
-    from matplotlib.figure import Figure
-
-    across = across or panels
-    down = math.ceil(panels / across)
-    figure = Figure(figsize=(width * across, height * down), layout="constrained")
-    for index in range(panels):
-        axes = figure.add_subplot(down, across, index + 1)
-        axes.grid(visible=True, color=GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(FRAME)
-        axes.tick_params(colors=SLATE, labelsize=9)
     return figure
 
 

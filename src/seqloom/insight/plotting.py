@@ -1,5 +1,6 @@
-"""Colours and helpers that all plots share. Plots need matplotlib, which each function imports when it is called."""
+"""Colours, panels and files of all plots. Plots need matplotlib, which each function imports when it is called."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,3 +22,20 @@ def save_figure(figure: "Figure", path: str | Path, *, dpi: int = 150) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=dpi)
+
+
+def panel_figure(panels: int, *, width: float, height: float, across: int = 0) -> "Figure":
+    """A figure with panels side by side, or ``across`` of them in a row."""
+    from matplotlib.figure import Figure
+
+    across = across or panels
+    down = math.ceil(panels / across)
+    figure = Figure(figsize=(width * across, height * down), layout="constrained")
+    for index in range(panels):
+        axes = figure.add_subplot(down, across, index + 1)
+        axes.grid(visible=True, color=GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(FRAME)
+        axes.tick_params(colors=SLATE, labelsize=9)
+    return figure

@@ -17,8 +17,7 @@ from seqloom.insight.beam_tree import beam_lines, draw_beam
 from seqloom.insight.ctc_plot import FrameProbabilities, ctc_lines, draw_ctc, timing_lines
 from seqloom.insight.embedding_map import draw_embedding_map, print_embedding_map
 from seqloom.insight.explanation import Explanation
-from seqloom.insight.gate_plot import draw_gates
-from seqloom.insight.gate_trace import LabelledTrace
+from seqloom.insight.gates import LabelledTrace, draw_gates
 from seqloom.insight.heatmap_text import draw_heatmap_text, heatmap_lines, wrap_columns
 from seqloom.insight.image_attention import draw_image_attention, image_attention_lines
 from seqloom.insight.plotting import escape_dollars
@@ -51,8 +50,14 @@ def print_explanation(explanation: Explanation) -> None:
         _print_transcript(explanation.prediction, explanation.frames, explanation.image, width=width)
     if explanation.label_choices:
         choices = [
-            (each.word, each.label, f"{each.probability:.1%}", each.alternative, f"{each.alternative_probability:.1%}")
-            for each in explanation.label_choices
+            (
+                choice.word,
+                choice.label,
+                f"{choice.probability:.1%}",
+                choice.alternative,
+                f"{choice.alternative_probability:.1%}",
+            )
+            for choice in explanation.label_choices
         ]
         terminal.table(("word", "label", "probability", "alternative", "probability"), choices)
     if explanation.label_probabilities:
@@ -63,10 +68,10 @@ def print_explanation(explanation: Explanation) -> None:
         pairs = zip(explanation.prediction.nbest, explanation.nbest_tokens, strict=True)
         for rank, (candidate, tokens) in enumerate(pairs, start=1):
             terminal.print_lines("", *_candidate_lines(rank, candidate, tokens, width=width))
-    if (each := explanation.token_values) is not None:
-        top = each.maximum or max(each.values, default=0.0)
-        lines = heatmap_lines(each.tokens, each.values, maximum=each.maximum, width=width)
-        terminal.print_lines("", f"{each.label[:1].upper()}{each.label[1:]} (█ = {top:.3g}):", *lines)
+    if (values := explanation.token_values) is not None:
+        top = values.maximum or max(values.values, default=0.0)
+        lines = heatmap_lines(values.tokens, values.values, maximum=values.maximum, width=width)
+        terminal.print_lines("", f"{values.label[:1].upper()}{values.label[1:]} (█ = {top:.3g}):", *lines)
     _print_attention(explanation, width=width)
     if explanation.layer_weights is not None:
         weights = explanation.layer_weights
@@ -102,7 +107,8 @@ def _print_transcript(prediction: Any, frames: FrameProbabilities, inputs: NDArr
     terminal.print_lines(*ctc_lines(frames, inputs, width=width), *timing_lines(prediction, frames, width=width))
     terminal.print_lines("", "N-best list, with log scores:")
     rows = [
-        (each.text, f"{each.score:.4f}", f"{each.acoustic:.4f}", f"{each.language:.4f}") for each in prediction.nbest
+        (candidate.text, f"{candidate.score:.4f}", f"{candidate.acoustic:.4f}", f"{candidate.language:.4f}")
+        for candidate in prediction.nbest
     ]
     terminal.table(("transcript", "score", "acoustic", "language model"), rows)
 
@@ -152,13 +158,13 @@ def _draw(explanation: Explanation, folder: Path) -> list[Path]:
         draw_attention(attention.weights, attention.columns, attention.rows, new("attention.png"), title=name)
     if explanation.heads and explanation.grid is None:
         first = explanation.heads[0]
-        maps = [(each.name, each.weights) for each in explanation.heads]
-        heads_per_layer = max(Counter(each.name.partition(",")[0] for each in explanation.heads).values())
+        maps = [(head.name, head.weights) for head in explanation.heads]
+        heads_per_layer = max(Counter(head.name.partition(",")[0] for head in explanation.heads).values())
         across = min(heads_per_layer, HEADS_PER_ROW)
         draw_attention_heads(maps, first.columns, first.rows, new("heads.png"), panels_per_row=across)
-    if (each := explanation.token_values) is not None:
+    if (values := explanation.token_values) is not None:
         path = new("tokens.png")
-        draw_heatmap_text(each.tokens, each.values, path, maximum=each.maximum, title=title, label=each.label)
+        draw_heatmap_text(values.tokens, values.values, path, maximum=values.maximum, title=title, label=values.label)
     if choices := explanation.label_choices:
         draw_heatmap_text(
             [choice.word for choice in choices],

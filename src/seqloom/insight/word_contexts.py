@@ -5,30 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from seqloom import terminal
 from seqloom.insight.plotting import BLACK, escape_dollars, save_figure
+from seqloom.models.pretrained.bilm import ContextualVectors
 
 CONTEXT_WORDS = 3  # shown on each side
 MAX_PAIRS = 24  # shown: those that differ most
 
 
-class WordVectors(Protocol):
-    """The words of a text and their vectors."""
-
-    @property
-    def words(self) -> list[str]: ...
-
-    @property
-    def vectors(self) -> list[list[list[float]]]: ...  # of each word, one for each layer
-
-
 @dataclass(frozen=True)
 class ContextPair:
-    """A word at two places."""
+    """A word in two contexts."""
 
     word: str
     first: str  # its context, with the word in brackets
@@ -36,15 +26,15 @@ class ContextPair:
     similarities: list[float]  # cosine at each layer; the lowest layer does not depend on the context
 
 
-def compare_contexts(texts: Sequence[WordVectors]) -> list[ContextPair]:
+def compare_contexts(texts: Sequence[ContextualVectors]) -> list[ContextPair]:
     """All words that occur more than once, case ignored; those that differ most in the highest layer come first."""
     positions: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for number, text in enumerate(texts):
         for position, word in enumerate(text.words):
             positions[word.lower()].append((number, position))
     pairs = []
-    for word, places in positions.items():
-        for (first, left), (second, right) in combinations(places, 2):
+    for word, occurrences in positions.items():
+        for (first, left), (second, right) in combinations(occurrences, 2):
             layers = zip(texts[first].vectors[left], texts[second].vectors[right], strict=True)
             similarities = [cosine(*vectors) for vectors in layers]
             pairs.append(ContextPair(word, _context(texts[first], left), _context(texts[second], right), similarities))
@@ -58,14 +48,14 @@ def cosine(first: Sequence[float], second: Sequence[float]) -> float:
     return float(left @ right) / norm if norm else 0.0
 
 
-def _context(text: WordVectors, position: int) -> str:
+def _context(text: ContextualVectors, position: int) -> str:
     start, end = max(position - CONTEXT_WORDS, 0), position + CONTEXT_WORDS + 1
     words = [*text.words[start:position], f"[{text.words[position]}]", *text.words[position + 1 : end]]
     return " ".join(["…"] * (start > 0) + words + ["…"] * (end < len(text.words)))
 
 
 def layer_names(count: int) -> list[str]:
-    """Names of the layers of a contextual model; the lowest is the embedding, which knows no context."""
+    """Names of the layers of a contextual model; the lowest is the embedding, which does not depend on the context."""
     return ["embedding", *(f"layer {number}" for number in range(1, count))]
 
 

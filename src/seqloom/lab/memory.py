@@ -34,7 +34,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryExperiment:
     """The experiment: at each length, each kind of network is trained with the same budget."""
 
     lengths: tuple[int, ...] = (10, 20, 40, 80, 160, 320)
@@ -92,15 +92,15 @@ class Memory:
         generator = torch.Generator().manual_seed(seed)
         parameters = [*layer.parameters(), *answer.parameters()]
         optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, betas=(0.9, 0.99))
-        flawless = updates = 0
-        while flawless < 10 and updates < self.updates:
+        correct_batches = updates = 0
+        while correct_batches < 10 and updates < self.updates:
             x, symbol = self._draw(length, self.batch_size, generator)
             logits = answer(layer(x)[0][:, -1])
             optimizer.zero_grad()
             functional.cross_entropy(logits, symbol).backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
-            flawless = flawless + 1 if torch.equal(logits.argmax(-1), symbol) else 0
+            correct_batches = correct_batches + 1 if torch.equal(logits.argmax(-1), symbol) else 0
             updates += 1
         with torch.no_grad():
             x, symbol = self._draw(length, 512, generator)
@@ -112,8 +112,8 @@ class Memory:
         x, symbol = self._draw(length, self.batch_size, torch.Generator().manual_seed(self.seed))
         x.requires_grad_()
         loss = functional.cross_entropy(answer(layer(x)[0][:, -1]), symbol, reduction="sum")
-        (slope,) = torch.autograd.grad(loss, x)
-        return float(slope[:, 0].norm(dim=-1).mean())
+        (gradient,) = torch.autograd.grad(loss, x)
+        return float(gradient[:, 0].norm(dim=-1).mean())
 
     def _draw(
         self, length: int, batch: int, generator: torch.Generator
@@ -124,8 +124,8 @@ class Memory:
         return x.float(), symbol[:, 0]
 
 
-def reach(outcomes: Sequence[Outcome], network: str) -> int:
-    """The largest length up to which the network remembers at every measured length; 0 if there is none."""
+def memory_span(outcomes: Sequence[Outcome], network: str) -> int:
+    """The largest length up to which the network remembers at every shorter length, too; 0 if there is none."""
     furthest = 0
     for outcome in _of_network(outcomes, network):
         if outcome.accuracy < REMEMBERED:
@@ -141,16 +141,16 @@ def _of_network(outcomes: Sequence[Outcome], network: str) -> list[Outcome]:
 def verdict(outcomes: Sequence[Outcome]) -> str:
     """The conclusion, in two sentences."""
     longest = max(outcome.length for outcome in outcomes)
-    reaches = {outcome.network: reach(outcomes, outcome.network) for outcome in outcomes}
-    spans = [
+    spans = {outcome.network: memory_span(outcomes, outcome.network) for outcome in outcomes}
+    remembered = [
         f"the {network} over {'at least ' if steps == longest else ''}{steps} steps"
-        for network, steps in sorted(reaches.items(), key=lambda item: -item[1])
+        for network, steps in sorted(spans.items(), key=lambda item: -item[1])
     ]
     gradients = {outcome.network: outcome.gradient for outcome in outcomes if outcome.length == longest}
     weakest, strongest = min(gradients, key=gradients.__getitem__), max(gradients, key=gradients.__getitem__)
-    explained = all(reaches[weakest] < steps for network, steps in reaches.items() if network != weakest)
+    explained = all(spans[weakest] < steps for network, steps in spans.items() if network != weakest)
     return (
-        f"The symbol is remembered by {', by '.join(spans)}. "
+        f"The symbol is remembered by {', by '.join(remembered)}. "
         f"{'The reason: o' if explained else 'O'}ver {longest} steps, "
         f"the gradient that reaches the symbol is {gradients[strongest]:.0e} in the {strongest}, "
         f"{gradients[weakest]:.0e} in the {weakest}."
@@ -175,26 +175,26 @@ def draw(outcomes: Sequence[Outcome], path: Path, *, chance: float) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
-    remembered, reached = figure.subplots(1, 2)
+    accuracy_panel, gradient_panel = figure.subplots(1, 2)
     lengths = sorted({outcome.length for outcome in outcomes})
     networks = list(dict.fromkeys(outcome.network for outcome in outcomes))
     for index, network in enumerate(networks):
         own = _of_network(outcomes, network)
         steps = [outcome.length for outcome in own]
         for panel, values in (
-            (remembered, [outcome.accuracy for outcome in own]),
-            (reached, [outcome.gradient for outcome in own]),
+            (accuracy_panel, [outcome.accuracy for outcome in own]),
+            (gradient_panel, [outcome.gradient for outcome in own]),
         ):
             # Curves may coincide: later ones are thinner.
             later = len(networks) - 1 - index
             style = {"marker": "os^Dv"[index % 5], "markersize": 6 + 3 * later, "linewidth": 1.8 + 1.6 * later}
             panel.plot(steps, values, label=network, **style)
-    remembered.axhline(chance, color="gray", linestyle=":")
-    remembered.annotate("guessing", (lengths[0], chance), xytext=(0, 4), textcoords="offset points", color="gray")
-    remembered.set(ylim=(0, 1.05), ylabel="accuracy after training", title="Is the first symbol remembered?")
-    remembered.legend(loc="lower left", bbox_to_anchor=(0, 0.3), frameon=False, markerscale=0.7)
-    reached.set(yscale="log", ylabel="‖∂ loss / ∂ x₁‖ before training", title="How much gradient reaches it?")
-    for panel in (remembered, reached):
+    accuracy_panel.axhline(chance, color="gray", linestyle=":")
+    accuracy_panel.annotate("chance", (lengths[0], chance), xytext=(0, 4), textcoords="offset points", color="gray")
+    accuracy_panel.set(ylim=(0, 1.05), ylabel="accuracy after training", title="Is the first symbol remembered?")
+    accuracy_panel.legend(loc="lower left", bbox_to_anchor=(0, 0.3), frameon=False, markerscale=0.7)
+    gradient_panel.set(yscale="log", ylabel="‖∂ loss / ∂ x₁‖ before training", title="How much gradient reaches it?")
+    for panel in (accuracy_panel, gradient_panel):
         panel.set(xscale="log", xlabel="steps between symbol and answer")
         panel.set_xticks(lengths, [str(length) for length in lengths], minor=False)
         panel.set_xticks([], minor=True)

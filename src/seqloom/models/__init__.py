@@ -1,1 +1,1 @@
-"""Whole models: layers put together for a task."""
+"""Models: layers assembled for a task."""

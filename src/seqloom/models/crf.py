@@ -15,7 +15,7 @@ class Chain(NamedTuple):
     """Transition scores of labels; -inf forbids a transition."""
 
     start: Tensor  # (L,), first label
-    between: Tensor  # (L, L), from a label (row) to the next (column)
+    transitions: Tensor  # (L, L), from a label (row) to the next (column)
     end: Tensor  # (L,), last label
 
 
@@ -35,14 +35,14 @@ class CRF(nn.Module):
     ) -> None:
         super().__init__()
         self.start = nn.Parameter(torch.zeros(labels))
-        self.between = nn.Parameter(torch.zeros(labels, labels))
+        self.transitions = nn.Parameter(torch.zeros(labels, labels))
         self.end = nn.Parameter(torch.zeros(labels))
         self.allowed = allowed
         self.strict = strict
 
     @property
     def chain(self) -> Chain:
-        return Chain(self.start, self.between, self.end)
+        return Chain(self.start, self.transitions, self.end)
 
     @property
     def allowed_chain(self) -> Chain:
@@ -68,8 +68,8 @@ class CRF(nn.Module):
         return f"labels={len(self.start)}, constrained={self.allowed is not None}, strict={self.strict}"
 
 
-def allow_spans(names: Sequence[str]) -> Chain:
-    """Allowed transitions (Booleans): I-x and E-x only follow B-x and I-x; with E- labels, spans end with one."""
+def allowed_transitions(names: Sequence[str]) -> Chain:
+    """The allowed transitions as Booleans: I-x and E-x only follow B-x and I-x; with E- labels, spans end with one."""
     kinds = [name[:1] for name in names]
     types = [name[2:] for name in names]
     has_ends = "E" in kinds and bool({"O", "S"} & set(kinds))
@@ -77,8 +77,8 @@ def allow_spans(names: Sequence[str]) -> Chain:
     opened = torch.tensor([kind in "BI" for kind in kinds])  # can be continued
     same = torch.tensor([[left == right for right in types] for left in types])
     continues = opened.unsqueeze(1) & inside & same
-    between = continues | ~inside.expand_as(same) & (~opened.unsqueeze(1) if has_ends else torch.ones_like(same))
-    return Chain(~inside, between, ~opened if has_ends else torch.ones_like(opened))
+    transitions = continues | ~inside.expand_as(same) & (~opened.unsqueeze(1) if has_ends else torch.ones_like(same))
+    return Chain(~inside, transitions, ~opened if has_ends else torch.ones_like(opened))
 
 
 def is_allowed(
@@ -89,12 +89,12 @@ def is_allowed(
     """Whether all transitions between these labels are allowed."""
     index = {name: position for position, name in enumerate(names)}
     starts, ends = allowed.start.tolist(), allowed.end.tolist()
-    between = allowed.between.tolist()
+    transitions = allowed.transitions.tolist()
 
     def allows(left: str, right: str) -> bool:
         if not left:
             return not right or bool(starts[index[right]])
-        return bool(between[index[left]][index[right]] if right else ends[index[left]])
+        return bool(transitions[index[left]][index[right]] if right else ends[index[left]])
 
     return all(allows(left, right) for left, right in pairs)
 
@@ -110,7 +110,7 @@ def score(
     labels = labels.masked_fill(~mask, 0)
     emission_scores = emissions.gather(2, labels.unsqueeze(2)).squeeze(2)
     pairs = labels[:, :-1] * len(chain.start) + labels[:, 1:]
-    steps = chain.between.flatten()[pairs].masked_fill(~mask[:, 1:], 0)
+    steps = chain.transitions.flatten()[pairs].masked_fill(~mask[:, 1:], 0)
     last = labels.gather(1, (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
     ends = (chain.start[labels[:, 0]] + chain.end[last]).masked_fill(~mask[:, 0], 0)
     return emission_scores.masked_fill(~mask, 0).sum(dim=1) + steps.sum(dim=1) + ends
@@ -140,7 +140,7 @@ def viterbi(
 ) -> Tensor:  # (B, T)
     """The label sequence with the highest score, 0 in the padding."""
     emissions = emissions.masked_fill(~mask.unsqueeze(2), 0)
-    into = chain.between.T.contiguous()  # previous label last: the maximum runs over adjacent memory
+    into = chain.transitions.T.contiguous()  # previous label last: the maximum runs over adjacent memory
     best = [chain.start + emissions[:, 0]]  # each (B, L): best score of a sequence that ends there with each label
     for time in range(1, emissions.shape[1]):
         best.append((best[-1].unsqueeze(1) + into).amax(dim=2) + emissions[:, time])
@@ -159,13 +159,13 @@ class _Forward:
     """The forward recursion in float64, scaled to sum 1 at each position: matrix products instead of logarithms."""
 
     def __init__(self, emissions: Tensor, mask: Tensor, chain: Chain) -> None:
-        start, between, end = (scores.detach().double() for scores in chain)
+        start, transitions, end = (scores.detach().double() for scores in chain)
         self.mask = mask.T.unsqueeze(2)  # (T, B, 1)
         scores = emissions.detach().transpose(0, 1).double().masked_fill(~self.mask, 0)  # (T, B, L)
         scores[0] += start
         self.factors, highest = _exponentials(scores, dim=2, lowest=EMISSION)
-        self.between, step = _exponentials(between.flatten(), dim=0, lowest=TRANSITION)
-        self.between = self.between.view_as(between)
+        self.transitions, step = _exponentials(transitions.flatten(), dim=0, lowest=TRANSITION)
+        self.transitions = self.transitions.view_as(transitions)
         self.end, last = _exponentials(end, dim=0, lowest=TRANSITION)
         self.values = torch.empty_like(self.factors)  # (T, B, L)
         self.scales = self.values.new_empty(*self.values.shape[:2], 1)  # (T, B, 1)
@@ -175,7 +175,7 @@ class _Forward:
             if before is None:
                 value.copy_(factor)
             else:
-                torch.mm(before, self.between, out=value).mul_(factor)
+                torch.mm(before, self.transitions, out=value).mul_(factor)
             value.div_(torch.sum(value, 1, keepdim=True, out=scale))
             before = value
         self.lengths = mask.sum(dim=1)
@@ -187,7 +187,7 @@ class _Forward:
     def backward(self) -> Tensor:  # (T, B, L)
         """The backward recursion, scaled to sum 1 at each position."""
         values = (self.end / self.end.sum()).expand_as(self.values).contiguous()
-        into = self.between.T.contiguous()
+        into = self.transitions.T.contiguous()
         product, arrived = torch.empty_like(values[0]), torch.empty_like(values[0])
         steps = zip(values.unbind(0)[:-1], values.unbind(0)[1:], self.factors.unbind(0)[1:], self.mask[1:], strict=True)
         for value, following, factor, real in reversed(list(steps)):
@@ -211,8 +211,8 @@ def _posteriors(forward: _Forward, backward: Tensor) -> Tensor:  # (T, B, L)
 
 class _LogPartition(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, emissions: Tensor, mask: Tensor, start: Tensor, between: Tensor, end: Tensor) -> Tensor:
-        ctx.forward = _Forward(emissions, mask, Chain(start, between, end))
+    def forward(ctx: Any, emissions: Tensor, mask: Tensor, start: Tensor, transitions: Tensor, end: Tensor) -> Tensor:
+        ctx.forward = _Forward(emissions, mask, Chain(start, transitions, end))
         ctx.dtypes = emissions.dtype, start.dtype
         total: Tensor = ctx.forward.total.to(emissions.dtype)
         return total
@@ -235,6 +235,6 @@ class _LogPartition(torch.autograd.Function):
             emissions.transpose(0, 1).to(outer),
             None,
             emissions[0].sum(dim=0).to(inner),
-            (pairs * forward.between).to(inner),
+            (pairs * forward.transitions).to(inner),
             last.to(inner),
         )

@@ -1,16 +1,36 @@
 """Decoders: an embedding, a causal layer and a softmax; a language model, or half of an encoder-decoder."""
 
-from typing import Any, Self
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
+from seqloom.data.batch import Batch
+from seqloom.decoding.frames.language_models import NeuralLM
 from seqloom.layers.compiled_step.stepper import Stepper
 from seqloom.layers.dropout import Dropout, VariationalDropout
-from seqloom.layers.embedding import Embedding
+from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.linear import Linear
 from seqloom.layers.softmax_loss import cross_entropy, log_probabilities, score_tokens
+
+
+class SoftmaxInputs(NamedTuple):
+    """What the softmax of a language model reads for all real tokens of a batch."""
+
+    features: Tensor  # (N, D)
+    target: Tensor  # (N,)
+    state: Any  # of the model after the batch
+
+
+class TokenScores(NamedTuple):
+    """The log-probabilities of the tokens of each text."""
+
+    forward: list[list[float]]  # given the tokens before
+    backward: list[list[float]] | None = None  # given the tokens after, the last token first; None: forward only
+    state: Any = None  # of the model after the batch
 
 
 class Decoder(nn.Module):
@@ -93,6 +113,25 @@ class Decoder(nn.Module):
         """The log-probability of each target, and whether it is the most probable token."""
         return score_tokens(features, self.output.weight, self.output.bias, target)
 
+    def softmax_inputs(self, batch: Batch) -> SoftmaxInputs:
+        """As a language model: the inputs and targets of the softmax without padding."""
+        values, mask = batch.inputs
+        whole = bool(mask.all())
+        features, state = self.features(values, batch.state, mask=None if whole else mask)
+        if whole:
+            return SoftmaxInputs(features.flatten(0, 1), batch.target.flatten(), state)
+        return SoftmaxInputs(features[mask], batch.target[mask], state)
+
+    def score_texts(self, batch: Batch) -> TokenScores:
+        """As a language model: the log-probabilities of the tokens of each row."""
+        features, target, state = self.softmax_inputs(batch)
+        rows = self.log_probabilities(features, target).split(batch.inputs.lengths.tolist())
+        return TokenScores([row.tolist() for row in rows], state=state)
+
+    def search_lm(self, *, end: int, vocabulary_ids: Sequence[int]) -> NeuralLM:
+        """As the language model of a search over frames."""
+        return neural_lm(self, end=end, vocabulary_ids=vocabulary_ids)
+
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any] | None:  # (B,) → (B, V), state
         """One compiled step; None if it cannot be compiled."""
         return self._stepper(self, tokens, state) if type(self) is Decoder else None
@@ -109,3 +148,11 @@ def step(decoder: nn.Module, tokens: Tensor, state: Any) -> tuple[Tensor, Any]: 
         return compiled
     logits, state = decoder(tokens.unsqueeze(1), state)
     return torch.log_softmax(logits[:, -1], dim=-1), state
+
+
+def neural_lm(decoder: nn.Module, *, end: int, vocabulary_ids: Sequence[int]) -> NeuralLM:
+    """Any decoder as the language model of a search over frames; the end token also precedes the first one."""
+    module: Any = decoder.eval()
+    return NeuralLM(
+        partial(step, module), module.start(None, 1), start=end, end=end, vocabulary_ids=vocabulary_ids, unknown=UNKNOWN
+    )

@@ -141,6 +141,11 @@ class EncoderDecoder(nn.Module):
         self.encoder = encoder  # the task's inputs and their mask → Memory
         self.decoder = decoder
 
+    @property
+    def single_decoder(self) -> Decoder | None:
+        """The decoder, whose attention and gates can be shown; None if there are several, as in an ensemble."""
+        return self.decoder
+
     def start(
         self,
         inputs: Any,

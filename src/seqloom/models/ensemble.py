@@ -1,5 +1,6 @@
-"""An ensemble of encoder-decoders: their probabilities are averaged at every step."""
+"""Ensembles: the probabilities of several models are averaged at every step."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self, cast
@@ -7,10 +8,34 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from seqloom.decoding.tokens.ensemble import ensemble
+from seqloom.decoding.tokens.search import Step
 from seqloom.layers.layer import Memory
-from seqloom.models.decoder import step
+from seqloom.models.decoder import Decoder, step
 from seqloom.models.encoder_decoder import EncoderDecoder
+
+
+def ensemble_step(steps: Sequence[Step], weights: Sequence[float] | None = None) -> Step:
+    """The weighted mean of the steps' probabilities; its state is the tuple of their states."""
+    weights = [1.0] * len(steps) if weights is None else list(weights)
+    if not steps or len(weights) != len(steps):
+        raise ValueError(
+            f"an ensemble needs one weight per model, found {len(steps)} models and {len(weights)} weights"
+        )
+    if not all(0 < weight < math.inf for weight in weights):
+        raise ValueError(f"the weights of an ensemble must be positive numbers, found {weights}")
+    log_weights = [math.log(weight / math.fsum(weights)) for weight in weights]
+
+    def average(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        if not isinstance(state, tuple) or len(state) != len(steps):
+            raise ValueError(f"the state of an ensemble must be a tuple of {len(steps)} states, one for each model")
+        results = [step(tokens, part) for step, part in zip(steps, state, strict=True)]
+        if len({scores.shape for scores, _ in results}) > 1:
+            sizes = ", ".join(str(scores.shape[-1]) for scores, _ in results)
+            raise ValueError(f"the models of an ensemble must share a vocabulary, found vocabularies of {sizes} tokens")
+        weighted = [scores + weight for (scores, _), weight in zip(results, log_weights, strict=True)]
+        return torch.stack(weighted).logsumexp(dim=0), tuple(part for _, part in results)
+
+    return average
 
 
 class Ensemble(nn.Module):
@@ -26,11 +51,16 @@ class Ensemble(nn.Module):
                 raise TypeError(f"an ensemble needs encoder-decoder models, found {type(model).__name__}")
         self.models = nn.ModuleList(models)
         self._decoders = [cast(EncoderDecoder, model).decoder for model in models]
-        self._step = ensemble([partial(step, decoder) for decoder in self._decoders])
+        self._step = ensemble_step([partial(step, decoder) for decoder in self._decoders])
 
     @property
     def decoder(self) -> Self:
         return self
+
+    @property
+    def single_decoder(self) -> Decoder | None:
+        """None: there are several decoders."""
+        return None
 
     def encoder(self, inputs: Any, mask: Tensor) -> Memory:
         memories = tuple(cast(EncoderDecoder, model).encoder(inputs, mask) for model in self.models)

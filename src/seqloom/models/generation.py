@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from seqloom.data.batch import Padded
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import END
-from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Hypothesis, Search
@@ -67,7 +66,7 @@ def generate(
     mask = memory.mask
     start = mask.new_full((len(mask),), end, dtype=torch.int64)
     decoder_step = partial(step, decoder)
-    if not (isinstance(search, Beam) and search.coverage_penalty):
+    if not search.needs_coverage:
         state = decoder.start(memory, len(mask))
         return search(decoder_step, state, start, end, lengths=lengths, suppress=suppress, tree=tree)
 

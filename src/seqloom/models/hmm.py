@@ -12,20 +12,20 @@ from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.crf import Chain, log_partition, marginals, score, viterbi
 from seqloom.training.self_trained import CountingModel
 
-LONGEST_ENDING = 5
+MAX_SUFFIX = 5  # characters
 RARE = 10
-"""Words with at most this many occurrences stand in for unknown words."""
+"""Words with at most this many occurrences represent unknown words."""
 
 BATCH_SIZE = 256
-NEIGHBOURS, WORD, ENDING = 3.0, 0.5, 3.0
-"""Pseudo-counts of the back-off estimates: transitions, words, suffixes."""
+TRANSITION_PRIOR, WORD_PRIOR, SUFFIX_PRIOR = 3.0, 0.5, 3.0
+"""Pseudo-counts of the less specific estimates that transitions, words and suffixes are interpolated with."""
 
 
 class HMMInput(NamedTuple):
     """The input of the model for each word."""
 
     words: Tensor  # (B, T), 1 where unknown
-    endings: Tensor  # (B, T), the longest known suffix
+    suffixes: Tensor  # (B, T), the longest known suffix
     mask: Tensor  # (B, T)
 
 
@@ -38,10 +38,10 @@ class HMM(CountingModel):
     """
 
     start: Tensor
-    between: Tensor
+    transitions: Tensor
     end: Tensor
     words: Tensor
-    endings: Tensor
+    suffixes: Tensor
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class HMM(CountingModel):
         self.collate = collate
         self.parents = tuple(parents)
         self.register_buffer("start", torch.zeros(labels))
-        self.register_buffer("between", torch.zeros(labels, labels))
+        self.register_buffer("transitions", torch.zeros(labels, labels))
         self.register_buffer("end", torch.zeros(labels))
         self.register_buffer("words", torch.zeros(words, labels))  # log P(label | word) / P(label)
-        self.register_buffer("endings", torch.zeros(len(self.parents), labels))
+        self.register_buffer("suffixes", torch.zeros(len(self.parents), labels))
 
     @property
     def chain(self) -> Chain:
-        return Chain(self.start, self.between, self.end)
+        return Chain(self.start, self.transitions, self.end)
 
     def count(self, examples: Iterable[Any]) -> None:
         """Estimate all tables from the examples."""
@@ -70,15 +70,15 @@ class HMM(CountingModel):
         # The last row is the start, the last column the end.
         pairs = torch.zeros(labels + 1, labels + 1, dtype=torch.float64)
         words = torch.zeros(self.words.shape, dtype=torch.float64)
-        endings = torch.zeros(self.endings.shape, dtype=torch.float64)
-        ending = torch.ones(len(words), dtype=torch.long)  # of each word
+        suffix_counts = torch.zeros(self.suffixes.shape, dtype=torch.float64)
+        word_suffixes = torch.ones(len(words), dtype=torch.long)  # of each word
         for batch in self._batches(examples):
             inputs, target = batch.inputs, batch.target
             real = inputs.mask & (target >= 0)
             _add(words, inputs.words[real], target[real])
-            ending[inputs.words[real]] = inputs.endings[real]
+            word_suffixes[inputs.words[real]] = inputs.suffixes[real]
             unknown = real & (inputs.words == UNKNOWN)
-            _add(endings, inputs.endings[unknown], target[unknown])
+            _add(suffix_counts, inputs.suffixes[unknown], target[unknown])
             edge = torch.full((len(real), 1), labels)
             before = torch.cat([edge, target.masked_fill(~real, labels)], dim=1)
             after = torch.cat([target.masked_fill(~real, labels), edge], dim=1)
@@ -86,16 +86,16 @@ class HMM(CountingModel):
             _add(pairs, before[present], after[present])
         rare = (words.sum(dim=1) <= RARE).nonzero().flatten()
         rare = rare[rare > UNKNOWN]
-        endings.index_add_(0, ending[rare], words[rare])
+        suffix_counts.index_add_(0, word_suffixes[rare], words[rare])
         overall = (words.sum(dim=0) + 1) / (words.sum() + labels)
-        endings = self._interpolate(endings, overall)
-        words = _mix(words, endings[ending], WORD)
+        by_suffix = self._interpolate(suffix_counts, overall)
+        words = _mix(words, by_suffix[word_suffixes], WORD_PRIOR)
         following = (pairs.sum(dim=0) + 1) / (pairs.sum() + labels + 1)
-        pairs = _mix(pairs, following.expand_as(pairs), NEIGHBOURS).log()
+        pairs = _mix(pairs, following.expand_as(pairs), TRANSITION_PRIOR).log()
         self.words.copy_((words / overall).log())
-        self.endings.copy_((endings / overall).log())
+        self.suffixes.copy_((by_suffix / overall).log())
         self.start.copy_(pairs[-1, :-1])
-        self.between.copy_(pairs[:-1, :-1])
+        self.transitions.copy_(pairs[:-1, :-1])
         self.end.copy_(pairs[:-1, -1])
 
     def _batches(self, examples: Iterable[Any]) -> Iterator[Batch]:
@@ -111,9 +111,9 @@ class HMM(CountingModel):
         for level in reversed(levels[1:]):
             counts.index_add_(0, parents[level], counts[level])
         probabilities = overall.expand_as(counts).clone()
-        probabilities[levels[0]] = _mix(counts[levels[0]], probabilities[levels[0]], ENDING)
+        probabilities[levels[0]] = _mix(counts[levels[0]], probabilities[levels[0]], SUFFIX_PRIOR)
         for level in levels[1:]:
-            probabilities[level] = _mix(counts[level], probabilities[parents[level]], ENDING)
+            probabilities[level] = _mix(counts[level], probabilities[parents[level]], SUFFIX_PRIOR)
         return probabilities
 
     def _depth(self, index: int) -> int:
@@ -122,7 +122,7 @@ class HMM(CountingModel):
     def forward(self, inputs: HMMInput, state: None = None) -> tuple[Tensor, None]:
         """log P(label | word) / P(label) for each label (B, T, L)."""
         known = (inputs.words != UNKNOWN).unsqueeze(2)
-        return torch.where(known, self.words[inputs.words], self.endings[inputs.endings]), state
+        return torch.where(known, self.words[inputs.words], self.suffixes[inputs.suffixes]), state
 
     def loss(self, emissions: Tensor, mask: Tensor, labels: Tensor) -> Tensor:
         """The negative logarithm of P(labels | words), summed over all rows."""
@@ -138,15 +138,15 @@ class HMM(CountingModel):
         return marginals(emissions, mask, self.chain)
 
 
-def endings(word: str) -> list[str]:
+def suffixes(word: str) -> list[str]:
     """The shape of a word followed by its last characters, from the longest suffix to the empty one."""
-    tails = [word[len(word) - length :].lower() for length in range(min(LONGEST_ENDING, len(word)), -1, -1)]
+    tails = [word[len(word) - length :].lower() for length in range(min(MAX_SUFFIX, len(word)), -1, -1)]
     return [shape(word) + tail for tail in tails]
 
 
-def shorten(ending: str) -> str:
+def shorten(suffix: str) -> str:
     """The suffix without its first character; empty if none is left."""
-    return ending[:1] + ending[2:] if len(ending) > 1 else ""
+    return suffix[:1] + suffix[2:] if len(suffix) > 1 else ""
 
 
 def shape(word: str) -> str:

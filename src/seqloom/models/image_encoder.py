@@ -67,9 +67,11 @@ class ImageEncoder(nn.Module):
                 self.levels.append(ConvBlock(channels, width, stride=1 if index else 2))
                 channels = width
         side = config.side(size)
-        self.place = nn.Parameter(torch.empty(2, side, self.size)) if config.position_embedding and not mean else None
-        if self.place is not None:
-            nn.init.normal_(self.place, std=0.5)  # about the scale of the last convolution's output
+        self.position_embedding = (
+            nn.Parameter(torch.empty(2, side, self.size)) if config.position_embedding and not mean else None
+        )
+        if self.position_embedding is not None:
+            nn.init.normal_(self.position_embedding, std=0.5)  # about the scale of the last convolution's output
         self.dropout = Dropout(config.dropout)
 
     def forward(
@@ -85,8 +87,8 @@ class ImageEncoder(nn.Module):
         for level in self.levels:
             x = level(x)
         grid = x.permute(0, 2, 3, 1)  # (B, rows, columns, D)
-        if self.place is not None:
-            grid = grid + self.place[0].unsqueeze(1) + self.place[1]
+        if self.position_embedding is not None:
+            grid = grid + self.position_embedding[0].unsqueeze(1) + self.position_embedding[1]
         cells = grid.flatten(1, 2)
         if self.mean:
             cells = cells.mean(dim=1, keepdim=True)

@@ -13,8 +13,8 @@ from seqloom.models.crf import CRF
 from seqloom.models.encoder import Encoder
 
 
-class WordVectors(nn.Module):
-    """Word embeddings, vectors from characters, or both concatenated.
+class WordEmbedding(nn.Module):
+    """Learned vectors of words, vectors from their characters, or both concatenated.
 
     In training, a word with n occurrences is replaced by the unknown word with probability a / (a + n), so that the
     unknown word's embedding is learned from rare words (Kiperwasser & Goldberg 2016).
@@ -32,7 +32,7 @@ class WordVectors(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.learnt = Embedding(len(counts), size) if size else None
+        self.embedding = Embedding(len(counts), size) if size else None
         self.characters = characters
         self.unknown = unknown
         self.dropout = Dropout(dropout)
@@ -41,19 +41,19 @@ class WordVectors(nn.Module):
 
     def forward(self, inputs: CharacterInput) -> Tensor:  # (B, T, size)
         words, vectors = inputs.words, []
-        if self.learnt is not None:
+        if self.embedding is not None:
             if self.training and self.unknown:
                 rarity = self.unknown / (self.unknown + self.counts[words])
                 words = words.masked_fill((torch.rand_like(rarity) < rarity) & (self.counts[words] > 0), UNKNOWN)
-            vectors.append(self.learnt(words))
+            vectors.append(self.embedding(words))
         if self.characters is not None:
             vectors.append(self.characters(inputs.characters))
         dropped: Tensor = self.dropout(torch.cat(vectors, dim=2) if len(vectors) > 1 else vectors[0])
         return dropped
 
 
-class FrameVectors(nn.Module):
-    """Frames as they are, with dropout."""
+class FrameEmbedding(nn.Module):
+    """Frames as their own embedding, with dropout."""
 
     def __init__(self, size: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class FrameVectors(nn.Module):
         return dropped
 
 
-class Independent(nn.Module):
+class SoftmaxOutput(nn.Module):
     """A softmax over labels at each position."""
 
     def __init__(self, *, smoothing: float = 0.0) -> None:
@@ -87,7 +87,7 @@ class Independent(nn.Module):
 class Tagger(nn.Module):
     """Label scores for each element, and an output layer that decodes them."""
 
-    def __init__(self, encoder: Encoder, labels: int, output: CRF | Independent) -> None:
+    def __init__(self, encoder: Encoder, labels: int, output: CRF | SoftmaxOutput) -> None:
         super().__init__()
         self.encoder = encoder
         self.linear = nn.Linear(encoder.size, labels)

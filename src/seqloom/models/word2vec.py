@@ -20,16 +20,16 @@ BLOCK = 1 << 16  # words compared at a time
 POWER = 0.75  # exponent of word frequencies in the distribution of negative samples
 
 
-class Vectors(nn.Module, ABC):
+class WordVectorModel(nn.Module, ABC):
     """Word vectors that can be compared with each other."""
 
     @abstractmethod
-    def compare(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:  # (B, T), (B, T) → (B, chosen)
+    def cosines(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:  # (B, T), (B, T) → (B, chosen)
         """The cosines between weighted sums of unit vectors and each of the chosen words."""
 
     @abstractmethod
-    def between(self, words: Tensor, weights: Tensor) -> Tensor:  # (B, T), (B, T) → (B, T)
-        """The cosines between each sum and its own words."""
+    def member_cosines(self, words: Tensor, weights: Tensor) -> Tensor:  # (B, T), (B, T) → (B, T)
+        """The cosines between each sum and the words it is made of."""
 
     def nearest(self, words: Tensor, weights: Tensor, *, among: int, count: int) -> tuple[Tensor, Tensor]:
         """Cosines and ids (B, count) of the words nearest to each sum, without its own words."""
@@ -39,7 +39,7 @@ class Vectors(nn.Module, ABC):
         rows = torch.arange(len(words))[:, None]
         for start in range(0, among, BLOCK):
             stop = min(start + BLOCK, among)
-            cosines = self.compare(words, weights, slice(start, stop))
+            cosines = self.cosines(words, weights, slice(start, stop))
             inside = (words >= start) & (words < stop) & (weights != 0)
             cosines[rows.expand(-1, size)[inside], words[inside] - start] = -torch.inf
             values, columns = cosines.topk(min(count, stop - start), dim=1)
@@ -49,7 +49,7 @@ class Vectors(nn.Module, ABC):
         return best, ids
 
 
-class OneHot(Vectors, CountingModel):
+class OneHot(WordVectorModel, CountingModel):
     """The baseline: all words are equally distant from each other. There is nothing to train."""
 
     def __init__(self, size: int) -> None:
@@ -59,15 +59,15 @@ class OneHot(Vectors, CountingModel):
     def count(self, examples: Iterable[Any]) -> None:
         """Does nothing: only the vocabulary matters."""
 
-    def compare(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:
+    def cosines(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:
         sums = torch.zeros(len(words), self.size).scatter_add_(1, words, weights.float())
         return nn.functional.normalize(sums, dim=1)[:, chosen]
 
-    def between(self, words: Tensor, weights: Tensor) -> Tensor:
-        return self.compare(words, weights, slice(None)).gather(1, words)
+    def member_cosines(self, words: Tensor, weights: Tensor) -> Tensor:
+        return self.cosines(words, weights, slice(None)).gather(1, words)
 
 
-class Word2Vec(Vectors, SelfTrained):
+class Word2Vec(WordVectorModel, SelfTrained):
     """Skip-gram or CBOW, with negative sampling or hierarchical softmax.
 
     Threads update the two matrices without locks (Hogwild, Recht et al. 2011); with one thread, the result depends
@@ -171,10 +171,10 @@ class Word2Vec(Vectors, SelfTrained):
         units = self.vectors[words] * (self.scales()[words] * weights)[..., None]
         return nn.functional.normalize(units.sum(dim=1), dim=1)
 
-    def compare(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:
+    def cosines(self, words: Tensor, weights: Tensor, chosen: slice) -> Tensor:
         return (self.sums(words, weights) @ self.vectors[chosen].T) * self.scales()[chosen]
 
-    def between(self, words: Tensor, weights: Tensor) -> Tensor:
+    def member_cosines(self, words: Tensor, weights: Tensor) -> Tensor:
         units = self.vectors[words] * self.scales()[words][..., None]
         return torch.einsum("btd,bd->bt", units, self.sums(words, weights))
 

@@ -24,8 +24,8 @@ from seqloom.data.text.vocabulary import END
 from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.insight.explanation import Explanation
-from seqloom.insight.gate_trace import LabelledTrace
-from seqloom.insight.generation_report import Source, explain_generation, trace_generation
+from seqloom.insight.gates import LabelledTrace
+from seqloom.insight.search_report import DecoderSource, explain_generation, trace_generation
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
@@ -385,7 +385,7 @@ class Caption(Task):
         """The n-best list, and the attention over the cells of the image."""
         height, width = self.grid
         cells = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
-        source = Source(example.name, cells, [], [])
+        source = DecoderSource(example.name, cells, [], [])
         encoding = self.fitted.text
         explanation = explain_generation(self, model, example, source=source, encoding=encoding, beam=beam, heads=heads)
         if explanation.attention is None:

@@ -24,7 +24,7 @@ from seqloom.insight.embedding_map import embedding_map
 from seqloom.insight.explanation import Explanation
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
 from seqloom.metrics.regression import spearman
-from seqloom.models.word2vec import OneHot, Vectors, Word2Vec
+from seqloom.models.word2vec import OneHot, Word2Vec, WordVectorModel
 from seqloom.tasks.task import Predictions, Task, TextEncoding, require_fitted
 
 FIRST = 2  # id of the first word in a batch: 0 is padding, 1 an unknown word
@@ -142,6 +142,10 @@ class Embed(Task):
     learned: Learned | None = Field(None, exclude=True)
 
     @property
+    def is_counting_model(self) -> bool:
+        return self.model == "one_hot"
+
+    @property
     def main_metric(self) -> str:
         return "score"
 
@@ -231,7 +235,7 @@ class Embed(Task):
             length=learned.length,
         )
 
-    def predict(self, model: Vectors, batch: Batch) -> Predictions:  # type: ignore[override]
+    def predict(self, model: WordVectorModel, batch: Batch) -> Predictions:  # type: ignore[override]
         """Answer all questions with one matrix product."""
         words, signs, mask = batch.inputs
         known = (mask & (words >= FIRST) & (words < self._word_limit + FIRST)) | ~mask
@@ -244,7 +248,7 @@ class Embed(Task):
             if question.kind == "similarity":  # compare the first word with the second
                 weights[row] = 0.0
                 weights[row, 0] = 1.0
-        cosines = model.between(ids, weights)
+        cosines = model.member_cosines(ids, weights)
         searched = [row for row, question in enumerate(questions) if question.kind in ("neighbours", "analogy")]
         rows = torch.tensor([row for row in searched if answerable[row]], dtype=torch.int64)
         best, nearest = model.nearest(ids[rows], weights[rows], among=self._word_limit, count=self.neighbours)

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import nn
 
 from seqloom.config import parse
-from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.readers.text_files import DataError, Location, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
@@ -23,7 +23,7 @@ from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, v
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.explanation import Explanation, TokenValues
-from seqloom.insight.gate_trace import LabelledTrace, trace_function
+from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.insight.token_names import text_tokens
 from seqloom.insight.word_contexts import compare_contexts
 from seqloom.layers.embedding import Embedding
@@ -33,9 +33,9 @@ from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.generation import generate_text
-from seqloom.models.ngram.arpa import Layout, characters, read_words
+from seqloom.models.ngram.arpa import ArpaVocabulary, from_arpa_words, read_words
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
-from seqloom.models.pretrained.bilm import BiLM, BiLMConfig, BiLMVocabulary
+from seqloom.models.pretrained.bilm import BiLMConfig, BiLMVocabulary, ContextualVectors
 from seqloom.models.transcription.search_guide import LoadedLanguageModel
 from seqloom.run import Run
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
@@ -74,18 +74,6 @@ class BidirectionalTextScore(TextScore):
     """The probability of a text in both directions; the log-probability is the mean of the two."""
 
     backward: list[float]  # log-probabilities of the start of the line and each token, given the following ones
-
-
-@dataclass(frozen=True, slots=True)
-class WordVectors:
-    """Contextual vectors of the words of a text."""
-
-    words: list[str]
-    vectors: list[list[list[float]]]  # (words, layers, size); the lowest layer knows no context
-
-    def __str__(self) -> str:
-        rows = zip(self.words, self.vectors, strict=True)
-        return "".join(f"{word} {' '.join(f'{value:.6g}' for value in layers[-1])}\n" for word, layers in rows)
 
 
 class Learned(BiLMVocabulary):
@@ -184,6 +172,10 @@ class LanguageModel(Task):
         return 'task.direction is "both": the backward direction needs whole lines'
 
     @property
+    def is_counting_model(self) -> bool:
+        return self.model == "ngram"
+
+    @property
     def main_metric(self) -> str:
         return "perplexity"
 
@@ -215,9 +207,9 @@ class LanguageModel(Task):
 
     def _arpa_tokenizer(self, path: Path) -> Tokenizer:
         """A tokenizer with the vocabulary of an ARPA file."""
-        words = list(Layout.of(read_words(path)).names[3:])
+        words = list(ArpaVocabulary.from_words(read_words(path)).names[3:])
         if self.text.unit == "characters":
-            words = characters(words)
+            words = from_arpa_words(words)
             if long := [word for word in words if len(word) > 1]:
                 raise DataError(str(path), f"found {long[0]!r}, expected single characters (task.text.unit)")
         if PAD in words:
@@ -270,11 +262,7 @@ class LanguageModel(Task):
         return self.tokenizer.encode(example.text)
 
     def loss(self, model: Any, batch: Batch) -> Loss:
-        state = None
-        if isinstance(model, BiLM):
-            features, target = model.features(batch.inputs)
-        else:
-            features, target, state = _features(model, batch)
+        features, target, state = model.softmax_inputs(batch)
         if self.sampled_softmax and model.training:
             weight, bias = model.output.weight, model.output.bias
             total = sampled_cross_entropy(
@@ -285,18 +273,11 @@ class LanguageModel(Task):
         return Loss(total, batch.items, state)
 
     def predict(self, model: Any, batch: Batch) -> Predictions:
-        inputs: Padded = batch.inputs
-        if isinstance(model, NGramDecoder):
-            rows = model.log_probabilities(batch.target, inputs.mask)
-            return Predictions([_text_score(row) for row in rows])
-        if isinstance(model, BiLM):
-            lengths = inputs.mask.sum(dim=1).tolist()
-            forward, backward = (values.split(lengths) for values in model.log_probabilities(batch.inputs))
-            pairs = zip(forward, backward, strict=True)
-            return Predictions([_bidirectional_text_score(*map(Tensor.tolist, pair)) for pair in pairs])
-        features, target, state = _features(model, batch)
-        values = model.log_probabilities(features, target)
-        return Predictions([_text_score(row.tolist()) for row in values.split(inputs.lengths.tolist())], state)
+        forward, backward, state = model.score_texts(batch)
+        if backward is None:
+            return Predictions([_text_score(row) for row in forward], state)
+        pairs = zip(forward, backward, strict=True)
+        return Predictions([_bidirectional_text_score(*pair) for pair in pairs], state)
 
     @property
     def custom_layer_field(self) -> str:
@@ -313,18 +294,18 @@ class LanguageModel(Task):
             raise ValueError(f"{path}: an n-gram model is exported as .arpa or .arpa.gz")
         model.write(path)
 
-    def embed(self, model: Any, batch: Batch) -> list[WordVectors]:
+    def embed(self, model: Any, batch: Batch) -> list[ContextualVectors]:
         if self.direction != "both":
             raise TypeError(
                 f'only a language model with task.direction = "both" gives contextual word vectors, '
                 f'but its direction is "{self.direction}"'
             )
-        levels = model.reader.levels(batch.inputs)
+        levels = model.encoder.levels(batch.inputs)
         answers = []
         for row, example in enumerate(batch.examples):
             words = self.tokenizer.cased_tokens(example.text)
             layers = [level[row, 1 : len(words) + 1].tolist() for level in levels]
-            answers.append(WordVectors(words, [list(vectors) for vectors in zip(*layers, strict=True)]))
+            answers.append(ContextualVectors(words, [list(vectors) for vectors in zip(*layers, strict=True)]))
         return answers
 
     def score(self, predictions: Sequence[TextScore], examples: Sequence[TextLine]) -> dict[str, Any]:
@@ -364,7 +345,7 @@ class LanguageModel(Task):
         backwards = [*tokens[:1], *tokens[:0:-1]]  # the order in which the backward layers read
 
         def labels(name: str) -> list[str]:
-            return backwards if name.startswith("reader.back") else tokens
+            return backwards if name.startswith("encoder.backward_layer") else tokens
 
         return trace_function(model, lambda: self.predict(model, batch), labels=labels)
 
@@ -420,23 +401,13 @@ def load_language_model(path: Path) -> LoadedLanguageModel:
         raise TypeError(f"{path}: is a run of the task {name}, expected a language_model")
     built = replace(document, values={"task": document.values["task"]}).build(task=LanguageModel)
     task = cast(LanguageModel, built["task"]).with_learned(run)
-    module = task.build_model()
+    module: Any = task.build_model()
     module.load_state_dict(run.load_best().model)
     return LoadedLanguageModel(task.tokenizer, module.eval())
 
 
 def _exponential(total: float, tokens: float) -> float:
     return math.exp(min(total / max(tokens, 1), 700.0))
-
-
-def _features(model: Decoder, batch: Batch) -> tuple[Tensor, Tensor, Any]:
-    """Inputs (N, D) and targets (N,) of the softmax without padding, and the state."""
-    values, mask = batch.inputs
-    whole = bool(mask.all())
-    features, state = model.features(values, batch.state, mask=None if whole else mask)
-    if whole:
-        return features.flatten(0, 1), batch.target.flatten(), state
-    return features[mask], batch.target[mask], state
 
 
 def _texts(examples: Iterable[TextLine], characters: Counter[str] | None) -> Iterator[str]:

@@ -31,12 +31,12 @@ from seqloom.models.character_encoder import (
     CharacterInput,
     to_characters,
 )
-from seqloom.models.crf import CRF, allow_spans, is_allowed
+from seqloom.models.crf import CRF, allowed_transitions, is_allowed
 from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, build_stack
-from seqloom.models.hmm import HMM, RARE, HMMInput, endings, shorten
+from seqloom.models.hmm import HMM, RARE, HMMInput, shorten, suffixes
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
-from seqloom.models.tagger import FrameVectors, Independent, Tagger, WordVectors
+from seqloom.models.tagger import FrameEmbedding, SoftmaxOutput, Tagger, WordEmbedding
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
 NO_LABEL = -1  # padding, and sequences without a loss
@@ -73,7 +73,7 @@ class Learned(ConfigSection):
     words: Vocabulary | None = None  # None: the inputs are frames
     counts: tuple[int, ...] = ()  # occurrences of each word of the vocabulary
     characters: Vocabulary | None = None
-    endings: Vocabulary | None = None  # word endings, for the HMM
+    suffixes: Vocabulary | None = None  # of words, for the HMM
     size: int  # width of a word embedding or of a frame
     mean: tuple[float, ...] = ()  # one per feature of a frame
     deviation: tuple[float, ...] = ()
@@ -164,6 +164,10 @@ class Tag(Task):
         return "the language model of task.pretrained.run reads whole sentences" if self.pretrained.run else ""
 
     @property
+    def is_counting_model(self) -> bool:
+        return self.model == "hmm"
+
+    @property
     def main_metric(self) -> str:
         return "span_f1" if self.learned is not None and self._has_spans else "accuracy"
 
@@ -249,13 +253,13 @@ class Tag(Task):
             words[self._key(word)] += times
             characters.update(dict.fromkeys(word, times))
         vocabulary = vocabulary_from_counts(words, min_count=self.words.min_count)
-        rare = (ending for word, times in surface.items() if times <= RARE for ending in endings(word))
+        rare = (suffix for word, times in surface.items() if times <= RARE for suffix in suffixes(word))
         return Learned(
             **common,
             words=vocabulary,
             counts=tuple(words[token] for token in vocabulary.tokens),
             characters=vocabulary_from_counts(characters, size=1 << 15),
-            endings=build_vocabulary(rare, min_count=2) if self.model == "hmm" else None,
+            suffixes=build_vocabulary(rare, min_count=2) if self.model == "hmm" else None,
             size=self.words.embedding_size,
             vectors=self.pretrained.load(surface, self.pretrained.language("words")),
         )
@@ -287,10 +291,10 @@ class Tag(Task):
         rows = [learned.words.encode(map(self._key, sentence.words)) for sentence in sentences]
         words, mask = pad(rows, dtype=np.int64)
         flat = [word for sentence in sentences for word in sentence.words]
-        if learned.endings is not None:
-            ids, known = torch.zeros_like(words), learned.endings.ids
+        if learned.suffixes is not None:
+            ids, known = torch.zeros_like(words), learned.suffixes.ids
             longest = {
-                word: next((known[ending] for ending in endings(word) if known.get(ending)), 1) for word in set(flat)
+                word: next((known[suffix] for suffix in suffixes(word) if known.get(suffix)), 1) for word in set(flat)
             }
             ids[mask] = torch.tensor([longest[word] for word in flat], dtype=torch.long)
             return HMMInput(words, ids, mask)
@@ -315,9 +319,9 @@ class Tag(Task):
     def build_model(self) -> nn.Module:
         learned, labels = self.fitted, len(self.fitted.labels)
         if self.model == "hmm":
-            if learned.words is None or learned.endings is None:
+            if learned.words is None or learned.suffixes is None:
                 raise ValueError('task.model is "hmm", which needs words, but the data are vectors')
-            shorter = [learned.endings.index(shorten(ending)) for ending in learned.endings.tokens]
+            shorter = [learned.suffixes.index(shorten(suffix)) for suffix in learned.suffixes.tokens]
             return HMM(len(learned.words), labels, parents=shorter, collate=self.collate)
         embed, size = self._embed()
         layer = build_stack(self.prenet, self.encoder, size, causal=not self.encoder.bidirectional)
@@ -328,9 +332,9 @@ class Tag(Task):
         """The input layer and the width of its output."""
         learned = self.fitted
         if learned.words is None:
-            return FrameVectors(learned.size, dropout=self.input_dropout), learned.size
+            return FrameEmbedding(learned.size, dropout=self.input_dropout), learned.size
         with_characters = self.characters.layers and learned.characters is not None
-        embedding = WordVectors(
+        embedding = WordEmbedding(
             torch.tensor(learned.counts),
             0 if self.pretrained.replace_own else learned.size,
             characters=CharacterEncoder(len(learned.characters or ()), self.characters) if with_characters else None,
@@ -341,13 +345,13 @@ class Tag(Task):
             learned.vectors, embedding if embedding.size else None, size=embedding.size
         )
 
-    def _output(self) -> CRF | Independent:
+    def _output(self) -> CRF | SoftmaxOutput:
         names = self.fitted.labels.names
         if self.output == "linear":
-            return Independent(smoothing=self.label_smoothing)
+            return SoftmaxOutput(smoothing=self.label_smoothing)
         if self.crf_constraints == "never" or not self._has_spans:
             return CRF(len(names))
-        allowed = allow_spans(names)
+        allowed = allowed_transitions(names)
         well_formed = is_allowed(allowed, names, self.fitted.pairs)
         return CRF(len(names), allowed=allowed if well_formed else None, strict=self.crf_constraints == "always")
 

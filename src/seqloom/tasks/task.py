@@ -18,7 +18,7 @@ from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.insight.explanation import Explanation
-from seqloom.insight.gate_trace import LabelledTrace, trace_function
+from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig
@@ -132,6 +132,11 @@ class Task(ConfigSection, ABC):
     def no_bptt_reason(self) -> str:
         """Why truncated back-propagation (train.bptt_steps) is impossible; empty if it is possible."""
         return ""
+
+    @property
+    def is_counting_model(self) -> bool:
+        """Whether the model is estimated from counts: in a single pass, without gradients and random numbers."""
+        return False
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from seqloom.decoding.frames.frame_search import Guide, Transcript, check_lag
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.searches import FrameSearchConfig
 from seqloom.insight.explanation import Explanation
-from seqloom.insight.transcript_report import explain_transcript
+from seqloom.insight.search_report import explain_transcript
 from seqloom.layers.audio.augment import MAX_SPEED_DENOMINATOR
 from seqloom.layers.audio.spectrum import Spectrum
 from seqloom.layers.ctc import CTCLosses, ctc_loss, frames_needed

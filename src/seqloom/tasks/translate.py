@@ -22,8 +22,8 @@ from seqloom.decoding.searches import TokenSearchConfig
 from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.insight.explanation import Explanation
-from seqloom.insight.gate_trace import LabelledTrace
-from seqloom.insight.generation_report import Source, explain_generation, trace_generation
+from seqloom.insight.gates import LabelledTrace
+from seqloom.insight.search_report import DecoderSource, explain_generation, trace_generation
 from seqloom.insight.token_names import text_tokens
 from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
@@ -418,7 +418,7 @@ class Translate(Task):
         notes: list[str] = []
         tokens = text_tokens(self.fitted.source, example.source, notes)
         order = [*range(len(tokens))[::-1], len(tokens)] if self.reverse_source else []
-        source = Source(example.source, [*tokens, END], order, notes)
+        source = DecoderSource(example.source, [*tokens, END], order, notes)
         encoding = self._target_tokenizer
         return explain_generation(self, model, example, source=source, encoding=encoding, beam=beam, heads=heads)
 

@@ -56,7 +56,12 @@ def fit(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         module: Any = fitted.build_model()
-        if isinstance(module, CountingModel):
+        counting = isinstance(module, CountingModel)
+        require(
+            fitted.is_counting_model is counting,
+            f"`is_counting_model` is {fitted.is_counting_model}, but build_model returned a {type(module).__name__}",
+        )
+        if counting:
             module.count(examples)
         for parameter in module.parameters():
             nn.init.normal_(parameter, std=0.4)

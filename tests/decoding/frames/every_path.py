@@ -43,6 +43,6 @@ def word_log_probs(
 
 
 def lexicon(spelling: Sequence[tuple[int, Tokens]], separator: int | None) -> Lexicon:
-    made = Lexicon([(f"word {number}", way) for number, way in spelling], separator=separator)
-    assert made.words == [f"word {number}" for number in range(len(made))]
-    return made
+    built = Lexicon([(f"word {number}", way) for number, way in spelling], separator=separator)
+    assert built.words == [f"word {number}" for number in range(len(built))]
+    return built

@@ -34,8 +34,8 @@ def speech(model: AcousticModel, seed: int) -> torch.Tensor:
     return torch.from_numpy(utterances.logits[0]).log_softmax(-1)
 
 
-def output(one: Transcript) -> list[int]:
-    return one.words or one.tokens
+def output(transcript: Transcript) -> list[int]:
+    return transcript.words or transcript.tokens
 
 
 def run_stream(beam: PrefixBeam, frames: torch.Tensor, guide: Guide) -> tuple[list[list[int]], Transcript]:

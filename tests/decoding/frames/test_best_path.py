@@ -17,12 +17,16 @@ from seqloom.kernels.ctc.naive import collapse
 @given(st.integers(0, 99), st.integers(0, 20), st.integers(1, 5))
 def test_the_best_path_is_collapsed(seed: int, time: int, vocab_size: int) -> None:
     frames, blank = emit(seed, time, vocab_size), seed % vocab_size
-    (found,) = BestPath()(frames[None], torch.tensor([time]), blank=blank)[0]
+    (transcript,) = BestPath()(frames[None], torch.tensor([time]), blank=blank)[0]
     path = frames.argmax(dim=1).tolist() if time else []
-    assert found.tokens == list(collapse(path, blank))
-    assert found.acoustic == found.score == pytest.approx(math.fsum(frames[t, s].item() for t, s in enumerate(path)))
+    assert transcript.tokens == list(collapse(path, blank))
+    assert (
+        transcript.acoustic
+        == transcript.score
+        == pytest.approx(math.fsum(frames[t, s].item() for t, s in enumerate(path)))
+    )
     marked = [blank] * time
-    for token, (first, last) in zip(found.tokens, found.frames, strict=True):
+    for token, (first, last) in zip(transcript.tokens, transcript.frames, strict=True):
         marked[first : last + 1] = [token] * (last + 1 - first)
     assert marked == path
 

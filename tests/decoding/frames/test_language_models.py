@@ -16,12 +16,12 @@ def test_decoders_score_as_with_teacher_forcing(name: str, size: int) -> None:
     case = DECODERS[name]()
     state = case.start(torch.tensor([0]))
     language = NeuralLM(case.step, state, start=1, end=2, vocabulary_ids=[2, 0, 1, 3])
-    found = search(PrefixBeam(size=size, nbest=3), emit(1, 14, 4), guide=Guide(None, language, weight=0.5))
-    assert len({tuple(one.tokens) for one in found}) == 3
-    for one in found:
-        text = [[2, 0, 1, 3][token] for token in one.tokens]
+    transcripts = search(PrefixBeam(size=size, nbest=3), emit(1, 14, 4), guide=Guide(None, language, weight=0.5))
+    assert len({tuple(transcript.tokens) for transcript in transcripts}) == 3
+    for transcript in transcripts:
+        text = [[2, 0, 1, 3][token] for token in transcript.tokens]
         inputs, target = torch.tensor([[1, *text]]), torch.tensor([*text, 2])
         with torch.no_grad():
             logits = case.decoder(inputs, case.start(torch.tensor([0])))[0][0].log_softmax(dim=-1)
         truth = float(logits[torch.arange(len(target)), target].sum())
-        assert one.language == pytest.approx(truth, abs=1e-4)  # single precision
+        assert transcript.language == pytest.approx(truth, abs=1e-4)  # single precision

@@ -15,15 +15,15 @@ PAIRS = [("tea", [3, 2]), ("ta", [3, 4]), ("tea", [3]), ("tee", [3, 2]), ("é", 
 
 def spellings(lexicon: Lexicon) -> dict[tuple[int, ...], set[str]]:
     """All spellings in the tree, and their words."""
-    found = defaultdict(set)
+    by_spelling = defaultdict(set)
     for node in range(len(lexicon.tokens)):
         for word in lexicon.words_at[lexicon.words_first[node] : lexicon.words_first[node + 1]]:
             path, at = [], node
             while at:
                 path.append(int(lexicon.tokens[at]))
                 at = int(lexicon.parents[at])
-            found[tuple(path[::-1])].add(lexicon.words[word])
-    return dict(found)
+            by_spelling[tuple(path[::-1])].add(lexicon.words[word])
+    return dict(by_spelling)
 
 
 @settings(deadline=None, max_examples=50)

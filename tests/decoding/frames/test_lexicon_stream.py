@@ -33,18 +33,18 @@ def test_tokens_are_those_of_the_most_probable_path(name: str, seed: int) -> Non
     spelling, separator = SPELLINGS[name]
     frames = emit(seed, 6 if separator is None else 5, 4 if separator else 3, impossible=0.1 * (seed == 1))
     every = path_log_probs(frames.numpy())
-    found = search(FULL, frames, guide=Guide(lexicon(spelling, separator)))
-    assert found
-    for one in found:
-        ways = {way: max(every[way]) for way in spellings(tuple(one.words), spelling, separator) if way in every}
-        assert path_log_prob(frames, one) == pytest.approx(max(ways.values()), abs=1e-10)
-        assert ways[tuple(one.tokens)] == max(ways.values())
+    transcripts = search(FULL, frames, guide=Guide(lexicon(spelling, separator)))
+    assert transcripts
+    for transcript in transcripts:
+        ways = {way: max(every[way]) for way in spellings(tuple(transcript.words), spelling, separator) if way in every}
+        assert path_log_prob(frames, transcript) == pytest.approx(max(ways.values()), abs=1e-10)
+        assert ways[tuple(transcript.tokens)] == max(ways.values())
 
 
-def path_log_prob(frames: torch.Tensor, one: Transcript) -> float:
+def path_log_prob(frames: torch.Tensor, transcript: Transcript) -> float:
     """The log-probability of the path that a transcript shows."""
     path = np.zeros(len(frames), np.int64)
-    for token, (first, last) in zip(one.tokens, one.frames, strict=True):
+    for token, (first, last) in zip(transcript.tokens, transcript.frames, strict=True):
         path[first : last + 1] = token
     return float(frames.numpy()[np.arange(len(frames)), path].sum())
 
@@ -54,11 +54,11 @@ def path_log_prob(frames: torch.Tensor, one: Transcript) -> float:
 def test_a_word_has_the_tokens_of_its_pronunciation(pronunciation: str, size: int) -> None:
     other = PRONUNCIATIONS["R EH D" if pronunciation == "R IY D" else "R IY D"]
     tokens = [*PRONUNCIATIONS[pronunciation], 5, *other, *PRONUNCIATIONS[pronunciation]]
-    (one,) = search(PrefixBeam(size=size), pronounce(*tokens), guide=READ)
-    assert one.words == [0, 1, 0, 0]
-    assert one.tokens == tokens
-    assert one.frames == [(3 * index, 3 * index + 1) for index in range(len(tokens))]
-    assert one.spans == [(0, 7), (9, 10), (12, 19), (21, 28)]
+    (transcript,) = search(PrefixBeam(size=size), pronounce(*tokens), guide=READ)
+    assert transcript.words == [0, 1, 0, 0]
+    assert transcript.tokens == tokens
+    assert transcript.frames == [(3 * index, 3 * index + 1) for index in range(len(tokens))]
+    assert transcript.spans == [(0, 7), (9, 10), (12, 19), (21, 28)]
 
 
 def test_committed_tokens_stay() -> None:

@@ -57,11 +57,13 @@ def test_full_width_is_the_sum_over_all_paths(
     frames = emit(seed, time, vocab_size, scale, impossible)
     blank = seed % vocab_size
     truth = sequence_log_probs(frames.numpy(), blank)
-    found = search(FULL, frames, blank=blank)
-    assert {tuple(one.tokens): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT, rel=1e-12)
-    scores = [one.score for one in found]
-    assert scores == sorted(scores, reverse=True) == [one.acoustic for one in found]
-    assert all(one.language == 0 and not one.words and not one.spans for one in found)
+    transcripts = search(FULL, frames, blank=blank)
+    assert {tuple(transcript.tokens): transcript.acoustic for transcript in transcripts} == pytest.approx(
+        truth, abs=EXACT, rel=1e-12
+    )
+    scores = [transcript.score for transcript in transcripts]
+    assert scores == sorted(scores, reverse=True) == [transcript.acoustic for transcript in transcripts]
+    assert all(transcript.language == 0 and not transcript.words and not transcript.spans for transcript in transcripts)
 
 
 SPELLINGS: dict[str, tuple[list[tuple[int, Tokens]], int | None]] = {
@@ -80,14 +82,18 @@ def test_words_are_the_sum_over_all_spellings(name: str, seed: int) -> None:
     spelling, separator = SPELLINGS[name]
     frames = emit(seed, 5, 4 if separator else 3, impossible=0.1 * seed)
     truth = word_log_probs(frames.numpy(), spelling, separator=separator)
-    found = search(FULL, frames, guide=Guide(lexicon(spelling, separator)))
-    assert {tuple(one.words): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
+    transcripts = search(FULL, frames, guide=Guide(lexicon(spelling, separator)))
+    assert {tuple(transcript.words): transcript.acoustic for transcript in transcripts} == pytest.approx(
+        truth, abs=EXACT
+    )
     written: dict[Tokens, set[int]] = {way: {n for n, other in spelling if other == way} for _, way in spelling}
-    for one in found:
-        assert len(one.spans) == len(one.words)
-        starts = {start for start, _ in one.frames}
-        for word, (start, end) in zip(one.words, one.spans, strict=True):
-            inside = tuple(s for s, (a, b) in zip(one.tokens, one.frames, strict=True) if start <= a and b <= end)
+    for transcript in transcripts:
+        assert len(transcript.spans) == len(transcript.words)
+        starts = {start for start, _ in transcript.frames}
+        for word, (start, end) in zip(transcript.words, transcript.spans, strict=True):
+            inside = tuple(
+                s for s, (a, b) in zip(transcript.tokens, transcript.frames, strict=True) if start <= a and b <= end
+            )
             assert word in written[inside]
             assert start in starts
 
@@ -101,15 +107,15 @@ def test_words_with_an_n_gram_model(name: str, order: int) -> None:
     ids = np.array([2, 0, -1, 1])[: len(words)]
     guide = Guide(words, NGramLM(ngram, vocabulary_ids=ids, unknown=3), weight=0.7, word_score=0.3, unk_score=-0.6)
     truth = word_log_probs(frames.numpy(), spelling, separator=separator)
-    found = {tuple(one.words): one for one in search(FULL, frames, guide=guide)}
-    assert found.keys() == truth.keys()
+    transcripts = {tuple(transcript.words): transcript for transcript in search(FULL, frames, guide=guide)}
+    assert transcripts.keys() == truth.keys()
     for sequence, acoustic in truth.items():
-        one, known = found[sequence], np.where(ids < 0, 3, ids)
+        transcript, known = transcripts[sequence], np.where(ids < 0, 3, ids)
         language = float(ngram.score([[int(known[word]) for word in sequence]])[0].sum())
         bonus = 0.3 * len(sequence) - 0.6 * sum(ids[word] < 0 for word in sequence)
-        assert one.acoustic == pytest.approx(acoustic, abs=EXACT)
-        assert one.language == pytest.approx(language, abs=1e-6)  # tables are in single precision
-        assert one.score == pytest.approx(acoustic + 0.7 * one.language + bonus, abs=EXACT)
+        assert transcript.acoustic == pytest.approx(acoustic, abs=EXACT)
+        assert transcript.language == pytest.approx(language, abs=1e-6)  # tables are in single precision
+        assert transcript.score == pytest.approx(acoustic + 0.7 * transcript.language + bonus, abs=EXACT)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
@@ -119,14 +125,14 @@ def test_tokens_with_an_n_gram_model(order: int, weight: float) -> None:
     ids = [-1, 1, 0, 2]
     guide = Guide(None, NGramLM(ngram, vocabulary_ids=ids), weight=weight, word_score=0.4)
     truth = sequence_log_probs(frames.numpy())
-    found = {tuple(one.tokens): one for one in search(FULL, frames, guide=guide)}
-    assert found.keys() == truth.keys()
+    transcripts = {tuple(transcript.tokens): transcript for transcript in search(FULL, frames, guide=guide)}
+    assert transcripts.keys() == truth.keys()
     for sequence, acoustic in truth.items():
         language = float(ngram.score([[ids[token] for token in sequence]])[0].sum())
-        assert found[sequence].acoustic == pytest.approx(acoustic, abs=EXACT)
-        assert found[sequence].language == pytest.approx(language, abs=1e-6)
-        assert found[sequence].score == pytest.approx(
-            acoustic + weight * found[sequence].language + 0.4 * len(sequence), abs=EXACT
+        assert transcripts[sequence].acoustic == pytest.approx(acoustic, abs=EXACT)
+        assert transcripts[sequence].language == pytest.approx(language, abs=1e-6)
+        assert transcripts[sequence].score == pytest.approx(
+            acoustic + weight * transcripts[sequence].language + 0.4 * len(sequence), abs=EXACT
         )
 
 
@@ -162,13 +168,15 @@ def test_tokens_with_a_decoder() -> None:
     frames, ids, end = emit(0, 6, 4), [-1, 3, 2, 0], 4
     step, score = neural(5, end)
     language = NeuralLM(step, EMPTY, start=START, end=end, vocabulary_ids=ids)
-    found = search(FULL, frames, guide=Guide(None, language, weight=0.6, word_score=-0.1))
+    transcripts = search(FULL, frames, guide=Guide(None, language, weight=0.6, word_score=-0.1))
     truth = sequence_log_probs(frames.numpy())
-    assert {tuple(one.tokens) for one in found} == truth.keys()
-    for one in found:
-        assert one.acoustic == pytest.approx(truth[tuple(one.tokens)], abs=EXACT)
-        assert one.language == pytest.approx(score([ids[token] for token in one.tokens]), abs=EXACT)
-        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language - 0.1 * len(one.tokens), abs=EXACT)
+    assert {tuple(transcript.tokens) for transcript in transcripts} == truth.keys()
+    for transcript in transcripts:
+        assert transcript.acoustic == pytest.approx(truth[tuple(transcript.tokens)], abs=EXACT)
+        assert transcript.language == pytest.approx(score([ids[token] for token in transcript.tokens]), abs=EXACT)
+        assert transcript.score == pytest.approx(
+            transcript.acoustic + 0.6 * transcript.language - 0.1 * len(transcript.tokens), abs=EXACT
+        )
 
 
 @LEXICA
@@ -178,14 +186,16 @@ def test_words_with_a_decoder(name: str) -> None:
     ids = np.array([2, 0, -1, 4])[: len(words)]
     step, score = neural(6, 5)
     language = NeuralLM(step, EMPTY, start=START, end=5, vocabulary_ids=ids, unknown=3)
-    found = search(FULL, frames, guide=Guide(words, language, weight=0.6, unk_score=0.2))
+    transcripts = search(FULL, frames, guide=Guide(words, language, weight=0.6, unk_score=0.2))
     truth = word_log_probs(frames.numpy(), spelling, separator=separator)
-    assert {tuple(one.words) for one in found} == truth.keys()
-    for one in found:
-        text, unknown = [int(ids[word]) for word in one.words], sum(ids[word] < 0 for word in one.words)
-        assert one.acoustic == pytest.approx(truth[tuple(one.words)], abs=EXACT)
-        assert one.language == pytest.approx(score([3 if number < 0 else number for number in text]), abs=EXACT)
-        assert one.score == pytest.approx(one.acoustic + 0.6 * one.language + 0.2 * unknown, abs=EXACT)
+    assert {tuple(transcript.words) for transcript in transcripts} == truth.keys()
+    for transcript in transcripts:
+        text, unknown = [int(ids[word]) for word in transcript.words], sum(ids[word] < 0 for word in transcript.words)
+        assert transcript.acoustic == pytest.approx(truth[tuple(transcript.words)], abs=EXACT)
+        assert transcript.language == pytest.approx(score([3 if number < 0 else number for number in text]), abs=EXACT)
+        assert transcript.score == pytest.approx(
+            transcript.acoustic + 0.6 * transcript.language + 0.2 * unknown, abs=EXACT
+        )
 
 
 @cache
@@ -225,25 +235,30 @@ def test_compacting_the_tree_changes_nothing(name: str, best: int, monkeypatch: 
 @GUIDES
 def test_no_beam_exceeds_the_sum_over_all_paths(name: str) -> None:
     frames, guide = emit(3, 6, 4), guides()[name]
-    truth = {(*one.words, -1, *([] if one.words else one.tokens)): one for one in search(FULL, frames, guide=guide)}
-    best = max(one.score for one in truth.values())
+    truth = {
+        (*transcript.words, -1, *([] if transcript.words else transcript.tokens)): transcript
+        for transcript in search(FULL, frames, guide=guide)
+    }
+    best = max(transcript.score for transcript in truth.values())
     for size in (1, 2, 3, 5, 8, 20, 300):
-        found = search(PrefixBeam(size=size), frames, guide=guide)
-        for one in found:
-            exact = truth[(*one.words, -1, *([] if one.words else one.tokens))]
-            assert one.acoustic <= exact.acoustic + EXACT
-            assert one.score <= best + EXACT
-            assert one.language == pytest.approx(exact.language, abs=EXACT)
-    assert found[0].score == pytest.approx(best, abs=1e-6)
+        transcripts = search(PrefixBeam(size=size), frames, guide=guide)
+        for transcript in transcripts:
+            exact = truth[(*transcript.words, -1, *([] if transcript.words else transcript.tokens))]
+            assert transcript.acoustic <= exact.acoustic + EXACT
+            assert transcript.score <= best + EXACT
+            assert transcript.language == pytest.approx(exact.language, abs=EXACT)
+    assert transcripts[0].score == pytest.approx(best, abs=1e-6)
 
 
 def test_tokens_below_the_threshold_are_skipped() -> None:
     frames = emit(1, 6, 4)
     low = (frames < math.log(0.2)) & (frames < frames.max(dim=1, keepdim=True).values)
     low[:, 0] = False
-    found = search(PrefixBeam(size=2000, nbest=2000, token_threshold=0.2), frames)
+    transcripts = search(PrefixBeam(size=2000, nbest=2000, token_threshold=0.2), frames)
     truth = sequence_log_probs(frames.masked_fill(low, -math.inf).numpy())
-    assert {tuple(one.tokens): one.acoustic for one in found} == pytest.approx(truth, abs=EXACT)
+    assert {tuple(transcript.tokens): transcript.acoustic for transcript in transcripts} == pytest.approx(
+        truth, abs=EXACT
+    )
 
 
 @GUIDES
@@ -259,9 +274,12 @@ def test_pruning_thresholds(name: str, size: int) -> None:
 
 def test_per_node_limits_the_extensions() -> None:
     frames = torch.tensor([[0.1, 0.4, 0.3, 0.2]]).log()
-    for few in (1, 2, 3):
-        found = search(PrefixBeam(per_node=few, nbest=9), frames)
-        assert sorted(one.tokens for one in found) == [[], *([token] for token in range(1, few + 1))]
+    for limit in (1, 2, 3):
+        transcripts = search(PrefixBeam(per_node=limit, nbest=9), frames)
+        assert sorted(transcript.tokens for transcript in transcripts) == [
+            [],
+            *([token] for token in range(1, limit + 1)),
+        ]
 
 
 def test_threads_do_not_change_the_result() -> None:

@@ -92,7 +92,11 @@ class Limits(NamedTuple):
         if self.only is None:
             return ""
         longer = (*prefix, token)
-        inside = prefix in self.only if token == self.end else any(one[: len(longer)] == longer for one in self.only)
+        inside = (
+            prefix in self.only
+            if token == self.end
+            else any(sequence[: len(longer)] == longer for sequence in self.only)
+        )
         return "" if inside else "NOT_ALLOWED"
 
 
@@ -111,7 +115,7 @@ def score(beam: Beam, toy: Toy, row: int, *, before: Prefix, total: float) -> fl
 
 
 def ordered(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    return sorted(hypotheses, key=lambda one: (not one.ended, -one.score))
+    return sorted(hypotheses, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))
 
 
 def everything(beam: Beam, toy: Toy, row: int, limits: Limits) -> list[Hypothesis]:
@@ -166,45 +170,53 @@ class Candidate(NamedTuple):
     value: float
 
 
-Fates = list[tuple[Prefix, int, str]]  # prefix, token, fate
+Statuses = list[tuple[Prefix, int, str]]  # prefix, token, status
 
 
-def beam_search(beam: Beam, toy: Toy, row: int, limits: Limits, fates: Fates | None = None) -> list[Hypothesis]:
+def beam_search(beam: Beam, toy: Toy, row: int, limits: Limits, statuses: Statuses | None = None) -> list[Hypothesis]:
     """Beam search by its definition: no batch, no arrays, no early stop."""
     if not limits.length:
         return [Hypothesis([], 0.0, 0.0, [], ended=False)] if limits.only is None else []
     hypotheses: list[Hypothesis] = []
-    fates = [] if fates is None else fates
+    statuses = [] if statuses is None else statuses
     groups = [[Live(0.0, (), [])] for _ in range(beam.groups)]
     for length in range(1, limits.length + 1):
         taken: list[int] = []
         for group, live in enumerate(groups):
-            listed = candidates(beam, toy, row, live=live, limits=limits, fates=fates)
-            ranked = [one._replace(rank=one.total - beam.diversity * taken.count(one.token)) for one in listed]
+            listed = candidates(beam, toy, row, live=live, limits=limits, statuses=statuses)
+            ranked = [
+                candidate._replace(rank=candidate.total - beam.diversity * taken.count(candidate.token))
+                for candidate in listed
+            ]
             chosen, dropped = choose(beam, ranked)
             usual, _ = choose(beam, listed)
             for index in set(range(len(listed))) - set(chosen):
-                fate = "BELOW_THRESHOLD" if index in dropped else "OTHER_GROUP" if index in usual else "OUTSIDE_BEAM"
-                fates.append((live[listed[index].parent].prefix, listed[index].token, fate))
+                status = "BELOW_THRESHOLD" if index in dropped else "OTHER_GROUP" if index in usual else "OUTSIDE_BEAM"
+                statuses.append((live[listed[index].parent].prefix, listed[index].token, status))
             taken += [listed[index].token for index in chosen]
             following = []
-            for one in [listed[index] for index in chosen]:
-                parent = live[one.parent]
-                values, ended = [*parent.values, one.value], one.token == limits.end
-                longer = Live(one.total, (*parent.prefix, one.token), values)
+            for candidate in [listed[index] for index in chosen]:
+                parent = live[candidate.parent]
+                values, ended = [*parent.values, candidate.value], candidate.token == limits.end
+                longer = Live(candidate.total, (*parent.prefix, candidate.token), values)
                 if ended or length == limits.length:
-                    value = score(beam, toy, row, before=parent.prefix, total=one.total)
+                    value = score(beam, toy, row, before=parent.prefix, total=candidate.total)
                     tokens = list(parent.prefix if ended else longer.prefix)
                     if ended or limits.only is None:
-                        hypotheses.append(Hypothesis(tokens, value, one.total, values, ended=ended))
+                        hypotheses.append(Hypothesis(tokens, value, candidate.total, values, ended=ended))
                 else:
                     following.append(longer)
             groups[group] = following
-    different = {(tuple(one.tokens), one.ended): one for one in reversed(hypotheses)}  # the first of each
-    return ordered([one for one in hypotheses if one is different[tuple(one.tokens), one.ended]])[: beam.nbest]
+    first = {(tuple(hypothesis.tokens), hypothesis.ended): hypothesis for hypothesis in reversed(hypotheses)}
+    distinct = [
+        hypothesis for hypothesis in hypotheses if hypothesis is first[tuple(hypothesis.tokens), hypothesis.ended]
+    ]
+    return ordered(distinct)[: beam.nbest]
 
 
-def candidates(beam: Beam, toy: Toy, row: int, *, live: list[Live], limits: Limits, fates: Fates) -> list[Candidate]:
+def candidates(
+    beam: Beam, toy: Toy, row: int, *, live: list[Live], limits: Limits, statuses: Statuses
+) -> list[Candidate]:
     """The children of all live hypotheses of a group, by hypothesis, the most probable first."""
     listed = []
     for parent, (total, prefix, _) in enumerate(live):
@@ -214,13 +226,13 @@ def candidates(beam: Beam, toy: Toy, row: int, *, live: list[Live], limits: Limi
             if values[token] == -math.inf:
                 continue
             if reason := forbidden(beam, prefix, token, limits):
-                fates.append((prefix, token, reason))
+                statuses.append((prefix, token, reason))
                 continue
             value = values[token]
             children.append(Candidate(total + value, total + value, parent, token, value))
         enough = beam.per_node if 0 < beam.per_node < beam.size else len(children)
         for child in children[enough:]:
-            fates.append((prefix, child.token, "PER_NODE"))
+            statuses.append((prefix, child.token, "PER_NODE"))
         listed += children[:enough]
     return listed
 

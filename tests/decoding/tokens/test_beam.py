@@ -31,7 +31,7 @@ def run(
         toy.start(range(len(limits)) if rows is None else rows),
         torch.full((len(limits),), START),
         first.end,
-        lengths=torch.tensor([one.length for one in limits]),
+        lengths=torch.tensor([limit.length for limit in limits]),
         suppress=first.suppress,
         tree=None if first.only is None else PrefixTree(sorted(first.only), end=first.end),
         coverage=coverage,
@@ -39,14 +39,13 @@ def run(
     )
 
 
-def same(found: list[Hypothesis], expected: list[Hypothesis]) -> bool:
+def check_hypotheses(actual: list[Hypothesis], expected: list[Hypothesis]) -> None:
     """Tokens exactly; scores up to the rounding of logarithms and powers."""
-    assert [(one.tokens, one.ended) for one in found] == [(one.tokens, one.ended) for one in expected]
-    for one, other in zip(found, expected, strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-12)
-        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-12)
-        assert one.log_probabilities == other.log_probabilities
-    return True
+    assert [(left.tokens, left.ended) for left in actual] == [(right.tokens, right.ended) for right in expected]
+    for left, right in zip(actual, expected, strict=True):
+        assert left.score == pytest.approx(right.score, abs=1e-12)
+        assert left.log_probability == pytest.approx(right.log_probability, abs=1e-12)
+        assert left.log_probabilities == right.log_probabilities
 
 
 @st.composite
@@ -86,8 +85,8 @@ def problems(draw: st.DrawFn) -> tuple[Toy, list[Limits]]:
 @given(beam=beams(), problem=problems())
 def test_a_batch_matches_the_reference(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem
-    for row, found in enumerate(run(beam, toy, limits)):
-        assert same(found, beam_search(beam, toy, row, limits[row]))
+    for row, actual in enumerate(run(beam, toy, limits)):
+        check_hypotheses(actual, beam_search(beam, toy, row, limits[row]))
 
 
 PENALTIES: list[dict[str, Any]] = [
@@ -104,25 +103,28 @@ PENALTIES: list[dict[str, Any]] = [
 def test_full_width_is_exhaustive_search(options: dict[str, Any], kind: str) -> None:
     toy, limits = Toy(3, kind=kind, seed=4), [Limits(2, length) for length in (5, 1, 3)]
     beam = Beam(size=3**5, nbest=6, **options)
-    for row, found in enumerate(run(beam, toy, limits)):
-        assert same(found, everything(beam, toy, row, limits[row])[:6])
+    for row, actual in enumerate(run(beam, toy, limits)):
+        check_hypotheses(actual, everything(beam, toy, row, limits[row])[:6])
 
 
 @given(beam=beams(), problem=problems())
 def test_nothing_is_better_than_brute_force(beam: Beam, problem: tuple[Toy, list[Limits]]) -> None:
     toy, limits = problem
-    for row, found in enumerate(run(beam, toy, limits)):
+    for row, actual in enumerate(run(beam, toy, limits)):
         expected = everything(beam, toy, row, limits[row])
-        places = [[other.tokens for other in expected].index(one.tokens) for one in found]  # each of them exists
-        assert same(found, [expected[place] for place in places])
-        key = [(not one.ended, -one.score) for one in found]
+        every = [hypothesis.tokens for hypothesis in expected]
+        indices = [every.index(hypothesis.tokens) for hypothesis in actual]  # each of them exists
+        check_hypotheses(actual, [expected[index] for index in indices])
+        key = [(not hypothesis.ended, -hypothesis.score) for hypothesis in actual]
         assert key == sorted(key)
-        assert all(place >= rank or expected[place].score == expected[rank].score for rank, place in enumerate(places))
+        assert all(index >= rank or expected[index].score == expected[rank].score for rank, index in enumerate(indices))
 
 
 def test_a_wider_beam_finds_more() -> None:
     toy, limits = Toy(4, seed=1), [Limits(3, 6)] * 40
-    totals = [sum(one.score for (one,) in run(Beam(size=size), toy, limits)) for size in (1, 2, 4, 16, 1024)]
+    totals = [
+        sum(hypothesis.score for (hypothesis,) in run(Beam(size=size), toy, limits)) for size in (1, 2, 4, 16, 1024)
+    ]
     assert totals == sorted(totals)
     assert totals[0] < totals[1] < totals[-1]
 
@@ -175,8 +177,8 @@ def test_a_shared_table_stays_in_order() -> None:
 def test_a_beam_of_one_moves_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "select", None)
     toy = Toy(4, seed=2)
-    found = Beam(size=1, min_length=9)(toy.step, toy.start([0, 1]), torch.zeros(2, dtype=torch.int64), 3, lengths=7)
-    assert [len(one.tokens) for (one,) in found] == [7, 7]
+    rows = Beam(size=1, min_length=9)(toy.step, toy.start([0, 1]), torch.zeros(2, dtype=torch.int64), 3, lengths=7)
+    assert [len(hypothesis.tokens) for (hypothesis,) in rows] == [7, 7]
 
 
 def likely(tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,20 +206,20 @@ def test_the_search_stops_when_the_nbest_are_final(options: dict[str, Any], step
         return likely(tokens, state)
 
     beam = Beam(size=2, **options)
-    (found,) = beam(step, torch.zeros(1, 1), torch.tensor([1]), 0, lengths=20)
-    assert found[0].tokens == [1]
-    assert found[0].log_probability == pytest.approx(math.log(0.7 * 0.5))
+    (hypotheses,) = beam(step, torch.zeros(1, 1), torch.tensor([1]), 0, lengths=20)
+    assert hypotheses[0].tokens == [1]
+    assert hypotheses[0].log_probability == pytest.approx(math.log(0.7 * 0.5))
     assert len(seen) == steps
 
 
 def test_patience_only_stops_earlier() -> None:
     toy, limits = Toy(4, seed=3), [Limits(3, 8)] * 30
-    sure = run(Beam(size=4, length_penalty="length"), toy, limits)
+    patient = run(Beam(size=4, length_penalty="length"), toy, limits)
     hasty = run(Beam(size=4, length_penalty="length", patience=0.25), toy, limits)  # the first that ends
     endless = run(Beam(size=4, length_penalty="length", patience=1e9), toy, limits)
-    assert sure == endless
-    assert all(one.score >= other.score for (one,), (other,) in zip(sure, hasty, strict=True))
-    assert sure != hasty
+    assert patient == endless
+    assert all(best.score >= early.score for (best,), (early,) in zip(patient, hasty, strict=True))
+    assert patient != hasty
 
 
 def test_groups_differ_and_duplicates_count_once() -> None:
@@ -227,7 +229,7 @@ def test_groups_differ_and_duplicates_count_once() -> None:
     )
     assert len(alike) == 1  # three greedy searches
     assert alike == run(Beam(size=1), toy, limits)[0]
-    assert len({one.tokens[0] if one.tokens else 5 for one in diverse}) == 3
+    assert len({hypothesis.tokens[0] if hypothesis.tokens else 5 for hypothesis in diverse}) == 3
     assert alike[0] in diverse
 
 
@@ -271,6 +273,8 @@ def test_empty_slots_may_hold_nan() -> None:
         """NaN after the end token (0), which only empty slots continue."""
         return torch.where((tokens == 0).unsqueeze(1), torch.nan, torch.tensor([0.5, 0.3, 0.2]).log()), state
 
-    (found,) = Beam(size=4, nbest=4, length_penalty="length")(step, torch.zeros(1), torch.tensor([1]), 0, lengths=4)
-    assert [one.tokens for one in found] == [[], [1], [1, 1], [1, 1, 1]]
-    assert all(math.isfinite(one.score) for one in found)
+    (hypotheses,) = Beam(size=4, nbest=4, length_penalty="length")(
+        step, torch.zeros(1), torch.tensor([1]), 0, lengths=4
+    )
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [[], [1], [1, 1], [1, 1, 1]]
+    assert all(math.isfinite(hypothesis.score) for hypothesis in hypotheses)

@@ -1,4 +1,4 @@
-"""The largest values of rows against Python's sort, and what is not constraints."""
+"""The largest values of rows against Python's sort, constraints on tokens, and invalid arguments."""
 
 import math
 
@@ -20,11 +20,11 @@ from seqloom.decoding.tokens.prefix_tree import PrefixTree
 )
 def test_the_largest_values_and_the_lowest_column_of_ties(rows: list[list[float]], count: int) -> None:
     values, columns = top(np.asarray(rows), count)
-    for row, found, places in zip(rows, values.tolist(), columns.tolist(), strict=True):
+    for row, top_values, top_columns in zip(rows, values.tolist(), columns.tolist(), strict=True):
         expected = sorted(range(len(row)), key=lambda column: (-row[column], column))[:count]
-        assert found == [row[column] for column in expected]
-        possible = sum(value > -math.inf for value in found)
-        assert places[:possible] == expected[:possible]
+        assert top_values == [row[column] for column in expected]
+        possible = sum(value > -math.inf for value in top_values)
+        assert top_columns[:possible] == expected[:possible]
 
 
 @pytest.mark.parametrize("count", [3, MAX_ARGMAX + 1])

@@ -17,7 +17,7 @@ from seqloom.decoding.tokens.search import Hypothesis
 def follow(toy: Toy, row: int, limits: Limits) -> list[Hypothesis]:
     """The most probable allowed token; ties go to the lowest id."""
     prefix: list[int] = []
-    each: list[float] = []
+    log_probs: list[float] = []
     for _ in range(limits.length):
         values = toy.values(row, tuple(prefix))
         possible = [token for token in range(toy.vocabulary) if not limits.reason(tuple(prefix), token)]
@@ -25,11 +25,11 @@ def follow(toy: Toy, row: int, limits: Limits) -> list[Hypothesis]:
         if not possible:
             return []
         token = max(possible, key=lambda token: values[token])
-        each.append(values[token])
+        log_probs.append(values[token])
         if token == limits.end:
-            return [Hypothesis(prefix, sum(each), sum(each), each, ended=True)]
+            return [Hypothesis(prefix, sum(log_probs), sum(log_probs), log_probs, ended=True)]
         prefix.append(token)
-    return [Hypothesis(prefix, sum(each), sum(each), each, ended=False)] if limits.only is None else []
+    return [Hypothesis(prefix, sum(log_probs), sum(log_probs), log_probs, ended=False)] if limits.only is None else []
 
 
 @given(problem=problems())
@@ -37,9 +37,9 @@ def test_the_most_probable_token_at_each_step(problem: tuple[Toy, list[Limits]])
     toy, limits = problem
     first = limits[0]
     tree = None if first.only is None else PrefixTree(sorted(first.only), end=first.end)
-    lengths = torch.tensor([one.length for one in limits])
+    lengths = torch.tensor([limit.length for limit in limits])
     for search in (Greedy(), Beam(size=1)):
-        found = search(
+        hypotheses = search(
             toy.step,
             toy.start(range(len(limits))),
             torch.zeros(len(limits)).long(),
@@ -48,7 +48,7 @@ def test_the_most_probable_token_at_each_step(problem: tuple[Toy, list[Limits]])
             suppress=first.suppress,
             tree=tree,
         )
-        assert found == [follow(toy, row, one) for row, one in enumerate(limits)]
+        assert hypotheses == [follow(toy, row, limit) for row, limit in enumerate(limits)]
 
 
 def test_finished_rows_leave_the_batch() -> None:

@@ -12,7 +12,7 @@ from seqloom.decoding.tokens.prefix_tree import PrefixTree
 
 
 def walk(tree: PrefixTree) -> set[tuple[int, ...]]:
-    """All sequences of a tree with their ends, sequences by following its children, level by level."""
+    """All sequences of a tree, each with its end token, by following the children level by level."""
     sequences: set[tuple[int, ...]] = set()
     prefixes: list[tuple[int, ...]] = [()]
     nodes = np.zeros(1, np.int64)
@@ -20,11 +20,11 @@ def walk(tree: PrefixTree) -> set[tuple[int, ...]]:
         tokens, mask = tree.children(nodes)
         assert all(np.all(np.diff(row[real]) > 0) for row, real in zip(tokens, mask, strict=True))
         rows, columns = np.nonzero(mask)
-        longer = [(*prefixes[row], int(tokens[row, place])) for row, place in zip(rows, columns, strict=True)]
+        longer = [(*prefixes[row], int(tokens[row, column])) for row, column in zip(rows, columns, strict=True)]
         following = tree.child(nodes[rows], columns)
         sequences |= {prefix for prefix in longer if prefix[-1] == tree.end}
-        inner = [place for place, prefix in enumerate(longer) if prefix[-1] != tree.end]
-        nodes, prefixes = following[inner], [longer[place] for place in inner]
+        inner = [index for index, prefix in enumerate(longer) if prefix[-1] != tree.end]
+        nodes, prefixes = following[inner], [longer[index] for index in inner]
     return sequences
 
 
@@ -33,7 +33,7 @@ def test_a_tree_holds_its_sequences_and_no_others(sequences: list[list[int]]) ->
     tree = PrefixTree(sequences, end=2)
     assert walk(tree) == {(*sequence, 2) for sequence in sequences}
     whole = [(*sequence, 2) for sequence in sequences]
-    assert len(tree) == len({one[:length] for one in whole for length in range(len(one) + 1)})
+    assert len(tree) == len({sequence[:length] for sequence in whole for length in range(len(sequence) + 1)})
 
 
 def test_a_node_without_children() -> None:

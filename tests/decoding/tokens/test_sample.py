@@ -43,8 +43,8 @@ def exact(
 def draws(sample: Sample, scores: Sequence[float], count: int) -> list[int]:
     random = torch.Generator().manual_seed(sample.seed)
     rows = torch.tensor(scores, dtype=torch.float64).expand(count, -1)
-    found: list[int] = sample.draw(rows, random).tolist()
-    return found
+    tokens: list[int] = sample.draw(rows, random).tolist()
+    return tokens
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def draws(sample: Sample, scores: Sequence[float], count: int) -> list[int]:
 def test_frequencies_are_those_of_the_distribution(options: dict[str, float]) -> None:
     scores = torch.tensor([0.1, 2.0, -1.0, 1.2, 0.4, -3.0]).log_softmax(dim=0).tolist()
     count = 20_000
-    found = draws(Sample.model_validate(options), scores, count)
+    tokens = draws(Sample.model_validate(options), scores, count)
     exact_values = exact(scores, **options)  # type: ignore[arg-type]
     possible = [token for token, probability in enumerate(exact_values) if probability]
-    observed = [found.count(token) for token in possible]
+    observed = [tokens.count(token) for token in possible]
     assert sum(observed) == count
     expected = [count * exact_values[token] for token in possible]
     assert stats.chisquare(observed, expected).pvalue > 1e-3  # the seed is fixed: this holds or it does not
@@ -76,13 +76,13 @@ def test_top_k_top_p_and_min_p_are_exact(
 ) -> None:
     scores = [round(score, 3) + 1e-6 * token for token, score in enumerate(scores)]  # no two are equal by chance
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    found = Sample.model_validate(options).distribution(torch.tensor([scores], dtype=torch.float64))[0]
-    assert found.tolist() == pytest.approx(exact(scores, **options), abs=1e-12)  # type: ignore[arg-type]
+    distribution = Sample.model_validate(options).distribution(torch.tensor([scores], dtype=torch.float64))[0]
+    assert distribution.tolist() == pytest.approx(exact(scores, **options), abs=1e-12)  # type: ignore[arg-type]
 
 
 def test_ties_go_to_the_lowest_token() -> None:
-    found = Sample(top_k=2).distribution(torch.zeros(1, 4, dtype=torch.float64))
-    assert found.tolist() == [[0.5, 0.5, 0, 0]]
+    distribution = Sample(top_k=2).distribution(torch.zeros(1, 4, dtype=torch.float64))
+    assert distribution.tolist() == [[0.5, 0.5, 0, 0]]
 
 
 def test_temperature_zero_is_greedy() -> None:
@@ -128,9 +128,9 @@ def test_a_stream_follows_its_steps() -> None:
 
 
 def test_the_seed_determines_the_samples() -> None:
-    one, same, other = (walk(Sample(seed=seed), start=[0, 1, 2]) for seed in (1, 1, 2))
-    assert one == same
-    assert one != other
+    first, again, other = (walk(Sample(seed=seed), start=[0, 1, 2]) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
 
 
 def test_sampling_leaves_the_global_generator_alone() -> None:
@@ -140,15 +140,15 @@ def test_sampling_leaves_the_global_generator_alone() -> None:
 
 
 def test_a_stream_ends_where_all_rows_have_ended() -> None:
-    found = walk(Sample(temperature=0.0), start=[0, 2], end=4)
-    assert found == [[1, 3], [2, 4], [3, 4], [4, 4]]
+    steps = walk(Sample(temperature=0.0), start=[0, 2], end=4)
+    assert steps == [[1, 3], [2, 4], [3, 4], [4, 4]]
 
 
 def test_suppressed_tokens_are_never_sampled() -> None:
     stream = Sample().stream(chain, torch.zeros(1), torch.tensor([0]), length=50, suppress=(2, 4))
-    found = [int(tokens) for tokens in stream]
-    assert len(found) == 50
-    assert not {2, 4} & set(found)
+    sampled = [int(tokens) for tokens in stream]
+    assert len(sampled) == 50
+    assert not {2, 4} & set(sampled)
 
 
 @pytest.mark.parametrize(
@@ -165,23 +165,23 @@ def sequences(sample: Sample, toy: Toy, rows: Sequence[int], *, length: int = 4)
 
 def test_sequences_are_as_frequent_as_they_are_probable() -> None:
     toy, count = Toy(3, seed=6), 20_000
-    (found,) = sequences(Sample(count=count), toy, [5], length=3)
-    exact_values = {(*one.tokens, one.ended): one for one in everything(Beam(), toy, 5, Limits(2, 3))}
-    observed = Counter((*one.tokens, one.ended) for one in found)
+    (samples,) = sequences(Sample(count=count), toy, [5], length=3)
+    exact_values = {(*sample.tokens, sample.ended): sample for sample in everything(Beam(), toy, 5, Limits(2, 3))}
+    observed = Counter((*sample.tokens, sample.ended) for sample in samples)
     assert sum(observed.values()) == count
-    expected = [count * math.exp(one.log_probability) for one in exact_values.values()]
+    expected = [count * math.exp(sample.log_probability) for sample in exact_values.values()]
     assert stats.chisquare([observed[name] for name in exact_values], expected).pvalue > 1e-3
-    for one in found[:: count // 50]:
-        exact = exact_values[(*one.tokens, one.ended)]
-        assert one.log_probabilities == exact.log_probabilities
-        assert one.score == one.log_probability == pytest.approx(exact.log_probability, abs=1e-12)
+    for sample in samples[:: count // 50]:
+        exact = exact_values[(*sample.tokens, sample.ended)]
+        assert sample.log_probabilities == exact.log_probabilities
+        assert sample.score == sample.log_probability == pytest.approx(exact.log_probability, abs=1e-12)
 
 
 def test_samples_are_sorted_and_differ() -> None:
-    (found,) = sequences(Sample(count=20), Toy(3, seed=6), [5])
-    key = [(not one.ended, -one.score) for one in found]
+    (samples,) = sequences(Sample(count=20), Toy(3, seed=6), [5])
+    key = [(not sample.ended, -sample.score) for sample in samples]
     assert key == sorted(key)
-    assert len({tuple(one.tokens) for one in found}) > 5
+    assert len({tuple(sample.tokens) for sample in samples}) > 5
 
 
 def test_probabilities_are_those_of_the_model_however_sharp() -> None:
@@ -203,9 +203,9 @@ def test_samples_of_a_row_do_not_depend_on_the_batch() -> None:
 def test_only_allowed_sequences_are_sampled() -> None:
     toy = Toy(4, kind="sparse", seed=6)
     tree = PrefixTree([[], [0, 1], [0, 2, 2]], end=3)
-    found = Sample(count=40)(toy.step, toy.start(range(9)), torch.zeros(9).long(), 3, lengths=4, tree=tree)
-    assert {tuple(one.tokens) for draws in found for one in draws} == {(), (0, 1), (0, 2, 2)}
-    assert any(len(draws) < 40 for draws in found)  # an allowed token can be impossible
+    rows = Sample(count=40)(toy.step, toy.start(range(9)), torch.zeros(9).long(), 3, lengths=4, tree=tree)
+    assert {tuple(sample.tokens) for samples in rows for sample in samples} == {(), (0, 1), (0, 2, 2)}
+    assert any(len(samples) < 40 for samples in rows)  # an allowed token can be impossible
 
 
 def test_the_scores_of_the_step_are_not_modified() -> None:

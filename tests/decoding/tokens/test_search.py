@@ -79,7 +79,7 @@ def test_lengths_are_for_all_or_for_each() -> None:
         (torch.tensor([1.0, 2.0, 3.0]), "expected an integer"),
     ],
 )
-@pytest.mark.parametrize("search", [Greedy(), Beam(), Sample()], ids=lambda one: one.name)
+@pytest.mark.parametrize("search", [Greedy(), Beam(), Sample()], ids=lambda search: search.name)
 def test_invalid_lengths_are_rejected(search: Greedy | Beam | Sample, lengths: Any, message: str) -> None:
     toy = Toy(3)
     with pytest.raises(ValueError, match=message):

@@ -1,3 +1,5 @@
+"""ARPA files: written and read, read by KenLM, written by others, damaged."""
+
 import gzip
 import math
 from pathlib import Path
@@ -8,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seqloom.data.readers.text_files import DataError
-from seqloom.models.ngram.arpa import Layout, characters, read_arpa, read_words, to_arpa_words, write_arpa
+from seqloom.models.ngram.arpa import ArpaVocabulary, from_arpa_words, read_arpa, read_words, to_arpa_words, write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 
@@ -55,12 +57,12 @@ def read(text: str, folder: Path) -> tuple[NGram, tuple[str, ...]]:
 def test_written_and_read(order: int, tmp_path: Path) -> None:
     expected = model(order)
     write_arpa(expected, ["start", "end", *SYMBOLS[2:]], tmp_path / "model.arpa")
-    found, symbols = read_arpa(tmp_path / "model.arpa")
+    arpa_model, symbols = read_arpa(tmp_path / "model.arpa")
     assert list(symbols) == SYMBOLS
-    assert (found.start, found.end, found.fallbacks) == (0, 1, ())
+    assert (arpa_model.start, arpa_model.end, arpa_model.fallbacks) == (0, 1, ())
     for name, tensor in expected.tensors().items():
         if name != "fallbacks":
-            np.testing.assert_array_equal(found.tensors()[name], tensor, err_msg=name)
+            np.testing.assert_array_equal(arpa_model.tensors()[name], tensor, err_msg=name)
 
 
 def test_kenlm_reads_the_same_scores(tmp_path: Path) -> None:
@@ -72,17 +74,17 @@ def test_kenlm_reads_the_same_scores(tmp_path: Path) -> None:
     random = np.random.default_rng(9)
     texts = [random.integers(2, len(SYMBOLS), size).tolist() for size in random.integers(0, 12, 100)]
     texts += [(3 + random.binomial(22, random.random(), 8)).tolist() for _ in range(100)]
-    for text, found in zip(texts, ours.score(texts), strict=True):
+    for text, actual in zip(texts, ours.score(texts), strict=True):
         scores = theirs.full_scores(" ".join(SYMBOLS[word] for word in text))
         expected = [probability * math.log(10) for probability, _, _ in scores]
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)  # KenLM adds in float32
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)  # KenLM adds in float32
 
 
-def check_foreign(found: NGram, symbols: tuple[str, ...]) -> None:
+def check_arpa(arpa_model: NGram, symbols: tuple[str, ...]) -> None:
     assert symbols == ("<s>", "</s>", "a", "b")
-    assert found.order == 3
-    assert found.log_probabilities[0][found.start] == -np.inf
-    (scores,) = found.score([[2, 3, 3, 2]])
+    assert arpa_model.order == 3
+    assert arpa_model.log_probabilities[0][arpa_model.start] == -np.inf
+    (scores,) = arpa_model.score([[2, 3, 3, 2]])
     expected = [
         -0.2,  # <s> a
         -0.05,  # <s> a b
@@ -91,14 +93,14 @@ def check_foreign(found: NGram, symbols: tuple[str, ...]) -> None:
         -0.25 - 0.6,  # b a without back-off, a, </s>
     ]
     np.testing.assert_allclose(scores / math.log(10), expected, rtol=1e-6)
-    assert found.score([[2, 3]])[0][-1] == pytest.approx(-0.1 * math.log(10))
+    assert arpa_model.score([[2, 3]])[0][-1] == pytest.approx(-0.1 * math.log(10))
 
 
-def test_what_others_write(tmp_path: Path) -> None:
-    check_foreign(*read(FOREIGN, tmp_path))
-    check_foreign(*read(FOREIGN.replace("\n", "\r\n"), tmp_path))
+def test_files_of_other_programs_are_read(tmp_path: Path) -> None:
+    check_arpa(*read(FOREIGN, tmp_path))
+    check_arpa(*read(FOREIGN.replace("\n", "\r\n"), tmp_path))
     (tmp_path / "model.arpa.gz").write_bytes(gzip.compress(FOREIGN.encode()))
-    check_foreign(*read_arpa(tmp_path / "model.arpa.gz"))
+    check_arpa(*read_arpa(tmp_path / "model.arpa.gz"))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_what_others_write(tmp_path: Path) -> None:
         pytest.param("\\end\\", "", 20, r"expected \\end\\, found the end of the file", id="cut off"),
     ],
 )
-def test_names_the_line(old: str, new: str, line: int, message: str, tmp_path: Path) -> None:
+def test_errors_name_the_line(old: str, new: str, line: int, message: str, tmp_path: Path) -> None:
     assert old in FOREIGN
     with pytest.raises(DataError, match=message) as caught:
         read(FOREIGN.replace(old, new, 1), tmp_path)
@@ -137,14 +139,16 @@ def test_names_the_line(old: str, new: str, line: int, message: str, tmp_path: P
 
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_damaged_files_are_refused_or_read(data: st.DataObject, tmp_path: Path) -> None:
+def test_damaged_files_are_rejected_or_read(data: st.DataObject, tmp_path: Path) -> None:
     first = data.draw(st.integers(0, len(FOREIGN)))
     last = data.draw(st.integers(first, min(first + 9, len(FOREIGN))))
     piece = data.draw(st.text(alphabet="\\\t\n\r -.0129abes<>/=:ngrm\x00é", max_size=9))
     message = ""
     try:
-        found, _ = read(FOREIGN[:first] + piece + FOREIGN[last:], tmp_path)
-        found.score([[word for word in range(found.vocabulary) if word not in (found.start, found.end)]])
+        arpa_model, _ = read(FOREIGN[:first] + piece + FOREIGN[last:], tmp_path)
+        arpa_model.score(
+            [[word for word in range(arpa_model.vocabulary) if word not in (arpa_model.start, arpa_model.end)]]
+        )
     except DataError as error:
         message = str(error)
     assert not message or message.startswith(f"{tmp_path / 'model.arpa'}:")
@@ -168,16 +172,16 @@ def test_invalid_tokens_are_rejected(symbols: list[str], message: str, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_packed_files_are_the_same(tmp_path: Path) -> None:
+def test_compressed_files_hold_the_same(tmp_path: Path) -> None:
     for name in ("a.arpa", "b.arpa.gz", "c.arpa.gz"):
         write_arpa(model(3), SYMBOLS, tmp_path / name)
-    packed = (tmp_path / "b.arpa.gz").read_bytes()
-    assert gzip.decompress(packed) == (tmp_path / "a.arpa").read_bytes()
-    assert packed == (tmp_path / "c.arpa.gz").read_bytes()
+    compressed = (tmp_path / "b.arpa.gz").read_bytes()
+    assert gzip.decompress(compressed) == (tmp_path / "a.arpa").read_bytes()
+    assert compressed == (tmp_path / "c.arpa.gz").read_bytes()
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.arpa"
     path.write_text("before")
 
@@ -190,34 +194,34 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [file.read_text() for file in tmp_path.iterdir()] == ["before"]
 
 
-def test_blank_characters_have_names(tmp_path: Path) -> None:
+def test_whitespace_characters_are_written_as_words(tmp_path: Path) -> None:
     symbols = [*SYMBOLS[:-3], " ", "\t", "\r"]
     write_arpa(model(2), symbols, tmp_path / "a.arpa")
     words = read_words(tmp_path / "a.arpa")
     assert words[-3:] == ("<space>", "<tab>", "<return>")
     assert list(words) == to_arpa_words(symbols)
-    assert characters(words) == symbols
+    assert from_arpa_words(words) == symbols
 
 
 @pytest.mark.parametrize("unknown", ["<unk>", "<UNK>", ""])
-def test_words_in_any_order_have_our_numbers(unknown: str, tmp_path: Path) -> None:
+def test_words_in_any_order_are_renumbered(unknown: str, tmp_path: Path) -> None:
     text = FOREIGN.replace("-99\t<s>\t-0.5\n", "").replace("-0.8 b -0.125\n", "-0.8 b -0.125\n-99\t<s>\t-0.5\n")
     if unknown:
         text = text.replace("-0.7  a", f"-2.5 {unknown} -0.3\n-0.7 a").replace("ngram 1=4", "ngram 1=5")
-    found, words = read(text, tmp_path)
+    arpa_model, words = read(text, tmp_path)
     assert words == read_words(tmp_path / "model.arpa") == ("</s>", *filter(None, [unknown]), "a", "b", "<s>")
-    layout = Layout.of(words)
-    assert layout.names == ("<s>", "<unk>", "</s>", "a", "b")
-    ours = layout.arrange(found)
+    vocabulary = ArpaVocabulary.from_words(words)
+    assert vocabulary.names == ("<s>", "<unk>", "</s>", "a", "b")
+    ours = vocabulary.renumber(arpa_model)
     assert (ours.start, ours.end, ours.vocabulary) == (0, 2, 5)
     texts = [["a", "b", "b", "a"], ["b"], [], ["a"]]
-    expected = found.score([words.index(word) for word in text] for text in texts)
+    expected = arpa_model.score([words.index(word) for word in text] for text in texts)
     for row, scores in zip(
-        ours.score([layout.names.index(word) for word in text] for text in texts), expected, strict=True
+        ours.score([vocabulary.names.index(word) for word in text] for text in texts), expected, strict=True
     ):
         np.testing.assert_array_equal(row, scores)
     assert ours.score([[1]])[0][0] / math.log(10) == pytest.approx(-0.5 + (-2.5 if unknown else -99), rel=1e-6)
 
 
-def test_both_spellings_of_the_unknown_word() -> None:
-    assert Layout.of(["<UNK>", "</s>", "<unk>", "<s>"]).names == ("<s>", "<unk>", "</s>", "<UNK>")
+def test_a_file_with_both_unknown_words() -> None:
+    assert ArpaVocabulary.from_words(["<UNK>", "</s>", "<unk>", "<s>"]).names == ("<s>", "<unk>", "</s>", "<UNK>")

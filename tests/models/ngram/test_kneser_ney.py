@@ -1,3 +1,5 @@
+"""Kneser-Ney estimation against the equations over dictionaries."""
+
 import math
 from collections import Counter, defaultdict
 
@@ -18,16 +20,16 @@ def zipf(*, sentences: int, vocabulary: int, seed: int = 0) -> list[list[int]]:
     random = np.random.default_rng(seed)
     weights = 1 / np.arange(1, vocabulary - 1)
     rows = [np.roll(weights, 3 * word) / weights.sum() for word in range(vocabulary)]
-    found = []
+    texts = []
     for length in random.integers(0, 12, sentences):
         words = [START]
         for _ in range(length):
             words.append(2 + int(random.choice(vocabulary - 2, p=rows[words[-1]])))
-        found.append(words[1:])
-    return found
+        texts.append(words[1:])
+    return texts
 
 
-class Formulas:
+class Equations:
     """Chen and Goodman's equations over dictionaries."""
 
     def __init__(self, sentences: list[list[int]], order: int, vocabulary: int) -> None:
@@ -53,9 +55,9 @@ class Formulas:
         n1, n2, n3, n4 = (counts.count(number) for number in (1, 2, 3, 4))
         if n1 and n2 and n3:
             y = n1 / (n1 + 2 * n2)
-            found = [1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
-            if min(found) > 0:
-                return [0.0, *found]
+            discounts = [1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3]
+            if min(discounts) > 0:
+                return [0.0, *discounts]
         return [0, 0.5, 1, 1.5]
 
     def probability(self, word: int, context: Gram) -> float:
@@ -63,22 +65,23 @@ class Formulas:
         followers = self.followers.get(context)
         if not followers:
             return below
-        counts = {each: self.counts[(*context, each)] for each in followers}
-        discounts = {each: self.discounts[len(context) + 1][min(counts[each], 3)] for each in followers}
+        counts = {follower: self.counts[(*context, follower)] for follower in followers}
+        by_count = self.discounts[len(context) + 1]
+        discounts = {follower: by_count[min(counts[follower], 3)] for follower in followers}
         own = counts.get(word, 0) - discounts.get(word, 0)
         return (own + sum(discounts.values()) * below) / sum(counts.values())
 
 
-def check_formulas(model: NGram, formulas: Formulas, contexts: set[Gram]) -> None:
+def check_equations(model: NGram, equations: Equations, contexts: set[Gram]) -> None:
     state = np.array(
         [(-1,) * (model.order - 1 - len(context)) + context for context in contexts], dtype=np.int64
     ).reshape(len(contexts), model.order - 1)
-    expected = [[formulas.probability(word, context) for word in range(model.vocabulary)] for context in contexts]
+    expected = [[equations.probability(word, context) for word in range(model.vocabulary)] for context in contexts]
     # Tables are float32: half a unit in the last place of a logarithm down to -16, a few of them added.
     np.testing.assert_allclose(np.exp(model.next(state)), expected, rtol=4e-6, atol=0)
 
 
-def test_hand_computed() -> None:
+def test_probabilities_by_hand() -> None:
     a, b, c = 2, 3, 4
     model = estimate([[a, b], [a, c]], order=2, start=START, end=END, vocabulary=5)
     assert model.fallbacks == (1, 2)
@@ -86,16 +89,16 @@ def test_hand_computed() -> None:
     words = [0, 1 / 5 + 0.5 / 4, 0.5 / 5 + 0.5 / 4, 0.5 / 5 + 0.5 / 4, 0.5 / 5 + 0.5 / 4]
     np.testing.assert_allclose(np.exp(model.log_probabilities[0]), words, rtol=1e-6)
     contexts = np.array([[START], [a], [b], [b]])
-    found = model.log_probability(np.array([a, b, END, c]), contexts)
+    actual = model.log_probability(np.array([a, b, END, c]), contexts)
     expected = [1 / 2 + 0.5 * 0.225, 0.5 / 2 + 0.5 * 0.225, 0.5 / 1 + 0.5 * 0.325, 0.5 * 0.225]
-    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(actual), expected, rtol=1e-6)
 
 
 def test_discounts_by_hand() -> None:
     # n1 … n4 are 4, 2, 1, 1: Y = 4 / 8.
-    found = estimate_discounts(np.array([1, 1, 1, 1, 2, 2, 3, 4, 5, 9, 0]))
-    assert found is not None
-    np.testing.assert_allclose(found, [0, 0.5, 1.25, 1])
+    actual = estimate_discounts(np.array([1, 1, 1, 1, 2, 2, 3, 4, 5, 9, 0]))
+    assert actual is not None
+    np.testing.assert_allclose(actual, [0, 0.5, 1.25, 1])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_discounts_by_hand() -> None:
         pytest.param([1, 2, 3, 3, 3, 3], id="negative"),
     ],
 )
-def test_undefined_discounts(counts: list[int]) -> None:
+def test_undefined_discounts_are_none(counts: list[int]) -> None:
     assert estimate_discounts(np.array(counts, dtype=np.int64)) is None
 
 
@@ -116,21 +119,21 @@ def test_undefined_discounts(counts: list[int]) -> None:
     order=st.integers(1, 5),
     context=st.lists(st.integers(2, 7), max_size=4),
 )
-def test_equals_the_formulas_on_anything(sentences: list[list[int]], order: int, context: list[int]) -> None:
+def test_random_texts_match_the_equations(sentences: list[list[int]], order: int, context: list[int]) -> None:
     model = estimate(sentences, order=order, start=START, end=END, vocabulary=8)
-    formulas = Formulas(sentences, order, 8)
+    equations = Equations(sentences, order, 8)
     texts = [(START, *sentence) for sentence in [*sentences, context]]
     windows = {text[max(0, end - order + 1) : end] for text in texts for end in range(len(text) + 1)}
-    check_formulas(model, formulas, windows | {tuple(context[: order - 1])})
+    check_equations(model, equations, windows | {tuple(context[: order - 1])})
 
 
-def test_equals_the_formulas_with_estimated_discounts() -> None:
+def test_estimated_discounts_match_the_equations() -> None:
     sentences = zipf(sentences=150, vocabulary=40)
     model = estimate(sentences, order=3, start=START, end=END, vocabulary=41)
     assert model.fallbacks == (1,)  # forty words are too few
-    formulas = Formulas(sentences, 3, 41)
+    equations = Equations(sentences, 3, 41)
     contexts = {(), (START,), (2,), (START, 4), (40, 40), (5, 40)} | {(2, word) for word in range(2, 40)}
-    check_formulas(model, formulas, contexts)
+    check_equations(model, equations, contexts)
 
 
 def test_a_longer_context_helps() -> None:
@@ -147,9 +150,9 @@ def test_keys_of_a_large_vocabulary() -> None:
     words = [70_000 - 7 * index for index in range(9_000)]
     model = estimate([words], order=5, start=START, end=END, vocabulary=70_001)
     assert [len(values) for values in model.log_probabilities] == [70_001, 9_001, 9_000, 8_999, 8_998]
-    (found,) = model.score([words])
+    (actual,) = model.score([words])
     again = estimate([[9_001 - index for index in range(9_000)]], order=5, start=START, end=END, vocabulary=70_001)
-    np.testing.assert_array_equal(found, again.score([[9_001 - index for index in range(9_000)]])[0])
+    np.testing.assert_array_equal(actual, again.score([[9_001 - index for index in range(9_000)]])[0])
 
 
 @pytest.mark.parametrize(
@@ -162,6 +165,6 @@ def test_keys_of_a_large_vocabulary() -> None:
         pytest.param([[END]], 2, "text 0 contains token 1", id="end"),
     ],
 )
-def test_refuses(sentences: list[list[int]], order: int, message: str) -> None:
+def test_invalid_arguments_are_rejected(sentences: list[list[int]], order: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         estimate(sentences, order=order, start=START, end=END, vocabulary=5)

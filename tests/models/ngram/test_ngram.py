@@ -1,3 +1,5 @@
+"""Back-off n-gram models against the definition, batches against single texts, tables against their checks."""
+
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +30,7 @@ def model(request: pytest.FixtureRequest) -> NGram:
 def by_definition(model: NGram, context: tuple[int, ...], word: int) -> float:
     """Back-off over a dictionary of the tables."""
     tables: dict[tuple[int, ...], tuple[float, float]] = {}
-    names: list[tuple[int, ...]] = [(each,) for each in range(V)]
+    names: list[tuple[int, ...]] = [(word,) for word in range(V)]
     for order, values in enumerate(model.log_probabilities, start=1):
         if order > 1:
             names = [(*names[key // V], key % V) for key in model.keys[order - 2].tolist()]
@@ -41,15 +43,15 @@ def by_definition(model: NGram, context: tuple[int, ...], word: int) -> float:
     return total + tables[(*context, word)][0]
 
 
-def test_back_off_by_definition(model: NGram) -> None:
+def test_scores_match_the_definition_of_back_off(model: NGram) -> None:
     texts = sentences(2, seed=1)
-    for text, found in zip(texts, model.score(texts), strict=True):
+    for text, actual in zip(texts, model.score(texts), strict=True):
         whole = (START, *text, END)
         expected = []
         for at in range(1, len(whole)):
             context = whole[max(0, at - model.order + 1) : at]
             expected.append(by_definition(model, context, whole[at]))
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 @settings(deadline=None, max_examples=50)
@@ -57,15 +59,15 @@ def test_back_off_by_definition(model: NGram) -> None:
 def test_every_context_gives_a_distribution(model: NGram, data: st.DataObject, batch: int) -> None:
     rows = st.lists(st.integers(-1, V - 1), min_size=model.order - 1, max_size=model.order - 1)
     state = np.array(data.draw(st.lists(rows, min_size=batch, max_size=batch)), dtype=np.int64)
-    found = model.next(state)
+    log_probs = model.next(state)
     # A float32 logarithm of at most 8 is wrong by 2e-7.
-    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1, atol=1e-6)
-    assert (found[:, START] == -np.inf).all()
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-6)
+    assert (log_probs[:, START] == -np.inf).all()
     words = np.array([data.draw(st.integers(0, V - 1)) for _ in range(batch)])
-    np.testing.assert_array_equal(model.log_probability(words, state), found[np.arange(batch), words])
+    np.testing.assert_array_equal(model.log_probability(words, state), log_probs[np.arange(batch), words])
 
 
-def test_batched_is_one_by_one(model: NGram) -> None:
+def test_a_batch_matches_single_texts(model: NGram) -> None:
     texts = sentences(40, seed=2)
     together = model.score(texts)
     assert [len(row) for row in together] == [len(text) + 1 for text in texts]
@@ -74,7 +76,7 @@ def test_batched_is_one_by_one(model: NGram) -> None:
     assert model.score([]) == []
 
 
-def test_steps_are_the_score(model: NGram) -> None:
+def test_single_steps_match_the_scores(model: NGram) -> None:
     texts = [text for text in sentences(60, seed=3) if len(text) == 4]
     state = model.start_state(len(texts))
     columns = []
@@ -86,23 +88,28 @@ def test_steps_are_the_score(model: NGram) -> None:
 
 
 @settings(deadline=None, max_examples=20)
-@given(numbers=st.permutations(range(V)), more=st.integers(0, 3), seed=st.integers(0, 99))
-def test_other_numbers_same_scores(model: NGram, numbers: list[int], more: int, seed: int) -> None:
-    new = np.array(numbers)
-    new[new == V - 1] += more  # some numbers stay free
-    found = model.renumber(new, vocabulary=V + more)
-    assert (found.start, found.end, found.order, found.vocabulary) == (new[START], new[END], model.order, V + more)
+@given(ids=st.permutations(range(V)), more=st.integers(0, 3), seed=st.integers(0, 99))
+def test_renumbered_words_have_the_same_scores(model: NGram, ids: list[int], more: int, seed: int) -> None:
+    new = np.array(ids)
+    new[new == V - 1] += more  # some ids stay unused
+    renumbered = model.renumber(new, vocabulary=V + more)
+    assert (renumbered.start, renumbered.end, renumbered.order, renumbered.vocabulary) == (
+        new[START],
+        new[END],
+        model.order,
+        V + more,
+    )
     texts = sentences(20, seed=seed)
-    for row, expected in zip(found.score([new[text].tolist() for text in texts]), model.score(texts), strict=True):
+    for row, expected in zip(renumbered.score([new[text].tolist() for text in texts]), model.score(texts), strict=True):
         np.testing.assert_array_equal(row, expected)
     states = np.random.default_rng(seed).integers(0, V, (3, model.order - 1))
-    np.testing.assert_array_equal(found.next(new[states])[:, new], model.next(states))
-    free = sorted(set(range(V + more)) - set(new.tolist()))
-    assert (found.log_probabilities[0][free] == -np.inf).all()
+    np.testing.assert_array_equal(renumbered.next(new[states])[:, new], model.next(states))
+    unused = sorted(set(range(V + more)) - set(new.tolist()))
+    assert (renumbered.log_probabilities[0][unused] == -np.inf).all()
 
 
 @pytest.mark.parametrize(
-    ("numbers", "vocabulary", "message"),
+    ("ids", "vocabulary", "message"),
     [
         pytest.param(range(V - 1), V, "expected 30 different ids", id="too few"),
         pytest.param([0, *range(V - 1)], V, "expected 30 different ids", id="twice"),
@@ -110,10 +117,10 @@ def test_other_numbers_same_scores(model: NGram, numbers: list[int], more: int, 
         pytest.param(range(-1, V - 1), V, "expected ids from 0 to 29", id="negative"),
     ],
 )
-def test_refuses_numbers(numbers: range, vocabulary: int, message: str) -> None:
+def test_invalid_ids_are_rejected(ids: range, vocabulary: int, message: str) -> None:
     model = estimate(sentences(20), order=2, start=START, end=END, vocabulary=V)
     with pytest.raises(ValueError, match=message):
-        model.renumber(np.array(numbers), vocabulary=vocabulary)
+        model.renumber(np.array(ids), vocabulary=vocabulary)
 
 
 def test_saved_and_loaded(model: NGram, tmp_path: Path) -> None:
@@ -145,7 +152,7 @@ def test_saved_and_loaded(model: NGram, tmp_path: Path) -> None:
 )
 def test_invalid_tensors_are_rejected(name: str, value: Tensor | None, message: str) -> None:
     model = estimate(sentences(20), order=2, start=START, end=END, vocabulary=V)
-    tensors = {each: tensor for each, tensor in model.tensors().items() if each != name}
+    tensors = {key: tensor for key, tensor in model.tensors().items() if key != name}
     if value is not None:
         tensors[name] = value
     with pytest.raises(ValueError, match=message):
@@ -161,7 +168,7 @@ def test_invalid_tensors_are_rejected(name: str, value: Tensor | None, message: 
         pytest.param([-1], [[2, 3]], "expected 1 words with ids from 0 to 29", id="word"),
     ],
 )
-def test_refuses_words(words: list[int], contexts: list[list[int]], message: str) -> None:
+def test_invalid_words_and_contexts_are_rejected(words: list[int], contexts: list[list[int]], message: str) -> None:
     model = estimate(sentences(20), order=3, start=START, end=END, vocabulary=V)
     given_words: NDArray[np.int64] = np.array(words)
     with pytest.raises(ValueError, match=message):

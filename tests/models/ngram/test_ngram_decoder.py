@@ -1,4 +1,4 @@
-"""The n-gram model behind a decoder's interface says what the n-gram model itself says."""
+"""An n-gram model with the interface of a decoder against the n-gram model itself."""
 
 import numpy as np
 import pytest
@@ -16,9 +16,9 @@ TEXTS = [[3, 4, 5], [3, 4], [], [5, 5, 3, 4], [4, 3, 4, 5, 3]]
 
 
 def counted(order: int = 3) -> NGramDecoder:
-    made = NGramDecoder(lambda text: text, SYMBOLS, order=order, end=END)
-    made.count(TEXTS)
-    return made
+    model = NGramDecoder(lambda text: text, SYMBOLS, order=order, end=END)
+    model.count(TEXTS)
+    return model
 
 
 def batch(texts: list[list[int]]) -> tuple[Tensor, Tensor]:
@@ -29,27 +29,29 @@ def batch(texts: list[list[int]]) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_probabilities_are_those_of_the_model(order: int) -> None:
     model = estimate(TEXTS, order=order, start=0, end=END, vocabulary=len(SYMBOLS))
-    asked = [*TEXTS, [1, 3], [5, 4, 3]]
-    found = counted(order).log_probabilities(*batch(asked))
-    for one, expected in zip(found, model.score(asked), strict=True):
-        assert one == expected.tolist()
+    texts = [*TEXTS, [1, 3], [5, 4, 3]]
+    rows = counted(order).log_probabilities(*batch(texts))
+    for actual, expected in zip(rows, model.score(texts), strict=True):
+        assert actual == expected.tolist()
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_steps_walk_through_the_same_probabilities(order: int) -> None:
+def test_single_steps_have_the_same_probabilities(order: int) -> None:
     model = counted(order)
     target, mask = batch([[3, 4, 5, 3], [5, 5, 1, 4]])
     expected = model.log_probabilities(target, mask)
     state = model.start(None, 2)
-    last = torch.tensor([END, END])  # as a decoder reads it: the line begins behind an end
-    for place in range(target.shape[1]):
-        found, state = step(model, last, state)
-        assert found.exp().sum(dim=1).tolist() == pytest.approx([1.0, 1.0], abs=1e-6)
-        assert found[range(2), target[:, place]].tolist() == pytest.approx([row[place] for row in expected], abs=1e-6)
-        last = target[:, place]
+    last = torch.tensor([END, END])  # as for any decoder, a text starts after an end token
+    for position in range(target.shape[1]):
+        log_probs, state = step(model, last, state)
+        assert log_probs.exp().sum(dim=1).tolist() == pytest.approx([1.0, 1.0], abs=1e-6)
+        assert log_probs[range(2), target[:, position]].tolist() == pytest.approx(
+            [row[position] for row in expected], abs=1e-6
+        )
+        last = target[:, position]
 
 
-def test_a_line_forgets_the_one_before() -> None:
+def test_a_line_does_not_depend_on_the_one_before() -> None:
     model = counted()
     once, _ = model(torch.tensor([[END, 3]]), model.start(None, 1))
     twice, _ = model(torch.tensor([[END, 5, 5, END, 3]]), model.start(None, 1))

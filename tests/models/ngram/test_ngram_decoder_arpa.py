@@ -1,3 +1,5 @@
+"""N-gram decoders written to ARPA files and read back."""
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,12 +20,12 @@ def decoder(*, symbols: Sequence[str] = SYMBOLS, arpa: str = "") -> NGramDecoder
 
 @pytest.fixture
 def counted() -> NGramDecoder:
-    found = decoder()
-    found.count(TEXTS)
-    return found
+    model = decoder()
+    model.count(TEXTS)
+    return model
 
 
-def test_the_steps_are_the_scores(counted: NGramDecoder) -> None:
+def test_outputs_match_the_log_probabilities(counted: NGramDecoder) -> None:
     text = [3, 5, 4, 1, 2]
     target = torch.tensor([text, [4, 2, 0, 0, 0]])
     mask = torch.arange(5) < torch.tensor([[5], [2]])

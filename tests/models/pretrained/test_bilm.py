@@ -1,3 +1,5 @@
+"""Both directions of a bidirectional language model against each other and against brute force."""
+
 from typing import Any
 
 import pytest
@@ -57,13 +59,13 @@ def text(*rows: list[int], spelled: bool = False) -> CharacterInput:
 @pytest.mark.parametrize("spelled", [False, True])
 def test_the_backward_direction_is_the_forward_one_of_the_reversed_text(name: str, spelled: bool) -> None:
     model = build(name, spelled=spelled)
-    model.reader.back.load_state_dict(model.reader.ahead.state_dict())
+    model.encoder.backward_layer.load_state_dict(model.encoder.forward_layer.state_dict())
     model.bridges[1].load_state_dict(model.bridges[0].state_dict())
-    rows, backwards = [[3, 4, 5, 6, 7], [8, 1, 3]], [[7, 6, 5, 4, 3], [3, 1, 8]]
-    for row, back in zip(rows, backwards, strict=True):
-        inputs, other = text(row, spelled=spelled), text(back, spelled=spelled)
+    rows, reversed_rows = [[3, 4, 5, 6, 7], [8, 1, 3]], [[7, 6, 5, 4, 3], [3, 1, 8]]
+    for row, reversed_row in zip(rows, reversed_rows, strict=True):
+        inputs, other = text(row, spelled=spelled), text(reversed_row, spelled=spelled)
         torch.testing.assert_close(model.log_probabilities(inputs)[1], model.log_probabilities(other)[0])
-        for level, of_other in zip(model.reader.levels(inputs)[1:], model.reader.levels(other)[1:], strict=True):
+        for level, of_other in zip(model.encoder.levels(inputs)[1:], model.encoder.levels(other)[1:], strict=True):
             half = level.shape[2] // 2
             torch.testing.assert_close(level[:, 1:, half:], of_other[:, 1:, :half].flip(1))
             torch.testing.assert_close(level[:, 0, half:], of_other[:, 0, :half])
@@ -72,13 +74,13 @@ def test_the_backward_direction_is_the_forward_one_of_the_reversed_text(name: st
 @pytest.mark.parametrize("name", RECURRENCES)
 def test_no_direction_sees_what_it_predicts(name: str) -> None:
     model = build(name, prenet=2)
-    one, other = text([3, 4, 5, 6, 7]), text([3, 4, 8, 6, 7])  # they differ at place 3
-    for level, changed in zip(model.reader.levels(one)[1:], model.reader.levels(other)[1:], strict=True):
+    first, second = text([3, 4, 5, 6, 7]), text([3, 4, 8, 6, 7])  # they differ at position 3
+    for level, changed in zip(model.encoder.levels(first)[1:], model.encoder.levels(second)[1:], strict=True):
         half = level.shape[2] // 2
         same = (level == changed)[0]
-        assert same[:3, :half].all()  # before it, ahead
-        assert same[4:, half:].all()  # behind it, back
-        assert same[0, half:].all()  # the border comes first there, too
+        assert same[:3, :half].all()  # before it, forward
+        assert same[4:, half:].all()  # after it, backward
+        assert same[0, half:].all()  # the boundary comes first in both directions
         assert not same[3, :half].all()
         assert not same[3, half:].all()
 
@@ -89,7 +91,7 @@ def test_padding_and_other_rows_are_invisible(spelled: bool) -> None:
     short, long = [3, 4], [5, 6, 7, 8]
     together = text([*short, 0, 0], long, spelled=spelled)
     alone = text(short, spelled=spelled)
-    for level, expected in zip(model.reader.levels(together), model.reader.levels(alone), strict=True):
+    for level, expected in zip(model.encoder.levels(together), model.encoder.levels(alone), strict=True):
         torch.testing.assert_close(level[0, :3], expected[0])
     both = [model.loss(*model.features(text(row, spelled=spelled))) for row in (short, long)]
     torch.testing.assert_close(model.loss(*model.features(together)), both[0] + both[1])
@@ -98,19 +100,19 @@ def test_padding_and_other_rows_are_invisible(spelled: bool) -> None:
 def test_the_loss_is_that_of_two_language_models_by_brute_force() -> None:
     model = build(tied=False)
     row = [3, 4, 1, 6]
-    ahead, back = model.log_probabilities(text(row))
+    forward, backward = model.log_probabilities(text(row))
     logits, _ = model(torch.tensor([[BOUNDARY, *row]]))
     expected = logits[0].log_softmax(dim=1)[range(5), [*row, BOUNDARY]]
-    torch.testing.assert_close(ahead, expected)
-    model.reader.ahead.load_state_dict(model.reader.back.state_dict())
+    torch.testing.assert_close(forward, expected)
+    model.encoder.forward_layer.load_state_dict(model.encoder.backward_layer.state_dict())
     logits, _ = model(torch.tensor([[BOUNDARY, *row[::-1]]]))
-    torch.testing.assert_close(back, logits[0].log_softmax(dim=1)[range(5), [*row[::-1], BOUNDARY]])
+    torch.testing.assert_close(backward, logits[0].log_softmax(dim=1)[range(5), [*row[::-1], BOUNDARY]])
     model = build(tied=False)
-    torch.testing.assert_close(model.loss(*model.features(text(row))), -(ahead.sum() + back.sum()))
+    torch.testing.assert_close(model.loss(*model.features(text(row))), -(forward.sum() + backward.sum()))
 
 
 @pytest.mark.parametrize("spelled", [False, True])
-def test_the_half_that_reads_ahead_goes_on_step_by_step(spelled: bool) -> None:
+def test_single_steps_of_the_forward_direction_match_the_whole(spelled: bool) -> None:
     model = build(spelled=spelled)
     whole, _ = model(torch.tensor([[BOUNDARY, 3, 4, 1]]))
     state = model.start(None, 1)
@@ -121,26 +123,26 @@ def test_the_half_that_reads_ahead_goes_on_step_by_step(spelled: bool) -> None:
 
 @pytest.mark.parametrize("name", RECURRENCES)
 def test_the_highest_level_is_what_the_softmax_reads(name: str) -> None:
-    reader = build(name, prenet=1).reader
+    encoder = build(name, prenet=1).encoder
     inputs = text([3, 4, 5])
-    levels = reader.levels(inputs)
-    ahead, back = reader(inputs)
-    torch.testing.assert_close(levels[-1], torch.cat([ahead, reverse_padded(back, inputs.mask)], dim=2))
-    assert reader.sizes == [level.shape[2] for level in levels]
+    levels = encoder.levels(inputs)
+    forward, backward = encoder(inputs)
+    torch.testing.assert_close(levels[-1], torch.cat([forward, reverse_padded(backward, inputs.mask)], dim=2))
+    assert encoder.sizes == [level.shape[2] for level in levels]
     layers = len(RECURRENCES[name]["cell"]) if name == "mixed" else RECURRENCES[name].get("layers", 1)
-    assert len(levels) == 1 + 1 + layers  # the words themselves, the prenet, the recurrence
+    assert len(levels) == 1 + 1 + layers  # word vectors, the prenet, the recurrence
 
 
-def test_the_lowest_level_is_the_word_itself_twice() -> None:
-    reader: BiLMEncoder = build().reader  # as wide as the vectors
+def test_the_lowest_level_is_the_word_vector_twice() -> None:
+    encoder: BiLMEncoder = build().encoder  # as wide as the word vectors
     inputs = text([3, 4])
-    vectors = reader.embed(inputs.words)
-    torch.testing.assert_close(reader.levels(inputs)[0], torch.cat([vectors, vectors], dim=2))
-    narrow = build("one layer").reader
+    vectors = encoder.embed(inputs.words)
+    torch.testing.assert_close(encoder.levels(inputs)[0], torch.cat([vectors, vectors], dim=2))
+    narrow = build("one layer").encoder
     assert narrow.sizes == [6, 10]
 
 
-def test_turned_twice_is_as_before() -> None:
+def test_reversing_twice_is_the_identity() -> None:
     mask = torch.tensor([[True] * 4, [True, True, True, False], [True, False, False, False]])
     values = torch.arange(12).view(3, 4)
     assert reverse_padded(values, mask).tolist() == [[0, 3, 2, 1], [4, 6, 5, 7], [8, 9, 10, 11]]
@@ -156,11 +158,11 @@ def test_the_boundary_and_the_unknown_token_have_characters() -> None:
     assert not rows[2, 3:].any()
 
 
-def test_one_softmax_and_one_table_of_vectors() -> None:
+def test_both_directions_share_the_softmax_and_the_embedding() -> None:
     model = build()
-    assert model.output.weight is model.reader.embed.weight
+    assert model.output.weight is model.encoder.embed.weight
     names = {name for name, _ in model.named_parameters()}
-    assert sum("output" in name for name in names) == 1  # its bias: the weight is that of the vectors
+    assert sum("output" in name for name in names) == 1  # its bias: the weight is that of the embedding
 
 
 def test_a_bidirectional_recurrence_is_rejected() -> None:

@@ -55,21 +55,21 @@ def parts(model: torch.nn.Module, *, kind: type[torch.nn.Module]) -> Iterator[An
 
 
 def test_contextual_vectors_mix_the_layers_of_the_language_model(folder: Path) -> None:
-    (found,) = load(folder / "language").embed(["Anna sees the Zebra"])
-    levels = torch.tensor(found.vectors)  # (words, layers, D)
-    joined, inputs = embed(tag(folder), "Anna sees the Zebra")
-    (mixed,) = parts(joined, kind=ContextualEmbedding)
+    (expected_vectors,) = load(folder / "language").embed(["Anna sees the Zebra"])
+    levels = torch.tensor(expected_vectors.vectors)  # (words, layers, D)
+    combined, inputs = embed(tag(folder), "Anna sees the Zebra")
+    (mixed,) = parts(combined, kind=ContextualEmbedding)
     torch.nn.init.normal_(mixed.mixture.scores)
     torch.nn.init.constant_(mixed.mixture.scale, 0.6)
     expected = 0.6 * (mixed.mixture.scores.softmax(dim=0)[:, None] * levels).sum(dim=1)
-    vectors = joined(inputs)
+    vectors = combined(inputs)
     assert vectors.shape == (1, 4, 3 + 8)
     torch.testing.assert_close(vectors[0, :, 3:], expected)
-    torch.testing.assert_close(vectors[:, :, :3], joined.own(inputs.own))
+    torch.testing.assert_close(vectors[:, :, :3], combined.own(inputs.own))
 
 
 def test_the_end_token_is_the_boundary_and_reversal_keeps_the_vectors(folder: Path) -> None:
-    found = {}
+    vectors = {}
     for reverse in (False, True):
         task = Translate.model_validate(
             {
@@ -80,11 +80,11 @@ def test_the_end_token_is_the_boundary_and_reversal_keeps_the_vectors(folder: Pa
             }
         )
         fitted = task.fit(list(task.read([("Anna sees the Paris", "x"), ("York", "y")])))
-        joined, inputs = embed(fitted, "Anna sees York")
-        found[reverse] = joined(inputs)[0, :, 3:]
-    torch.testing.assert_close(found[True], found[False][[2, 1, 0, 3]])
+        combined, inputs = embed(fitted, "Anna sees York")
+        vectors[reverse] = combined(inputs)[0, :, 3:]
+    torch.testing.assert_close(vectors[True], vectors[False][[2, 1, 0, 3]])
     other, inputs = embed(fitted, "Paris")
-    torch.testing.assert_close(other(inputs)[0, -1, 3:], found[True][-1])
+    torch.testing.assert_close(other(inputs)[0, -1, 3:], vectors[True][-1])
 
 
 def test_word_vectors_by_spelling_lowercase_or_as_unknown(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_word_vectors_by_spelling_lowercase_or_as_unknown(tmp_path: Path) -> Non
     assert fitted.learned.vectors is not None
     (words,) = fitted.learned.vectors.words
     assert words.vocabulary.tokens == ("<pad>", "<unk>", "met", "York", "rome")
-    joined, inputs = embed(fitted, "met Rome him York")
-    assert joined(inputs)[0].tolist() == [[1, 2, 3], [4, 5, 6], [5, 5, 5], [9, 9, 9]]
+    combined, inputs = embed(fitted, "met Rome him York")
+    assert combined(inputs)[0].tolist() == [[1, 2, 3], [4, 5, 6], [5, 5, 5], [9, 9, 9]]
 
 
 def test_word_vectors_of_an_embed_run(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_word_vectors_of_an_embed_run(tmp_path: Path) -> None:
     task = Classify.model_validate(
         {"train": "t", "pretrained": {"run": str(run.path), "extra_words": 1, "replace_own": True, "fine_tune": True}}
     )
-    found = task.fit(list(task.read([(f"{word} never-seen", "x"), ("never-seen", "y")])))
-    joined, inputs = embed(found, f"{other} never-seen {word}")
-    vectors = joined(inputs)[0]
+    classifier = task.fit(list(task.read([(f"{word} never-seen", "x"), ("never-seen", "y")])))
+    combined, inputs = embed(classifier, f"{other} never-seen {word}")
+    vectors = combined(inputs)[0]
     torch.testing.assert_close(vectors[[2, 0]], module.vectors[:2], rtol=0, atol=0)
     assert not vectors[1].any()
 
@@ -130,27 +130,27 @@ def test_only_fine_tuned_vectors_have_gradients_but_the_unknown_is_always_traine
     folder: Path, fine_tune: bool
 ) -> None:
     task = tag(folder, file=str(folder / "vectors.txt"), fine_tune=fine_tune)
-    joined, inputs = embed(task, "Anna sees Zebra")
-    joined(inputs).square().sum().backward()
+    combined, inputs = embed(task, "Anna sees Zebra")
+    combined(inputs).square().sum().backward()
     frozen = [
-        *next(parts(joined, kind=ContextualEmbedding)).reader.parameters(),
-        next(parts(joined, kind=PretrainedEmbedding)).table.weight,
+        *next(parts(combined, kind=ContextualEmbedding)).encoder.parameters(),
+        next(parts(combined, kind=PretrainedEmbedding)).table.weight,
     ]
     assert all(parameter.requires_grad is fine_tune for parameter in frozen)
     assert all((parameter.grad is not None) is fine_tune for parameter in frozen)
-    (static,) = parts(joined, kind=PretrainedEmbedding)
-    (mixed,) = parts(joined, kind=ContextualEmbedding)
+    (static,) = parts(combined, kind=PretrainedEmbedding)
+    (mixed,) = parts(combined, kind=ContextualEmbedding)
     for trained_parameters in (static.unknown, mixed.mixture.scores, mixed.mixture.scale):
         assert trained_parameters.grad is not None
 
 
 def test_frozen_weights_have_no_dropout_and_save_no_tensors(folder: Path) -> None:
-    joined, inputs = embed(tag(folder), "Anna sees the Paris")
-    (mixed,) = parts(joined, kind=ContextualEmbedding)
+    combined, inputs = embed(tag(folder), "Anna sees the Paris")
+    (mixed,) = parts(combined, kind=ContextualEmbedding)
     frozen_output = mixed(inputs.pretrained[0])
     mixed.train()
     assert mixed.training
-    assert not any(part.training for part in mixed.reader.modules())
+    assert not any(part.training for part in mixed.encoder.modules())
     torch.testing.assert_close(mixed(inputs.pretrained[0]), frozen_output, rtol=0, atol=0)
     saved: list[Tensor] = []
 
@@ -162,7 +162,7 @@ def test_frozen_weights_have_no_dropout_and_save_no_tensors(folder: Path) -> Non
         mixed(inputs.pretrained[0])
     assert len(saved) <= 4 * 3 + 4  # of the mixture of three layers; none of the language model
     fine_tuned, inputs = embed(tag(folder, fine_tune=True), "Anna sees the Paris")
-    assert all(part.training for part in next(parts(fine_tuned.train(), kind=ContextualEmbedding)).reader.modules())
+    assert all(part.training for part in next(parts(fine_tuned.train(), kind=ContextualEmbedding)).encoder.modules())
 
 
 def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_subwords_are_those_of_the_language_model(tmp_path: Path) -> None:
     task = Classify.model_validate(
         {"train": "t", "text": text, "pretrained": {"run": str(tmp_path / "language")}, "embedding_size": 3}
     )
-    found = task.fit(list(task.read([("a Cd éff", "x"), ("b", "y")])))
-    assert found.learned is not None
-    assert found.learned.text == fitted.learned.text
-    _, inputs = embed(found, "a Cd éff")
+    classifier = task.fit(list(task.read([("a Cd éff", "x"), ("b", "y")])))
+    assert classifier.learned is not None
+    assert classifier.learned.text == fitted.learned.text
+    _, inputs = embed(classifier, "a Cd éff")
     context: ContextualInput = inputs.pretrained[0]
     assert context.text.words[0, 1:].tolist() == inputs.own[0].tolist() == fitted.tokenizer.encode("a Cd éff")
 
@@ -201,13 +201,13 @@ def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp
     run = workflow.train(settings, output=tmp_path / "run")
     pretrained = Run.open(tmp_path / "language").load("best").model
     last = run.load("last")
-    prefix = "encoder.embed.given.0.reader."
+    prefix = "encoder.embed.pretrained.0.encoder."
     trained = {name.removeprefix(prefix): weight for name, weight in last.model.items() if name.startswith(prefix)}
     assert trained
     tuned = name != "tag, contextual vectors"
-    same = [torch.equal(weight, pretrained[f"reader.{name}"]) for name, weight in trained.items()]
+    same = [torch.equal(weight, pretrained[f"encoder.{name}"]) for name, weight in trained.items()]
     assert not any(same) if tuned else all(same)
-    assert last.model["encoder.embed.given.0.mixture.scores"].abs().max() > 0
+    assert last.model["encoder.embed.pretrained.0.mixture.scores"].abs().max() > 0
     moments = sum(name.endswith("exp_avg") for name in last.training)
     trained_parameters = sum(parameter.requires_grad for parameter in load(run.path).module.parameters())
     assert moments == trained_parameters
@@ -225,18 +225,18 @@ def test_frozen_weights_do_not_change_and_have_no_optimizer_state(name: str, tmp
 def test_a_run_needs_no_other_folder(name: str, tmp_path: Path) -> None:
     settings = build(CASES[name], tmp_path, updates=4, save_every_minutes=1e-9)
 
-    def leave(run: Run, event: Progress) -> None:
-        if event.update == 2 and run.path.name == "left":
+    def interrupt(run: Run, event: Progress) -> None:
+        if event.update == 2 and run.path.name == "interrupted":
             raise KeyboardInterrupt
 
     whole = workflow.train(settings, output=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        workflow.train(settings, output=tmp_path / "left", listeners=[leave])
+        workflow.train(settings, output=tmp_path / "interrupted", listeners=[interrupt])
     expected = load(whole.path).predict(CASES[name].questions)
     shutil.rmtree(tmp_path / "language")
     (tmp_path / "vectors.txt").unlink()
     assert load(whole.path).predict(CASES[name].questions) == expected
-    resumed = workflow.resume(tmp_path / "left")
+    resumed = workflow.resume(tmp_path / "interrupted")
     assert load(resumed.path).predict(CASES[name].questions) == expected
     weights, others = whole.load("last").model, resumed.load("last").model
     assert all(torch.equal(weights[name], others[name]) for name in weights)
@@ -254,9 +254,9 @@ def test_mismatching_runs_are_reported(folder: Path) -> None:
         task.fit(list(task.read([("a", "x")])))
     with pytest.raises(RunError, match="not a run"):
         tag(folder, run=str(folder))
-    one_way = CASES["language_model"]
-    settings = build(one_way, folder)
-    fitted: Any = settings.task.fit(settings.task.read(folder / one_way.file))
+    forward_case = CASES["language_model"]
+    settings = build(forward_case, folder)
+    fitted: Any = settings.task.fit(settings.task.read(folder / forward_case.file))
     Run.create(folder / "forward", config=settings.text(), learned=fitted.learned.model_dump_json(), environment={})
     with pytest.raises(
         DataError, match=r'direction = "both", .* the task language_model with task.direction = "forward"'

@@ -15,7 +15,7 @@ from seqloom.decoding.frames.frame_search import (
     check_blank,
     check_frames,
     check_lag,
-    rows,
+    unpad_frames,
 )
 
 
@@ -35,7 +35,7 @@ class BestPath(FrameSearch):
         """One transcript per row; none where every path is impossible."""
         _check_unguided(guide)
         transcripts = []
-        for frames in rows(log_probabilities, lengths, blank=blank):
+        for frames in unpad_frames(log_probabilities, lengths, blank=blank):
             stream = _PathStream(blank, frames.shape[1])
             stream.advance(frames)
             transcripts.append(stream.finish())

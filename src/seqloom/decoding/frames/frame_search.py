@@ -85,7 +85,7 @@ class FrameSearch(ConfigSection, ABC):
         """
 
 
-def rows(log_probabilities: Tensor, lengths: Tensor, *, blank: int) -> list[Frames]:
+def unpad_frames(log_probabilities: Tensor, lengths: Tensor, *, blank: int) -> list[Frames]:
     """The real frames of each row, checked."""
     if log_probabilities.dim() != 3 or not log_probabilities.is_floating_point():
         shape, dtype = tuple(log_probabilities.shape), log_probabilities.dtype

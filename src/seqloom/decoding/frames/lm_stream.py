@@ -80,16 +80,16 @@ def compact(tree: Tree, labels: str, *, live: npt.NDArray[np.int32], counters: n
     ``labels`` names the field with the label of each node; ``live`` and the nodes in ``counters`` are renumbered.
     """
     kept = np.flatnonzero(mark_ancestors(tree.parents, live))
-    moved = np.cumsum(np.isin(np.arange(len(tree.parents)), kept), dtype=np.int32) - 1
+    new_ids = np.cumsum(np.isin(np.arange(len(tree.parents)), kept), dtype=np.int32) - 1
     factor = 2 if 2 * len(kept) + 4 * len(live) > len(tree.parents) else 1
     arrays = {}
     for name in set(tree._fields) - {"child_table"}:
         old = getattr(tree, name)
         arrays[name] = np.empty(factor * len(old), old.dtype)
         arrays[name][: len(kept)] = old[kept]
-    arrays["parents"][1 : len(kept)] = moved[arrays["parents"][1 : len(kept)]]
+    arrays["parents"][1 : len(kept)] = new_ids[arrays["parents"][1 : len(kept)]]
     table = np.empty(factor * len(tree.child_table), np.int32)
     fill_child_table(table, arrays["parents"], arrays[labels], len(kept))
-    live[:] = moved[live]
-    counters[NODES], counters[LAG_NODE:] = len(kept), moved[counters[LAG_NODE:]]
+    live[:] = new_ids[live]
+    counters[NODES], counters[LAG_NODE:] = len(kept), new_ids[counters[LAG_NODE:]]
     return tree._replace(child_table=table, **arrays)

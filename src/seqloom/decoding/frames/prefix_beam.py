@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 from torch import Tensor
 
-from seqloom.decoding.frames.frame_search import FrameSearch, Guide, Stream, Transcript, check_blank, check_lag, rows
+from seqloom.decoding.frames.frame_search import (
+    FrameSearch,
+    Guide,
+    Stream,
+    Transcript,
+    check_blank,
+    check_lag,
+    unpad_frames,
+)
 from seqloom.decoding.frames.language_models import NeuralLM, build_scorer
 from seqloom.kernels.runtime import threads
 
@@ -49,7 +57,7 @@ class PrefixBeam(FrameSearch):
         guide: Guide | None = None,
     ) -> list[list[Transcript]]:
         """At most ``nbest`` transcripts per row."""
-        frames = rows(log_probabilities, lengths, blank=blank)
+        frames = unpad_frames(log_probabilities, lengths, blank=blank)
         open_stream = self._prepare(vocab_size=log_probabilities.shape[2], blank=blank, guide=guide)
 
         def run(row: int) -> list[Transcript]:

@@ -15,7 +15,7 @@ from seqloom.decoding.tokens.beam_state import BeamState, Extensions, FinishedHy
 from seqloom.decoding.tokens.constraints import ConstrainedTopK, StepRules, top
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, max_lengths
-from seqloom.decoding.tokens.search_record import Doubles, Fate, Fates, Integers, SearchRecord
+from seqloom.decoding.tokens.search_record import Doubles, Integers, NodeStatus, SearchRecord, Statuses
 
 MIN_ATTENTION = 1e-9
 """Lower bound of the attention in the coverage penalty, whose logarithm would be -inf at an unattended position."""
@@ -70,6 +70,10 @@ class Beam(Search):
             raise ValueError(f"size must be a multiple of groups, found size = {self.size} and groups = {self.groups}")
         return self
 
+    @property
+    def needs_coverage(self) -> bool:
+        return self.coverage_penalty > 0
+
     @torch.no_grad()
     def __call__(
         self,
@@ -85,7 +89,7 @@ class Beam(Search):
         record: SearchRecord | None = None,
     ) -> list[list[Hypothesis]]:
         """At most ``nbest`` hypotheses per row."""
-        if self.coverage_penalty and coverage is None:
+        if self.needs_coverage and coverage is None:
             raise self._no_attention()
         constraints, limits = ConstrainedTopK(end, suppress=suppress, tree=tree), max_lengths(lengths, start)
         roots = np.zeros_like(limits) if record is None else record.start(np.arange(len(limits)))
@@ -94,15 +98,16 @@ class Beam(Search):
             if tree is None:
                 finished.add(row, Hypothesis([], 0.0, 0.0, [], ended=False), roots[row])
             else:
-                finished.reject(roots[row], Fate.TRUNCATED)
+                finished.reject(roots[row], NodeStatus.TRUNCATED)
         rows = np.flatnonzero(limits).repeat(self.groups)
         beam = BeamState(limits, width=self.groups, ids=roots[rows])
-        last, before = start.cpu().numpy()[rows], len(start)
+        last, state_rows = start.cpu().numpy()[rows], len(start)
         while len(rows):
             # Rows of the state follow the hypotheses; tables that rows share shrink only with the whole batch.
-            if beam.length == 1 and len(left := np.unique(rows)) < before:
-                state, rows, before = states.select(state, _tensor(left, start)), np.searchsorted(left, rows), len(left)
-            if len(rows) != before or (rows != np.arange(before)).any():
+            if beam.length == 1 and len(remaining := np.unique(rows)) < state_rows:
+                state, state_rows = states.select(state, _tensor(remaining, start)), len(remaining)
+                rows = np.searchsorted(remaining, rows)
+            if len(rows) != state_rows or (rows != np.arange(state_rows)).any():
                 state = states.select(state, _tensor(rows, start))
             # Select among the allowed extensions of all live hypotheses.
             scores, state = step(_tensor(last, start), state)
@@ -124,8 +129,12 @@ class Beam(Search):
             )
             if record is not None:
                 limited = 0 < self.per_node < self.size
-                every, fates = constraints.fates(scores, rules, default=Fate.PER_NODE if limited else Fate.OUTSIDE_BEAM)
-                ids = self._record_step(record, beam, extensions, candidates=(values, tokens), every=every, fates=fates)
+                every, statuses = constraints.statuses(
+                    scores, rules, default=NodeStatus.PER_NODE if limited else NodeStatus.OUTSIDE_BEAM
+                )
+                ids = self._record_step(
+                    record, beam, extensions, candidates=(values, tokens), every=every, statuses=statuses
+                )
                 extensions = extensions._replace(ids=ids)
             # Finish those with the end token or of maximum length; continue with the others.
             finish = partial(self._finish, beam, finished, penalty=partial(self._coverage_penalty, coverage, state))
@@ -138,7 +147,7 @@ class Beam(Search):
                 live = truncated[:, None] & (extensions.totals > -np.inf)
                 finish(extensions, live, ended=False, allowed=tree is None)
             done = truncated | self._final(beam, extensions, finished, truncated=truncated)
-            before = len(rows)
+            state_rows = len(rows)
             rows, last = beam.advance(extensions, done)
         return finished.nbest()
 
@@ -195,9 +204,9 @@ class Beam(Search):
             cutoff = finished.cutoff[sentence]
             finished.ended[sentence] += ended
             if not allowed or (not ended and cutoff > -np.inf):
-                finished.reject(record_id, Fate.TRUNCATED, score)
+                finished.reject(record_id, NodeStatus.TRUNCATED, score)
             elif score <= cutoff:
-                finished.reject(record_id, Fate.NOT_IN_NBEST, score)
+                finished.reject(record_id, NodeStatus.NOT_IN_NBEST, score)
             else:
                 hypothesis = beam.finish(extensions, (row, slot), score=score, ended=ended)
                 finished.add(sentence, hypothesis, record_id)
@@ -217,7 +226,7 @@ class Beam(Search):
             final |= finished.ended[beam.sentences] >= self.patience * self.size
         if finished.record is not None:
             for record_id in extensions.ids[(final & ~truncated)[:, None] & (extensions.totals > -np.inf)]:
-                finished.reject(record_id, Fate.CANNOT_WIN)
+                finished.reject(record_id, NodeStatus.CANNOT_WIN)
         return final
 
     def _length_penalty(self, length: Doubles | float) -> Doubles | float:
@@ -248,24 +257,26 @@ class Beam(Search):
         *,
         candidates: tuple[Doubles, Integers],  # log-probabilities of the best children, and their tokens
         every: Doubles,  # (R, V), log-probabilities of all tokens
-        fates: Fates,  # (R, V), as the constraints decide
+        statuses: Statuses,  # (R, V), as the constraints decide
     ) -> Integers:  # (B, K)
         """Record all candidates; returns the record ids of the extensions."""
         values, tokens = candidates
         sums = beam.totals.reshape(-1, 1) + values
 
-        def decide(picks: Integers, fate: Fate) -> None:
-            fates[picks // values.shape[1], tokens.reshape(-1)[picks]] = fate
+        def decide(picks: Integers, status: NodeStatus) -> None:
+            statuses[picks // values.shape[1], tokens.reshape(-1)[picks]] = status
 
-        decide(np.flatnonzero(values > -np.inf), Fate.OUTSIDE_BEAM)
+        decide(np.flatnonzero(values > -np.inf), NodeStatus.OUTSIDE_BEAM)
         if self.groups > 1:
             totals, picks = self._select(beam.totals, values, tokens=tokens, diversity=0.0)
-            decide(picks[totals > -np.inf], Fate.OTHER_GROUP)
+            decide(picks[totals > -np.inf], NodeStatus.OTHER_GROUP)
         possible, live = sums.reshape(-1)[extensions.ids] > -np.inf, extensions.totals > -np.inf
-        decide(extensions.ids[possible & ~live], Fate.BELOW_THRESHOLD)
-        decide(extensions.ids[live], Fate.EXTENDED)
+        decide(extensions.ids[possible & ~live], NodeStatus.BELOW_THRESHOLD)
+        decide(extensions.ids[live], NodeStatus.EXTENDED)
         rows = beam.sentences.repeat(beam.totals.shape[1])
-        ids = record.add(beam.ids, rows, beam.length + 1, totals=beam.totals.reshape(-1), values=every, fates=fates)
+        ids = record.add(
+            beam.ids, rows, beam.length + 1, totals=beam.totals.reshape(-1), values=every, statuses=statuses
+        )
         return ids[extensions.rows, extensions.tokens]
 
 

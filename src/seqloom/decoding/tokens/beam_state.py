@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from seqloom.decoding.tokens.constraints import Banned, invalid_log_probability, invalid_rows
 from seqloom.decoding.tokens.search import Hypothesis
-from seqloom.decoding.tokens.search_record import Doubles, Fate, Integers, SearchRecord
+from seqloom.decoding.tokens.search_record import Doubles, Integers, NodeStatus, SearchRecord
 
 
 class Extensions(NamedTuple):
@@ -102,23 +102,23 @@ class FinishedHypotheses:
         """Add a hypothesis if it is among the n-best; ties go to the earlier one."""
         entries = self._entries[sentence]
         if any(hypothesis.tokens == other.tokens and hypothesis.ended == other.ended for other, _ in entries):
-            return self.reject(record_id, Fate.DUPLICATE, hypothesis.score)
+            return self.reject(record_id, NodeStatus.DUPLICATE, hypothesis.score)
         insort_right(entries, (hypothesis, record_id), key=lambda entry: (not entry[0].ended, -entry[0].score))
         if len(entries) > self._nbest:
             worst, worst_id = entries.pop()
-            self.reject(worst_id, Fate.NOT_IN_NBEST if worst.ended else Fate.TRUNCATED, worst.score)
+            self.reject(worst_id, NodeStatus.NOT_IN_NBEST if worst.ended else NodeStatus.TRUNCATED, worst.score)
         if len(entries) == self._nbest and entries[-1][0].ended:
             self.cutoff[sentence] = entries[-1][0].score
         return None
 
-    def reject(self, record_id: int, fate: Fate, score: float | None = None) -> None:
+    def reject(self, record_id: int, status: NodeStatus, score: float | None = None) -> None:
         """Record why a hypothesis is not among the n-best."""
         if self.record is not None:
-            self.record.decide(record_id, fate, score)
+            self.record.decide(record_id, status, score)
 
     def nbest(self) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence, the best first."""
         if self.record is not None:
             for hypothesis, record_id in (entry for entries in self._entries for entry in entries):
-                self.record.decide(record_id, Fate.IN_NBEST, hypothesis.score)
+                self.record.decide(record_id, NodeStatus.IN_NBEST, hypothesis.score)
         return [[hypothesis for hypothesis, _ in entries] for entries in self._entries]

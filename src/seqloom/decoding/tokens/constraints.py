@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search_record import Doubles, Fate, Fates, Integers
+from seqloom.decoding.tokens.search_record import Doubles, Integers, NodeStatus, Statuses
 
 MAX_ARGMAX = 16
 """Up to this count, ``top`` calls NumPy's fast argmax repeatedly instead of sorting."""
@@ -62,29 +62,29 @@ class ConstrainedTopK:
         tokens, mask = self.tree.children(rules.nodes)
         return np.where(mask, np.take_along_axis(values, tokens, axis=1), -np.inf), tokens
 
-    def fates(
+    def statuses(
         self,
         scores: Tensor,  # (R, V)
         rules: StepRules,
         *,
-        default: Fate,
-    ) -> tuple[Doubles, Fates]:  # (R, V), (R, V)
-        """All log-probabilities, and the fate of each token under the constraints."""
+        default: NodeStatus,
+    ) -> tuple[Doubles, Statuses]:  # (R, V), (R, V)
+        """All log-probabilities, and the status of each token under the constraints."""
         values = to_numpy(scores).astype(np.float64)
-        fates = np.full(values.shape, default, np.uint8)
+        statuses = np.full(values.shape, default, np.uint8)
         if rules.banned is not None:
-            fates[rules.banned] = Fate.REPEATED
+            statuses[rules.banned] = NodeStatus.REPEATED
         if rules.suppress_end:
-            fates[:, self.end] = Fate.TOO_SHORT
+            statuses[:, self.end] = NodeStatus.TOO_SHORT
         if self.tree is not None:
             tokens, mask = self.tree.children(rules.nodes)
             rows, columns = np.nonzero(mask)
             allowed = np.zeros(values.shape, np.bool_)
             allowed[rows, tokens[rows, columns]] = True
-            fates[~allowed] = Fate.NOT_ALLOWED
-        fates[:, self.suppress] = Fate.SUPPRESSED
-        fates[values == -np.inf] = Fate.IMPOSSIBLE
-        return values, fates
+            statuses[~allowed] = NodeStatus.NOT_ALLOWED
+        statuses[:, self.suppress] = NodeStatus.SUPPRESSED
+        statuses[values == -np.inf] = NodeStatus.IMPOSSIBLE
+        return values, statuses
 
     def _copy(self, scores: Tensor) -> npt.NDArray[np.floating]:
         """A copy in a buffer that is reused: allocating memory at each step costs more than copying."""

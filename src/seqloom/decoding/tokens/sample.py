@@ -1,7 +1,7 @@
 """Sampling: each token is drawn from its distribution, after temperature, top-k, top-p and min-p."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -9,19 +9,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from seqloom import state as states
-from seqloom.decoding.tokens.constraints import ConstrainedTopK, top
-from seqloom.decoding.tokens.prefix_tree import PrefixTree
-from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, max_lengths
-from seqloom.decoding.tokens.search_record import Fate, Integers, SearchRecord
-from seqloom.decoding.tokens.stepwise import decode_stepwise
+from seqloom.decoding.tokens.constraints import top
+from seqloom.decoding.tokens.search import Step
+from seqloom.decoding.tokens.search_record import Integers, NodeStatus
+from seqloom.decoding.tokens.stepwise import Choose, StepwiseSearch
 
 NUCLEUS = 256  # tokens that are sorted first when looking for the nucleus of top_p
 BELOW_ONE = 1 - 1e-12  # keeps rounding from selecting beyond the last token
 
 
-class Sample(Search):
+class Sample(StepwiseSearch):
     """Draws one token after the other."""
+
+    not_chosen: ClassVar[NodeStatus] = NodeStatus.NOT_SAMPLED
 
     name: Literal["sample"] = "sample"
     temperature: float = Field(
@@ -37,48 +37,22 @@ class Sample(Search):
     count: int = Field(1, ge=1, description="Sequences sampled for each input.")
     seed: int = Field(1, ge=0, description="Seed of the random number generator.")
 
-    @torch.no_grad()
-    def __call__(
-        self,
-        step: Step,
-        state: Any,
-        start: Tensor,  # (B,)
-        end: int,
-        *,
-        lengths: Tensor | int,
-        suppress: tuple[int, ...] = (),
-        tree: PrefixTree | None = None,
-        coverage: Coverage | None = None,  # noqa: ARG002  there are no finished hypotheses to rank
-        record: SearchRecord | None = None,
-    ) -> list[list[Hypothesis]]:
-        """The sequences sampled for each row, the most probable first.
+    def sequences_per_row(self) -> int:
+        return self.count
 
-        All rows use the same random numbers, so the result for a row does not depend on the others.
-        """
+    def chooser(self) -> Choose:
+        """All rows use the same random numbers, so the result for a row does not depend on the others."""
         random, count = np.random.default_rng(self.seed), self.count
 
         def choose(values: npt.NDArray[np.floating], largest: Integers, rows: Integers) -> Integers:
             quantiles = random.random(count)[rows % count]
             if self.temperature == 0:
                 return largest
-            values = np.where(
-                np.isneginf(values.max(axis=1, keepdims=True)), 0.0, values
-            )  # rows with no possible token
+            impossible = np.isneginf(values.max(axis=1, keepdims=True))  # rows with no possible token
+            values = np.where(impossible, 0.0, values)
             return self.pick(torch.from_numpy(values), torch.from_numpy(quantiles)).numpy()
 
-        samples = decode_stepwise(
-            step,
-            states.repeat(state, count) if count > 1 else state,
-            start.repeat_interleave(count),
-            constraints=ConstrainedTopK(end, suppress=suppress, tree=tree),
-            choose=choose,
-            limits=max_lengths(lengths, start).repeat(count),
-            record=record,
-            row_ids=np.arange(len(start)).repeat(count),
-            not_chosen=Fate.NOT_SAMPLED,
-        )
-        rows = [[sample for sample in samples[row : row + count] if sample] for row in range(0, len(samples), count)]
-        return [sorted(row, key=lambda sample: (-sample.ended, -sample.score)) for row in rows]
+        return choose
 
     def stream(
         self,

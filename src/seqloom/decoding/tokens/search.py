@@ -1,4 +1,4 @@
-"""Search: from a step function to the most probable token sequences. It knows no model."""
+"""Search: from a step function to the most probable token sequences, independent of any model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -33,6 +33,11 @@ class Hypothesis:
 
 class Search(ConfigSection, ABC):
     """A way to find probable sequences: configuration and function in one."""
+
+    @property
+    def needs_coverage(self) -> bool:
+        """Whether ``coverage`` has to be given."""
+        return False
 
     @abstractmethod
     def __call__(

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 Integers = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
-Fates = npt.NDArray[np.uint8]
+Statuses = npt.NDArray[np.uint8]
 
 
-class Fate(IntEnum):
-    """What became of a candidate. From ``EXTENDED`` on, the candidate was kept."""
+class NodeStatus(IntEnum):
+    """Whether a candidate was kept, and why not. From ``EXTENDED`` on, it was kept."""
 
     IMPOSSIBLE = 0  # probability zero: not a candidate, and not recorded
     SUPPRESSED = 1  # a suppressed token
@@ -33,7 +33,7 @@ class Fate(IntEnum):
     IN_NBEST = 15  # one of the returned hypotheses
 
 
-class Node(NamedTuple):
+class SearchNode(NamedTuple):
     """A candidate: its parent, extended by a token."""
 
     id: int
@@ -43,7 +43,7 @@ class Node(NamedTuple):
     length: int  # tokens so far
     log_probability: float  # of the token
     score: float  # sum of log-probabilities; with penalties once it is finished
-    fate: Fate
+    status: NodeStatus
 
 
 @dataclass
@@ -52,13 +52,13 @@ class SearchRecord:
 
     children: int = 0  # children recorded per node: the most probable, and all that were kept (0: all)
     _steps: list[tuple[npt.NDArray[np.generic], ...]] = field(default_factory=list, repr=False)
-    _fates: dict[int, Fate] = field(default_factory=dict, repr=False)  # decided after a node was added
+    _statuses: dict[int, NodeStatus] = field(default_factory=dict, repr=False)  # decided after a node was added
     _scores: dict[int, float] = field(default_factory=dict, repr=False)
     _next_id: int = 0
 
     def start(self, rows: Integers) -> Integers:  # (R,) → (R,)
         """Clear the record and add a root for each row of the batch; returns the ids of the roots."""
-        self._steps, self._fates, self._scores, self._next_id = [], {}, {}, 0
+        self._steps, self._statuses, self._scores, self._next_id = [], {}, {}, 0
         return self._append(np.full_like(rows, -1), rows, np.full_like(rows, -1), 0, np.zeros((2, len(rows))), None)
 
     def add(
@@ -69,40 +69,46 @@ class SearchRecord:
         *,
         totals: Doubles,  # (R,), log-probabilities of the parents; -inf marks an empty slot
         values: Doubles,  # (R, V)
-        fates: Fates,  # (R, V)
+        statuses: Statuses,  # (R, V)
     ) -> Integers:  # (R, V), the id of each candidate; -1 where it is not recorded
         """Add the candidates of one step."""
-        recorded = (fates != Fate.IMPOSSIBLE) & (totals > -np.inf)[:, None]
+        recorded = (statuses != NodeStatus.IMPOSSIBLE) & (totals > -np.inf)[:, None]
         if 0 < self.children < values.shape[1]:
             cutoff = -np.partition(-values, self.children - 1, axis=1)[:, self.children - 1, None]
-            recorded &= (values >= cutoff) | (fates >= Fate.EXTENDED)
+            recorded &= (values >= cutoff) | (statuses >= NodeStatus.EXTENDED)
         index, tokens = np.nonzero(recorded)
         scores = np.stack([values[recorded], totals[index] + values[recorded]])
         ids = np.full(values.shape, -1)
-        ids[recorded] = self._append(parents[index], rows[index], tokens, length, scores, fates[recorded])
+        ids[recorded] = self._append(parents[index], rows[index], tokens, length, scores, statuses[recorded])
         return ids
 
     def _append(
-        self, parents: Integers, rows: Integers, tokens: Integers, length: int, scores: Doubles, fates: Fates | None
+        self,
+        parents: Integers,
+        rows: Integers,
+        tokens: Integers,
+        length: int,
+        scores: Doubles,
+        statuses: Statuses | None,
     ) -> Integers:
         ids = np.arange(self._next_id, self._next_id + len(rows))
         self._next_id += len(rows)
-        fates = np.full(len(rows), Fate.EXTENDED, np.uint8) if fates is None else fates
-        self._steps.append((ids, parents, rows, tokens, np.full_like(rows, length), *scores, fates))
+        statuses = np.full(len(rows), NodeStatus.EXTENDED, np.uint8) if statuses is None else statuses
+        self._steps.append((ids, parents, rows, tokens, np.full_like(rows, length), *scores, statuses))
         return ids
 
-    def decide(self, node: int, fate: Fate, score: float | None = None) -> None:
-        """Set the final fate, and the final score, of a node."""
-        self._fates[int(node)] = fate
+    def decide(self, node: int, status: NodeStatus, score: float | None = None) -> None:
+        """Set the final status, and the final score, of a node."""
+        self._statuses[int(node)] = status
         if score is not None:
             self._scores[int(node)] = score
 
-    def nodes(self, row: int) -> list[Node]:
+    def nodes(self, row: int) -> list[SearchNode]:
         """All candidates of a row of the batch, parents before their children."""
         nodes = []
         for step in self._steps:
             selected = step[2] == row
-            for node, *fields, score, fate in zip(*(array[selected].tolist() for array in step), strict=True):
-                final = self._scores.get(node, score), self._fates.get(node, Fate(fate))
-                nodes.append(Node._make((node, *fields, *final)))
+            for node, *fields, score, status in zip(*(array[selected].tolist() for array in step), strict=True):
+                final = self._scores.get(node, score), self._statuses.get(node, NodeStatus(status))
+                nodes.append(SearchNode._make((node, *fields, *final)))
         return nodes

@@ -1,7 +1,8 @@
 """Decoding one token per row and step: what greedy search and sampling share."""
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,55 @@ from torch import Tensor
 
 from seqloom import state as states
 from seqloom.decoding.tokens.constraints import ConstrainedTopK, StepRules, invalid_log_probability, invalid_rows
-from seqloom.decoding.tokens.search import Hypothesis, Step
-from seqloom.decoding.tokens.search_record import Fate, Integers, SearchRecord
+from seqloom.decoding.tokens.prefix_tree import PrefixTree
+from seqloom.decoding.tokens.search import Coverage, Hypothesis, Search, Step, max_lengths
+from seqloom.decoding.tokens.search_record import Integers, NodeStatus, SearchRecord
 
 Choose = Callable[[npt.NDArray[np.floating], Integers, Integers], Integers]
 """Log-probabilities (R, W), the columns of the largest (R,), the rows of the batch (R,) → the chosen columns (R,)."""
+
+
+class StepwiseSearch(Search):
+    """Chooses one token per row and step, without looking back."""
+
+    not_chosen: ClassVar[NodeStatus]  # status of the other tokens
+
+    @abstractmethod
+    def chooser(self) -> Choose:
+        """The rule by which the tokens of one search are chosen."""
+
+    def sequences_per_row(self) -> int:
+        return 1
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        step: Step,
+        state: Any,
+        start: Tensor,  # (B,)
+        end: int,
+        *,
+        lengths: Tensor | int,
+        suppress: tuple[int, ...] = (),
+        tree: PrefixTree | None = None,
+        coverage: Coverage | None = None,  # noqa: ARG002  there are no finished hypotheses to rank
+        record: SearchRecord | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The sequences of each row, the most probable first."""
+        count = self.sequences_per_row()
+        hypotheses = decode_stepwise(
+            step,
+            states.repeat(state, count) if count > 1 else state,
+            start.repeat_interleave(count),
+            constraints=ConstrainedTopK(end, suppress=suppress, tree=tree),
+            choose=self.chooser(),
+            limits=max_lengths(lengths, start).repeat(count),
+            record=record,
+            row_ids=np.arange(len(start)).repeat(count),
+            not_chosen=self.not_chosen,
+        )
+        rows = [filter(None, hypotheses[row : row + count]) for row in range(0, len(hypotheses), count)]
+        return [sorted(row, key=lambda hypothesis: (-hypothesis.ended, -hypothesis.score)) for row in rows]
 
 
 def decode_stepwise(
@@ -27,7 +72,7 @@ def decode_stepwise(
     limits: Integers,  # (B,), maximum lengths
     record: SearchRecord | None,
     row_ids: Integers,  # (B,), rows as the record and error messages number them
-    not_chosen: Fate,  # fate of the other tokens
+    not_chosen: NodeStatus,  # status of the other tokens
 ) -> list[Hypothesis | None]:
     """The hypothesis of each row; None where no sequence is possible."""
     hypotheses: list[Hypothesis | None] = [None] * len(start)
@@ -35,7 +80,7 @@ def decode_stepwise(
     for row in np.flatnonzero(limits == 0):
         hypotheses[row] = Hypothesis([], 0.0, 0.0, [], ended=False) if constraints.tree is None else None
         if record is not None:
-            record.decide(record_ids[row], Fate.TRUNCATED if hypotheses[row] is None else Fate.IN_NBEST)
+            record.decide(record_ids[row], NodeStatus.TRUNCATED if hypotheses[row] is None else NodeStatus.IN_NBEST)
     tokens, values = np.empty((len(start), 16), np.int64), np.empty((len(start), 16))
     totals, nodes = np.zeros(len(start)), np.zeros(len(start), np.int64)
     last, live, length = start, np.arange(len(start)), 0
@@ -58,9 +103,11 @@ def decode_stepwise(
         value = options[index, columns]
         impossible = value == -np.inf
         if record is not None:
-            every, fates = constraints.fates(scores, StepRules(nodes), default=not_chosen)
-            fates[index[~impossible], chosen[~impossible]] = Fate.EXTENDED
-            added = record.add(record_ids, row_ids[live], length + 1, totals=totals[live], values=every, fates=fates)
+            every, statuses = constraints.statuses(scores, StepRules(nodes), default=not_chosen)
+            statuses[index[~impossible], chosen[~impossible]] = NodeStatus.EXTENDED
+            added = record.add(
+                record_ids, row_ids[live], length + 1, totals=totals[live], values=every, statuses=statuses
+            )
             record_ids = added[index, chosen]
         # Append the tokens; the arrays double when they are full.
         if length == tokens.shape[1]:
@@ -87,7 +134,9 @@ def decode_stepwise(
                         ended=complete,
                     )
                 if record is not None:
-                    record.decide(record_ids[position], Fate.TRUNCATED if hypotheses[row] is None else Fate.IN_NBEST)
+                    record.decide(
+                        record_ids[position], NodeStatus.TRUNCATED if hypotheses[row] is None else NodeStatus.IN_NBEST
+                    )
         if constraints.tree is not None:
             nodes = constraints.tree.child(nodes, columns)
         last = torch.from_numpy(chosen).to(start.device)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqloom.data.readers.text_files import DataError, Location, lines
-from seqloom.models.ngram.ngram import NOTHING, Integers, NGram, Stored, look_up
+from seqloom.models.ngram.ngram import MISSING, Floats, Integers, NGram, look_up
 
 START, END = "<s>", "</s>"
 LOG_10 = math.log(10)
@@ -61,7 +61,7 @@ def to_arpa_words(symbols: Iterable[str]) -> list[str]:
     return [NAMES.get(symbol, symbol) for symbol in symbols]
 
 
-def characters(names: Iterable[str]) -> list[str]:
+def from_arpa_words(names: Iterable[str]) -> list[str]:
     """Words of the format as the characters that they stand for."""
     originals = {name: character for character, name in NAMES.items()}
     return [originals.get(name, name) for name in names]
@@ -95,12 +95,12 @@ def ngram_words(model: NGram, rows: Integers, *, order: int) -> Integers:  # (N,
     return np.stack([rows, *reversed(columns)], axis=1)
 
 
-def format_logarithms(values: Stored) -> list[str]:
+def format_logarithms(values: Floats) -> list[str]:
     """Natural logarithms as text in base 10."""
     return [f"{max(value, ZERO):.9g}" for value in (values.astype(np.float64) / LOG_10).tolist()]
 
 
-def natural(values: "array[float]") -> Stored:
+def natural_logarithms(values: "array[float]") -> Floats:
     """Natural logarithms from base 10."""
     with np.errstate(over="ignore"):
         return (np.array(values) * LOG_10).astype(np.float32)
@@ -110,8 +110,8 @@ class Section(NamedTuple):
     """The n-grams of one order, in the order of the file."""
 
     words: Integers  # (N, order)
-    probabilities: Stored  # (N,)
-    backoffs: Stored  # (N,)
+    probabilities: Floats  # (N,)
+    backoffs: Floats  # (N,)
     lines: Integers  # (N,)
 
     def select(self, rows: Integers) -> Self:
@@ -130,26 +130,26 @@ def read_words(path: Path) -> tuple[str, ...]:
     return tuple(reader.index)
 
 
-class Layout(NamedTuple):
-    """Our word ids for a file: the start, the unknown word, the end, then the others in their order."""
+class ArpaVocabulary(NamedTuple):
+    """The words of a file as our models number them: the start, the unknown word, the end, then the others in order."""
 
     names: tuple[str, ...]
     ids: Integers  # (words,), the id of each word of the file
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Self:
+    def from_words(cls, words: Sequence[str]) -> Self:
         unknown = next((name for name in UNKNOWN_WORDS if name in words), UNKNOWN_WORDS[0])
         first = (START, unknown, END)
         names = (*first, *(word for word in words if word not in first))
         index = {name: position for position, name in enumerate(names)}
         return cls((START, UNKNOWN_WORDS[0], *names[2:]), np.array([index[word] for word in words]))
 
-    def arrange(self, model: NGram) -> NGram:
+    def renumber(self, model: NGram) -> NGram:
         """The model with our ids; an unknown word without a probability gets the smallest that can be written."""
-        arranged = model.renumber(self.ids, vocabulary=len(self.names))
-        unigrams = arranged.log_probabilities[0]
+        renumbered = model.renumber(self.ids, vocabulary=len(self.names))
+        unigrams = renumbered.log_probabilities[0]
         unigrams[1] = max(unigrams[1], ZERO * LOG_10)
-        return arranged
+        return renumbered
 
 
 class Reader:
@@ -250,7 +250,10 @@ class Reader:
         if len(line_numbers) != size:
             raise DataError(title, f"expected {size} {order}-grams as in the header, found {len(line_numbers)}")
         section = Section(
-            np.array(words).reshape(size, order), natural(probabilities), natural(backoffs), np.array(line_numbers)
+            np.array(words).reshape(size, order),
+            natural_logarithms(probabilities),
+            natural_logarithms(backoffs),
+            np.array(line_numbers),
         )
         self._refuse(section, ~(section.probabilities <= 0), "expected the logarithm of a probability, at most 0")
         self._refuse(section, ~np.isfinite(section.backoffs), "expected a finite logarithm as back-off")
@@ -263,7 +266,7 @@ class Reader:
         rows = columns[0]
         for known, word in zip(keys, columns[1:-1], strict=True):
             rows = look_up(known, rows, words=word, vocabulary=len(self.index))
-        self._refuse(section, rows == NOTHING, "the file does not contain this n-gram without its last word")
+        self._refuse(section, rows == MISSING, "the file does not contain this n-gram without its last word")
         return rows * len(self.index) + columns[-1]
 
     def _refuse(self, section: Section, wrong: NDArray[np.bool_], message: str) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqloom.models.ngram.ngram import Floats, Integers, NGram, Stored, flatten
+from seqloom.models.ngram.ngram import Doubles, Floats, Integers, NGram, flatten
 
 FALLBACK = (0.5, 1.0, 1.5)
 """Default discounts of counts 1, 2 and more, for data that are too few or too regular to estimate them."""
@@ -40,8 +40,8 @@ def estimate(
     if not text.size:
         raise ValueError("there are no sentences, expected at least one")
     counted = count(text, depth, order=order, start=start, vocabulary=vocabulary)
-    probabilities: list[Stored] = []
-    backoffs: list[Stored] = []
+    probabilities: list[Floats] = []
+    backoffs: list[Floats] = []
     fallbacks = []
     lower = np.full(vocabulary, 1 / (vocabulary - 1))  # p(w | v) of every n-gram of the order below
     lower[start] = 0
@@ -103,7 +103,7 @@ def count(
     return [*orders, Counts(keys, suffixes, raw)]
 
 
-def estimate_discounts(counts: Integers) -> Floats | None:  # (4,): of counts 0, 1, 2, and more
+def estimate_discounts(counts: Integers) -> Doubles | None:  # (4,): of counts 0, 1, 2, and more
     """Chen and Goodman's equation 26; None where it is undefined or discounts nothing."""
     n = np.bincount(np.minimum(counts, 5), minlength=6)
     if not n[1:4].all():
@@ -113,6 +113,6 @@ def estimate_discounts(counts: Integers) -> Floats | None:  # (4,): of counts 0,
     return np.concatenate([[0.0], discounts]) if (discounts > 0).all() else None
 
 
-def logarithm(probabilities: Floats) -> Stored:
+def logarithm(probabilities: Doubles) -> Floats:
     with np.errstate(divide="ignore"):
         return np.minimum(np.log(probabilities), 0).astype(np.float32)

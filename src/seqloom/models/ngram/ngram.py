@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Stored = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
 
-NOTHING = -1
+MISSING = -1
 """Marks positions of a context before the first token of a text, and missing rows."""
 
 
@@ -33,8 +33,8 @@ class NGram:
     start: int  # precedes each text and is never predicted
     end: int  # follows each text
     keys: tuple[Integers, ...]  # of orders 2, 3, …
-    log_probabilities: tuple[Stored, ...]  # of orders 1, 2, …
-    log_backoffs: tuple[Stored, ...]  # of orders 1, 2, … except the highest
+    log_probabilities: tuple[Floats, ...]  # of orders 1, 2, …
+    log_backoffs: tuple[Floats, ...]  # of orders 1, 2, … except the highest
     fallbacks: tuple[int, ...] = ()  # orders with default discounts, since theirs could not be estimated
 
     def __post_init__(self) -> None:
@@ -68,11 +68,11 @@ class NGram:
     def order(self) -> int:
         return len(self.log_probabilities)
 
-    def score(self, texts: Iterable[Sequence[int]]) -> list[Floats]:  # one (T + 1,) for each text of T tokens
+    def score(self, texts: Iterable[Sequence[int]]) -> list[Doubles]:  # one (T + 1,) for each text of T tokens
         """The log-probability of each token of each text, and of its end."""
         text, depth = flatten(texts, start=self.start, end=self.end, vocabulary=self.vocabulary)
         at = np.flatnonzero(depth)
-        contexts = np.full((at.size, self.order - 1), NOTHING, dtype=np.int64)
+        contexts = np.full((at.size, self.order - 1), MISSING, dtype=np.int64)
         for back in range(1, self.order):
             known = depth[at] >= back
             contexts[known, -back] = text[at[known] - back]
@@ -83,32 +83,32 @@ class NGram:
         self,
         words: Integers,  # (B,)
         contexts: Integers,  # (B, order - 1)
-    ) -> Floats:  # (B,)
+    ) -> Doubles:  # (B,)
         """log p(word | context) of each row."""
         self._check(contexts)
         if words.shape != contexts.shape[:1] or ((words < 0) | (words >= self.vocabulary)).any():
             raise ValueError(f"expected {len(contexts)} words with ids from 0 to {self.vocabulary - 1}")
         log_probs = self.log_probabilities[0][words].astype(np.float64)
         for order, rows in enumerate(self._rows(contexts), start=2):
-            known = rows != NOTHING
+            known = rows != MISSING
             log_probs[known] += self.log_backoffs[order - 2][rows[known]]
             longer = self._look_up(order, rows, words=words)
-            known = longer != NOTHING
+            known = longer != MISSING
             log_probs[known] = self.log_probabilities[order - 1][longer[known]]
         return log_probs
 
     def start_state(self, batch: int = 1) -> Integers:  # (B, order - 1)
         """The contexts at the start of texts."""
-        state = np.full((batch, self.order - 1), NOTHING, dtype=np.int64)
+        state = np.full((batch, self.order - 1), MISSING, dtype=np.int64)
         state[:, -1:] = self.start
         return state
 
-    def next(self, state: Integers) -> Floats:  # (B, order - 1) → (B, V)
+    def next(self, state: Integers) -> Doubles:  # (B, order - 1) → (B, V)
         """log p(word | context) of every word of the vocabulary."""
         self._check(state)
         log_probs = np.tile(self.log_probabilities[0].astype(np.float64), (len(state), 1))
         for order, rows in enumerate(self._rows(state), start=2):
-            known = np.flatnonzero(rows != NOTHING)
+            known = np.flatnonzero(rows != MISSING)
             log_probs[known] += self.log_backoffs[order - 2][rows[known], None]
             keys = self.keys[order - 2]
             first = np.searchsorted(keys, rows[known] * self.vocabulary)
@@ -203,7 +203,7 @@ class NGram:
     def _check(self, contexts: Integers) -> None:
         if contexts.ndim != 2 or contexts.shape[1] != self.order - 1:
             raise ValueError(f"contexts have shape {contexts.shape}, expected (B, {self.order - 1})")
-        if ((contexts < NOTHING) | (contexts >= self.vocabulary)).any():
+        if ((contexts < MISSING) | (contexts >= self.vocabulary)).any():
             raise ValueError(f"contexts contain ids outside of -1 to {self.vocabulary - 1}")
 
     def _rows(self, contexts: Integers) -> Iterator[Integers]:  # (B, order - 1) → order - 1 times (B,)
@@ -226,8 +226,8 @@ class NGram:
 
 def look_up(keys: Integers, prefixes: Integers, *, words: Integers, vocabulary: int) -> Integers:
     """The rows of the keys ``prefix V + word``; -1 where there is none."""
-    rows = np.full(prefixes.shape, NOTHING, dtype=np.int64)
-    (queries,) = np.nonzero((prefixes != NOTHING) & (words != NOTHING))
+    rows = np.full(prefixes.shape, MISSING, dtype=np.int64)
+    (queries,) = np.nonzero((prefixes != MISSING) & (words != MISSING))
     if keys.size and queries.size:
         targets = prefixes[queries] * vocabulary + words[queries]
         at = np.searchsorted(keys, targets)

@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from seqloom.data.batch import Batch
 from seqloom.data.readers.text_files import DataError, resolve
-from seqloom.layers.embedding import PADDING
-from seqloom.models.ngram.arpa import Layout, read_arpa, to_arpa_words, write_arpa
+from seqloom.decoding.frames.language_models import NGramLM
+from seqloom.layers.embedding import PADDING, UNKNOWN
+from seqloom.models.decoder import TokenScores
+from seqloom.models.ngram.arpa import ArpaVocabulary, read_arpa, to_arpa_words, write_arpa
 from seqloom.models.ngram.kneser_ney import estimate
 from seqloom.models.ngram.ngram import NGram
 from seqloom.training.self_trained import CountingModel
@@ -50,10 +53,10 @@ class NGramDecoder(CountingModel):
 
     def _read(self, path: Path) -> NGram:
         model, words = read_arpa(path)
-        layout = Layout.of(words)
-        if list(layout.names[1:]) != to_arpa_words(self.symbols[1:]):
+        vocabulary = ArpaVocabulary.from_words(words)
+        if list(vocabulary.names[1:]) != to_arpa_words(self.symbols[1:]):
             raise DataError(str(path), "the words of the file have changed since training")
-        return layout.arrange(model)
+        return vocabulary.renumber(model)
 
     def write(self, path: Path) -> None:
         """Write the model as an ARPA file."""
@@ -63,6 +66,14 @@ class NGramDecoder(CountingModel):
         """The log-probability of each token of each row; a row is a text and ends with the end token."""
         rows = [row[real].tolist()[:-1] for row, real in zip(target, mask, strict=True)]
         return [log_probs.tolist() for log_probs in self.counted.score(rows)]
+
+    def score_texts(self, batch: Batch) -> TokenScores:
+        """The log-probabilities of the tokens of each row."""
+        return TokenScores(self.log_probabilities(batch.target, batch.inputs.mask))
+
+    def search_lm(self, *, end: int, vocabulary_ids: Sequence[int]) -> NGramLM:  # noqa: ARG002  known from the counts
+        """The tables themselves as the language model of a search over frames."""
+        return NGramLM(self.counted, vocabulary_ids=vocabulary_ids, unknown=UNKNOWN)
 
     def start(self, memory: None, batch: int) -> State:  # noqa: ARG002  a language model has no memory
         return self.State(torch.from_numpy(self.counted.start_state(batch)))

@@ -1,6 +1,7 @@
 """A bidirectional language model, whose layers are contextual word vectors (ELMo, Peters et al. 2018)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -10,8 +11,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from seqloom.config import ConfigSection
+from seqloom.data.batch import Batch
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.data.text.vocabulary import END, UNKNOWN, Vocabulary
+from seqloom.decoding.frames.language_models import NeuralLM
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Layer
@@ -21,7 +24,20 @@ from seqloom.layers.stack import Stack
 from seqloom.layers.transformer.block import Norm
 from seqloom.layers.transformer.positions import Positions
 from seqloom.models.character_encoder import CharacterConfig, CharacterEncoder, CharacterInput, to_characters
+from seqloom.models.decoder import SoftmaxInputs, TokenScores, neural_lm
 from seqloom.models.encoder import PrenetConfig, RecurrenceConfig, build_stack
+
+
+@dataclass(frozen=True, slots=True)
+class ContextualVectors:
+    """Contextual vectors of the words of a text."""
+
+    words: list[str]
+    vectors: list[list[list[float]]]  # (words, layers, size); the lowest layer does not depend on the context
+
+    def __str__(self) -> str:
+        rows = zip(self.words, self.vectors, strict=True)
+        return "".join(f"{word} {' '.join(f'{value:.6g}' for value in layers[-1])}\n" for word, layers in rows)
 
 
 class BiLMVocabulary(ConfigSection):
@@ -113,24 +129,24 @@ class BiLMEncoder(nn.Module):
     A text is the boundary token and its words; in the backward direction, too, the boundary comes first.
     """
 
-    def __init__(self, embed: Embedding | CharacterEmbedding, ahead: Layer, back: Layer) -> None:
+    def __init__(self, embed: Embedding | CharacterEmbedding, forward_layer: Layer, backward_layer: Layer) -> None:
         super().__init__()
         self.embed = embed
-        self.ahead = ahead
-        self.back = back
+        self.forward_layer = forward_layer
+        self.backward_layer = backward_layer
 
     @property
     def sizes(self) -> list[int]:
         """The sizes of the outputs of ``levels``."""
         with torch.no_grad():
-            like = next(self.ahead.parameters())
-            outputs = _levels(self.ahead, like.new_zeros(1, 1, self.ahead.input_size), None)
+            like = next(self.forward_layer.parameters())
+            outputs = _levels(self.forward_layer, like.new_zeros(1, 1, self.forward_layer.input_size), None)
         upper = [2 * level.shape[2] for level in outputs]
         return [upper[-1] if self.doubled else self.embed.embedding_dim, *upper]
 
     @property
     def doubled(self) -> bool:
-        return self.embed.embedding_dim == self.ahead.output_size
+        return self.embed.embedding_dim == self.forward_layer.output_size
 
     def vectors(self, text: CharacterInput) -> Tensor:  # (B, T, D)
         """The word vectors without context."""
@@ -140,18 +156,21 @@ class BiLMEncoder(nn.Module):
     def levels(self, text: CharacterInput) -> list[Tensor]:  # each (B, T, its size)
         """The outputs of each layer: vectors without context, then both directions concatenated."""
         vectors = self.vectors(text)
-        ahead = _levels(self.ahead, vectors, text.mask)
-        back = _levels(self.back, reverse_padded(vectors, text.mask), text.mask)
+        forward = _levels(self.forward_layer, vectors, text.mask)
+        backward = _levels(self.backward_layer, reverse_padded(vectors, text.mask), text.mask)
         lowest = torch.cat([vectors, vectors], dim=2) if self.doubled else vectors
         both = (
-            torch.cat([left, reverse_padded(right, text.mask)], dim=2) for left, right in zip(ahead, back, strict=True)
+            torch.cat([left, reverse_padded(right, text.mask)], dim=2)
+            for left, right in zip(forward, backward, strict=True)
         )
         return [lowest, *both]
 
     def forward(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (B, T, D), each
         """The outputs of the top layers, each in its reading order."""
         vectors = self.vectors(text)
-        return self.ahead(vectors, text.mask)[0], self.back(reverse_padded(vectors, text.mask), text.mask)[0]
+        forward, _ = self.forward_layer(vectors, text.mask)
+        backward, _ = self.backward_layer(reverse_padded(vectors, text.mask), text.mask)
+        return forward, backward
 
 
 class BiLM(nn.Module):
@@ -160,27 +179,27 @@ class BiLM(nn.Module):
     ``tied``: the embedding matrix is also the output matrix, if there is one.
     """
 
-    def __init__(self, reader: BiLMEncoder, vocab_size: int, *, tied: bool, dropout: nn.Module) -> None:
+    def __init__(self, encoder: BiLMEncoder, vocab_size: int, *, tied: bool, dropout: nn.Module) -> None:
         super().__init__()
-        self.reader = reader
+        self.encoder = encoder
         self.dropout = dropout
-        tied = tied and isinstance(reader.embed, Embedding)
-        width = reader.ahead.output_size
-        bridged = tied and width != reader.embed.embedding_dim
+        tied = tied and isinstance(encoder.embed, Embedding)
+        width = encoder.forward_layer.output_size
+        bridged = tied and width != encoder.embed.embedding_dim
         self.bridges = nn.ModuleList(
-            nn.Linear(width, reader.embed.embedding_dim) if bridged else nn.Identity() for _ in range(2)
+            nn.Linear(width, encoder.embed.embedding_dim) if bridged else nn.Identity() for _ in range(2)
         )
-        self.output = Linear(reader.embed.embedding_dim if tied else width, vocab_size)
+        self.output = Linear(encoder.embed.embedding_dim if tied else width, vocab_size)
         nn.init.uniform_(self.output.weight, -0.1, 0.1)
         nn.init.zeros_(self.output.bias)
         if tied:
-            self.output.weight = cast(Embedding, reader.embed).weight
+            self.output.weight = cast(Embedding, encoder.embed).weight
 
     def features(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (2 N, D), (2 N,)
         """The inputs and targets of the softmax for all real elements: forward, then backward."""
         mask = text.mask
         features = [
-            bridge(self.dropout(values))[mask] for bridge, values in zip(self.bridges, self.reader(text), strict=True)
+            bridge(self.dropout(values))[mask] for bridge, values in zip(self.bridges, self.encoder(text), strict=True)
         ]
         return torch.cat(features), torch.cat([_next(text.words, mask), _next(reverse_padded(text.words, mask), mask)])
 
@@ -197,18 +216,32 @@ class BiLM(nn.Module):
     def log_probabilities(self, text: CharacterInput) -> tuple[Tensor, Tensor]:  # (N,), (N,)
         """The log-probability of the element after each real one, forward and backward, in reading order."""
         features, target = self.features(text)
-        ahead, back = log_probabilities(features, self.output.weight, self.output.bias, target).chunk(2)
-        return ahead, back
+        forward, backward = log_probabilities(features, self.output.weight, self.output.bias, target).chunk(2)
+        return forward, backward
+
+    def softmax_inputs(self, batch: Batch) -> SoftmaxInputs:
+        """The inputs and targets of both directions; whole texts, so there is no state to continue."""
+        return SoftmaxInputs(*self.features(batch.inputs), None)
+
+    def score_texts(self, batch: Batch) -> TokenScores:
+        """The log-probabilities of the tokens of each row, in both directions."""
+        lengths = batch.inputs.mask.sum(dim=1).tolist()
+        forward, backward = (values.split(lengths) for values in self.log_probabilities(batch.inputs))
+        return TokenScores([row.tolist() for row in forward], [row.tolist() for row in backward])
+
+    def search_lm(self, *, end: int, vocabulary_ids: Sequence[int]) -> NeuralLM:
+        """The forward direction as the language model of a search over frames."""
+        return neural_lm(self, end=end, vocabulary_ids=vocabulary_ids)
 
     def start(self, memory: None, batch: int) -> Any:
         """The state of the forward direction before the first token."""
-        return self.reader.ahead.start(batch, memory)
+        return self.encoder.forward_layer.start(batch, memory)
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:  # (B, T) → logits (B, T, V), state
         """The forward direction: an ordinary language model."""
-        embed = self.reader.embed
+        embed = self.encoder.embed
         vectors = embed(embed.table[tokens] if isinstance(embed, CharacterEmbedding) else tokens)
-        values, state = self.reader.ahead(vectors, None, state)
+        values, state = self.encoder.forward_layer(vectors, None, state)
         return self.output(self.bridges[0](self.dropout(values))), state
 
 

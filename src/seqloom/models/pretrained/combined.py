@@ -33,17 +33,17 @@ class ContextualEmbedding(nn.Module):
     Without fine-tuning, the language model has no gradient and no dropout.
     """
 
-    def __init__(self, reader: BiLMEncoder, *, fine_tune: bool, dropout: float = 0.0) -> None:
+    def __init__(self, encoder: BiLMEncoder, *, fine_tune: bool, dropout: float = 0.0) -> None:
         super().__init__()
-        self.reader = reader.requires_grad_(fine_tune)
+        self.encoder = encoder.requires_grad_(fine_tune)
         self.fine_tune = fine_tune
-        self.mixture = ScalarMix(reader.sizes)
+        self.mixture = ScalarMix(encoder.sizes)
         self.dropout = Dropout(dropout)
         self.size = self.mixture.size
 
     def forward(self, inputs: ContextualInput) -> Tensor:  # (B, T, size)
         with torch.set_grad_enabled(self.fine_tune and torch.is_grad_enabled()):
-            levels = self.reader.levels(inputs.text)
+            levels = self.encoder.levels(inputs.text)
         mixed = self.mixture(levels)
         rows = torch.arange(len(mixed), device=mixed.device).unsqueeze(1) * mixed.shape[1]
         selected = mixed.flatten(0, 1).index_select(0, (rows + inputs.positions).flatten())
@@ -53,7 +53,7 @@ class ContextualEmbedding(nn.Module):
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002  torch's signature
         super().train(mode)
         if not self.fine_tune:
-            self.reader.eval()
+            self.encoder.eval()
         return self
 
 
@@ -86,10 +86,10 @@ class CombinedEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         self.own = own
-        self.given = nn.ModuleList(pretrained)
+        self.pretrained = nn.ModuleList(pretrained)
         self.size = size + sum(embedding.size for embedding in pretrained)  # ``size`` is that of ``own``
 
     def forward(self, inputs: CombinedInput) -> Tensor:  # (B, T, size)
         own = [] if self.own is None else [self.own(inputs.own)]
-        pretrained = (embedding(part) for embedding, part in zip(self.given, inputs.pretrained, strict=True))
+        pretrained = (embedding(part) for embedding, part in zip(self.pretrained, inputs.pretrained, strict=True))
         return torch.cat([*own, *pretrained], dim=2)

@@ -26,7 +26,7 @@ from seqloom.models.pretrained.combined import (
 )
 from seqloom.run import Run
 
-READER = "reader."
+ENCODER = "encoder."
 """Prefix of the encoder's weights in a bidirectional language model."""
 
 
@@ -38,10 +38,10 @@ class PretrainedBiLM(ConfigSection):
     weights: Any = Field(None, exclude=True, repr=False)  # initial weights; None: they will be loaded
 
     def build(self, *, fine_tune: bool, dropout: float) -> ContextualEmbedding:
-        reader = self.config.build_encoder(self.vocabulary)
+        encoder = self.config.build_encoder(self.vocabulary)
         if self.weights is not None:
-            reader.load_state_dict(self.weights)
-        return ContextualEmbedding(reader, fine_tune=fine_tune, dropout=dropout)
+            encoder.load_state_dict(self.weights)
+        return ContextualEmbedding(encoder, fine_tune=fine_tune, dropout=dropout)
 
     def collate(self, rows: Sequence[Sequence[str]], positions: Tensor) -> ContextualInput:
         """The inputs for rows of tokens as written in the text."""
@@ -150,7 +150,9 @@ class PretrainedConfig(ConfigSection):
         return PretrainedBiLM(
             config=BiLMConfig.model_validate_json(json.dumps(fields)),
             vocabulary=vocabulary,
-            weights={name.removeprefix(READER): weight for name, weight in weights.items() if name.startswith(READER)},
+            weights={
+                name.removeprefix(ENCODER): weight for name, weight in weights.items() if name.startswith(ENCODER)
+            },
         )
 
     def fit(

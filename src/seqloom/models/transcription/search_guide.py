@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from pydantic import Field
-from torch import nn
 
 from seqloom.config import ConfigSection, parse_section
 from seqloom.data.readers.pronunciations import Entry, read_pronunciations
@@ -15,12 +13,10 @@ from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.data.text.tokenizers import RESERVED, Tokenizer, Unit
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
-from seqloom.decoding.frames.language_models import LM, NeuralLM, NGramLM
+from seqloom.decoding.frames.language_models import LM, NGramLM
 from seqloom.decoding.frames.lexicon import Lexicon
 from seqloom.layers.embedding import UNKNOWN
-from seqloom.models.decoder import step
 from seqloom.models.ngram.arpa import START, UNKNOWN_WORDS, read_arpa, to_arpa_words
-from seqloom.models.ngram.ngram_decoder import NGramDecoder
 
 MIN_CACHED = 10_000
 """Lexica with more spellings than this are cached in the user's cache folder."""
@@ -51,11 +47,17 @@ def parse_language_model(text: str) -> LanguageModelConfig:
     return parse_section(LanguageModelConfig, "lm", pairs, **({"model": model} if model else {}))
 
 
+class SearchableDecoder(Protocol):
+    """A decoder that can be the language model of a search over frames."""
+
+    def search_lm(self, *, end: int, vocabulary_ids: Sequence[int]) -> LM: ...
+
+
 class LoadedLanguageModel(NamedTuple):
     """The language model of a run: its tokenizer and its decoder."""
 
     tokenizer: Tokenizer
-    decoder: nn.Module
+    decoder: SearchableDecoder
 
 
 def build_guide(
@@ -133,12 +135,7 @@ def load_language_model(
     if tokenizer.unit != unit:
         raise ValueError(f"{name}: expected a language model of {unit}, found one of {tokenizer.unit}")
     ids = _vocabulary_ids(names, tokenizer.ids, name=name)
-    if isinstance(decoder, NGramDecoder):
-        return NGramLM(decoder.counted, vocabulary_ids=ids, unknown=UNKNOWN)
-    module: Any = decoder.eval()
-    end = tokenizer.vocabulary.index(END)
-    state = module.start(None, 1)
-    return NeuralLM(partial(step, module), state, start=end, end=end, vocabulary_ids=ids, unknown=UNKNOWN)
+    return decoder.search_lm(end=tokenizer.vocabulary.index(END), vocabulary_ids=ids)
 
 
 def _vocabulary_ids(names: Sequence[str], known: dict[str, int], *, name: str) -> list[int]:

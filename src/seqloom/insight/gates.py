@@ -1,13 +1,18 @@
-"""Gates and states of recurrent layers at every step: the input of each layer is stepped through once more."""
+"""Gates and states of recurrent layers at every step, traced and drawn.
 
-from collections.abc import Callable
+The inputs of each layer are recorded during a call; the steps are then computed once more.
+"""
+
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seqloom.insight.plotting import save_figure
 from seqloom.layers.recurrent.recurrent import Recurrent, steps
 
 
@@ -25,8 +30,8 @@ LabelledTrace = tuple[GateTrace, list[str]]
 """A trace and the names of its time steps; no names where the steps are not tokens."""
 
 
-class Call(nn.Module):
-    """A function that uses a module, as a module: so that hooks on its parts see everything the function does."""
+class FunctionModule(nn.Module):
+    """A function that calls a module, as a module: hooks on its parts see everything that the function does."""
 
     def __init__(self, module: nn.Module, function: Callable[[], Any]) -> None:
         super().__init__()
@@ -72,12 +77,12 @@ def trace_function(
     Excluded are layers inside pretrained inputs, which belong to another model, and layers that read other sequences,
     such as the characters of each word.
     """
-    _, traces = trace_gates(Call(module, function))
+    _, traces = trace_gates(FunctionModule(module, function))
     kept = []
     for trace in traces:
         name = trace.name.removeprefix("module.")
         rows, length = next(iter(trace.states.values())).shape[:2]
-        if ".given." in name or rows != 1 or not length:
+        if ".pretrained." in name or rows != 1 or not length:
             continue
         names = labels(name)
         kept.append((replace(trace, name=name), names if len(names) == length else []))
@@ -117,3 +122,46 @@ def _replay(call: _LayerCall) -> GateTrace:
         },
         mask=mask,
     )
+
+
+def draw_gates(
+    trace: GateTrace,
+    path: str | Path,
+    *,
+    row: int = 0,  # of the batch
+    labels: Sequence[str] | None = None,  # of the time steps
+) -> None:
+    """Draw a panel for each gate and each field of the state: hidden units top to bottom, time left to right."""
+    from matplotlib.figure import Figure
+
+    panels = {**trace.gates, **{f"{name} (state)": values for name, values in trace.states.items()}}
+    length = _length(trace, row)
+    if not length:
+        raise ValueError(f"row {row} has no time steps to draw")
+    if labels is not None and len(labels) < length:
+        raise ValueError(f"labels has {len(labels)} entries, expected {length}: one for each time step of row {row}")
+    figure = Figure(figsize=(max(6.0, min(16.0, 0.3 * length + 2)), 1.4 * len(panels) + 0.8), layout="constrained")
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, (name, values) in zip(axes, panels.items(), strict=True):
+        units = values[row, :length].detach().t().double().cpu()  # (hidden_size, T)
+        # One colour for gates between 0 and 1; two colours around white for values that have a sign.
+        signed = bool((units < 0).any())
+        bound = max(1.0, float(units.abs().max())) if units.numel() else 1.0
+        low, colours = (-bound, "RdBu_r") if signed else (0.0, "Blues")
+        image = axis.imshow(units.numpy(), aspect="auto", vmin=low, vmax=bound, cmap=colours, interpolation="nearest")
+        axis.set_ylabel(name, rotation=0, ha="right", va="center")
+        axis.set_yticks([])
+        figure.colorbar(image, ax=axis, fraction=0.03, pad=0.01)
+    if labels is not None:
+        rotated = any(len(label) > 2 for label in labels[:length])
+        axes[-1].set_xticks(range(length), labels[:length], rotation=90 if rotated else 0)
+    axes[-1].set_xlabel("time step")
+    axes[0].set_title(f"{trace.name or 'layer'}: gates and states, row {row}")
+    save_figure(figure, path)
+
+
+def _length(trace: GateTrace, row: int) -> int:
+    values: Tensor = next(iter(trace.states.values()))
+    if not 0 <= row < len(values):
+        raise ValueError(f"row is {row}, but the trace has {len(values)} rows, counted from 0")
+    return values.shape[1] if trace.mask is None else int(trace.mask[row].sum())

@@ -1,6 +1,7 @@
-"""Traces hold what the layer computed, and tracing changes nothing (law 7)."""
+"""Traces hold what the layer computed, and tracing changes nothing (law 7); plots of gates."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 import seqloom
 from seqloom import cells
-from seqloom.insight import trace_gates
+from seqloom.insight import draw_gates, trace_gates
 
 
 class Model(nn.Module):
@@ -51,7 +52,7 @@ def test_every_recurrent_layer_of_a_model_is_traced_in_order() -> None:
     model, x, mask = Model(), torch.randn(2, 4, 3), masked(4, 3)
     result, traces = trace_gates(model, x, mask)
     assert torch.equal(result, model(x, mask))
-    assert [each.name for each in traces] == [
+    assert [trace.name for trace in traces] == [
         f"encoder.layers.{index}.{way}" for index in (0, 1) for way in ("forward_layer", "backward_layer")
     ]
     assert list(traces[0].gates) == ["reset", "update", "candidate"]
@@ -63,13 +64,13 @@ def test_tracing_changes_nothing() -> None:
     twin = copy.deepcopy(model)
     x = torch.randn(2, 7, 3)
     results = []
-    for each, look in ((model, True), (twin, False)):
+    for module, traced in ((model, True), (twin, False)):
         torch.manual_seed(4)
-        outputs = [(trace_gates(each, x)[0] if look else each(x))[0] for _ in range(3)]
+        outputs = [(trace_gates(module, x)[0] if traced else module(x))[0] for _ in range(3)]
         outputs[-1].sum().backward()
-        results.append([*outputs, *[parameter.grad for parameter in each.parameters()], torch.rand(1)])
-    for seen, unseen in zip(*results, strict=True):
-        assert torch.equal(seen, unseen)
+        results.append([*outputs, *[parameter.grad for parameter in module.parameters()], torch.rand(1)])
+    for with_trace, without_trace in zip(*results, strict=True):
+        assert torch.equal(with_trace, without_trace)
 
 
 def test_dropout_is_replayed() -> None:
@@ -87,3 +88,28 @@ def test_state_and_empty_sequences() -> None:
     torch.testing.assert_close(result.states["hidden"], out, rtol=0, atol=1e-6)
     _, (result,) = trace_gates(layer, torch.randn(2, 0, 3))
     assert result.gates["reset"].shape == (2, 0, 5)
+
+
+def test_padding_is_not_drawn(tmp_path: Path) -> None:
+    layer = seqloom.Recurrent(cells.LSTM(3, 8))
+    mask = torch.arange(9) < torch.tensor([[9], [4]])
+    _, (result,) = trace_gates(layer, torch.randn(2, 9, 3), mask)
+    draw_gates(result, tmp_path / "new" / "gates.png", row=1, labels=["the", "clouds", "are", "in"])
+    assert (tmp_path / "new" / "gates.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="labels has 4 entries, expected 9"):
+        draw_gates(result, tmp_path / "gates.png", row=0, labels=["the", "clouds", "are", "in"])
+
+
+def test_cells_without_gates_show_their_state(tmp_path: Path) -> None:
+    _, (result,) = trace_gates(seqloom.Recurrent(cells.Elman(3, 8)), torch.randn(1, 5, 3))
+    draw_gates(result, tmp_path / "states.png")
+    assert (tmp_path / "states.png").is_file()
+
+
+def test_rows_that_cannot_be_drawn_are_named(tmp_path: Path) -> None:
+    mask = torch.arange(3) < torch.tensor([[3], [0]])
+    _, (result,) = trace_gates(seqloom.Recurrent(cells.Elman(3, 8)), torch.randn(2, 3, 3), mask)
+    with pytest.raises(ValueError, match="row 1 has no time steps"):
+        draw_gates(result, tmp_path / "gates.png", row=1)
+    with pytest.raises(ValueError, match="row is 2, but the trace has 2 rows"):
+        draw_gates(result, tmp_path / "gates.png", row=2)

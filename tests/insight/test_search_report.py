@@ -14,7 +14,7 @@ from seqloom.model import Model
 from seqloom.run_config import Config
 
 
-def fresh(case: Any, folder: Path) -> Model:
+def untrained_model(case: Any, folder: Path) -> Model:
     config = build(case, folder)
     task = config.task.fit(config.task.read(folder / case.file))
     torch.manual_seed(3)
@@ -33,35 +33,37 @@ def logits(model: Model, source: Any) -> torch.Tensor:
 
 def test_the_beam_gives_the_n_best(tmp_path: Path) -> None:
     case = _transcribe()
-    model = fresh(case, tmp_path)
+    model = untrained_model(case, tmp_path)
     source = case.questions[0]
     result = explain(model, source, beam=True)
     frames = logits(model, source).log_softmax(dim=-1)
     (expected,) = PrefixBeam(size=64, nbest=5)(frames, torch.tensor([frames.shape[1]]))
-    assert [each.score for each in result.prediction.nbest] == pytest.approx([each.score for each in expected])
+    assert [candidate.score for candidate in result.prediction.nbest] == pytest.approx(
+        [transcript.score for transcript in expected]
+    )
     assert result.notes == ["the model decodes with best_path; the beam shown has size 64"]
     assert len(explain(model, source).prediction.nbest) == 1
-    one = explain(fresh(_transcribe(search={"name": "prefix_beam"}), tmp_path), source, beam=True)
-    assert one.notes == ["the model's search returns one transcript; here it returns 5"]
-    assert [each.text for each in one.prediction.nbest] == [each.text for each in result.prediction.nbest]
-    two = explain(fresh(CASES["transcribe, beam"], tmp_path), source, beam=True)
-    assert (len(two.prediction.nbest), two.notes) == (2, [])
+    single = explain(untrained_model(_transcribe(search={"name": "prefix_beam"}), tmp_path), source, beam=True)
+    assert single.notes == ["the model's search returns one transcript; here it returns 5"]
+    assert [left.text for left in single.prediction.nbest] == [right.text for right in result.prediction.nbest]
+    several = explain(untrained_model(CASES["transcribe, beam"], tmp_path), source, beam=True)
+    assert (len(several.prediction.nbest), several.notes) == (2, [])
 
 
 def test_scores_are_split(tmp_path: Path) -> None:
     search = {"name": "prefix_beam", "size": 50, "nbest": 3}
     case = _transcribe(search=search, lexicon="{folder}/words.txt", lm={"word_score": 0.5})
-    model = fresh(case, tmp_path)
+    model = untrained_model(case, tmp_path)
     source = [[0.0, 1.0, 0.0]] * 12
     result = explain(model, source)
     assert result.prediction.nbest
-    for each in result.prediction.nbest:
-        assert each.score == pytest.approx(each.acoustic + 0.5 * len(each.text.split()))
-        assert each.language == 0
+    for candidate in result.prediction.nbest:
+        assert candidate.score == pytest.approx(candidate.acoustic + 0.5 * len(candidate.text.split()))
+        assert candidate.language == 0
 
 
 def test_the_reference_has_its_probability(tmp_path: Path) -> None:
-    model = fresh(_transcribe(), tmp_path)
+    model = untrained_model(_transcribe(), tmp_path)
     task: Any = model.task
     text, source = "ab", [[0.0, 1.0, 0.0]] * 6
     (example,) = task.read([(source, text)])
@@ -75,12 +77,12 @@ def test_the_reference_has_its_probability(tmp_path: Path) -> None:
 
 def test_input_frames_are_kept_beside_the_data(tmp_path: Path) -> None:
     case = _transcribe_sound(time_reduction={"factor": 2})
-    result = explain(fresh(case, tmp_path), case.questions[0])
+    result = explain(untrained_model(case, tmp_path), case.questions[0])
     assert result.frames is not None
     assert result.image is not None
     assert result.image.shape[1] == 8  # bands
     assert result.data()["frames"]["frame_length"] == pytest.approx(0.02)
     assert "image" not in result.data()
-    columns = explain(fresh(CASES["transcribe, columns"], tmp_path), [[0.0, 1.0, 0.0]] * 4)
+    columns = explain(untrained_model(CASES["transcribe, columns"], tmp_path), [[0.0, 1.0, 0.0]] * 4)
     assert columns.frames is not None
     assert columns.frames.input_kind == "image"
