@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seqloom.model import load
     from seqloom.workflow import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Attention",

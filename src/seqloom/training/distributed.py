@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.rendezvous import rendezvous
+
+from seqloom.training.network import set_interface
 
 TIMEOUT = timedelta(minutes=30)
 """How long a process waits for the others, which may be evaluating."""
@@ -102,7 +105,10 @@ def process_group() -> Iterator[ProcessGroup]:
     if size == 1 or "RANK" not in os.environ:
         yield SINGLE
         return
-    distributed.init_process_group("gloo", timeout=TIMEOUT)
+    store, rank, size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
+    store.set_timeout(TIMEOUT)
+    set_interface(store, rank=rank, size=size, master=os.environ["MASTER_ADDR"], port=int(os.environ["MASTER_PORT"]))
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield ProcessGroup(distributed.get_rank(), distributed.get_world_size())
     finally:

@@ -137,7 +137,7 @@ class Recurrent(Layer):
 
     @property
     def path(self) -> str:
-        """``fused``, or ``loop: `` and the reason why the cell runs step by step in Python."""
+        """``fused``, or ``loop:`` and the reason why the cell runs step by step in Python."""
         try:
             kernel = self._kernel(next(self.cell.parameters()))
         except AttributeError as error:  # torch would report a missing attribute `path`

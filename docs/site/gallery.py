@@ -1,0 +1,207 @@
+"""The gallery: pictures that the demos and ``seqloom explain`` draw, made anew for the site."""
+
+import hashlib
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import seqloom
+from seqloom import examples, tasks
+
+
+class Picture(NamedTuple):
+    """A picture and the command that draws it."""
+
+    name: str  # of the file on the site
+    title: str
+    task: str  # the demo that trains the model
+    file: str  # without suffix; may contain *
+    text: str
+    page: str  # page that explains it
+    inputs: tuple[str, ...] = ()  # arguments of `seqloom explain RUN`; none: the demo draws the picture
+
+    @property
+    def demo(self) -> str:
+        return f"seqloom demo {self.task}"
+
+    @property
+    def explain(self) -> str:
+        """The command that draws the picture after the demo; empty if the demo does."""
+        inputs = [word.format(data=f"runs/demo-{self.task}/data") for word in self.inputs]
+        return shlex.join(["seqloom", "explain", f"runs/demo-{self.task}/run", *inputs]) if inputs else ""
+
+
+PICTURES = [
+    Picture(
+        "attention",
+        "Where a translator looks",
+        "translate",
+        "attention",
+        "Attention over a French date while the model writes it in ISO 8601, character by character.",
+        "explain.md#translations",
+        ("le 14 juillet 1789",),
+    ),
+    Picture(
+        "beam",
+        "A beam search as a tree",
+        "translate",
+        "beam",
+        "Every hypothesis, its score, and why its branch ended.",
+        "explain.md#the-beam-search-as-a-tree",
+        ("le 14 juillet 1789", "--search", "beam size=5 nbest=3", "--beam"),
+    ),
+    Picture(
+        "image_attention",
+        "Which part of an image a word comes from",
+        "caption",
+        "image_attention",
+        "The attention over the image at each word of its caption.",
+        "explain.md#captions",
+        ("{data}/images/test-0001.png",),
+    ),
+    Picture(
+        "ctc",
+        "The spikes of CTC",
+        "transcribe",
+        "ctc",
+        "Probabilities of the characters along a line of handwriting; the blank is dashed.",
+        "explain.md#transcripts",
+        ("{data}/lines/test-0001.png",),
+    ),
+    Picture(
+        "forecast",
+        "A forecast and what really happened",
+        "forecast",
+        "forecast",
+        "Sunspots at the end of the development data.",
+        "forecast.md",
+    ),
+    Picture(
+        "embedding_map",
+        "A map of words",
+        "embed",
+        "embedding_map",
+        "Word vectors in the plane of their first two principal components.",
+        "explain.md#word-vectors",
+        (
+            *("king", "queen", "man", "woman", "boy", "girl", "prince", "princess"),
+            *("paris", "france", "rome", "italy", "berlin", "germany", "madrid", "spain"),
+        ),
+    ),
+    Picture(
+        "surprisal",
+        "How surprising each character is",
+        "language_model",
+        "tokens",
+        "Surprisal in bits, given all characters before.",
+        "explain.md#language-models",
+        ("The value of an integer is the same.",),
+    ),
+    Picture(
+        "labels",
+        "How certain a tagger is",
+        "tag",
+        "labels",
+        "Labels of the tokens of a line of Python. Darker tokens are less certain.",
+        "explain.md#taggers-and-classifiers",
+        ("for name in sorted ( names ) :",),
+    ),
+    Picture(
+        "gates",
+        "Inside an LSTM",
+        "tag",
+        "gates-*",
+        "Gates and states of every unit at every step.",
+        "explain.md#gates",
+        ("for name in sorted ( names ) :", "--gates"),
+    ),
+    Picture(
+        "learning_curves",
+        "Learning curves",
+        "classify",
+        "results",
+        "Loss and score of a classifier of handwritten digits. Every run draws them.",
+        "training.md",
+    ),
+]
+
+
+def write(source: Path, *, work: Path, quick: bool) -> None:
+    """Train the models in a folder, unless they are there; draw the pictures, and write the page that shows them."""
+    folder = source / "gallery"
+    folder.mkdir()
+    cards = []
+    for picture in PICTURES:
+        drawn = draw(picture, work, quick=quick)
+        shutil.copy(drawn, folder / f"{picture.name}{drawn.suffix}")
+        cards.append(card(picture, f"gallery/{picture.name}{drawn.suffix}"))
+    text = "Every picture comes with its commands; paste them to draw it on your machine. Models and data are built in."
+    grid = "\n".join(["::::{grid} 1 1 2 2", ":gutter: 4", "", *cards, "::::", ""])
+    (source / "gallery.md").write_text(f"---\nhide-toc: true\n---\n# Gallery\n\n{text}\n\n{grid}", encoding="utf-8")
+    landing = source / "index.md"
+    landing.write_text(with_suffixes(landing.read_text(encoding="utf-8"), folder), encoding="utf-8")
+
+
+def with_suffixes(text: str, folder: Path) -> str:
+    """A page that names pictures of the gallery without their suffix, with it."""
+    for path in folder.iterdir():
+        text = text.replace(f"gallery/{path.stem}.*", f"gallery/{path.name}")
+    return text
+
+
+def card(picture: Picture, image: str) -> str:
+    commands = [picture.demo, *([picture.explain] if picture.explain else [])]
+    return "\n".join(
+        [
+            ":::{grid-item-card}",
+            f":img-top: {image}",
+            f":img-alt: {picture.title}",
+            ":class-item: gallery",
+            "",
+            f"**{picture.title}**",
+            "",
+            f"{picture.text} [More]({picture.page})",
+            "",
+            *(f"    {command}" for command in commands),
+            ":::",
+            "",
+        ]
+    )
+
+
+def draw(picture: Picture, work: Path, *, quick: bool) -> Path:
+    """The file of a picture, drawn by the commands that the gallery shows."""
+    home = work / "runs" / f"demo-{picture.task}"
+    train(picture.task, home, work, quick=quick)
+    if picture.explain:
+        shutil.rmtree(home / "run" / "explain", ignore_errors=True)
+        run(shlex.split(picture.explain), work)
+    where = home / "run" / "explain" if picture.explain else home / "run"
+    files = sorted(where.glob(f"{picture.file}.svg")) or sorted(where.glob(f"{picture.file}.png"))
+    if not files:
+        raise FileNotFoundError(f"{picture.explain or picture.demo} wrote no {picture.file} in {where}")
+    return files[0]
+
+
+def train(task: str, home: Path, work: Path, *, quick: bool) -> None:
+    """Run a demo, unless its model is there and was trained with the same example and version."""
+    example = examples.text(task) if task in tasks.names() else ""
+    digest = hashlib.sha256(f"{seqloom.__version__}\n{example}".encode()).hexdigest()
+    stamp = home / "stamp"
+    if stamp.is_file() and stamp.read_text() == digest:
+        return
+    shutil.rmtree(home, ignore_errors=True)
+    work.mkdir(parents=True, exist_ok=True)
+    run(["seqloom", "demo", task, *(["--quick"] if quick else [])], work)
+    stamp.write_text(digest)
+
+
+def run(command: list[str], folder: Path) -> None:
+    """Run one of our commands, without a terminal."""
+    print(shlex.join(command), flush=True)
+    subprocess.run(  # noqa: S603
+        [sys.executable, "-m", *command], cwd=folder, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )

@@ -1,0 +1,131 @@
+"""The Markdown pages of the repository, copied into the source of the site with their links adapted."""
+
+import posixpath
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parent.parent.parent
+
+NAVIGATION: Mapping[str, Mapping[str, str]] = {
+    "": {
+        "get_started": "Get started",
+        "gallery": "Gallery",
+    },
+    "Tasks": {
+        "classify": "Classify",
+        "tag": "Tag",
+        "forecast": "Forecast",
+        "language_model": "Language model",
+        "translate": "Translate",
+        "transcribe": "Transcribe",
+        "caption": "Caption",
+        "embed": "Embed",
+    },
+    "How to": {
+        "data": "Prepare data",
+        "training": "Train and resume",
+        "pretrained": "Use pretrained vectors",
+        "explain": "Explain an answer",
+        "compare": "Compare models",
+        "custom_cells": "Write a cell",
+    },
+    "Reference": {
+        "commands": "Commands",
+        "configuration": "Configuration",
+        "examples": "Example configurations",
+        "api/index": "Python",
+        "glossary": "Glossary",
+    },
+    "Background": {
+        "recurrent": "Recurrent layers",
+        "attention": "Attention, Transformers, search",
+        "lexicon_search": "Lexicon search",
+    },
+    "Evidence": {
+        "results": "Results on real data",
+        "benchmarks": "Benchmarks",
+        "promises": "Reliability",
+    },
+    "Development": {
+        "architecture": "Architecture",
+        "decisions": "Design decisions",
+        "contributing": "Contributing",
+        "changelog": "Changelog",
+        "security": "Security",
+    },
+}
+"""The pages in the order of the navigation bar, by section: the name of each page and its title there."""
+
+PARTS = {"results_remarks.md"}
+"""Pages that are part of another one."""
+
+OUTSIDE = {
+    "README.md": "get_started.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
+"""Pages outside docs, and what they are called on the site."""
+
+EXAMPLES = PurePosixPath("src/seqloom/examples")
+
+
+def page_names() -> dict[str, str]:
+    """All pages: path in the repository, path on the site."""
+    docs = (path.name for path in sorted((ROOT / "docs").glob("*.md")))
+    return {f"docs/{name}": name for name in docs if name not in PARTS} | OUTSIDE
+
+
+def stage(source: Path) -> None:
+    """Write pages and pictures into the source folder of the site."""
+    source.mkdir(parents=True)
+    for name, target in page_names().items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        if name == "README.md":
+            text = get_started(text)
+        (source / target).write_text(adapt_links(text, name, source), encoding="utf-8")
+    index = (ROOT / "docs" / "site" / "index.md").read_text(encoding="utf-8")
+    index = adapt_links(index, "docs/site/index.md", source)
+    (source / "index.md").write_text(f"{index}\n{toctrees()}", encoding="utf-8")
+
+
+def get_started(readme: str) -> str:
+    """README as the page that follows the landing page: without the introduction and the list of pages."""
+    _, *sections = re.split(r"^(?=## )", readme, flags=re.MULTILINE)
+    kept = [section for section in sections if not section.startswith("## Documentation")]
+    return "".join(["# Get started\n\n", *kept])
+
+
+def toctrees() -> str:
+    """The navigation, as directives at the end of the landing page."""
+    blocks = []
+    for caption, entries in NAVIGATION.items():
+        lines = [f":caption: {caption}"] if caption else []
+        lines += [":hidden:", "", *(f"{title} <{name}>" for name, title in entries.items())]
+        blocks.append("\n".join(["```{toctree}", *lines, "```"]))
+    return "\n\n".join([*blocks, ""])
+
+
+def adapt_links(text: str, page: str, source: Path) -> str:
+    """Links of a page of the repository as links of the site; files that are no pages are copied."""
+
+    def adapted(match: re.Match[str]) -> str:
+        name, hash_sign, anchor = match[1].partition("#")
+        if not name or re.match(r"[a-z]+:", name):
+            return match[0]
+        path = PurePosixPath(posixpath.normpath(posixpath.join(posixpath.dirname(page), name)))
+        if path == EXAMPLES:
+            return "](examples.md)"
+        if path.parent == EXAMPLES:
+            return f"](examples.md#{path.stem})"
+        if target := page_names().get(str(path)):
+            return f"]({target}{hash_sign}{anchor})"
+        target = path.name if path.parts[0] == "docs" else f"files/{path}"
+        (source / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, source / target)
+        return f"]({target})"
+
+    return re.sub(r"\]\(([^)\s]+)\)", adapted, text)
