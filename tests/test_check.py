@@ -317,3 +317,28 @@ def test_problems_of_images(tmp_path: Path) -> None:
     result = check_data(configure(tmp_path, "caption", "a.png\tx\nb.png\n", "bb.png\tx\n"))
     assert result.problems[0] == f"train: 1 example without a caption, first {tmp_path / 'train.txt'}:2"
     assert result.problems[1].startswith(f"{tmp_path / 'dev.txt'}:1: no image 'bb.png'")
+
+
+def test_what_was_detected_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"film {number} was long,{'xy'[number % 2]}\n" for number in range(30))
+    config = configure(tmp_path, "classify", f"text,label\n{rows}", f"text,label\n{rows}")
+    report = check_data(config)
+    note = f"{tmp_path / 'train.txt'}: text from column 1 'text', label from column 2 'label'"
+    assert report.notes == [note]
+    assert report.splits["train"].labels == {"x": 15, "y": 15}
+    print_report(report)
+    assert capsys.readouterr().out.startswith(note + "\n")
+    run = workflow.train(config._replace(train=config.train.model_copy(update={"epochs": 1})), output=tmp_path / "run")
+    assert run.notes == (note,)
+    assert note in (run.path / "train.log").read_text()
+    assert 'text_column = "text"\nlabel_column = "label"' in run.config
+
+
+@pytest.mark.parametrize("label", ["same", "{0}"])
+def test_labels_that_are_no_classes_are_problems(tmp_path: Path, label: str) -> None:
+    rows = "".join(f"{label.format(number)} film {number}\n" for number in range(30))
+    config = configure(tmp_path, "classify", rows, rows)
+    assert any("task.check_labels = false" in problem for problem in check_data(config).problems)
+    with pytest.raises(ValueError, match=r"task\.check_labels = false"):
+        workflow.train(config, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

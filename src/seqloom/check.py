@@ -20,7 +20,7 @@ from seqloom.tasks.task import Task
 from seqloom.training import schedules
 from seqloom.training.engine import update_rule
 from seqloom.training.update_rule import UpdateRule
-from seqloom.workflow import data_readers
+from seqloom.workflow import data_readers, with_detected
 
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
@@ -42,6 +42,7 @@ class Report:
     updates: int | None  # per epoch; None: not known, the data are streamed or the model could not be built
     streams: bool  # the training data are too large to be kept in memory
     bytes: dict[str, int]  # estimated memory for training: examples, model, batch
+    notes: list[str]  # what was detected in the data, such as their columns
     problems: list[str]
     warnings: list[str]
 
@@ -54,6 +55,7 @@ def check_data(config: Config) -> Report:
 class _Check:
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.notes: list[str] = []
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.parameters: int | None = None
@@ -61,6 +63,7 @@ class _Check:
         self.bytes = {"examples": 0, "model": 0, "batch": 0}
 
     def report(self) -> Report:
+        self._try(self._detect)
         config, settings = self.config, self.config.train
         readers = self._readers()
         summaries = {name: self._summarize(name, read) for name, read in readers.items()}
@@ -102,6 +105,7 @@ class _Check:
             updates=None if streams or not train else self._updates(train),
             streams=streams,
             bytes=self.bytes,
+            notes=self.notes,
             problems=self.problems,
             warnings=self.warnings,
         )
@@ -114,6 +118,10 @@ class _Check:
             problem = f"{where}{str(error) or type(error).__name__}"
             if not any(str(error) and known.endswith(str(error)) for known in self.problems):
                 self.problems.append(problem)
+
+    def _detect(self) -> None:
+        self.config, notes = with_detected(self.config)
+        self.notes += notes
 
     def _readers(self) -> dict[str, Read]:
         """A reader of each file that exists; without a development file, of the share that is held out."""
@@ -242,6 +250,7 @@ def _vocabularies(task: Task | None) -> dict[str, int]:
 def print_report(report: Report) -> None:
     """Print a report as tables and sentences."""
     splits = report.splits
+    terminal.print_lines(*report.notes)
     if splits:
         terminal.table(("", *splits), _split_rows(list(splits.values())))
         _print_histogram("length", {name: s.lengths.histogram for name, s in splits.items() if s.lengths})

@@ -47,6 +47,7 @@ class Run:
     config: str  # TOML, complete
     learned: str  # JSON
     environment: dict[str, Any]
+    notes: tuple[str, ...] = ()  # what was detected in the data of a new run, to be shown to the user
     warnings: tuple[str, ...] = ()  # about the data of a new run, to be shown to the user
 
     @classmethod

@@ -145,8 +145,8 @@ class TrainingProgress:
             return
         if not self.started:
             self.started = True
-            for warning in run.warnings:
-                print(warning, file=sys.stderr, flush=True)
+            for line in (*run.notes, *run.warnings):
+                print(line, file=sys.stderr, flush=True)
         self.items += event.items
         if event.evaluation is not None and event.best:
             metric = event.evaluation.metric

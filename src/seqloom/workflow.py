@@ -19,7 +19,7 @@ import seqloom
 from seqloom import run_plots
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
-from seqloom.data.readers.text_files import fingerprint, resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
 from seqloom.data.split import Read, hold_out
 from seqloom.evaluation import evaluate
 from seqloom.interrupt import Interrupted, interruptible
@@ -62,6 +62,15 @@ def data_readers(config: Config) -> DataReaders:
     )
 
 
+def with_detected(config: Config) -> tuple[Config, tuple[str, ...]]:
+    """The configuration with the settings that the training file shows, such as its columns, and notes about them."""
+    path = resolve(config.task.train)
+    if path == STANDARD_INPUT:
+        return config, ()
+    task, notes = config.task.resolve(path)
+    return config._replace(task=task), tuple(f"{config.task.train}: {note}" for note in notes)
+
+
 def train(
     config: Config | str | Path,  # or the path of a TOML file
     overrides: Sequence[str] = (),  # section.key=value, applied to the file
@@ -77,10 +86,11 @@ def train(
         config = config.with_layer(layer)
         if output:
             refuse_existing(output)
+        config, notes = with_detected(config)
         readers = data_readers(config)
         config = config._replace(task=config.task.fit(readers.train()))
         module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
-        run = _create_once(group, lambda: _create(config, output))
+        run = _create_once(group, lambda: _create(config, output, notes))
         _run_training(run, config, module, readers=readers, start=None, listeners=listeners, group=group)
     return run
 
@@ -105,15 +115,15 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _create(config: Config, output: str | Path | None) -> Run:
+def _create(config: Config, output: str | Path | None, notes: tuple[str, ...]) -> Run:
     assert config.task.learned is not None  # noqa: S101  the task is fitted
     folder = output or unused_folder(Path("runs", config.name))
     learned = config.task.learned.model_dump_json()
     facts = environment() | {"data": _fingerprints(config)}
     run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
-    for warning in config.task.warnings:
-        run.log(warning)
-    return replace(run, warnings=config.task.warnings)
+    for line in (*notes, *config.task.warnings):
+        run.log(line)
+    return replace(run, notes=notes, warnings=config.task.warnings)
 
 
 def _fingerprints(config: Config) -> dict[str, Any]:

@@ -274,3 +274,69 @@ def test_length_in_characters() -> None:
     classifier, examples = fitted([("abc d", "x"), ("", "y")], text={"unit": "characters"})
     assert [len(example) for example in examples] == [5, 0]
     assert classifier.collate(examples).inputs.mask.sum(dim=1).tolist() == [5, 0]
+
+
+TABLE = "text,label\n" + "".join(f"film {number} was long,{'xy'[number % 2]}\n" for number in range(30))
+
+
+def test_columns_of_the_training_data_become_explicit(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text(TABLE)
+    resolved, notes = task().resolve(path)
+    assert notes == ("text from column 1 'text', label from column 2 'label'",)
+    assert (resolved.text_column, resolved.label_column) == ("text", "label")
+    examples = list(resolved.read(path))
+    assert [(example.content, example.label) for example in examples[:2]] == [
+        ("film 0 was long", "x"),
+        ("film 1 was long", "y"),
+    ]
+    assert len(examples) == 30
+    trained = resolved.fit(examples)
+    path.write_text("number,text\n1,a long film\n")  # to predict
+    assert [(example.content, example.label) for example in trained.read(path)] == [("a long film", None)]
+    path.write_text("a long film\nanother\n")
+    assert [example.content for example in trained.read(path)] == ["a long film", "another"]
+
+
+def test_one_named_column_never_serves_twice(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text(TABLE)
+    for options in ({"text_column": "text"}, {"label_column": 1}, {"text_column": 0}, {"label_column": "label"}):
+        resolved, _ = task(**options).resolve(path)
+        example = next(resolved.read(path))
+        assert (example.content, example.label) == ("film 0 was long", "x")
+    with pytest.raises(DataError, match=r"task\.text_column and task\.label_column are both the column 'text'"):
+        task(text_column="text", label_column="text").resolve(path)
+
+
+@pytest.mark.parametrize("name", ["train.tsv", "train.txt"])
+@pytest.mark.parametrize("separator", ["\t", " "])
+def test_header_is_no_class(tmp_path: Path, name: str, separator: str) -> None:
+    path = tmp_path / name
+    path.write_text(f"label{separator}text\n" + f"x{separator}a b\ny{separator}b c\n" * 3)
+    options = {"format": "lines"} if separator == " " else {}
+    assert {example.label for example in task(**options).read(path)} == {"x", "y"}
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ([("a", "x"), ("b", "x")], "all 2 examples have the same label 'x'"),
+        ([("a", str(number)) for number in range(20)], "20 of 20 examples have a label that occurs only once"),
+        ([("a", str(number % 19)) for number in range(22)], "16 of 22 examples have a label that occurs only once"),
+    ],
+)
+def test_labels_that_are_no_classes_are_refused(data: list[Any], problem: str) -> None:
+    with pytest.raises(DataError, match=rf"{problem}.*; is it the right column\? task.check_labels = false"):
+        fitted(data)
+    classifier, _ = fitted(data, check_labels=False)
+    assert classifier.fitted.labels.names == tuple(sorted({label for _, label in data}))
+
+
+def test_few_or_recurring_labels_are_accepted() -> None:
+    for data in (
+        [("a", str(number)) for number in range(19)],
+        [("a", str(number // 2)) for number in range(40)],
+        [("a", "x")],
+    ):
+        assert fitted(data)[0].learned is not None

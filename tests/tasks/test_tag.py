@@ -248,7 +248,7 @@ def test_constraints_hold_if_the_training_data_follow_them() -> None:
 
 def test_unknown_dropout() -> None:
     tagger = fitted(
-        [sentence("a a a b", "X X X X")] * 10,
+        [sentence("a a a b", "X X X Y")] * 10,
         words={"embedding_size": 6, "unknown_dropout": 10.0},
         characters={"layers": 0},
     )
@@ -327,3 +327,20 @@ def test_hmm_survives_its_state_dict() -> None:
     answers = tagger.predict(again, batch).answers
     assert answers == tagger.predict(model, batch).answers
     assert float(tagger.loss(again, batch).total) > 0
+
+
+def test_labels_that_are_no_classes_are_refused() -> None:
+    data = [sentence("a b", "X X")]
+    with pytest.raises(DataError, match=r"all 2 words have the same label 'X'; .* task\.check_labels = false"):
+        fitted(data)
+    assert fitted(data, check_labels=False).fitted.labels.names == ("X",)
+
+
+def test_columns_of_a_table_become_explicit(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("sentence_id,token,ner\n1,EU,ORG\n1,rejects,O\n2,Peter,PER\n")
+    resolved, notes = task(train=str(path)).resolve(path)
+    assert notes == ("word from column 2 'token', label from column 3 'ner', sequence from column 1 'sentence_id'",)
+    assert (resolved.word_column, resolved.label_column, resolved.group_column) == ("token", "ner", "sentence_id")
+    assert [example.labels for example in resolved.read(path)] == [("ORG", "O"), ("PER",)]
+    assert [example.labels for example in task().read([["a", "b"]])] == [None]

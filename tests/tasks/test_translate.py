@@ -236,3 +236,32 @@ def test_missing_targets() -> None:
         fitted.loss(model, fitted.collate(unlabelled))
     with pytest.raises(DataError, match="input:1: no target; evaluation needs"):
         fitted.score([answer("x", [], [])], unlabelled)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("x.csv", "en,de\nyes,ja\nno,nein\n", ("en", "de")),
+        ("x.csv", "id;target;source\n1;ja;yes\n2;nein;no\n", ("source", "target")),
+        ("x.tsv", "question\tanswer\nyes\tja\nno\tnein\n", ("question", "answer")),
+        ("x.json", '[{"input": "yes", "output": "ja"}, {"input": "no", "output": "nein"}]', ("input", "output")),
+    ],
+)
+def test_columns_of_pairs_become_explicit(tmp_path: Path, name: str, text: str, columns: tuple[str, str]) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    resolved, (note,) = task().resolve(path)
+    assert (resolved.source_column, resolved.target_column) == columns
+    assert f"{columns[0]!r}, target from column " in note
+    assert [(pair.source, pair.target) for pair in resolved.read(path)] == [("yes", "ja"), ("no", "nein")]
+
+
+def test_one_column_is_not_source_and_target(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("en,de\nyes,ja\n")
+    with pytest.raises(DataError, match=r"task\.source_column and task\.target_column are both the column 'en'"):
+        task(source_column="en", target_column="en").resolve(path)
+    with pytest.raises(DataError, match="no column 'fr'; the header has en, de"):
+        task(source_column="en", target_column="fr").resolve(path)
+    resolved, _ = task(target_column="en").resolve(path)
+    assert resolved.source_column == "de"

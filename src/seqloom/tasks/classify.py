@@ -22,7 +22,7 @@ from seqloom.data.readers.labelled import Format, LabelledReader, LabelledSequen
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
-from seqloom.data.text.vocabulary import Labels
+from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.explanation import Explanation, TokenValues
 from seqloom.insight.token_names import text_tokens
@@ -72,22 +72,28 @@ class Classify(Task):
     name: Literal["classify"] = "classify"
     format: Format = Field(
         default="auto",
-        description="File format: lines (label, whitespace, text; also fastText), columns (TSV, CSV), jsonl, folder "
-        "(one .txt file per label, one example per line), numbers (CSV), ts, npz; auto: by suffix and first lines.",
+        description="File format: lines (label, whitespace, text; also fastText), columns (CSV, TSV, Excel, Parquet), "
+        "jsonl, folder (one .txt file or one folder per label), numbers (a sequence per row), long (a time step per "
+        "row), ts, npz; auto: by suffix and first lines.",
     )
     encoding: TextEncoding = Field(
         default="utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252."
     )
     separator: str = Field(
-        default="", description="Column separator (empty: a comma in .csv files and numbers, otherwise a tab)."
-    )
-    label_column: int | str = Field(
-        default="",
-        description="Column with the labels: index from 0 (negative: from the end), or name in the header or JSON "
-        'object (empty: 0 for columns, -1 for numbers, "label" for JSON).',
+        default="", description="Column separator (empty: comma, semicolon, tab or |, as the first lines show)."
     )
     text_column: int | str = Field(
-        default="", description='Column with the texts: index or name (empty: 1 for columns, "text" for JSON).'
+        default="",
+        description="Column with the texts: name, or index from 0, negative from the end (empty: by name and content).",
+    )
+    label_column: int | str = Field(
+        default="", description="Column with the labels: name or index (empty: by name and content)."
+    )
+    group_column: int | str = Field(
+        default="", description="long format: column that names the sequence of each row (empty: by name)."
+    )
+    time_column: int | str = Field(
+        default="", description="long format: column with the time, which is not part of the vectors (empty: by name)."
     )
     label_separator: str = Field(
         default="",
@@ -96,6 +102,10 @@ class Classify(Task):
     channels: int = Field(default=1, ge=1, description="numbers format: values per time step in a row.")
     missing: Missing = Field(
         default="error", description="Missing values: error stops, hold repeats the previous value."
+    )
+    check_labels: bool = Field(
+        default=True,
+        description="Refuse training data with a single label, or in which most examples have a label of their own.",
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation.")
     embedding_size: int = Field(default=128, ge=1, description="Size of the token embeddings.")
@@ -146,12 +156,17 @@ class Classify(Task):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[LabelledSequence]:
         """Read a file, or Python values: texts or arrays (T, D), or tuples of one of these and its label."""
+        return self._reader().read(source)
+
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        settings, note = self._reader().inspect(source)
+        return self.model_copy(update=settings), (note,) if note else ()
+
+    def _reader(self) -> LabelledReader:
+        names = ("format", "encoding", "separator", "label_column", "text_column", "group_column", "time_column")
         learned = self.learned
-        options = {
-            name: getattr(self, name) for name in ("format", "encoding", "separator", "label_column", "text_column")
-        }
-        reader = LabelledReader(
-            **options,
+        return LabelledReader(
+            **{name: getattr(self, name) for name in names},
             label_separator=self.label_separator,
             channels=self.channels,
             missing=self.missing,
@@ -159,7 +174,6 @@ class Classify(Task):
             known=None if learned is None else learned.labels.ids,
             numeric=learned is not None and learned.text is None,
         )
-        return reader.read(source)
 
     def fit(self, examples: Iterable[LabelledSequence]) -> Self:
         counts: Counter[str] = Counter()
@@ -180,6 +194,11 @@ class Classify(Task):
             if not self.normalize:
                 means, deviations = (0.0,) * len(means), (1.0,) * len(means)
             parts = {"means": means, "deviations": deviations}
+        if self.check_labels and (problem := labels_problem(counts)):
+            column = f" (task.label_column = {self.label_column!r})" if self.label_column != "" else ""
+            raise DataError(
+                self.train, f"{problem}{column}; is it the right column? task.check_labels = false trains nevertheless"
+            )
         labels = Labels.of(counts)
         learned = Learned(labels=labels, weights=self._weights(labels, counts), **parts)
         return self.model_copy(update={"learned": learned})

@@ -19,7 +19,7 @@ from seqloom.data.feature_statistics import RunningSums
 from seqloom.data.readers import tagged
 from seqloom.data.readers.tagged import Column, Sentence, TaggedSequence
 from seqloom.data.readers.text_files import DataError
-from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, vocabulary_from_counts
+from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, labels_problem, vocabulary_from_counts
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
@@ -104,7 +104,8 @@ class Tag(Task):
     format: tagged.Format = Field(
         "auto",
         description="File format: conll (a word and its label per line), conllu, lines (a sentence per line, to "
-        "predict), vectors (frames in .csv or .npz); auto: by suffix, otherwise conll.",
+        "predict), table (words in a CSV, JSON, Excel or Parquet file), vectors (frames in .csv or .npz), long (frames "
+        "with a column that names their sequence); auto: by suffix and first lines, otherwise conll.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
     label_column: Column | None = Field(
@@ -114,6 +115,16 @@ class Tag(Task):
     word_column: Column | None = Field(
         None,
         description="Column with the words: index from 0 or name. Default: the first; form in CoNLL-U.",
+    )
+    group_column: Column | None = Field(
+        None, description="table and long: column that names the sentence or sequence of each row. Default: by name."
+    )
+    time_column: Column | None = Field(
+        None, description="long: column with the time, which is not part of the vectors. Default: by name."
+    )
+    check_labels: bool = Field(
+        default=True,
+        description="Refuse training data with a single label, or in which most labels occur only once.",
     )
     parallel: tuple[str, str] | None = Field(
         None,
@@ -180,14 +191,23 @@ class Tag(Task):
         return tagged.are_spans(self.fitted.labels.names)
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[TaggedSequence]:
+        return self._reader().read(source)
+
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        settings, note = self._reader().inspect(source)
+        return self.model_copy(update=settings), (note,) if note else ()
+
+    def _reader(self) -> tagged.TaggedReader:
         return tagged.TaggedReader(
             format=self.format,
             encoding=self.encoding,
             words=self.word_column,
             labels=self.label_column,
+            group=self.group_column,
+            time=self.time_column,
             parallel=self.parallel,
             frames=self.learned is not None and self.learned.words is None,
-        ).read(source)
+        )
 
     def fit(self, examples: Iterable[TaggedSequence]) -> Self:
         pairs: Counter[tuple[str, str]] = Counter()
@@ -212,6 +232,12 @@ class Tag(Task):
         labels = Labels.of(label for pair in pairs for label in pair if label)
         if not labels.names:
             raise self._no_examples()
+        counts = Counter({label: sum(pairs[pair] for pair in pairs if pair[1] == label) for label in labels.names})
+        if self.check_labels and (problem := labels_problem(counts, noun="word" if words else "frame")):
+            raise DataError(
+                self.train,
+                f"{problem}; is task.label_column right? task.check_labels = false trains nevertheless",
+            )
         if words and statistics.count:
             raise DataError(self.train, "found both words and vectors; expected one of them")
         common: dict[str, Any] = {

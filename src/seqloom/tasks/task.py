@@ -143,6 +143,10 @@ class Task(ConfigSection, ABC):
         """What ``fit`` noticed in the training data, for the log."""
         return ()
 
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:  # noqa: ARG002
+        """A copy in which settings that the training data show are explicit, and a note for each of them."""
+        return self, ()
+
     @abstractmethod
     def read(self, source: Path | Sequence[Any]) -> Iterator[Any]:
         """Yield the examples of a file (``-``: standard input) or of Python values."""

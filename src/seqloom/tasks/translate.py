@@ -119,18 +119,18 @@ class Translate(Task):
     name: Literal["translate"] = "translate"
     format: Format = Field(
         "auto",
-        description="File format: columns (TSV, CSV), lines (two parallel files: train.{en,de}), jsonl, scan (IN: … "
-        "OUT: …); auto: by suffix and first line.",
+        description="File format: columns (TSV, CSV, Excel, Parquet), lines (two parallel files: train.{en,de}), "
+        "jsonl, scan (IN: … OUT: …); auto: by suffix and first line.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
-    separator: str = Field("", description="Column separator (empty: a comma in .csv files, otherwise a tab).")
+    separator: str = Field(
+        "", description="Column separator (empty: as the first lines of .csv files show, otherwise a tab)."
+    )
     source_column: int | str = Field(
-        "",
-        description="Column with the sources: index from 0, or name in the header or JSON object "
-        '(empty: 0, in JSON "source").',
+        "", description="Column with the sources: name, or index from 0 (empty: by name, or else the first)."
     )
     target_column: int | str = Field(
-        "", description='Column with the targets: index or name (empty: 1, in JSON "target").'
+        "", description="Column with the targets: name or index (empty: by name, or else the second)."
     )
     source: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the source.")
     target: TextConfig = Field(default_factory=TextConfig, description="Tokenisation of the target.")
@@ -206,6 +206,10 @@ class Translate(Task):
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Pair]:
         return self._reader().read_inputs(source)
+
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        settings, note = self._reader().inspect(source)
+        return self.model_copy(update=settings), (note,) if note else ()
 
     def _reader(self) -> PairReader:
         names = ("format", "encoding", "separator", "source_column", "target_column")

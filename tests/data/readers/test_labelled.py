@@ -129,7 +129,8 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
             r"x\.txt:2: expected a label and a text separated by a space, found only 'neg'",
         ),
         ("x.tsv", ["a\tb", "a\tc"], {"text_column": 4}, r"x\.tsv:1: no column 4 among 2"),
-        ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: 'text': expected a string, found NoneType"),
+        ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: cannot tell which column holds the text"),
+        ("x.jsonl", ['{"label": "a", "text": null}'], {}, r"x\.jsonl:1: 'text': expected a string, found no value"),
         (
             "x.jsonl",
             ['{"text": "a", "label": [1]}'],
@@ -140,7 +141,7 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
             "x.csv",
             ["1,2,3,4"],
             {"label_column": "y", "format": "numbers"},
-            r"x\.csv: label_column: expected the index of a column, found 'y'",
+            r"x\.csv: label_column: no column 'y'; the first row is not a header",
         ),
         ("d/x.md", ["1"], {"folder": True}, r"d: no \.txt file in the folder"),
     ],

@@ -73,7 +73,7 @@ WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
     ("a\n", lambda path: read_parallel(path, ("in", "out")), "'in' .task.parallel. does not occur"),
     ("a b\n", lambda path: read_parallel(path, ("data", "labels")), "data:1: found 2 words, but 1 labels in .*labels"),
     ("a b\nc", lambda path: read_parallel(path, ("data", "labels")), "has 2 lines, .*labels has 1"),
-    ("1,x\n", lambda path: read_frames(path, labels="x"), "expected the index of the label column, found the name 'x'"),
+    ("1,x\n", lambda path: read_frames(path, labels="y"), "no column 'y'; the first row is '1,x'"),
 ]
 
 
@@ -162,3 +162,84 @@ def test_spans_and_invalid_transitions() -> None:
     assert [location.line for location, _ in actual] == [5, 7, 9, 10]
     assert actual[1][1].startswith("I-y follows B-x")
     assert actual[0][1].startswith("I-x is the first label")
+
+
+TABLE = """sentence_id,word,tag
+1,EU,ORG
+1,rejects,O
+2,Peter,PER
+"""
+SENTENCES = [(("EU", "rejects"), ("ORG", "O")), (("Peter",), ("PER",))]
+
+
+def sentences(source: Any) -> list[Any]:
+    return [(example.words, example.labels) for example in TaggedReader().read(source) if isinstance(example, Sentence)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.csv", TABLE),
+        ("x.csv", TABLE.replace(",", ";")),
+        ("x.tsv", TABLE.replace(",", "\t")),
+        ("x.csv", TABLE.replace("sentence_id,word,tag", "Sentence #,Word,Tag").replace("1,rejects", ",rejects")),
+        ("x.csv", "word,tag\nEU,ORG\nrejects,O\n\nPeter,PER\n"),
+        ("x.conll", "word tag\nEU ORG\nrejects O\n\nPeter PER\n"),
+        ("x.conll", "EU ORG\nrejects O\n\nPeter PER\n"),
+        (
+            "x.jsonl",
+            '{"tokens": ["EU", "rejects"], "ner_tags": ["ORG", "O"]}\n{"tokens": ["Peter"], "ner_tags": ["PER"]}',
+        ),
+        ("x.json", '[{"words": ["EU", "rejects"], "labels": ["ORG", "O"]}, {"words": ["Peter"], "labels": ["PER"]}]'),
+    ],
+)
+def test_words_in_tables(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert sentences(tmp_path / name) == SENTENCES
+
+
+def test_words_in_frames() -> None:
+    columns = {"sentence_id": [1, 1, 2], "word": ["EU", "rejects", "Peter"], "tag": ["ORG", "O", "PER"]}
+    assert sentences(columns) == SENTENCES
+    lists = {"tokens": [["EU", "rejects"], ["Peter"]], "tags": [["ORG", "O"], ["PER"]]}
+    assert sentences(pytest.importorskip("polars").DataFrame(lists)) == SENTENCES
+    assert sentences({"tokens": [["EU"]]}) == [(("EU",), None)]
+
+
+def test_columns_of_words_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(TABLE)
+    settings, note = TaggedReader().inspect(path)
+    assert settings == {"word_column": "word", "label_column": "tag", "group_column": "sentence_id"}
+    assert note == "word from column 2 'word', label from column 3 'tag', sequence from column 1 'sentence_id'"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,word,tag\n1,a,X\n2,b,Y\n1,c,X\n", "x.csv:4: the rows of sentence '1' are not consecutive"),
+        ("word,tag\na,X\nb,Y\n", "x.csv:1: cannot tell which column holds the number of the sentence"),
+        ("id,word,tag\n1,a,X\n1,b,\n", "x.csv:2: the label of a word is missing"),
+    ],
+)
+def test_errors_in_tables_of_words(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(DataError, match=message.replace(".", r"\.")):
+        sentences(tmp_path / "x.csv")
+
+
+def test_long_tables_have_a_label_per_frame(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,time,ax,ay,activity\n7,0,1,2,sit\n7,1,3,4,walk\n8,0,5,6,sit\n8,1,5,6,sit\n")
+    first, second = TaggedReader().read(path)
+    assert isinstance(first, VectorSequence)
+    assert isinstance(second, VectorSequence)
+    assert first.values.tolist() == [[1, 2], [3, 4]]
+    assert (first.labels, second.labels) == (("sit", "walk"), ("sit", "sit"))
+
+
+def test_label_column_of_frames_may_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("state,ax,ay\nsit,1,2\nwalk,3,4\n\nsit,5,6\n")
+    actual = list(TaggedReader(labels="state").read(path))
+    assert [example.labels for example in actual] == [("sit", "walk"), ("sit",)]

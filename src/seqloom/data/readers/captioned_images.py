@@ -10,7 +10,8 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import file_lists, pixels, text_files
+from seqloom.data.readers import column_names, file_lists, pixels, text_files
+from seqloom.data.readers.columns import Role
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.pixels import SUFFIXES, ImageError, Resize
@@ -19,6 +20,8 @@ from seqloom.data.readers.vectors import fill_missing
 
 Format = Literal["auto", "columns", "jsonl"]
 Content = NDArray[Any]  # pixels (size, size, 3) of uint8, or a vector (D,) of float32
+IMAGE = Role("image_column", "image", column_names.FILE)
+CAPTION = Role("caption_column", "caption", column_names.CAPTION)
 NUMBERED = re.compile(r"#\d+$")
 """The number of a caption, as in ``dog.jpg#0`` (Flickr8k)."""
 
@@ -102,6 +105,7 @@ class CaptionedImageReader:
             separator=self.separator,
             source_column=self.image_column,
             target_column=self.caption_column,
+            roles=(IMAGE, CAPTION),
         )
         if path != STANDARD_INPUT and rows.detect(path) == "jsonl":
             yield from self._objects(path)

@@ -1,4 +1,4 @@
-"""Labelled sequences, texts or vectors: text lines, columns, JSON lines, folders, .ts and .npz files."""
+"""Labelled sequences, texts or vectors: text lines, tables, folders, .ts and .npz files."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from seqloom.data.readers import text_files, vectors
+from seqloom.data.readers import column_names, long_tables, tables, text_files, vectors
+from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns
+from seqloom.data.readers.long_tables import Layout
+from seqloom.data.readers.tables import Table, as_label, as_text
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 from seqloom.data.readers.vectors import Missing, Values, VectorSequence
 
-Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "ts", "npz"]
+Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "long", "ts", "npz"]
 Rows = Iterator[tuple[Location, str | Values, str | None]]  # content and label
-SUFFIXES: dict[str, Format] = {".ts": "ts", ".npz": "npz", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "columns"}
+TEXT = Role("text_column", "text", column_names.TEXT, "text")
+LABEL = Role("label_column", "label", column_names.LABEL, "label")
+FILE = Role("text_column", "file", column_names.FILE)
 DETECTION_LINES = 20  # lines that decide whether a file has labels
 
 
@@ -39,6 +44,8 @@ class LabelledReader:
     separator: str = ""
     label_column: int | str = ""
     text_column: int | str = ""
+    group_column: int | str = ""
+    time_column: int | str = ""
     label_separator: str = ""
     channels: int = 1
     missing: Missing = "error"
@@ -52,39 +59,152 @@ class LabelledReader:
             length = self.measure(content) if isinstance(content, str) else len(content)
             yield LabelledSequence(location, content, self._first_label(label) if label else None, length)
 
-    def _rows(self, source: Source) -> Rows:
-        if not isinstance(source, Path):
-            return _python_values(source)
-        format_ = self.format
-        if format_ == "auto":
-            format_ = detect(source, numeric=self.numeric, encoding=self.encoding)
-        if format_ == "ts":
-            return _labelled_vectors(vectors.ts(source, missing=self.missing))
-        if format_ == "npz":
-            return _labelled_vectors(vectors.npz(source, missing=self.missing))
-        if format_ == "numbers":
-            return self._numbers(source)
-        readers = {"lines": self._lines, "columns": self._columns, "jsonl": self._jsonl, "folder": self._folder}
-        return readers[format_](source)
+    def detect(self, source: Source) -> Format:
+        """The configured format, or else the one that the name and the first lines of a file show."""
+        if self.format == "auto":
+            return detect(source, self.separator, numeric=self.numeric, encoding=self.encoding)
+        return self.format
 
-    def _numbers(self, source: Path) -> Rows:
-        column = -1 if self.label_column == "" else self.label_column
-        if isinstance(column, str):
-            raise DataError(
-                str(source),
-                f"label_column: expected the index of a column, found {column!r}; rows of numbers have no names",
-            )
-        label = None if source == STANDARD_INPUT else column
-        separator = self.separator or ","
-        return _labelled_vectors(
-            vectors.csv(source, channels=self.channels, label=label, separator=separator, missing=self.missing)
+    def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
+        """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
+        if not isinstance(source, Path) and not tables.is_table(source):
+            return {}, ""
+        kind = self.detect(source)
+        if kind == "long":
+            layout = self._layout(source)
+            return layout.columns.settings(), f"one row per time step: {layout.describe()}"
+        if kind == "numbers" and source != STANDARD_INPUT:
+            return self._inspect_numbers(source)
+        if kind not in ("columns", "jsonl"):
+            return {}, ""
+        listed = isinstance(source, Path) and self._is_list(source)
+        table, columns = self._find(source, FILE if listed else TEXT)
+        note = columns.describe()
+        if table.separator not in ("", ",", "\t") and not self.separator:
+            note += f"; columns separated by {table.separator!r}"
+        return columns.settings(), note
+
+    def _rows(self, source: Source) -> Rows:
+        if not isinstance(source, Path) and not tables.is_table(source):
+            return _python_values(source)
+        kind = self.detect(source)
+        if kind == "long":
+            return self._long(source)
+        if kind in ("columns", "jsonl"):
+            return self._columns(source)
+        if not isinstance(source, Path):
+            return _labelled_vectors(self._wide(source))
+        if kind == "ts":
+            return _labelled_vectors(vectors.ts(source, missing=self.missing))
+        if kind == "npz":
+            return _labelled_vectors(vectors.npz(source, missing=self.missing))
+        if kind == "numbers":
+            return _labelled_vectors(self._numbers(source))
+        return self._folder(source) if kind == "folder" else self._lines(source)
+
+    # Tables.
+
+    @property
+    def _chosen(self) -> Chosen:
+        keys = ("text_column", "label_column", "group_column", "time_column")
+        return {key: getattr(self, key) for key in keys}
+
+    def _find(self, source: Source, text: Role = TEXT) -> tuple[Table, Columns]:
+        label = LABEL if self.known is None else Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True)
+        roles = (text, label)
+        return find_columns(source, roles, self._chosen, separator=self.separator, encoding=self.encoding)
+
+    def _columns(self, source: Source) -> Rows:
+        if isinstance(source, Path) and self._is_list(source):
+            yield from self._listed(source)
+            return
+        table, columns = self._find(source)
+        text, label = columns.name(TEXT.key), columns.name(LABEL.key)
+        for location, fields in table.records:
+            if len(fields) == 1 and not table.names:
+                yield location, as_text(location, fields[0], name=text), None
+                continue
+            content = as_text(location, columns.value(location, fields, TEXT.key), name=text)
+            yield location, content, as_label(location, columns.value(location, fields, LABEL.key), name=label)
+
+    def _layout(self, source: Source) -> Layout:
+        return long_tables.find_layout(source, self._chosen, separator=self.separator, encoding=self.encoding)
+
+    def _long(self, source: Source) -> Rows:
+        for sequence in long_tables.read_sequences(self._layout(source), missing=self.missing):
+            yield sequence.location, sequence.values, long_tables.one_label(sequence)
+
+    def _label_index(self, source: Path, separator: str) -> tuple[int, str]:
+        """The column of the label in rows of numbers, and its name if there is a header."""
+        first = [line.split(separator) for _, line in islice(text_files.lines(source, encoding=self.encoding), 2)]
+        names = [field.strip().strip('"') for field in first[0]] if first else []
+        header = not any(map(vectors.is_number, names[1:-1]))
+        column = self.label_column
+        if isinstance(column, str) and column:
+            if column not in names:
+                header_text = f"the header has {', '.join(names)[:200]}" if header else "the first row is not a header"
+                raise DataError(str(source), f"label_column: no column {column!r}; {header_text}")
+            return names.index(column), column
+        if not isinstance(column, str):
+            inside = -len(names) <= column < len(names)
+            return column, names[column] if header and inside else ""
+        usual = [index for index, name in enumerate(names) if column_names.normalize(name) in LABEL.names]
+        if header and len(usual) == 1:
+            return usual[0], names[usual[0]]
+        values = first[-1] if first else []
+        index = 0 if values and not vectors.is_number(values[0]) and vectors.is_number(values[-1]) else -1
+        return index, names[index] if header and names else ""
+
+    def _number_separator(self, source: Path) -> str:
+        if self.separator or source == STANDARD_INPUT:
+            return self.separator or ","
+        first = [line for _, line in islice(text_files.lines(source, encoding=self.encoding), DETECTION_LINES)]
+        return tables.sniff_separator(first)
+
+    def _inspect_numbers(self, source: Source) -> tuple[dict[str, int | str], str]:
+        if not isinstance(source, Path) or tables.is_binary(source):
+            return {}, ""
+        index, name = self._label_index(source, self._number_separator(source))
+        where = (
+            f"column {name!r}" if name else {-1: "the last column", 0: "the first column"}.get(index, f"column {index}")
         )
+        return {LABEL.key: name or index}, f"one row per sequence: label from {where}, the other columns are its values"
+
+    def _numbers(self, source: Path) -> Iterator[VectorSequence]:
+        if source != STANDARD_INPUT and tables.is_binary(source):
+            return self._wide(source)
+        separator = self._number_separator(source)
+        label = None if source == STANDARD_INPUT else self._label_index(source, separator)[0]
+        return vectors.csv(source, channels=self.channels, label=label, separator=separator, missing=self.missing)
+
+    def _wide(self, source: Source) -> Iterator[VectorSequence]:
+        """Rows of numbers of a data frame, a Parquet or an Excel file."""
+        roles = (Role(LABEL.key, LABEL.noun, LABEL.names, LABEL.holds, optional=True),)
+        table, columns = find_columns(source, roles, self._chosen, encoding=self.encoding)
+        index = columns.indices.get(LABEL.key)
+        if index is None and table.head:
+            others = [column for column in range(table.width) if not tables.is_numeric(table.column(column))]
+            index = others[0] if others else None
+        for location, fields in table.records:
+            values = [str(value) for column, value in enumerate(fields) if column != index]
+            label = None if index is None else as_label(location, fields[index], name=columns.name(LABEL.key))
+            numbers = vectors.parse_numbers(location, values)
+            if not len(numbers) or len(numbers) % self.channels:
+                raise DataError(
+                    location, f"expected a positive multiple of {self.channels} values, found {len(numbers)}"
+                )
+            filled = vectors.fill_missing(location, numbers.reshape(-1, self.channels), self.missing)
+            yield VectorSequence(location, filled, label)
+
+    # Text lines and folders.
 
     def _lines(self, source: Path) -> Rows:
         if not self._has_labels(source):
             yield from self._texts(source)
             return
         for location, label, text in text_files.labelled(source, encoding=self.encoding):
+            if location.line == 1 and _is_header_line(label, text):
+                continue
             yield location, text, label
 
     def _has_labels(self, source: Path) -> bool:
@@ -100,50 +220,75 @@ class LabelledReader:
             return True
         return 2 * sum(self._first_label(word) in self.known for word in words) > len(words)
 
-    def _columns(self, source: Path) -> Rows:
-        separator = self.separator or ("," if _suffix(source) == ".csv" else "\t")
-        label = 0 if self.label_column == "" else self.label_column
-        text = 1 if self.text_column == "" else self.text_column
-        named = isinstance(label, str) or isinstance(text, str)
-        if separator == "\t":
-            rows = text_files.tsv(source, encoding=self.encoding)
-        else:
-            rows = text_files.delimited(source, separator=separator, header=named, encoding=self.encoding)
-        header: list[str] = []
-        for location, fields in rows:
-            if named and not header:
-                header = [field.strip() for field in fields]
-            elif len(fields) == 1 and not named:
-                yield location, fields[0].strip(), None
-            else:
-                unlabelled = isinstance(label, str) and label not in header and self.known is not None
-                name = None if unlabelled else pick(location, fields, header, label)
-                yield location, pick(location, fields, header, text), name
-
-    def _jsonl(self, source: Path) -> Rows:
-        names = [self.text_column or "text", self.label_column or "label"]
-        for location, value in text_files.jsonl(source, encoding=self.encoding):
-            text, label = (value.get(str(name)) for name in names)
-            if not isinstance(text, str):
-                raise DataError(
-                    location, f"{names[0]!r}: expected a string, found {type(text).__name__}; text_column sets the key"
-                )
-            if isinstance(label, (list, dict, float)):
-                raise DataError(
-                    location, f"{names[1]!r}: expected a string or an integer, found {type(label).__name__}"
-                )
-            yield location, text.strip(), None if label is None else str(label)
-
     def _folder(self, source: Path) -> Rows:
+        """Files named after labels, folders named after labels, or recordings with a table of labels."""
         if not source.is_dir():
             yield from self._texts(source)
             return
-        files = sorted(file for file in source.iterdir() if file.name.removesuffix(".gz").endswith(".txt"))
-        if not files:
-            raise DataError(str(source), "no .txt file in the folder; expected one for each label")
-        for file in files:
-            for location, text, _ in self._texts(file):
-                yield location, text, file.name.removesuffix(".gz").removesuffix(".txt")
+        files = sorted(file for file in source.iterdir() if file.is_file() and not file.name.startswith("."))
+        folders = sorted(folder for folder in source.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+        texts = [file for file in files if tables.suffix(file) == ".txt"]
+        recordings = [file for file in files if tables.suffix(file) in tables.SUFFIXES]
+        if folders and not texts:
+            for folder in folders:
+                for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+                    yield from self._file(file, folder.name)
+        elif texts:
+            for file in texts:
+                for location, text, _ in self._texts(file):
+                    yield location, text, Path(file.name.removesuffix(".gz")).stem
+        elif recordings:
+            yield from self._recordings(recordings)
+        else:
+            raise DataError(
+                str(source), "no .txt file in the folder; expected one for each label, or a folder for each label"
+            )
+
+    def _file(self, file: Path, label: str | None) -> Rows:
+        """The text or the recording that a file holds."""
+        if tables.suffix(file) == ".txt":
+            lines = [line.strip() for _, line in text_files.lines(file, encoding=self.encoding)]
+            yield Location(str(file), 1), " ".join(filter(None, lines)), label
+        elif tables.suffix(file) in tables.SUFFIXES:
+            chosen = self._chosen if label is None else {**self._chosen, "label_column": ""}
+            sequence = long_tables.recording(
+                file, chosen, separator=self.separator, encoding=self.encoding, missing=self.missing
+            )
+            yield sequence.location, sequence.values, label or long_tables.one_label(sequence)
+
+    def _recordings(self, files: Sequence[Path]) -> Rows:
+        """One recording per file; labels from a table ``labels`` in the folder, or else from a column of each file."""
+        lists = [file for file in files if file.name.partition(".")[0].lower() in LABEL_FILES]
+        if not lists:
+            for file in files:
+                yield from self._file(file, None)
+            return
+        yield from self._listed(lists[0])
+
+    def _is_list(self, source: Path) -> bool:
+        """Whether a table names files of recordings instead of holding texts."""
+        if source == STANDARD_INPUT:
+            return False
+        table = tables.read_table(source, separator=self.separator, encoding=self.encoding)
+        for index, name in enumerate(table.names):
+            values = [str(value) for value in table.column(index)[:1]]
+            if column_names.normalize(name) in FILE.names and values:
+                path = source.parent / values[0]
+                return path.suffix.lower() in tables.SUFFIXES and path.is_file()
+        return False
+
+    def _listed(self, source: Path) -> Rows:
+        """The recordings that a table names, with their labels."""
+        table, columns = self._find(source, FILE)
+        for location, fields in table.records:
+            name = as_text(location, columns.value(location, fields, FILE.key), name=columns.name(FILE.key))
+            label = as_label(location, columns.value(location, fields, LABEL.key), name=columns.name(LABEL.key))
+            path = source.parent / name
+            matches = [path, *(Path(f"{path}{suffix}") for suffix in tables.SUFFIXES)]
+            file = next((match for match in matches if match.is_file()), None)
+            if file is None:
+                raise DataError(location, f"no file {name!r} in {source.parent}")
+            yield from self._file(file, label)
 
     def _texts(self, source: Path) -> Rows:
         """Each non-empty line as a text without a label."""
@@ -155,26 +300,71 @@ class LabelledReader:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
 
 
-def detect(source: Path, *, numeric: bool = False, encoding: str = "utf-8") -> Format:
-    """The format of a file, by its name or else by its first lines."""
+LABEL_FILES = ("labels", "label", "classes", "annotations", "metadata")
+"""Names of the table with the labels of a folder of recordings."""
+
+
+def detect(source: Source, separator: str = "", *, numeric: bool = False, encoding: str = "utf-8") -> Format:
+    """The format of a source, by its name or else by its first lines."""
+    if not isinstance(source, Path):
+        return _table_format(source, separator, encoding)
     if source == STANDARD_INPUT:
         return "numbers" if numeric else "lines"
     if source.is_dir():
         return "folder"
-    suffix = _suffix(source)
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
-    first = [line for _, line in islice(text_files.lines(source, encoding=encoding), 2)]
-    if first and first[0].startswith("{"):
-        return "jsonl"
-    fields = first[-1].split(",") if first else []  # second line: the first may be a header
-    if len(fields) > 2 and all(vectors.is_number(field) for field in fields[1:-1]):
-        return "numbers"
-    return "columns" if suffix == ".csv" else "lines"
+    suffix = tables.suffix(source)
+    if suffix in (".ts", ".npz"):
+        return "ts" if suffix == ".ts" else "npz"
+    if tables.is_binary(source):
+        return _table_format(source, separator, encoding)
+    first = [line for _, line in islice(text_files.lines(source, encoding=encoding), DETECTION_LINES) if line.strip()]
+    if not first:
+        return "columns" if suffix in tables.SUFFIXES else "lines"
+    if first[0].lstrip().startswith(("{", "[{", "[[")) or suffix in tables.JSON_SUFFIXES:
+        return _table_format(source, separator, encoding)
+    used = separator or tables.sniff_separator(first, default="," if suffix in (".csv", "") else "\t")
+    if _are_numbers(first[1 if len(first) > 1 else 0].split(used)):
+        named = not any(map(vectors.is_number, first[0].split(used)))
+        return "long" if named and _table_format(source, used, encoding) == "long" else "numbers"
+    if suffix in tables.SUFFIXES or _is_separated(first, used):
+        return _table_format(source, separator, encoding)
+    return "lines"
 
 
-def _suffix(source: Path) -> str:
-    return Path(source.name.removesuffix(".gz")).suffix.lower()
+def _are_numbers(fields: Sequence[str]) -> bool:
+    """Whether a row has at least two numbers, and only its first or its last field may be something else."""
+    inner = all(vectors.is_number(field) for field in fields[1:-1])
+    return len(fields) > 2 and inner and any(vectors.is_number(field) for field in (fields[0], fields[-1]))
+
+
+def _is_separated(lines: Sequence[str], separator: str) -> bool:
+    """Whether lines without a telling suffix have columns: all have a tab, or the first one is a header."""
+    if any(line.startswith("__label__") for line in lines):
+        return False
+    if separator == "\t":
+        return all("\t" in line for line in lines)
+    names = [column_names.normalize(name) for name in lines[0].split(separator)]
+    return len(names) > 1 and any(name in TEXT.names for name in names) and any(name in LABEL.names for name in names)
+
+
+def _table_format(source: Source, separator: str, encoding: str) -> Format:
+    """Whether a table holds texts, sequences of numbers in its rows, or one element of a sequence per row."""
+    table = tables.read_table(source, separator=separator, encoding=encoding)
+    if not table.names or not table.head:
+        return "columns"
+    columns = [table.column(index) for index in range(table.width)]
+    if any(TEXT.names[0] == column_names.normalize(name) for name in table.names) or any(map(tables.is_prose, columns)):
+        return "columns"
+    layout = long_tables.layout_of(table, {})
+    if long_tables.is_long(layout):
+        return "long"
+    numbers = sum(map(tables.is_numeric, columns))
+    return "numbers" if numbers >= 2 and numbers >= table.width - 1 else "columns"
+
+
+def _is_header_line(label: str, text: str) -> bool:
+    """Whether a line is ``label text`` itself, or the like."""
+    return label.casefold() in LABEL.names and text.casefold() in TEXT.names
 
 
 def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:
@@ -182,17 +372,6 @@ def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:
         if sequence.labels is not None and sequence.label is None:
             raise DataError(sequence.location, "expected one label for the sequence, found one for each element")
         yield sequence.location, sequence.values, sequence.label
-
-
-def pick(location: Location, fields: list[str], header: list[str], column: int | str) -> str:
-    """The field of a column, by index or by its name in the header."""
-    if isinstance(column, str):
-        if column not in header:
-            raise DataError(location, f"no column {column!r}; the header has {', '.join(header)[:200]}")
-        column = header.index(column)
-    if not -len(fields) <= column < len(fields):
-        raise DataError(location, f"no column {column} among {len(fields)} (the first is 0)")
-    return fields[column].strip()
 
 
 def _python_values(values: Sequence[Any]) -> Rows:

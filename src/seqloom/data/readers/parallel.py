@@ -1,19 +1,21 @@
-"""Pairs of source and target texts: columns, JSON lines, parallel files, the SCAN format."""
+"""Pairs of source and target texts: tables, parallel files, the SCAN format."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from seqloom.data.readers import text_files
-from seqloom.data.readers.labelled import pick
+from seqloom.data.readers import column_names, tables, text_files
+from seqloom.data.readers.columns import Columns, Role, find_columns
+from seqloom.data.readers.tables import Table, as_text
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source
 
 Format = Literal["auto", "columns", "lines", "jsonl", "scan"]
 Rows = Iterator[tuple[Location, str, str | None]]  # source and target
-SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "columns", ".csv": "columns"}
+SOURCE = Role("source_column", "source", column_names.SOURCE)
+TARGET = Role("target_column", "target", column_names.TARGET)
 SCAN = re.compile(r"IN:(?P<source>.*?)(?:\bOUT:(?P<target>.*))?")
 
 
@@ -41,14 +43,25 @@ class PairReader:
     target_column: int | str = ""
     source_length: Callable[[str], int] = len
     target_length: Callable[[str], int] = len
+    roles: tuple[Role, Role] = (SOURCE, TARGET)
 
     def read(self, source: Source) -> Iterator[Pair]:
         """The pairs of a file, of two (``x.{en,de}``), of standard input, or of a list of strings or tuples."""
         if not isinstance(source, Path):
-            return self._pairs(_python_values(source))
+            return self._pairs(self._columns(source) if tables.is_table(source) else _python_values(source))
         if source == STANDARD_INPUT and self.format == "auto":
             return self._pairs(self._columns(source))
         return self._pairs(self._rows(source))
+
+    def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
+        """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
+        if isinstance(source, Path):
+            if len(text_files.expand(source)) == 2 or self.detect(source) not in ("columns", "jsonl"):
+                return {}, ""
+        elif not tables.is_table(source):
+            return {}, ""
+        table, columns = self._find(source, optional_target=False)
+        return columns.settings(), columns.describe() if table.names else ""
 
     def read_inputs(self, source: Source) -> Iterator[Pair]:
         """As ``read``, but a line with several targets occurs once, and standard input holds sources only."""
@@ -68,68 +81,50 @@ class PairReader:
             if self.format not in ("auto", "lines"):
                 raise DataError(str(path), f'two files need format = "lines" or "auto", found "{self.format}"')
             return text_files.parallel(*files, encoding=self.encoding)
-        readers = {"columns": self._columns, "lines": self._sources, "jsonl": self._jsonl, "scan": self._scan}
-        return readers[self.detect(path)](path)
+        kind = self.detect(path)
+        if kind in ("columns", "jsonl"):
+            return self._columns(path)
+        return self._scan(path) if kind == "scan" else self._sources(path)
 
     def detect(self, path: Path) -> Format:
         """The configured format, or else the one that the name or the first line of the file shows."""
         if self.format != "auto":
             return self.format
-        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-        if suffix in SUFFIXES:
-            return SUFFIXES[suffix]
+        if tables.suffix(path) in tables.SUFFIXES or tables.is_binary(path):
+            return "jsonl" if tables.suffix(path) in tables.JSON_SUFFIXES else "columns"
         first = next((line for _, line in islice(text_files.lines(path, encoding=self.encoding), 1)), "")
-        if first.startswith("{"):
+        if first.startswith(("{", "[{")):
             return "jsonl"
         if first.startswith("IN:"):
             return "scan"
         return "columns" if self.separator or "\t" in first else "lines"
 
-    def _columns(self, path: Path) -> Rows:
-        separator = self.separator or ("," if path.name.removesuffix(".gz").endswith(".csv") else "\t")
-        columns = [
-            default if column == "" else column
-            for default, column in enumerate((self.source_column, self.target_column))
-        ]
-        named = any(isinstance(column, str) for column in columns)
-        if len(separator) == 1 and not separator.isspace():
-            rows = text_files.delimited(path, separator=separator, header=named, encoding=self.encoding)
-        else:
-            rows = text_files.tsv(path, separator=separator, encoding=self.encoding)
-        header: list[str] = []
-        for location, fields in rows:
-            if named and not header:
-                header = [field.strip() for field in fields]
-            elif len(fields) == 1 and not named:
-                yield location, fields[0], None
-            else:
-                source, target = columns
-                known = not isinstance(target, str) or target in header
-                yield (
-                    location,
-                    pick(location, fields, header, source),
-                    pick(location, fields, header, target) if known else None,
-                )
+    def _find(self, source: Source, *, optional_target: bool) -> tuple[Table, Columns]:
+        roles = (self.roles[0], replace(self.roles[1], optional=optional_target))
+        chosen = {
+            role.key: column for role, column in zip(roles, (self.source_column, self.target_column), strict=True)
+        }
+        separator = self.separator
+        if not separator and isinstance(source, Path) and tables.suffix(source) not in tables.SUFFIXES:
+            separator = "" if self.format == "jsonl" else "\t"
+        return find_columns(source, roles, chosen, separator=separator, encoding=self.encoding)
+
+    def _columns(self, source: Source) -> Rows:
+        table, columns = self._find(source, optional_target=True)
+        first, second = (role.key for role in self.roles)
+        for location, fields in table.records:
+            if len(fields) == 1 and not table.names:
+                yield location, as_text(location, fields[0], name=self.roles[0].noun), None
+                continue
+            text = as_text(location, columns.value(location, fields, first), name=columns.name(first))
+            target = columns.value(location, fields, second)
+            for answer in (target or [None]) if isinstance(target, list) else [target]:
+                known = answer is not None and not (tables.is_missing(answer) and not isinstance(answer, str))
+                yield location, text, as_text(location, answer, name=columns.name(second)) if known else None
 
     def _sources(self, path: Path) -> Rows:
         for location, line in text_files.lines(path, encoding=self.encoding):
             yield location, line, None
-
-    def _jsonl(self, path: Path) -> Rows:
-        names = [str(self.source_column or "source"), str(self.target_column or "target")]
-        for location, value in text_files.jsonl(path, encoding=self.encoding):
-            source, target = (value.get(name) for name in names)
-            if not isinstance(source, str):
-                raise DataError(
-                    location,
-                    f"{names[0]!r}: expected a string, found {type(source).__name__}; source_column sets the key",
-                )
-            for text in (target or [None]) if isinstance(target, list) else [target]:
-                if text is not None and not isinstance(text, str):
-                    raise DataError(
-                        location, f"{names[1]!r}: expected a string or a list of strings, found {type(text).__name__}"
-                    )
-                yield location, source, text
 
     def _scan(self, path: Path) -> Rows:
         for location, line in text_files.lines(path, encoding=self.encoding):

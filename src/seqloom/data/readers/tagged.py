@@ -1,21 +1,28 @@
-"""Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files or plain lines, and vectors."""
+"""Sequences with a label per element: words from CoNLL, CoNLL-U, parallel files, tables or plain lines, and vectors."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqloom.data.readers import column_names, long_tables, tables
+from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
+from seqloom.data.readers.tables import Table, as_label, as_text
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, lines, parallel
 from seqloom.data.readers.vectors import VectorSequence, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 Column = int | str
-"""The index of a column from 0 (negative: from the end), or its name in CoNLL-U."""
+"""The index of a column from 0 (negative: from the end), or its name in a header or in CoNLL-U."""
+WORD = Role("word_column", "word", column_names.WORD)
+LABEL = Role("label_column", "label", column_names.WORD_LABEL, optional=True)
+HEADER = (set(column_names.WORD), set(column_names.WORD_LABEL))
+"""First and last name in the header of a CoNLL file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,8 @@ class Sentence:
 
 TaggedSequence = Sentence | VectorSequence
 
-Format = Literal["auto", "conll", "conllu", "lines", "vectors"]
+DETECTION_LINES = 500  # lines in which an empty one shows that empty lines separate sequences
+Format = Literal["auto", "conll", "conllu", "lines", "table", "long", "vectors"]
 
 
 @dataclass(frozen=True)
@@ -47,35 +55,127 @@ class TaggedReader:
     encoding: str = "utf-8"
     words: Column | None = None
     labels: Column | None = None
+    group: Column | None = None
+    time: Column | None = None
     parallel: tuple[str, str] | None = None  # parts of the file names of words and labels
     frames: bool = False  # read vectors if the file name does not show the format
 
     def read(self, source: Source) -> Iterator[TaggedSequence]:
-        if not isinstance(source, Path):
+        if not isinstance(source, Path) and not tables.is_table(source):
             return read_items(source)
+        kind = self.detect(source)
+        if kind == "table":
+            return read_sentences(source, self._chosen, encoding=self.encoding)
+        if kind == "long":
+            return self._long(source)
+        assert isinstance(source, Path)  # noqa: S101  anything else is a table
         if self.parallel is not None and self.format == "auto" and source != STANDARD_INPUT:
             return read_parallel(source, self.parallel, encoding=self.encoding)
-        kind = detect(source, frames=self.frames) if self.format == "auto" else self.format
         if kind == "vectors":
             return read_frames(source, labels=self.labels)
         if kind == "lines":
             return read_lines(source, encoding=self.encoding)
-        columns = read_conllu if kind == "conllu" else read_conll
-        return columns(source, words=self.words, labels=self.labels, encoding=self.encoding)
+        if kind == "conllu":
+            return read_conllu(source, words=self.words, labels=self.labels, encoding=self.encoding)
+        separator = _separator(source, self.encoding) if tables.suffix(source) == ".csv" else None
+        return read_conll(source, words=self.words, labels=self.labels, separator=separator, encoding=self.encoding)
+
+    def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
+        """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
+        kind = self.detect(source)
+        if kind == "table":
+            _, columns = _find_sentences(source, self._chosen, encoding=self.encoding)
+            return columns.settings(), columns.describe()
+        if kind == "long":
+            layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
+            return layout.columns.settings(), f"one row per time step: {layout.describe()}"
+        return {}, ""
+
+    def detect(self, source: Source) -> Format:
+        """The configured format, or else the one that the name and the first rows of the source show."""
+        if self.format != "auto":
+            return self.format
+        if isinstance(source, Path):
+            named = detect(source, frames=self.frames)
+            if source == STANDARD_INPUT or source.is_dir() or self.parallel is not None:
+                return named
+            if named in ("conllu", "lines") or source.name.lower().endswith(".npz"):
+                return named
+            return _table_format(source, self._chosen, encoding=self.encoding) or named
+        return (
+            (_table_format(source, self._chosen, encoding=self.encoding) or "table")
+            if tables.is_table(source)
+            else "lines"
+        )
+
+    @property
+    def _chosen(self) -> Chosen:
+        return {
+            "word_column": self.words,
+            "label_column": self.labels,
+            "group_column": self.group,
+            "time_column": self.time,
+        }
+
+    def _long(self, source: Source) -> Iterator[VectorSequence]:
+        layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
+        return long_tables.read_sequences(layout)
 
 
 def detect(path: Path, *, frames: bool) -> Format:
     """The format of a file by its name; ``frames``: read vectors if the name does not show it."""
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    suffix = tables.suffix(path)
     names: dict[str, Format] = {".conllu": "conllu", ".csv": "vectors", ".npz": "vectors"}
     return names.get(suffix, "vectors" if frames else "lines" if path == STANDARD_INPUT else "conll")
 
 
+def _table_format(source: Source, chosen: Chosen, *, encoding: str) -> Format | None:
+    """``table`` for words or lists of words in named columns, ``long`` for vectors of several sequences."""
+    if isinstance(source, Path) and not tables.is_binary(source):
+        first = [line for _, line in islice(lines(source, encoding=encoding), DETECTION_LINES)]
+        separated = any(separator in (first[0] if first else "") for separator in tables.SEPARATORS)
+        if not first or not (separated or first[0].startswith(("{", "["))) or not first[0][:1].strip():
+            return None
+    else:
+        first = []
+    if first and not first[0].startswith(("{", "[")):
+        names = [column_names.normalize(name) for name in _cells(first[0])]
+        telling = {*column_names.WORD, *column_names.GROUP, *column_names.TIME, *map(str, chosen.values())}
+        if telling.isdisjoint(names) or len(names) < 2:
+            return None
+    table = tables.read_table(source, encoding=encoding)
+    if not table.names:
+        return None
+    names = [column_names.normalize(name) for name in table.names]
+    words = chosen.get("word_column")
+    has_words = words in table.names if words else not set(column_names.WORD).isdisjoint(names)
+    if has_words:
+        lists = any(isinstance(value, list) for index in range(table.width) for value in table.column(index)[:1])
+        return "table" if lists or _group(table, chosen) is not None or "" not in first else "conll"
+    layout = long_tables.layout_of(table, chosen)
+    grouped = long_tables.GROUP.key in layout.columns.indices or "" not in first
+    return "long" if long_tables.is_long(layout) and grouped else None
+
+
+def _separator(source: Path, encoding: str) -> str:
+    first = [line for _, line in islice(lines(source, encoding=encoding), DETECTION_LINES)]
+    return tables.sniff_separator(first)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line.split(tables.sniff_separator([line]))]
+
+
 def read_conll(
-    source: Source, *, words: Column | None = None, labels: Column | None = None, encoding: str = "utf-8"
+    source: Source,
+    *,
+    words: Column | None = None,
+    labels: Column | None = None,
+    separator: str | None = None,  # None: tabs, or else spaces
+    encoding: str = "utf-8",
 ) -> Iterator[Sentence]:
     """CoNLL: by default the first column is the word and the last the label; a single column has no labels."""
-    for block in conll(source, encoding=encoding):
+    for block in _without_header(conll(source, separator=separator, encoding=encoding)):
         width = len(block.rows[0])
         first = _column(block.location, 0 if words is None else words, width, names=())
         second = None if width == 1 else _column(block.location, -1 if labels is None else labels, width, names=())
@@ -91,6 +191,100 @@ def read_conllu(
         second = _column(block.location, "upos" if labels is None else labels, len(CONLLU), names=CONLLU)
         known = any(row[second] != "_" for row in block.rows)
         yield _sentence(block, first, second if known else None)
+
+
+def _is_header(row: Sequence[str]) -> bool:
+    """Whether the first row of a CoNLL file names its columns."""
+    names = [column_names.normalize(name) for name in row]
+    return len(names) > 1 and all(name in known for name, known in zip((names[0], names[-1]), HEADER, strict=True))
+
+
+def _without_header(blocks: Iterator[Block]) -> Iterator[Block]:
+    for number, block in enumerate(blocks):
+        if number or not _is_header(block.rows[0]):
+            yield block
+        elif len(block.rows) > 1:
+            yield Block(block.at(1), block.rows[1:])
+
+
+def _find_sentences(source: Source, chosen: Chosen, *, encoding: str) -> tuple[Table, Columns]:
+    roles = (WORD, LABEL, long_tables.GROUP)
+    table, columns = find_columns(source, roles, chosen, encoding=encoding)
+    group = _group(table, chosen)
+    indices = {key: index for key, index in columns.indices.items() if key != long_tables.GROUP.key}
+    lists = any(isinstance(value, list) for value in table.column(indices[WORD.key])[:1]) if indices else False
+    if group is not None and not lists:
+        indices[long_tables.GROUP.key] = group
+    if table.head and not lists and long_tables.GROUP.key not in indices:
+        raise unclear(
+            table,
+            (replace(long_tables.GROUP, noun="sentence", optional=False),),
+            (replace(long_tables.GROUP, noun="number of the sentence"),),
+        )
+    return table, replace(columns, indices=indices)
+
+
+def _group(table: Table, chosen: Chosen) -> int | None:
+    """The column that names the sentence of each row; it may name only the first row of a sentence."""
+    column = chosen.get(long_tables.GROUP.key)
+    if column not in ("", None):
+        if isinstance(column, str):
+            return table.names.index(column) if column in table.names else None
+        return column
+    names = [(column_names.normalize(name), name.strip().casefold()) for name in table.names]
+    usual = (index for name in column_names.GROUP for index, both in enumerate(names) if name in both)
+    return next(usual, None)
+
+
+def read_sentences(source: Source, chosen: Chosen, *, encoding: str = "utf-8") -> Iterator[Sentence]:
+    """A table with a word per row and a column that names its sentence, or with lists of words and labels."""
+    table, columns = _find_sentences(source, chosen, encoding=encoding)
+    if long_tables.GROUP.key not in columns.indices:
+        for location, fields in table.records:
+            yield _listed_sentence(location, fields, columns)
+        return
+    current = ""
+    seen: set[str] = set()
+
+    def sentence_of(record: tuple[Location, list[Any]]) -> str:
+        nonlocal current
+        location, fields = record
+        name = as_label(location, columns.value(location, fields, long_tables.GROUP.key), name="sentence")
+        if name is not None and name != current:
+            if name in seen:
+                raise DataError(location, f"the rows of sentence {name!r} are not consecutive: sort the table by it")
+            seen.add(name)
+            current = name
+        return current
+
+    for _, group in groupby(table.records, sentence_of):
+        rows = list(group)
+        words = tuple(
+            as_text(location, columns.value(location, fields, WORD.key), name=columns.name(WORD.key))
+            for location, fields in rows
+        )
+        labels = _labels(rows[0][0], [columns.value(location, fields, LABEL.key) for location, fields in rows])
+        yield Sentence(rows[0][0], words, labels, tuple(location.line for location, _ in rows))
+
+
+def _listed_sentence(location: Location, fields: list[Any], columns: Columns) -> Sentence:
+    words, labels = (columns.value(location, fields, key) for key in (WORD.key, LABEL.key))
+    if not isinstance(words, list | tuple | np.ndarray):
+        raise DataError(location, f"{columns.name(WORD.key)!r}: expected a list of words, found {type(words).__name__}")
+    name = columns.name(WORD.key)
+    names = _labels(location, list(labels)) if isinstance(labels, list | tuple | np.ndarray) else None
+    if names is not None and len(names) != len(words):
+        raise DataError(location, f"found {len(words)} words, but {len(names)} labels")
+    return Sentence(location, tuple(as_text(location, word, name=name) for word in words), names)
+
+
+def _labels(location: Location, values: Sequence[Any]) -> tuple[str, ...] | None:
+    """The labels of a sentence; None if it has none."""
+    names = [as_label(location, value, name="label") for value in values]
+    known = tuple(name for name in names if name is not None)
+    if known and len(known) < len(names):
+        raise DataError(location, "the label of a word is missing, but others of this sentence have one")
+    return known or None
 
 
 def read_parallel(source: Path, names: tuple[str, str], *, encoding: str = "utf-8") -> Iterator[Sentence]:
@@ -124,7 +318,11 @@ def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vecto
         yield from npz(source)
         return
     if isinstance(labels, str):
-        raise DataError(str(source), f"expected the index of the label column, found the name {labels!r}")
+        first = next((line for _, line in lines(source)), "")
+        names = [name.strip().strip('"') for name in first.split(",")]
+        if labels not in names:
+            raise DataError(str(source), f"no column {labels!r}; the first row is {first[:80]!r}")
+        labels = names.index(labels)
     yield from frames(source, label=-1 if labels is None else labels)
 
 

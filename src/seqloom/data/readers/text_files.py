@@ -1,6 +1,7 @@
 """Text files in common formats, read line by line; every error names the file and the line.
 
-Files may be gzipped and may be members of a tar archive, which is written like a folder: ``train.tar.gz/fr/train.tsv``.
+Files may be gzipped or the only file of a zip archive. They may be members of a tar or zip archive, which is written
+like a folder: ``train.tar.gz/fr/train.tsv``.
 """
 
 import csv
@@ -15,15 +16,19 @@ import os.path
 import re
 import sys
 import tarfile
+import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, Never, cast
 
+from seqloom.data.readers.binary_formats import binary_format
+
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
 FINGERPRINT_BYTES = 1 << 20  # bytes at the start and at the end of a file that enter its fingerprint
 STANDARD_INPUT = Path("-")
+ZIP = b"PK\x03\x04"  # first bytes of a zip archive
 
 
 class Location(NamedTuple):
@@ -118,19 +123,32 @@ def enclosing_archive(path: Path) -> Path | None:
 
 @contextmanager
 def open_member(path: Path, archive: Path) -> Iterator[IO[bytes]]:
-    """A member of a tar archive, opened; FileNotFoundError suggests the most similar name."""
+    """A member of a tar or zip archive, opened; FileNotFoundError suggests the most similar name."""
     name = path.relative_to(archive).as_posix()
+    with archive.open("rb") as file:
+        zipped = file.read(len(ZIP)) == ZIP
+    if zipped:
+        with zipfile.ZipFile(archive) as zip_file:
+            if name not in zip_members(zip_file):
+                raise _no_such_member(name, archive, zip_members(zip_file))
+            with zip_file.open(name) as content:
+                yield content
+        return
     with tarfile.open(archive) as tar:
         members = {member.name.removeprefix("./"): member for member in tar if member.isreg()}
         if name not in members:
-            similar = "".join(
-                f"; did you mean {archive / other}?" for other in difflib.get_close_matches(name, members, n=1)
-            )
-            raise FileNotFoundError(f"no such file in the archive{similar}")
+            raise _no_such_member(name, archive, members)
         stream = tar.extractfile(members[name])
         assert stream is not None  # noqa: S101  it is a regular file
         with stream:
             yield stream
+
+
+def _no_such_member(name: str, archive: Path, names: Iterable[str]) -> FileNotFoundError:
+    similar = difflib.get_close_matches(name, names, n=1)
+    return FileNotFoundError(
+        "no such file in the archive" + "".join(f"; did you mean {archive / other}?" for other in similar)
+    )
 
 
 @contextmanager
@@ -147,6 +165,8 @@ def open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
             raise DataError(name, str(error)) from None
         except (tarfile.TarError, EOFError, zlib.error) as error:
             raise DataError(str(archive), f"not a tar archive, or damaged ({error})") from None
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+            raise DataError(str(archive), f"the zip archive is damaged, encrypted or unsupported ({error})") from None
         return
     try:
         stream = path.open("rb")
@@ -157,16 +177,46 @@ def open_binary(path: Path, name: str) -> Iterator[BinaryIO]:
     except (OSError, ValueError) as error:
         raise DataError(name, f"cannot open the file: {getattr(error, 'strerror', None) or error}") from None
     with stream:
-        yield decompress(stream)
+        yield _unzip(stream, path) if _starts_with(stream, ZIP) else decompress(stream)
+
+
+def zip_members(archive: zipfile.ZipFile) -> list[str]:
+    """The names of the files in a zip archive, without those that macOS adds."""
+    names = (info.filename for info in archive.infolist() if not info.is_dir())
+    return [name for name in names if not name.startswith("__MACOSX/") and not name.endswith(".DS_Store")]
+
+
+def _unzip(stream: BinaryIO, path: Path) -> BinaryIO:
+    """The only file of a zip archive; Office documents and NumPy's .npz files are left as they are."""
+    try:
+        archive = zipfile.ZipFile(stream)
+        names = zip_members(archive)
+        if "[Content_Types].xml" in names or any(name.endswith(".npy") for name in names):
+            stream.seek(0)
+            return stream
+        if len(names) == 1:
+            return decompress(cast(BinaryIO, archive.open(names[0])))
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+        raise DataError(str(path), f"the zip archive is damaged, encrypted or unsupported ({error})") from None
+    shown = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
+    raise DataError(
+        str(path),
+        f"a zip archive of {pluralize(len(names), 'file')}{': ' if names else ''}{shown}"
+        + (f"; name one of them: {path / names[0]}" if names else ""),
+    )
 
 
 def decompress(stream: BinaryIO) -> BinaryIO:
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
-    try:
-        gzipped = buffered.peek(2)[:2] == b"\x1f\x8b"
-    except OSError:  # the next read reports it with its location
-        gzipped = False
+    gzipped = _starts_with(buffered, b"\x1f\x8b")
     return cast(BinaryIO, gzip.GzipFile(fileobj=buffered, mode="rb") if gzipped else buffered)
+
+
+def _starts_with(stream: io.BufferedReader, magic: bytes) -> bool:
+    try:
+        return stream.peek(len(magic))[: len(magic)] == magic
+    except OSError:  # the next read reports it with its location
+        return False
 
 
 def lines(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Location, str]]:
@@ -216,13 +266,15 @@ def _file_lines(path: Path, *, encoding: str) -> Iterator[tuple[Location, str]]:
             location = Location(name, number + 1)
             try:
                 raw = stream.readline(LONGEST_LINE)
-            except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
+            except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile) as error:
                 raise DataError(location, f"the compressed data are damaged or truncated here ({error})") from None
             except OSError as error:
                 raise DataError(location, f"cannot read the file: {error.strerror or error}") from None
             if not raw:
                 return
             number += 1
+            if number == 1 and (kind := binary_format(raw)):
+                raise DataError(name, f"expected text, found {kind}")
             yield location, decode_line(location, raw, encoding=encoding)
 
 
@@ -273,53 +325,70 @@ def delimited(
     source: Source, *, separator: str = ",", header: bool, encoding: str = "utf-8"
 ) -> Iterator[tuple[Location, list[str]]]:
     """The records of a CSV file, all of the same width; ``header``: the first one holds column names."""
+    width = 0
+    for location, fields in split_records(lines(source, encoding=encoding), separator=separator):
+        if not width and header and len(set(fields)) < len(fields):
+            raise DataError(location, "duplicate column names")
+        width = len(fields)
+        yield location, fields
+
+
+def split_records(
+    numbered_lines: Iterator[tuple[Location, str]], *, separator: str
+) -> Iterator[tuple[Location, list[str]]]:
+    """The records of CSV lines, all of the same width; a quoted field may span several lines."""
     if len(separator) != 1:
         raise ValueError(f"separator: expected a single character, found {separator!r}")
     csv.field_size_limit(LONGEST_LINE)
     location = Location("", 0)
+    start = 0  # lines before the first one
 
     def text_lines() -> Iterator[str]:
-        nonlocal location
-        for current, line in lines(source, encoding=encoding):
-            location = current
+        nonlocal location, start
+        for number, (current, line) in enumerate(numbered_lines, start=1):
+            location, start = current, current.line - number
             yield line + "\n"
 
     records = csv.reader(text_lines(), delimiter=separator, strict=True)
     width = 0
     while True:
-        first_line = records.line_num + 1  # a quoted field may span several lines
+        before = records.line_num
         try:
             fields = next(records, None)
         except csv.Error as error:
-            raise DataError(location._replace(line=first_line), f"not a CSV record ({error})") from None
+            raise DataError(location._replace(line=start + before + 1), f"not a CSV record ({error})") from None
         if fields is None:
             return
         if not fields:
             continue
-        start = location._replace(line=first_line)
-        if not width and header and len(set(fields)) < len(fields):
-            raise DataError(start, "duplicate column names")
+        first_line = location._replace(line=start + before + 1)
         if len(fields) != (width := width or len(fields)):
-            raise DataError(start, f"expected {pluralize(width, 'field')} as in the first record, found {len(fields)}")
-        yield start, fields
+            raise DataError(
+                first_line, f"expected {pluralize(width, 'field')} as in the first record, found {len(fields)}"
+            )
+        yield first_line, fields
 
 
 def jsonl(source: Source, *, encoding: str = "utf-8") -> Iterator[tuple[Location, dict[str, Any]]]:
     """The JSON object of each non-empty line."""
     for location, line in lines(source, encoding=encoding):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line, parse_constant=_reject_constant)
-        except json.JSONDecodeError as error:
-            raise DataError(location, f"invalid JSON: {error.msg} at character {error.colno}") from None
-        except (ValueError, RecursionError) as error:
-            raise DataError(location, f"invalid JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise DataError(location, f"expected a JSON object {{...}}, found {type(value).__name__}")
-        if "\\u" in line:
-            check_text(location, json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
-        yield location, value
+        if line.strip():
+            yield location, parse_json_object(location, line)
+
+
+def parse_json_object(location: Location, line: str) -> dict[str, Any]:
+    """The JSON object of a line."""
+    try:
+        value = json.loads(line, parse_constant=_reject_constant)
+    except json.JSONDecodeError as error:
+        raise DataError(location, f"invalid JSON: {error.msg} at character {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(location, f"invalid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise DataError(location, f"expected a JSON object {{...}}, found {type(value).__name__}")
+    if "\\u" in line:
+        check_text(location, json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
+    return value
 
 
 def _reject_constant(constant: str) -> Never:

@@ -103,3 +103,18 @@ class Labels(ConfigSection):
 
     def __contains__(self, name: str) -> bool:
         return name in self.ids
+
+
+MIN_EXAMPLES = 20  # fewer do not show whether labels recur
+
+
+def labels_problem(counts: Counter[str], *, noun: str = "example") -> str:
+    """Why labels with these counts are probably no classes; empty if they may be."""
+    examples = counts.total()
+    if len(counts) == 1 and examples > 1:
+        return f"all {examples:,} {noun}s have the same label {next(iter(counts))[:40]!r}"
+    single = sum(count == 1 for count in counts.values())
+    if examples >= MIN_EXAMPLES and 2 * single > examples:
+        names = ", ".join(repr(name[:30]) for name in list(counts)[:3])
+        return f"{single:,} of {examples:,} {noun}s have a label that occurs only once ({names}, …)"
+    return ""

@@ -1,0 +1,314 @@
+"""Which column of a table holds what: by configuration, by its name, by its place and by its content."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, Literal
+
+from seqloom.data.readers import column_names, tables
+from seqloom.data.readers.tables import Table, as_number, is_missing
+from seqloom.data.readers.text_files import DataError, Location
+
+Chosen = Mapping[str, int | str | None]  # columns by configuration key; empty or None: not configured
+
+LONGEST_LABEL = 60  # characters
+SHOWN_VALUES = 3  # of each column, in errors
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a column is used for."""
+
+    key: str  # configuration key: text_column
+    noun: str  # what the column holds: text
+    names: tuple[str, ...]  # usual names of such a column, the most certain ones first
+    holds: Literal["text", "label", "any"] = "any"  # what the values look like
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The column of each role."""
+
+    roles: tuple[Role, ...]
+    indices: Mapping[str, int]  # by configuration key; negative: from the end; optional roles may be missing
+    names: tuple[str, ...]  # of all columns; empty: no header
+    width: int
+
+    def value(self, location: Location, fields: Sequence[Any], key: str) -> Any:
+        """The value of a role in a record; None if no column has that role."""
+        if key not in self.indices:
+            return None
+        index = self.indices[key]
+        if not -len(fields) <= index < len(fields):
+            raise DataError(location, f"no column {index} among {len(fields)} (the first is 0)")
+        return fields[index]
+
+    def name(self, key: str) -> str:
+        """The name of a role's column, or else what the role is called."""
+        role = next(role for role in self.roles if role.key == key)
+        return self.names[self.indices[key]] if key in self.indices and self.names else role.noun
+
+    def settings(self) -> dict[str, int | str]:
+        """The configuration that names these columns."""
+        return {key: self.names[index] if self.names else index for key, index in self.indices.items()}
+
+    def describe(self) -> str:
+        """``text from column 1 'text', label from column 2 'label'``."""
+        return ", ".join(self._describe(role) for role in self.roles if role.key in self.indices)
+
+    def _describe(self, role: Role) -> str:
+        index = self.indices[role.key] % max(self.width, 1)
+        if self.names:
+            return f"{role.noun} from column {index + 1} {self.names[index]!r}"
+        return f"{role.noun} from column {index + 1} (task.{role.key} = {index})"
+
+
+def find_columns(
+    source: Any, roles: Sequence[Role], chosen: Chosen, *, separator: str = "", encoding: str = "utf-8"
+) -> tuple[Table, Columns]:
+    """A table and the columns of the roles in it."""
+    table = tables.read_table(source, separator=separator, encoding=encoding)
+    configured = [column for role in roles if isinstance(column := chosen.get(role.key), str) and column]
+    if not table.names and table.head and set(configured) & {str(value).strip() for value in table.head[0][1]}:
+        table = with_header(table)
+    return table, resolve_columns(table, roles, chosen)
+
+
+def with_header(table: Table) -> Table:
+    """The same table, its first record taken as the names of the columns."""
+    location, values = table.head[0]
+    names = tuple("" if is_missing(value) else str(value).strip() for value in values)
+    tables.check_names(location, names)
+    return replace(table, names=names, head=table.head[1:], records=islice(table.records, 1, None))
+
+
+def resolve_columns(table: Table, roles: Sequence[Role], chosen: Chosen) -> Columns:
+    """The column of each role; DataError names the keys to set where that is not clear."""
+    indices = {role.key: index for role in roles if (index := _chosen(table, role, chosen.get(role.key))) is not None}
+    _check_distinct(table, indices)
+    absent = {role.key for role in roles if role.optional and chosen.get(role.key) not in ("", None)}
+    search = _Search(table, [role for role in roles if role.key not in absent], indices)
+    search.by_name()
+    if table.width == 1 and not indices and roles:
+        indices[_main(roles).key] = 0
+    search.by_content()
+    missing = [role for role in roles if role.key not in indices and not role.optional]
+    if missing and table.width:
+        raise unclear(table, roles, missing)
+    return Columns(tuple(roles), indices, table.names, table.width)
+
+
+def unclear(table: Table, roles: Sequence[Role], missing: Sequence[Role], candidates: Iterable[int] = ()) -> DataError:
+    """The error for roles without a column: it shows the columns and the keys to set."""
+    nouns = " and the ".join(role.noun for role in missing)
+    shown = list(candidates) or range(table.width)
+    listed = "; ".join(_describe_column(table, index) for index in shown[:12])
+    keys = " and ".join(f"task.{role.key}" for role in roles if not role.optional)
+    example = repr(table.names[shown[0]]) if table.names else shown[0]
+    how = f"for example task.{missing[0].key}={example}" + ("" if table.names else "; the first column is 0")
+    return DataError(
+        table.location, f"cannot tell which column holds the {nouns}: set {keys}, {how}. Columns: {listed}"
+    )
+
+
+def _describe_column(table: Table, index: int) -> str:
+    values = [str(value) for value in dict.fromkeys(map(str, table.column(index)))]
+    examples = ", ".join(repr(value[:20] + "…" if len(value) > 21 else value) for value in values[:SHOWN_VALUES])
+    name = repr(table.names[index]) if table.names else str(index)
+    return f"{name} ({examples}{', …' if len(values) > SHOWN_VALUES else ''})"
+
+
+def _main(roles: Sequence[Role]) -> Role:
+    """The role that a table with a single column has: the text, not its label."""
+    return next((role for role in roles if role.holds != "label"), roles[0])
+
+
+def _chosen(table: Table, role: Role, column: int | str | None) -> int | None:
+    """The index of a configured column."""
+    if column is None or column == "" or not table.width:
+        return None
+    if isinstance(column, int):
+        if table.width == 1:
+            return None
+        if not -table.width <= column < table.width:
+            if role.optional:
+                return None
+            raise DataError(table.location, f"no column {column} among {table.width} (the first is 0)")
+        return column
+    if column in table.names:
+        return table.names.index(column)
+    if role.optional or (table.width == 1 and not table.names):
+        return None
+    if not table.names:
+        raise DataError(table.location, f"no column {column!r}: the first row is not a header (task.{role.key})")
+    similar = "".join(f"; did you mean {name!r}?" for name in get_close_matches(column, table.names, n=1))
+    raise DataError(table.location, f"no column {column!r}; the header has {', '.join(table.names)[:200]}{similar}")
+
+
+def _check_distinct(table: Table, indices: Mapping[str, int]) -> None:
+    used: dict[int, str] = {}
+    for key, index in indices.items():
+        other = used.setdefault(index % table.width, key)
+        if other != key:
+            name = f" {table.names[index]!r}" if table.names else ""
+            column = f"column {index % table.width}" if not name else f"the column{name}"
+            raise DataError(
+                table.location, f"task.{other} and task.{key} are both {column}; expected different columns"
+            )
+
+
+class _Search:
+    """Columns for the roles that are not configured."""
+
+    def __init__(self, table: Table, roles: Sequence[Role], indices: dict[str, int]) -> None:
+        self.table, self.roles, self.indices = table, roles, indices  # indices are added to
+        self.columns = [_Content(table.column(index)) for index in range(table.width)]
+
+    def by_name(self) -> None:
+        """Give each role the column that has one of its usual names."""
+        if not self.table.names:
+            return
+        names = [column_names.normalize(name) for name in self.table.names]
+        for role in self.open_roles():
+            free = self.free()
+            exact = [index for index in free if names[index] in role.names or self._plain(index) in role.names]
+            exact.sort(key=lambda index: _rank(role, names[index], self._plain(index)))
+            similar = [
+                index
+                for index in free
+                if names[index].rpartition("_")[2] in role.names
+                and self.columns[index].fits(role)
+                and not role.optional
+            ]
+            index = self._best(role, exact) if exact else self._best(role, similar)
+            if index is not None:
+                self.indices[role.key] = index
+        self._languages(names)
+
+    def _plain(self, index: int) -> str:
+        return self.table.names[index].strip().casefold()
+
+    def _best(self, role: Role, candidates: Sequence[int]) -> int | None:
+        """The one candidate, or the only one that is certain by its name or its content."""
+        if len(candidates) <= 1:
+            return candidates[0] if candidates else None
+        if self._plain(candidates[0]) == role.names[0] or role.optional:
+            return candidates[0]
+        fitting = [index for index in candidates if self.columns[index].fits(role)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if role.holds == "text" and fitting:
+            longest, second = sorted(fitting, key=lambda index: -self.columns[index].length)[:2]
+            if self.columns[longest].length >= 2 * self.columns[second].length:
+                return longest
+        raise unclear(self.table, self.roles, [role], candidates)
+
+    def _languages(self, names: Sequence[str]) -> None:
+        """Two columns named after languages are source and target."""
+        roles = self.open_roles()
+        languages = [index for index in self.free() if names[index] in column_names.LANGUAGES]
+        if len(languages) == len(roles) == 2 and {role.holds for role in roles} == {"any"}:
+            self.indices.update(zip((role.key for role in roles), languages, strict=True))
+
+    def by_content(self) -> None:
+        """Give the remaining roles the columns that look like them, or that are left."""
+        roles = self.open_roles()
+        if (
+            not self.table.names
+            and self.table.width == 2
+            and [role.holds for role in roles]
+            in (
+                ["text", "label"],
+                ["label", "text"],
+            )
+        ):
+            self._text_and_label(roles)
+            return
+        required = [role for role in roles if not role.optional]
+        free = [index for index in self.free() if not self._is_identifier(index)]
+        if {role.holds for role in roles} == {"any"}:  # in the order of the columns
+            if not self.table.names or len(free) == len(roles):
+                self.indices.update(zip((role.key for role in roles), free, strict=False))
+            elif len(free) == len(required):
+                self.indices.update(zip((role.key for role in required), free, strict=True))
+            return
+        for role in sorted(required, key=lambda role: role.holds != "text"):
+            free = [index for index in self.free() if not self._is_identifier(index)]
+            fitting = [index for index in free if self.columns[index].fits(role)]
+            if len(fitting) == 1 or (role.holds == "label" and fitting[:1] == [0] and not self.table.names):
+                self.indices[role.key] = fitting[0]
+            elif fitting and role.holds == "text":
+                longest, second = sorted(fitting, key=lambda index: -self.columns[index].length)[:2]
+                if self.columns[longest].length >= 2 * self.columns[second].length:
+                    self.indices[role.key] = longest
+            elif len(free) == 1 and not fitting and self.columns[free[0]].may_be(role):
+                self.indices[role.key] = free[0]
+
+    def _text_and_label(self, roles: Sequence[Role]) -> None:
+        """Without a header: the label, then the text, unless the content says otherwise."""
+        text, label = sorted(roles, key=lambda role: role.holds != "text")
+        first, second = self.columns
+        swapped = first.fits(text) and second.fits(label) and not (first.fits(label) and second.fits(text))
+        if not swapped and not (first.fits(label) and second.fits(text)):
+            swapped = (second.distinct, second.words) < (first.distinct, first.words) and second.words <= first.words
+        self.indices[label.key], self.indices[text.key] = (1, 0) if swapped else (0, 1)
+
+    def open_roles(self) -> list[Role]:
+        return [role for role in self.roles if role.key not in self.indices]
+
+    def free(self) -> list[int]:
+        used = {index % self.table.width for index in self.indices.values()}
+        return [index for index in range(self.table.width) if index not in used]
+
+    def _is_identifier(self, index: int) -> bool:
+        """Whether a column only numbers or names the rows."""
+        if not self.table.names:
+            return False
+        name = column_names.normalize(self.table.names[index])
+        return not name or name.rpartition("_")[2] in ("id", "index", "uuid", "0") or name == "split"
+
+
+def _rank(role: Role, *names: str) -> int:
+    return min(role.names.index(name) for name in names if name in role.names)
+
+
+class _Content:
+    """What the first values of a column look like."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        texts = [value for value in values if isinstance(value, str)]
+        self.count = len(values)
+        self.distinct = len({str(value) for value in values})
+        self.numeric = bool(values) and all(as_number(value) is not None for value in values)
+        self.plain = all(isinstance(value, str | int | float | bool) for value in values)
+        self.words = sum(len(text.split()) for text in texts) / max(len(texts), 1)
+        self.length = sum(map(len, texts)) / max(len(texts), 1)
+        self.longest = max(map(len, texts), default=0)
+        self.texts = len(texts) == len(values)
+
+    def fits(self, role: Role) -> bool:
+        """Whether the column looks like what the role holds."""
+        if not self.count:
+            return False
+        if role.holds == "text":
+            return (
+                self.texts
+                and not self.numeric
+                and 2 * self.distinct > self.count
+                and (self.words >= 3 or self.length > 20)
+            )
+        if role.holds == "label":
+            few = self.distinct <= 2 or 2 * self.distinct <= self.count
+            fractions = self.numeric and self.distinct > 10
+            return self.plain and few and self.words <= 3 and self.longest <= LONGEST_LABEL and not fractions
+        return True
+
+    def may_be(self, role: Role) -> bool:
+        """Whether nothing in the column contradicts the role."""
+        if role.holds == "text":
+            return self.texts and not self.numeric
+        if role.holds == "label":
+            return self.plain and self.words <= 5 and (self.count < 20 or 2 * self.distinct <= self.count)
+        return True

@@ -1,0 +1,214 @@
+"""Sequences of vectors in long tables: one row per time step, many sequences in a file or one file per sequence."""
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqloom.data.readers import column_names
+from seqloom.data.readers.column_names import normalize
+from seqloom.data.readers.columns import Chosen, Columns, Role, unclear
+from seqloom.data.readers.tables import Table, as_label, as_number, is_numeric, read_table
+from seqloom.data.readers.text_files import DataError, Location, pluralize
+from seqloom.data.readers.vectors import Missing, VectorSequence, fill_missing
+
+GROUP = Role("group_column", "sequence", column_names.GROUP, optional=True)
+TIME = Role("time_column", "time", column_names.TIME, optional=True)
+LABEL = Role("label_column", "label", column_names.LABEL, "label", optional=True)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a long table."""
+
+    table: Table
+    columns: Columns  # of the sequence, the time and the label, as far as there are such
+    values: tuple[int, ...]  # columns of the vectors
+    ignored: tuple[int, ...]  # columns that are neither numbers nor have a role
+
+    def describe(self) -> str:
+        names = self.table.names
+        values = [names[index] for index in self.values]
+        shown = ", ".join(values[:8]) + (", …" if len(values) > 8 else "")
+        parts = [self.columns.describe(), f"{pluralize(len(values), 'channel')}: {shown}"]
+        if self.ignored:
+            parts.append(f"ignored: {', '.join(names[index] for index in self.ignored)}")
+        return "; ".join(part for part in parts if part)
+
+
+def find_layout(source: Any, chosen: Chosen, *, separator: str = "", encoding: str = "utf-8") -> Layout:
+    """The layout of a long table, by the names and the content of its columns."""
+    table = read_table(source, separator=separator, encoding=encoding)
+    if not table.names and table.head:
+        raise DataError(table.location, "expected a header: a long table needs the names of its columns")
+    return layout_of(table, chosen)
+
+
+def layout_of(table: Table, chosen: Chosen) -> Layout:
+    """The layout of a table with named columns."""
+    indices: dict[str, int] = {}
+    for role, fits in ((GROUP, _recurs), (TIME, _is_time), (LABEL, bool)):
+        index = _find(table, role, chosen.get(role.key), fits, used=set(indices.values()))
+        if index is not None:
+            indices[role.key] = index
+    free = [index for index in range(table.width) if index not in indices.values() and table.names[index]]
+    values = [index for index in free if is_numeric(table.column(index))]
+    others = [index for index in free if index not in values]
+    if LABEL.key not in indices and len(others) == 1 and chosen.get(LABEL.key) in ("", None):
+        indices[LABEL.key] = others.pop()
+    columns = Columns((GROUP, TIME, LABEL), indices, table.names, table.width)
+    return Layout(table, columns, tuple(values), tuple(others))
+
+
+def _find(table: Table, role: Role, column: int | str | None, fits: Any, *, used: set[int]) -> int | None:
+    if column not in ("", None):
+        if isinstance(column, str) and column in table.names:
+            index = table.names.index(column)
+        elif isinstance(column, int) and -table.width <= column < table.width:
+            index = column % table.width
+        else:
+            return None
+        if index in used:
+            raise DataError(
+                table.location, f"task.{role.key}: the column {table.names[index]!r} already has another role"
+            )
+        return index
+    names = [normalize(name) for name in table.names]
+    plain = [name.strip().casefold() for name in table.names]
+    for name in role.names:
+        for index in range(table.width):
+            if name in (names[index], plain[index]) and index not in used and fits(table.column(index)):
+                return index
+    return None
+
+
+def _recurs(values: Sequence[Any]) -> bool:
+    return bool(values) and 3 * len(set(map(str, values))) <= 2 * len(values)
+
+
+def _is_time(values: Sequence[Any]) -> bool:
+    return bool(values) and all(_time(value) is not None for value in values)
+
+
+def _time(value: Any) -> float | None:
+    """A point in time as a number; None if the value is no time."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, date):
+        return float(value.toordinal())
+    number = as_number(value)
+    if number is not None:
+        return number
+    try:
+        return datetime.fromisoformat(str(value).strip()).timestamp()
+    except ValueError:
+        return None
+
+
+def is_long(layout: Layout) -> bool:
+    """Whether rows are time steps: a column repeats the name of a sequence, or there is a time, and numbers besides."""
+    indices = layout.columns.indices
+    return (
+        bool(layout.values)
+        and (GROUP.key in indices or TIME.key in indices)
+        and len(layout.ignored) <= len(layout.values)
+    )
+
+
+@dataclass
+class _Rows:
+    """The rows of one sequence."""
+
+    location: Location
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+    times: list[float] = field(default_factory=list)
+    labels: list[str | None] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+def read_sequences(layout: Layout, *, missing: Missing = "error", whole: bool = False) -> Iterator[VectorSequence]:
+    """The sequences of a long table, each in the order of time; ``whole``: all rows are one sequence."""
+    columns, groups = layout.columns, dict[str, _Rows]()
+    if layout.table.head and not layout.values:
+        raise DataError(layout.table.location, "no column of numbers")
+    if layout.table.head and not whole and {GROUP.key, TIME.key}.isdisjoint(columns.indices):
+        raise unclear(layout.table, (replace(GROUP, optional=False),), (GROUP,))
+    number, before = 0, -math.inf
+    for location, fields in layout.table.records:
+        time = -math.inf
+        if TIME.key in columns.indices:
+            time = _time_at(location, columns.value(location, fields, TIME.key), columns.name(TIME.key))
+        if GROUP.key in columns.indices and not whole:
+            name = as_label(location, columns.value(location, fields, GROUP.key), name="sequence")
+        else:  # a sequence ends where the time starts again
+            number, before = number + (time < before and not whole), time
+            name = str(number)
+        if name is None:
+            raise DataError(location, f"no value in the column {columns.name(GROUP.key)!r}, which names the sequence")
+        rows = groups.setdefault(name, _Rows(location))
+        for index in layout.values:
+            value = as_number(fields[index])
+            if value is None:
+                raise DataError(
+                    location,
+                    f"column {layout.table.names[index]!r}: expected a number, found {str(fields[index])[:40]!r}",
+                )
+            rows.values.append(value)
+        rows.labels.append(as_label(location, columns.value(location, fields, LABEL.key), name="label"))
+        rows.lines.append(location.line)
+        rows.times.append(time)
+    for rows in groups.values():
+        yield _vectors(rows, len(layout.values), missing)
+
+
+def _time_at(location: Location, value: Any, name: str) -> float:
+    time = _time(value)
+    if time is None:
+        raise DataError(location, f"column {name!r}: expected a number or a date, found {str(value)[:40]!r}")
+    return time
+
+
+def _vectors(rows: _Rows, width: int, missing: Missing) -> VectorSequence:
+    values = np.array(rows.values, dtype=np.float64).reshape(-1, width).astype(np.float32)
+    labels, location = rows.labels, rows.location
+    if any(later < earlier for earlier, later in zip(rows.times, rows.times[1:], strict=False)):
+        order = np.argsort(np.array(rows.times), kind="stable")
+        values, labels = values[order], [labels[index] for index in order]
+    unknown = [index for index, label in enumerate(labels) if label is None]
+    if unknown and len(unknown) < len(labels):
+        at = location._replace(line=rows.lines[unknown[0]])
+        raise DataError(at, "the label is missing, but other rows of this sequence have one")
+    values = fill_missing(location, values, missing)
+    names = None if unknown else tuple(label for label in labels if label is not None)
+    return VectorSequence(location, values, labels=names)
+
+
+def one_label(sequence: VectorSequence) -> str | None:
+    """The label that all elements of a sequence have."""
+    if not sequence.labels:
+        return sequence.label
+    first = sequence.labels[0]
+    other = next((label for label in sequence.labels if label != first), None)
+    if other is not None:
+        raise DataError(
+            sequence.location,
+            f"the label changes from {first!r} to {other!r} within the sequence that begins here; for a label per row "
+            "use the task tag, or set task.group_column to the column that names a sequence",
+        )
+    return first
+
+
+def recording(
+    path: Path, chosen: Chosen, *, separator: str = "", encoding: str = "utf-8", missing: Missing
+) -> VectorSequence:
+    """The sequence of a file that holds one recording; the time and the label columns are not part of the vectors."""
+    layout = find_layout(path, chosen, separator=separator, encoding=encoding)
+    sequence = next(read_sequences(layout, missing=missing, whole=True), None)
+    if sequence is None:
+        raise DataError(str(path), "no rows")
+    return sequence

@@ -1,0 +1,512 @@
+"""Tables, records with columns: CSV, TSV, JSON, Parquet and Excel files, and data frames or Python values in memory."""
+
+import csv
+import io
+import json
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from seqloom.data.readers import column_names, text_files
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location
+
+Record = tuple[Location, list[Any]]
+Line = tuple[Location, str]
+
+HEAD = 100  # records that show what the columns hold
+SNIFFED_LINES = 30  # lines that show the separator
+SEPARATORS = (",", ";", "\t", "|")
+JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".tsv", ".tab", *JSON_SUFFIXES, ".parquet", ".pq", ".xlsx", ".xlsm")
+"""Suffixes of files that are tables."""
+FRAMES = {"pandas", "polars", "pyarrow", "modin", "cudf", "dask", "duckdb", "ibis", "pyspark", "narwhals"}
+"""Packages whose data frames are read by way of narwhals."""
+NAME = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
+"""What the name of a column may look like."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The records of a source, which can be read once."""
+
+    file: str
+    names: tuple[str, ...]  # of the columns; empty: there is no header
+    head: tuple[Record, ...]  # the first records
+    records: Iterator[Record]  # all records, those of ``head`` included
+    separator: str = ""  # of the columns of a text file
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.names) or max((len(values) for _, values in self.head), default=0)
+
+    @property
+    def location(self) -> Location | str:
+        """Where the table begins, for errors about its columns."""
+        return self.head[0][0]._replace(line=1) if self.head and self.file != "input" else self.file
+
+    def column(self, index: int) -> list[Any]:
+        """The values of a column in ``head``, without missing ones."""
+        values = (fields[index] for _, fields in self.head if index < len(fields))
+        return [value for value in values if not is_missing(value)]
+
+
+def read_table(source: Any, *, separator: str = "", encoding: str = "utf-8", header: bool | None = None) -> Table:
+    """The table of a file, a data frame, a mapping of columns or a list of mappings.
+
+    ``separator``: of the columns of a text file; empty: ``,``, ``;``, a tab or ``|``, as its first lines show.
+    ``header``: whether the first row of a text file or a sheet holds the names of the columns; None: as the rows show.
+    """
+    if not isinstance(source, Path):
+        return _memory_table(source)
+    kind = _binary_kind(source)
+    if kind == "excel":
+        return _excel_table(source, header=header)
+    if kind == "parquet":
+        return _parquet_table(source)
+    return _text_table(source, separator=separator, encoding=encoding, header=header)
+
+
+def is_table(source: object) -> bool:
+    """Whether a value in memory has columns: a data frame, a mapping of columns, or a list of mappings."""
+    if isinstance(source, Mapping):
+        return True
+    if isinstance(source, list | tuple):
+        return bool(source) and isinstance(source[0], Mapping)
+    return _is_frame(source) or _is_dataset(source)
+
+
+def suffix(path: Path) -> str:
+    """The suffix of a file name in lowercase, without that of a compression."""
+    name = path.name.lower().removesuffix(".gz").removesuffix(".zip")
+    return Path(name).suffix
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value is missing: nothing, a blank string, NaN, or the null value of a library."""
+    if isinstance(value, str):
+        return not value.strip()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def as_text(location: Location, value: object, *, name: str) -> str:
+    """A text of a column; numbers are texts, too, but a missing value is an error."""
+    if isinstance(value, str):
+        text_files.check_text(location, value)
+        return value.strip()
+    if is_missing(value):
+        raise DataError(location, f"{name!r}: expected a string, found no value")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(location, f"{name!r}: expected a string, found {type(value).__name__}")
+    return str(value)
+
+
+def as_label(location: Location, value: object, *, name: str) -> str | None:
+    """The name of a class: a string, or a number without a useless ``.0``; None: missing."""
+    value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+    if is_missing(value):
+        return None
+    if isinstance(value, str):
+        text_files.check_text(location, value)
+        return value.strip()
+    if isinstance(value, list | tuple | dict | set | bytes):
+        raise DataError(location, f"{name!r}: expected a string or an integer, found {type(value).__name__}")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def as_number(value: object) -> float | None:
+    """The number that a value is or writes; NaN if it is missing, None if it is something else."""
+    if is_missing(value) or value == "?":
+        return math.nan
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def is_numeric(values: Sequence[object]) -> bool:
+    """Whether all values are numbers, as far as they are known."""
+    return bool(values) and all(as_number(value) is not None for value in values)
+
+
+def is_prose(values: Sequence[object]) -> bool:
+    """Whether values are texts of several words."""
+    texts = [value for value in values if isinstance(value, str)]
+    return bool(texts) and sum(len(text.split()) for text in texts) >= 3 * len(texts)
+
+
+def is_binary(path: Path) -> bool:
+    """Whether a file is a binary table: Parquet or Excel."""
+    return bool(_binary_kind(path))
+
+
+def has_header(rows: Sequence[Sequence[Any]]) -> bool:
+    """Whether the first of these rows holds the names of the columns."""
+    if not rows:
+        return False
+    first, others = [str("" if value is None else value).strip() for value in rows[0]], rows[1:]
+    if first == [str(number) for number in range(len(first))] and len(first) > 1:  # as pandas numbers columns
+        return any(_is_words(_column(others, index)) for index in range(len(first)))
+    indexed = not first[0] and len(first) > 1 and is_numeric(_column(others, 0))  # pandas writes its index so
+    names = first[1:] if indexed else first
+    while names and not names[-1]:
+        names = names[:-1]
+    if not names or not all(NAME.fullmatch(name) for name in names):
+        return False
+    columns = [_column(others, index) for index in range(len(first))]
+    pairs = [(name, column) for name, column in zip(first, columns, strict=True) if name]
+    if any(is_numeric(column) for _, column in pairs):
+        return True
+    recurring = any(name in column for name, column in pairs)
+    usual = sum(map(_is_usual, names))
+    short = all(len(name.split()) == 1 or _is_usual(name) for name in names)
+    if 2 * usual >= len(names) and short and not recurring:
+        return True
+    # A class that occurs once and a text of one word, where the others are classes that recur and long texts.
+    return not recurring and any(map(_recurs, columns)) and any(map(is_prose, columns)) and len(others) >= 10
+
+
+def _is_usual(name: str) -> bool:
+    """Whether a name, or the last word of a compound such as ``review_text`` or ``Review Text``, is a usual one."""
+    normal = column_names.normalize(name)
+    last = normal.rpartition("_")[2] if " " not in name or name.istitle() else normal
+    return not {normal, last, name.casefold()}.isdisjoint(column_names.ALL)
+
+
+def _column(rows: Iterable[Sequence[Any]], index: int) -> list[str]:
+    values = (row[index] for row in rows if index < len(row))
+    return [str(value).strip() for value in values if not is_missing(value)]
+
+
+def _is_words(column: Sequence[str]) -> bool:
+    return bool(column) and all(as_number(value) is None for value in column)
+
+
+def _recurs(column: Sequence[str]) -> bool:
+    """Whether most values of a column occur more than once."""
+    return len(column) > 0 and 3 * len(set(column)) <= len(column)
+
+
+def _build(
+    file: str,
+    records: Iterable[Record],
+    *,
+    names: Sequence[str] | None = None,  # None: of the first record, if that is a header
+    header: bool | None = None,
+    separator: str = "",
+) -> Table:
+    iterator = iter(records)
+    head = list(islice(iterator, HEAD + 1))
+    if names is None:
+        if header is None:
+            header = has_header([values for _, values in head])
+        if header and head:
+            location, values = head.pop(0)
+            names = [str("" if value is None else value).strip() for value in values]
+            check_names(location, names)
+    return Table(file, tuple(names or ()), tuple(head[:HEAD]), chain(head, iterator), separator)
+
+
+def check_names(location: Location | str, names: Sequence[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1 and name]
+    if repeated:
+        raise DataError(location, f"duplicate column names: {', '.join(repeated)}")
+
+
+# Text files: separated columns and JSON.
+
+
+def _text_table(path: Path, *, separator: str, encoding: str, header: bool | None) -> Table:
+    file = "standard input" if path == STANDARD_INPUT else str(path)
+    lines = text_files.lines(path, encoding=encoding)
+    first: list[Line] = []
+    for location, line in lines:
+        first.append((location, line))
+        if line.strip():
+            break
+    lines = chain(first, lines)
+    start = first[-1][1].lstrip() if first else ""
+    if start.startswith("{") and not separator:
+        return _json_lines(file, lines) if _is_json(start) or suffix(path) != ".json" else _json_document(file, lines)
+    if start.startswith("[") and not separator and (suffix(path) in JSON_SUFFIXES or start[1:].lstrip()[:1] in "[{"):
+        return _json_document(file, lines)
+    if not separator:
+        first = list(islice(lines, SNIFFED_LINES))
+        lines = chain(first, lines)
+        separator = sniff_separator([line for _, line in first], default="," if suffix(path) == ".csv" else "\t")
+    return _build(file, split_columns(lines, separator), header=header, separator=separator)
+
+
+def split_columns(lines: Iterator[Line], separator: str) -> Iterator[Record]:
+    """The columns of text lines; quotes have a meaning unless the separator is whitespace or several characters."""
+    if len(separator) == 1 and not separator.isspace():
+        yield from text_files.split_records(lines, separator=separator)
+        return
+    for location, line in lines:
+        if line.strip():
+            yield location, list(line.split(separator))
+
+
+def sniff_separator(lines: Sequence[str], *, default: str = ",") -> str:
+    """The separator that cuts all lines into the same number of columns, at least two; else the default."""
+    candidates = [default, *(separator for separator in SEPARATORS if separator != default)]
+    filled = [line for line in lines if line.strip()]
+    for separator in candidates:
+        widths = _widths(filled, separator)
+        if len(set(widths)) == 1 and widths[0] > 1:
+            return separator
+    everywhere = (separator for separator in candidates if filled and all(separator in line for line in filled))
+    return next(everywhere, default)
+
+
+def _widths(lines: Sequence[str], separator: str) -> list[int]:
+    """The numbers of columns of some lines; the last record may be incomplete and does not count."""
+    if separator == "\t":
+        return [line.count("\t") + 1 for line in lines]
+    try:
+        records = [len(fields) for fields in csv.reader((line + "\n" for line in lines), delimiter=separator) if fields]
+    except csv.Error:
+        return []
+    return records[:-1] if len(records) > 1 and len(lines) >= SNIFFED_LINES else records
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _json_lines(file: str, lines: Iterator[Line]) -> Table:
+    objects = ((location, text_files.parse_json_object(location, line)) for location, line in lines if line.strip())
+    return _objects_table(file, objects)
+
+
+def _json_document(file: str, lines: Iterator[Line]) -> Table:
+    """The table of a whole JSON file: an array of objects, or an object of columns; lines count its records."""
+    text = "\n".join(line for _, line in lines)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(Location(file, error.lineno), f"invalid JSON: {error.msg} at character {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(file, f"invalid JSON: {error}") from None
+    if isinstance(value, dict):
+        lists = [name for name, part in value.items() if isinstance(part, list)]
+        if not lists or any(not isinstance(part, list) for part in value.values()):
+            keys = ", ".join(map(str, value))[:100]
+            raise DataError(file, f"expected JSON lines or an array of objects, found one object with the keys {keys}")
+        return _columns_table(file, value)
+    return _objects_table(file, ((Location(file, number), part) for number, part in enumerate(value, start=1)))
+
+
+def _objects_table(file: str, objects: Iterable[tuple[Location, Any]]) -> Table:
+    """The table of mappings; its columns are the keys of the first ones."""
+    iterator = iter(objects)
+    head = list(islice(iterator, HEAD))
+    for location, value in head:
+        _check_object(location, value)
+    names = list(dict.fromkeys(str(name) for _, value in head for name in value))
+
+    def records() -> Iterator[Record]:
+        for location, value in chain(head, iterator):
+            _check_object(location, value)
+            yield location, [value.get(name) for name in names]
+
+    return _build(file, records(), names=names)
+
+
+def _check_object(location: Location, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise DataError(location, f"expected an object with named values, found {type(value).__name__}")
+
+
+# Parquet and Excel.
+
+
+def _binary_kind(path: Path) -> str:
+    """``parquet``, ``excel``, or empty for a text file."""
+    if path == STANDARD_INPUT:
+        return ""
+    if _workbook(path)[0] is not None:
+        return "excel"
+    with text_files.open_binary(path, str(path)) as stream:
+        try:
+            start = stream.read(4)
+        except (OSError, EOFError):  # reported by the next read
+            return ""
+    return "parquet" if start == b"PAR1" else ""
+
+
+def _workbook(path: Path) -> tuple[Path | None, str]:
+    """The Excel file that a path names, and the sheet in it: ``book.xlsx`` or ``book.xlsx/Sheet2``."""
+    archive = text_files.enclosing_archive(path)
+    file = archive or path
+    if file.suffix.lower() not in (".xlsx", ".xlsm"):
+        return None, ""
+    return file, path.relative_to(archive).as_posix() if archive else ""
+
+
+def _excel_table(path: Path, *, header: bool | None) -> Table:
+    openpyxl = _import("openpyxl", "reading Excel files")
+    file, name = _workbook(path)
+    assert file is not None  # noqa: S101  as _binary_kind found
+    if not file.exists():
+        raise text_files.no_such_file(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and charts
+            book = openpyxl.load_workbook(io.BytesIO(file.read_bytes()), read_only=True, data_only=True)
+            sheets = {
+                sheet.title: [tuple(row) for row in sheet.iter_rows(values_only=True)] for sheet in book.worksheets
+            }
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, LookupError, SyntaxError, EOFError) as error:
+        raise DataError(str(file), f"not an Excel file, or damaged ({error})") from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] in ("openpyxl", "zipfile", "xml"):
+            raise DataError(str(file), f"not an Excel file, or damaged ({error})") from None
+        raise
+    filled = {
+        title: rows for title, rows in sheets.items() if any(any(cell is not None for cell in row) for row in rows)
+    }
+    if name and name not in sheets:
+        raise DataError(str(path), f"no sheet {name!r}; the file has {', '.join(sheets)}")
+    if not name and len(filled) > 1:
+        raise DataError(str(file), f"has several sheets: {', '.join(filled)}; name one: {file}/{next(iter(filled))}")
+    rows = sheets[name] if name else next(iter(filled.values()), [])
+    width = max((1 + index for row in rows for index, cell in enumerate(row) if cell is not None), default=0)
+    records = (
+        (Location(str(path), number), ["" if cell is None else cell for cell in (*row, *[None] * width)][:width])
+        for number, row in enumerate(rows, start=1)
+        if any(cell is not None for cell in row)
+    )
+    return _build(str(path), records, header=header)
+
+
+def _parquet_table(path: Path) -> Table:
+    parquet = _import("pyarrow.parquet", "reading Parquet files")
+    errors = (import_module("pyarrow").ArrowException, OSError, ValueError)
+    file = str(path)
+    try:
+        with text_files.open_binary(path, file) as stream:
+            source: Any = io.BytesIO(stream.read()) if text_files.enclosing_archive(path) else path
+        content = parquet.ParquetFile(source)
+        names = [str(name) for name in content.schema_arrow.names]
+    except errors as error:
+        raise DataError(file, f"not a Parquet file, or damaged ({_first_line(error)})") from None
+
+    def records() -> Iterator[Record]:
+        number = 0
+        try:
+            for batch in content.iter_batches(batch_size=1024):
+                for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    number += 1
+                    yield Location(file, number), list(values)
+        except errors as error:
+            raise DataError(Location(file, number + 1), f"the Parquet file is damaged ({_first_line(error)})") from None
+
+    return _build(file, records(), names=names)
+
+
+def _import(module: str, purpose: str) -> Any:
+    package = module.partition(".")[0]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"{purpose} needs {package}: pip install 'seqloom[tables]'", name=package) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:200]
+
+
+# Tables in memory.
+
+
+def _memory_table(source: Any) -> Table:
+    if isinstance(source, Mapping):
+        tables = [str(name) for name, part in source.items() if isinstance(part, Mapping) or is_table(part)]
+        if tables:
+            raise DataError("input", f"expected one table, found several: {', '.join(tables)}; give one of them")
+        return _columns_table("input", source)
+    if _is_frame(source):
+        return _frame_table(source)
+    if _is_dataset(source):
+        return _dataset_table(source)
+    return _objects_table("input", ((Location("input", number), part) for number, part in enumerate(source, start=1)))
+
+
+def _columns_table(file: str, columns: Mapping[Any, Any]) -> Table:
+    lengths = {}
+    for name, values in columns.items():
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            raise DataError(file, f"column {name!r}: expected a list, found {type(values).__name__}")
+        lengths[str(name)] = len(values)
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+        raise DataError(file, f"expected columns of equal length, found {shown}")
+    rows = zip(*columns.values(), strict=True)
+    return _build(file, _numbered(file, rows), names=list(lengths))
+
+
+def _numbered(file: str, rows: Iterable[Iterable[Any]]) -> Iterator[Record]:
+    for number, row in enumerate(rows, start=1):
+        yield Location(file, number), list(row)
+
+
+def _is_frame(source: object) -> bool:
+    kind = type(source)
+    package = kind.__module__.partition(".")[0]
+    return package in FRAMES and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
+
+
+def _is_dataset(source: object) -> bool:
+    """Whether a value is a data set of Hugging Face: columns with features, and rows that are dictionaries."""
+    return hasattr(source, "column_names") and hasattr(source, "features") and hasattr(source, "__iter__")
+
+
+def _frame_table(frame: Any) -> Table:
+    import narwhals
+
+    try:
+        wrapped = narwhals.from_native(frame)
+        eager = wrapped.collect() if isinstance(wrapped, narwhals.LazyFrame) else wrapped
+    except (TypeError, ValueError, narwhals.exceptions.NarwhalsError) as error:
+        raise DataError("input", f"cannot read a {type(frame).__name__} ({_first_line(error)})") from None
+    names = [str(name) for name in eager.columns]
+    return _build("input", _numbered("input", eager.iter_rows(named=False, buffer_size=1024)), names=names)
+
+
+def _dataset_table(dataset: Any) -> Table:
+    """A data set of Hugging Face; classes that are stored as numbers get their names."""
+    names = [str(name) for name in dataset.column_names]
+    classes = {name: _class_names(dataset.features, name) for name in names}
+
+    def value(row: Mapping[str, Any], name: str) -> Any:
+        number, labels = row[name], classes[name]
+        if labels is None:
+            return number
+        if isinstance(number, list | tuple):
+            return [labels[part] for part in number]
+        return labels[number] if number is not None and number >= 0 else None  # -1: unknown
+
+    return _build("input", _numbered("input", ([value(row, name) for name in names] for row in dataset)), names=names)
+
+
+def _class_names(features: Any, name: str) -> Sequence[str] | None:
+    feature = features[name] if features and name in features else None
+    feature = getattr(feature, "feature", feature)  # of a sequence
+    names = getattr(feature, "names", None)
+    return names if isinstance(names, list | tuple) else None
