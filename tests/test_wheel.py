@@ -46,6 +46,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def program(name: str, folder: Path) -> str:
+    """A program in a folder, with the suffix that it has on Windows."""
+    path = shutil.which(name, path=folder)
+    assert path is not None, f"{name} is not in {folder}"
+    return path
+
+
 def names(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
@@ -90,15 +97,23 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     except (OSError, subprocess.SubprocessError) as error:
         pytest.skip(f"cannot create an environment: {error}")
     paths = sysconfig.get_paths("venv", {"base": str(folder), "platbase": str(folder)})
-    python = next(Path(paths["scripts"]).glob("python*"))
-    run(*PIP, "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    run(
+        *PIP,
+        "--python",
+        program("python", Path(paths["scripts"])),
+        "install",
+        "--no-deps",
+        "--no-index",
+        wheel,
+        cwd=folder,
+    )
     # A plain path, not a site folder: its own .pth files, such as that of an editable installation, are not read.
     (Path(paths["purelib"]) / "libraries.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     return Path(paths["scripts"])
 
 
 def test_its_requirements_are_those_that_are_tested(environment: Path, tmp_path: Path) -> None:
-    python = next(environment.glob("python*"))
+    python = program("python", environment)
     checked = subprocess.run(
         [*PIP, "--python", python, "check"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -106,12 +121,12 @@ def test_its_requirements_are_those_that_are_tested(environment: Path, tmp_path:
 
 
 def test_it_works_from_an_empty_folder(environment: Path, tmp_path: Path) -> None:
-    program = next(environment.glob("seqloom*"))
+    ours = program("seqloom", environment)
     where = "import seqloom, pathlib; print(pathlib.Path(seqloom.__file__).parents[1])"
-    installed = Path(run(next(environment.glob("python*")), "-c", where, cwd=tmp_path).strip())
+    installed = Path(run(program("python", environment), "-c", where, cwd=tmp_path).strip())
     assert installed.is_relative_to(environment.parent)
-    assert run(program, "--version", cwd=tmp_path) == f"seqloom {seqloom.__version__}\n"
-    assert 'name = "tag"' in run(program, "init", "tag", "--example", cwd=tmp_path)
-    printed = run(program, "demo", "--quick", cwd=tmp_path)
+    assert run(ours, "--version", cwd=tmp_path) == f"seqloom {seqloom.__version__}\n"
+    assert 'name = "tag"' in run(ours, "init", "tag", "--example", cwd=tmp_path)
+    printed = run(ours, "demo", "--quick", cwd=tmp_path)
     assert "Results on the test data" in printed
     assert (tmp_path / "runs" / "demo-translate" / "run" / "best").is_dir()

@@ -8,17 +8,18 @@ from docutils import nodes
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from pygments.lexer import RegexLexer, bygroups
-from pygments.token import Comment, Keyword, Name, Operator, String, Text
+from pygments.token import Comment, Name, Operator, String, Text
 from sphinx.application import Sphinx
 
 import seqloom
 
 project = "Seqloom"
-author = project_copyright = "The Seqloom developers"
+author = copyright = "The Seqloom developers"  # noqa: A001
 version = release = seqloom.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton", "sphinx_design"]
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "substitution"]
+myst_substitutions = {"version": release}
 myst_heading_anchors = 4
 highlight_language = "none"
 pygments_style = "friendly"
@@ -26,14 +27,16 @@ pygments_dark_style = "github-dark"
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+autodoc_inherit_docstrings = False
+autodoc_default_options = {"exclude-members": "model_config"}
 add_module_names = False
-python_maximum_signature_line_length = 90
+python_maximum_signature_line_length = 110
 toc_object_entries_show_parents = "hide"
 
 copybutton_exclude = ".linenos, .gp, .c1"  # the remark after a command is not copied
 
 html_theme = "furo"
-html_title = f"Seqloom {release}"
+html_title = "Seqloom"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_favicon = "static/logo.svg"
@@ -78,10 +81,10 @@ class CommandLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
             (r"\n", Text, "#pop"),
             (r"  +(?=\S)", Text, "remark"),
             (r"'[^'\n]*'|\"[^\"\n]*\"", String),
-            (r"--?[a-z][\w-]*", Name.Attribute),
+            (r"(?<= )--?[a-z][\w-]*", Name.Attribute),
             (r"[|>](?= )", Operator),
-            (r"(seqloom)( +)(\w+)", bygroups(Name.Function, Text, Keyword)),
-            (r"[^\s'\"|>-]+", Text),
+            (r"(?<=\| )seqloom(?= )", Name.Function),
+            (r"[^\s'\"|>]+", Text),
             (r".", Text),
         ],
         "remark": [(r"[^\n]+", Comment.Single), (r"\n", Text, "#pop:2")],

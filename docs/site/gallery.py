@@ -5,11 +5,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import seqloom
-from seqloom import examples, tasks
 
 
 class Picture(NamedTuple):
@@ -22,6 +22,7 @@ class Picture(NamedTuple):
     text: str
     page: str  # page that explains it
     inputs: tuple[str, ...] = ()  # arguments of `seqloom explain RUN`; none: the demo draws the picture
+    wide: bool = False  # a single line
 
     @property
     def demo(self) -> str:
@@ -99,6 +100,7 @@ PICTURES = [
         "Surprisal in bits, given all characters before.",
         "explain.md#language-models",
         ("The value of an integer is the same.",),
+        wide=True,
     ),
     Picture(
         "labels",
@@ -108,6 +110,7 @@ PICTURES = [
         "Labels of the tokens of a line of Python. Darker tokens are less certain.",
         "explain.md#taggers-and-classifiers",
         ("for name in sorted ( names ) :",),
+        wide=True,
     ),
     Picture(
         "gates",
@@ -157,10 +160,13 @@ def card(picture: Picture, image: str) -> str:
     return "\n".join(
         [
             ":::{grid-item-card}",
-            f":img-top: {image}",
-            f":img-alt: {picture.title}",
-            ":class-item: gallery",
+            f":class-item: gallery{' wide' if picture.wide else ''}",
             "",
+            f"```{{image}} {image}",
+            f":alt: {picture.title}",
+            f":target: _images/{Path(image).name}",
+            "```",
+            "^^^",
             f"**{picture.title}**",
             "",
             f"{picture.text} [More]({picture.page})",
@@ -187,9 +193,8 @@ def draw(picture: Picture, work: Path, *, quick: bool) -> Path:
 
 
 def train(task: str, home: Path, work: Path, *, quick: bool) -> None:
-    """Run a demo, unless its model is there and was trained with the same example and version."""
-    example = examples.text(task) if task in tasks.names() else ""
-    digest = hashlib.sha256(f"{seqloom.__version__}\n{example}".encode()).hexdigest()
+    """Run a demo, unless its model is there and was trained by the same code."""
+    digest = package_digest()
     stamp = home / "stamp"
     if stamp.is_file() and stamp.read_text() == digest:
         return
@@ -197,6 +202,15 @@ def train(task: str, home: Path, work: Path, *, quick: bool) -> None:
     work.mkdir(parents=True, exist_ok=True)
     run(["seqloom", "demo", task, *(["--quick"] if quick else [])], work)
     stamp.write_text(digest)
+
+
+@cache
+def package_digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(seqloom.__file__).parent.rglob("*")):
+        if path.suffix in {".py", ".toml"}:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def run(command: list[str], folder: Path) -> None:

@@ -14,8 +14,8 @@ import seqloom
 from seqloom import examples, tasks
 from seqloom.cli.main import app
 
-RETURNED = {"seqloom": ("seqloom.model.Model", "seqloom.run.Run")}
-"""Classes that users meet as results of public functions, by the page that documents them."""
+RETURNED = {"seqloom": {"seqloom.model.Model": "", "seqloom.run.Run": " rows, best_metrics"}}
+"""Classes that public functions return, by the page that documents them, with their public members."""
 
 
 def write(source: Path) -> None:
@@ -122,7 +122,8 @@ def module_page(module: ModuleType, documented: dict[object, str]) -> str:
     """The page of a module: a table of its names and their documentation, which is elsewhere for names seen before."""
     rows, parts = [], []
     own = {name: f"{module.__name__}.{name}" for name in public_names(module)}
-    own |= {path.rpartition(".")[2]: path for path in RETURNED.get(module.__name__, ())}
+    returned = RETURNED.get(module.__name__, {})
+    own |= {path.rpartition(".")[2]: path for path in returned}
     for name, path in own.items():
         value = getattr(import_module(path.rpartition(".")[0]), name)
         home = documented.setdefault(value, path)
@@ -130,7 +131,7 @@ def module_page(module: ModuleType, documented: dict[object, str]) -> str:
         rows.append(f"| {{py:{kind}}}`{name} <{home}>` | {first_line(value)} |")
         if home == path:
             directive = "autoclass" if inspect.isclass(value) else "autofunction"
-            members = "\n   :members:" if inspect.isclass(value) else ""
+            members = f"\n   :members:{returned.get(path, '')}" if inspect.isclass(value) else ""
             parts.append(f".. {directive}:: {path}{members}\n")
     head = [f"# {module.__name__}\n", first_line(module), "", "| name | content |", "|---|---|", *rows, ""]
     return "\n".join([*head, "```{eval-rst}", "\n".join(parts), "```", ""]) if parts else "\n".join(head)

@@ -29,7 +29,7 @@ ip address add "$ADDRESS/24" dev eth0
 ip link set eth0 up
 exec "$@"
 """
-NAMESPACES = ("unshare", "--net", "--mount", "--uts")
+NAMESPACES = ("unshare", "--net", "--mount", "--uts", "--pid", "--mount-proc", "--fork", "--kill-child")
 
 
 def reason_to_skip() -> str:
