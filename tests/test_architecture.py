@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_plots": {"run", "insight", "run_config", "model"},
     "workflow": {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_plots"),
+        "terminal",
         "seqloom",
     },
     "comparison": {

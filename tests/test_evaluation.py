@@ -9,7 +9,7 @@ from tests.contracts.tiny import CASES, build
 
 from seqloom import workflow
 from seqloom.data.loading import BatchLoader
-from seqloom.evaluation import evaluate, predict_all
+from seqloom.evaluation import evaluate, predict_all, split_details
 from seqloom.model import load
 
 
@@ -31,3 +31,12 @@ def test_predictions_of_joined_sequences_keep_their_order(tmp_path: Path, monkey
         "seqloom.evaluation.BatchLoader", partial(BatchLoader, shuffle_buffer=3)
     )  # in place of a million
     assert predict_all(model.config, model.module, examples) == whole
+
+
+def test_scores_are_separated_from_details() -> None:
+    scores = {"accuracy": 0.5, "accuracy_interval": [0.4, 0.6], "signature": "nrefs:1", "examples": 7}
+    details = {"per_label": {"x": {"f1": 1.0}}, "confusions": [{"count": 1}], "worst": ["a", "b"], "long": "x" * 400}
+    assert split_details({**details, **scores}) == (scores, details)
+    many = {f"group {number}": 0.5 for number in range(5000)}
+    kept, rest = split_details(many)
+    assert (len(kept), len(rest)) == (1000, 4000)

@@ -383,6 +383,43 @@ def test_truncating_beyond_the_end_is_refused(made: Run) -> None:
         made.truncate_rows(2)
 
 
+def test_a_damaged_or_long_row_does_not_block_truncation(made: Run) -> None:
+    rows = [b'{"a": 1}\n', b"{]\n", b'"' + b"x" * 3_000_000 + b'"\n', b"{}\n", b"rest"]
+    (made.path / "metrics.jsonl").write_bytes(b"".join(rows))
+    made.truncate_rows(3)
+    assert (made.path / "metrics.jsonl").read_bytes() == b"".join(rows[:3])
+
+
+def test_no_row_is_written_that_cannot_be_read(made: Run) -> None:
+    made.record({"a": "x" * (run.MAX_LINE_BYTES - 11)})
+    with pytest.raises(ValueError, match=r"a row of .*metrics\.jsonl is limited to 1,048,576 bytes, got 1,048,576"):
+        made.record({"a": "x" * (run.MAX_LINE_BYTES - 10)})
+    assert len(made.rows()) == 1
+
+
+def test_details_are_replaced_at_once(made: Run) -> None:
+    assert made.details() == {}
+    for number in range(2):
+        made.write_details({"per_label": {"ü": {"f1": number}}})
+        assert made.details() == {"per_label": {"ü": {"f1": number}}}
+    assert [file.name for file in (made.path / "details").iterdir()] == ["dev.json"]
+
+
+def test_details_of_any_size_can_be_read(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(checkpoint.LIMITS, "dev.json", 1 << 16)
+    made.write_details({"confusions": [{"count": number} for number in range(100_000)], "per_label": {}})
+    assert made.details() == {"confusions": [{"count": number} for number in range(1000)], "per_label": {}}
+
+
+@posix
+def test_details_are_not_written_through_a_link(made: Run, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (made.path / "details").symlink_to(tmp_path / "precious")
+    with pytest.raises(RunError, match="details: expected a folder, found a link"):
+        made.write_details({})
+    assert not list((tmp_path / "precious").iterdir())
+
+
 def test_a_row_is_written_completely_or_not_at_all(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     made.record({"step": 1})
     write = os.write

@@ -17,12 +17,14 @@ from tests.contracts.tiny import CASES, build
 from tests.killing import command, differences, finish, launch, outcome, prepare
 from typer.testing import CliRunner
 
-from seqloom import tasks, workflow
+from seqloom import config, tasks, workflow
 from seqloom.checkpoint import RunError
 from seqloom.cli.main import app
+from seqloom.evaluation import split_details
 from seqloom.interrupt import Interrupted
 from seqloom.model import load
 from seqloom.run import Run
+from seqloom.run_config import Config
 from seqloom.training.engine import Diverged
 from seqloom.training.progress import Progress
 
@@ -110,10 +112,42 @@ def test_a_counting_model_is_trained_as_a_run(name: str, tmp_path: Path) -> None
     run = workflow.train(build(CASES[name], tmp_path), output=tmp_path / "run")
     before = outcome_of_best(run)
     (row,) = run.rows()
-    assert load(run.path).evaluate(load(run.path).task.dev) == row["dev"]
+    scores, details = split_details(load(run.path).evaluate(load(run.path).task.dev))
+    assert scores == row["dev"]
+    assert details == run.details()
     workflow.resume(run.path)  # counts once more
     assert outcome_of_best(run) == before
     assert run.rows() == [row]
+
+
+def many_labels(folder: Path, labels: int) -> Any:
+    """Two examples of each label, one of them for development."""
+    for name in ("train.txt", "dev.txt"):
+        (folder / name).write_text("".join(f"label{number:04} word{number}\n" for number in range(labels)))
+    task = {
+        "name": "classify",
+        "train": str(folder / "train.txt"),
+        "dev": str(folder / "dev.txt"),
+        "embedding_size": 3,
+        "encoder": {"hidden_size": 3},
+    }
+    train = {"updates": 2, "evaluate_every": 1, "batch_size": 200}
+    return Config.build(config.Document.empty(values={"task": task, "train": train}))
+
+
+@pytest.mark.parametrize("labels", [650, 2500])
+def test_many_labels_are_trained_and_resumed(labels: int, tmp_path: Path) -> None:
+    chosen = many_labels(tmp_path, labels)
+    with pytest.raises(Interrupted):
+        workflow.train(chosen, output=tmp_path / "run", listeners=[at(1, partial(send, signal.SIGINT))])
+    run = workflow.resume(tmp_path / "run")
+    assert len([row for row in run.rows() if "dev" in row]) == 2
+    assert max(map(len, (run.path / "metrics.jsonl").read_bytes().splitlines())) < 1000
+    assert (run.path / "best" / "training.json").stat().st_size < 2000
+    details = run.details()
+    assert len(details["per_label"]) == labels
+    wrong = round(labels * (1 - run.best_metrics()["accuracy"]))
+    assert sum(row["count"] for row in details["confusions"]) == wrong > 0
 
 
 def outcome_of_best(run: Run) -> Any:

@@ -29,6 +29,8 @@ LIMITS = {  # bytes; a file of untrusted origin must not fill the memory
     "env.json": 1 << 20,
     "training.json": 1 << 24,
     "learned.json": 1 << 26,
+    "summary.json": 1 << 26,
+    "dev.json": 1 << 26,
 }
 
 # Do not follow symbolic links, and do not block on pipes.

@@ -1,6 +1,6 @@
 """Predictions and scores of a model on examples that are in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -11,6 +11,7 @@ from seqloom.data.loading import BatchLoader
 from seqloom.run_config import Config
 from seqloom.training.distributed import SINGLE, ProcessGroup
 
+MAX_SCORES, MAX_SCORE_LENGTH = 1000, 300  # so that a row of metrics.jsonl stays short
 MIN_BPTT_STEPS = 100
 """Minimum length of a chunk where sequences are joined (truncated BPTT) and only predicted."""
 
@@ -27,6 +28,19 @@ def evaluate(
     predictions = predict_all(config, module, examples, group=group, before_batch=before_batch)
     scores: dict[str, Any] = group.broadcast(lambda: config.task.score(predictions, examples))
     return scores
+
+
+def split_details(metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Scores for a row of metrics.jsonl (numbers, short strings, intervals), and details: tables, lists, the rest."""
+    scores: dict[str, Any] = {}
+    details: dict[str, Any] = {}
+    for name, value in metrics.items():
+        short = isinstance(value, int | float | str) or (
+            isinstance(value, list | tuple) and len(value) <= 2 and all(isinstance(part, int | float) for part in value)
+        )
+        fits = short and len(scores) < MAX_SCORES and len(name) + len(str(value)) < MAX_SCORE_LENGTH
+        (scores if fits else details)[name] = value
+    return scores, details
 
 
 def predict_all(

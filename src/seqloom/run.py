@@ -24,6 +24,10 @@ FILES = ("config.toml", "learned.json", "env.json")
 
 MAX_LINE_BYTES = 1 << 20  # of metrics.jsonl
 MAX_FILE_BYTES = 1 << 30
+DETAILS = "details/dev.json"
+SUMMARY = "summary.json"
+CARD = "README.md"
+BLOCK_BYTES = 1 << 20
 
 
 def _print_warning(message: str) -> None:
@@ -144,7 +148,10 @@ class Run:
 
     def record(self, row: Mapping[str, Any]) -> None:
         """Append a row to metrics.jsonl."""
-        _append(self._metrics_path, json.dumps(row) + "\n")
+        line = json.dumps(row) + "\n"
+        if len(line) >= MAX_LINE_BYTES:  # it could not be read again
+            raise ValueError(f"a row of {self._metrics_path} is limited to {MAX_LINE_BYTES:,} bytes, got {len(line):,}")
+        _append(self._metrics_path, line)
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl, without an incomplete last line."""
@@ -152,13 +159,11 @@ class Run:
         return [checkpoint.parse_json(line, f"{self._metrics_path}:{number}") for number, line in lines]
 
     def truncate_rows(self, rows: int) -> None:
-        """Truncate metrics.jsonl to its first rows."""
-        size = count = 0
-        for line in _lines(self._metrics_path):
-            if count == rows:
-                break
-            count += 1
-            size += len(line)
+        """Truncate metrics.jsonl to its first rows, whatever they contain."""
+        if not os.path.lexists(self._metrics_path):
+            size, count = 0, 0
+        else:
+            size, count = _size_of_lines(self._metrics_path, rows)
         if count < rows:
             raise RunError(f"{self._metrics_path}: expected {rows} complete lines, found {count}")
         if not self._metrics_path.is_file():
@@ -168,6 +173,49 @@ class Run:
             checkpoint.sync(self._metrics_path)
         except OSError as error:
             raise RunError(f"{self._metrics_path}: {checkpoint.os_error_message(error)}") from error
+
+    def write_details(self, details: Mapping[str, Any]) -> None:
+        """Write what is too long for metrics.jsonl: the details of the best evaluation."""
+        text = json.dumps(details)
+        if len(text) >= checkpoint.LIMITS["dev.json"]:
+            text = json.dumps({name: _first_entries(value) for name, value in details.items()})
+        self._replace(DETAILS, text + "\n")
+
+    def details(self) -> dict[str, Any]:
+        """The details of the best evaluation; empty if there are none."""
+        return self._read_json(DETAILS)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write facts about the data and the training: sizes, baseline, how it ended."""
+        self._replace(SUMMARY, json.dumps(summary) + "\n")
+
+    def summary(self) -> dict[str, Any]:
+        """What ``write_summary`` has written; empty for a run of an earlier version."""
+        return self._read_json(SUMMARY)
+
+    def write_card(self, text: str) -> None:
+        """Write the model card, README.md."""
+        self._replace(CARD, text)
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        return checkpoint.parse_json(checkpoint.read_text(path), path) if os.path.lexists(path) else {}
+
+    def _replace(self, name: str, text: str) -> None:
+        """Replace a file of the run at once: it holds the old or the new text, never a part."""
+        path = self.path / name
+        try:
+            path.parent.mkdir(exist_ok=True)
+            if path.parent.is_symlink():
+                raise RunError(f"{path.parent}: expected a folder, found a link")
+            partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+            try:
+                checkpoint.write_text(partial, text)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunError(f"{path}: {checkpoint.os_error_message(error)}") from error
 
     @property
     def _log_path(self) -> Path:
@@ -198,6 +246,25 @@ def _append(path: Path, text: str) -> None:
             os.close(descriptor)
     except OSError as error:
         raise RunError(f"{path}: {checkpoint.os_error_message(error)}") from error
+
+
+def _size_of_lines(path: Path, count: int) -> tuple[int, int]:
+    """The size in bytes of the first ``count`` complete lines of a file, and their number, which may be smaller."""
+    size = lines = position = 0
+    with checkpoint.open_regular_file(path) as file:
+        while lines < count and (block := file.read(BLOCK_BYTES)):
+            end = -1
+            while lines < count and (end := block.find(b"\n", end + 1)) >= 0:
+                size, lines = position + end + 1, lines + 1
+            position += len(block)
+    return size, lines
+
+
+def _first_entries(value: Any, most: int = 1000) -> Any:
+    """The first entries of a list or a dictionary."""
+    if isinstance(value, dict):
+        return dict(list(value.items())[:most])
+    return value[:most] if isinstance(value, list) else value
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from seqloom.insight.learning_curves import draw_learning_curves
 from seqloom.model import Model
-from seqloom.run import Run
+from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 
 
@@ -17,7 +17,12 @@ def draw(
     dev: Sequence[Any] = (),  # development examples; empty: draw the learning curves only
 ) -> None:
     """Write results.png and what the task draws, such as forecast.png, if matplotlib is installed."""
-    task, rows = config.task, run.rows()
+    task = config.task
+    try:
+        rows = run.rows()
+    except RunError as error:  # a plot must not stop a training
+        run.log(f"no plots: {error}")
+        return
     if not any(row.get("dev") or math.isfinite(row.get("loss", math.nan)) for row in rows):
         return  # models that only count have no learning curve
 

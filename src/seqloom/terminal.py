@@ -38,7 +38,7 @@ def print_json(value: object) -> None:
     print(json.dumps(json_value(value), indent=2))
 
 
-def json_value(value: object) -> object:
+def json_value(value: Any) -> Any:
     """The same value with None in place of NaN and infinity, which JSON cannot represent."""
     if isinstance(value, dict):
         return {name: json_value(inner) for name, inner in value.items()}

@@ -16,12 +16,12 @@ import torch
 from torch import nn
 
 import seqloom
-from seqloom import run_plots
+from seqloom import run_plots, terminal
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
 from seqloom.data.split import Read, hold_out
-from seqloom.evaluation import evaluate
+from seqloom.evaluation import evaluate, split_details
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
@@ -263,6 +263,7 @@ class RunRecorder:
         if event.best and event.evaluation is not None:
             facts = {"update": event.update, "epoch": event.epoch, "metrics": event.evaluation.metrics}
             if self.group.is_main:
+                self.run.write_details(terminal.json_value(event.evaluation.details))
                 self.run.save("best", Snapshot(event.weights(), {}, facts))
         if due or event.pending or event.evaluation or event.finished:
             self.save(event)
@@ -312,9 +313,10 @@ def _evaluate(
         if group.size == 1 and interrupted():
             raise Interrupted(run.path)
 
-    metrics = evaluate(config, module, dev, group=group, before_batch=stop_if_interrupted)
+    results = evaluate(config, module, dev, group=group, before_batch=stop_if_interrupted)
+    metrics, details = split_details(results)
     value = float(metrics[config.task.main_metric])
-    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric)
+    return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric, details)
 
 
 def _create_once(group: ProcessGroup, create: Callable[[], Run]) -> Run:

@@ -171,7 +171,11 @@ def test_scores_equal_scikit_learn() -> None:
     assert score["macro_f1"] == pytest.approx(metrics.f1_score(truth, labels, average="macro"))
     rows = [list(guess.probabilities.values()) for guess in guesses]
     assert score["loss"] == pytest.approx(metrics.log_loss(truth, rows, labels=["x", "y", "z"]))
-    assert score["confusion"]["counts"] == metrics.confusion_matrix(truth, labels).tolist()
+    table = metrics.confusion_matrix(truth, labels, labels=list("xyz"))
+    expected_counts = {(row, column): table[i, j] for i, row in enumerate("xyz") for j, column in enumerate("xyz")}
+    for row in score["confusions"]:
+        assert row["count"] == expected_counts[row["label"], row["predicted"]] > 0
+    assert sum(row["count"] for row in score["confusions"]) == table.sum() - table.trace()
     report = metrics.classification_report(truth, labels, output_dict=True)
     for name, row in score["per_label"].items():
         expected = {key.replace("f1-score", "f1"): value for key, value in report[name].items()}
@@ -187,7 +191,7 @@ def test_unseen_labels_are_errors_without_a_loss() -> None:
     guesses = [Classification("x", 0.5, {"x": 0.5, "y": 0.3, "z": 0.2}) for _ in examples]
     score = classifier.score(guesses, examples)
     assert (score["accuracy"], score["unseen"], score["loss"]) == (0.5, 1, pytest.approx(math.log(2)))
-    assert score["confusion"]["labels"] == ["x", "y", "z", "new"]
+    assert score["confusions"] == [{"label": "new", "predicted": "x", "count": 1}]
     model = classifier.build_model().eval()
     whole, alone = (
         classifier.loss(model, classifier.collate(examples)),

@@ -1,7 +1,8 @@
 """Accuracy and F1 of labels, and of spans encoded as tags (B-, I-, E-, S-)."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +30,15 @@ def per_label(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> dict[
     return dict(sorted(table.items(), key=lambda item: (-item[1]["support"], item[0])))
 
 
-def confusion(truth: Sequence[Hashable], predicted: Sequence[Hashable], names: Sequence[Hashable]) -> list[list[int]]:
-    """The confusion matrix: rows are true labels, columns predicted ones."""
+def confusions(truth: Sequence[str], predicted: Sequence[str]) -> list[dict[str, Any]]:
+    """The confusion matrix without its diagonal and its zeros, the most frequent confusions first.
+
+    A dense matrix of many labels would be larger than the data.
+    """
     _check(truth, predicted)
-    indices = {name: index for index, name in enumerate(names)}
-    try:
-        rows = [indices[label] for label in truth]
-        columns = [indices[label] for label in predicted]
-    except KeyError as error:
-        raise ValueError(f"label {error.args[0]!r} is not in names ({list(names)})") from None
-    table = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(table, (rows, columns), 1)
-    return [[int(count) for count in row] for row in table]
+    counts = Counter((left, right) for left, right in zip(truth, predicted, strict=True) if left != right)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [{"label": left, "predicted": right, "count": count} for (left, right), count in ordered]
 
 
 def f1(correct: Counts, predicted: Counts, reference: Counts) -> NDArray[np.float64]:
@@ -99,8 +97,15 @@ def per_type(comparison: SpanComparison) -> dict[str, dict[str, float]]:
 
 def _counts(truth: Sequence[Hashable], predicted: Sequence[Hashable]) -> tuple[list[Hashable], Matches]:
     names = list(dict.fromkeys([*truth, *predicted]))
-    table = np.array(confusion(truth, predicted, names), dtype=np.int64).reshape(len(names), len(names))
-    return names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))
+    return names, count_matches(truth, predicted, names)
+
+
+def count_matches(truth: Sequence[Hashable], predicted: Sequence[Hashable], names: Sequence[Hashable]) -> Matches:
+    """The correct, predicted and true occurrences of each name, in the order of the names."""
+    _check(truth, predicted)
+    correct = Counter(left for left, right in zip(truth, predicted, strict=True) if left == right)
+    counts = (correct, Counter(predicted), Counter(truth))
+    return Matches(*(np.array([count[name] for name in names], np.int64) for count in counts))
 
 
 def report(names: Sequence[str], counts: Matches) -> dict[str, dict[str, float]]:

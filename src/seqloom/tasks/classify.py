@@ -29,7 +29,7 @@ from seqloom.insight.token_names import text_tokens
 from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
-from seqloom.metrics.labels import Matches, accuracy, confusion, macro_f1, report
+from seqloom.metrics.labels import accuracy, confusions, count_matches, macro_f1, report
 from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.pooling import POOLINGS
@@ -319,7 +319,6 @@ class Classify(Task):
         ]
         names += sorted(set(truth) - set(names))
         correct = sum(left == right for left, right in zip(truth, predicted, strict=True))
-        table = np.array(confusion(truth, predicted, names))
         return {
             "accuracy": accuracy(truth, predicted),
             "macro_f1": macro_f1(truth, predicted),
@@ -327,8 +326,8 @@ class Classify(Task):
             "accuracy_interval": list(wilson_interval(correct, len(truth))),
             "examples": len(truth),
             "unseen": len(truth) - len(losses),
-            "per_label": report(names, Matches(table.diagonal(), table.sum(axis=0), table.sum(axis=1))),
-            "confusion": {"labels": names, "counts": table.tolist()},
+            "per_label": report(names, count_matches(truth, predicted, names)),
+            "confusions": confusions(truth, predicted),
         }
 
     def metric_sums(self, predictions: Sequence[Classification], examples: Sequence[LabelledSequence]) -> MetricSums:

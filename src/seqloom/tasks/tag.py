@@ -23,7 +23,7 @@ from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, l
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
-from seqloom.metrics.labels import accuracy, compare_spans, f1, per_label, per_type
+from seqloom.metrics.labels import accuracy, compare_spans, confusions, f1, per_label, per_type
 from seqloom.models.character_encoder import (
     MAX_CHARACTERS,
     CharacterConfig,
@@ -428,6 +428,7 @@ class Tag(Task):
             details = {"span_f1_interval": list(bootstrap_f1(*spans.sentences)), **details, "per_type": per_type(spans)}
         else:
             details["per_label"] = per_label(reference, predicted)
+        details["confusions"] = confusions(reference, predicted)
         scores |= self._known_and_unknown(reference, predicted, examples)
         unseen = sum(label not in self.fitted.labels for label in reference)
         return {**scores, "elements": len(reference), "unseen_labels": unseen, **details}

@@ -1,7 +1,8 @@
 """Progress of a training run: the counters that a checkpoint saves, and the events that listeners receive."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from torch import Tensor
@@ -70,8 +71,9 @@ class Evaluation(NamedTuple):
     """The result of an evaluation."""
 
     score: float  # higher is better
-    metrics: dict[str, Any]
+    metrics: dict[str, Any]  # numbers and intervals
     metric: str  # the name of the metric that the score is taken from
+    details: Mapping[str, Any] = MappingProxyType({})  # tables and lists, such as the scores of each label
 
 
 @dataclass(frozen=True)
