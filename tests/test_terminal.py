@@ -140,11 +140,11 @@ def test_metrics_are_rows_with_their_confidence_intervals() -> None:
     ]
 
 
-def test_transcription_errors(capsys: pytest.CaptureFixture[str]) -> None:
+def test_transcription_errors_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     errors = {"substitutions": 2, "insertions": 1, "deletions": 0, "tokens": 40}
     pairs = [("3", "8", 2), ("", "1", 1), (" ", "", 1)]
     confusions = [{"reference": left, "hypothesis": right, "count": count} for left, right, count in pairs]
-    terminal.print_transcription_errors(
+    terminal.print_details(
         {"cer_errors": errors, "confusions": confusions, "worst": ["a.png: 1 tokens\nREF:  3\nHYP:  8"]}
     )
     assert capsys.readouterr().out.splitlines() == [
@@ -163,8 +163,28 @@ def test_transcription_errors(capsys: pytest.CaptureFixture[str]) -> None:
         "REF:  3",
         "HYP:  8",
     ]
-    terminal.print_transcription_errors({"accuracy": 1.0})
+    terminal.print_details({"accuracy": 1.0})
     assert capsys.readouterr().out == ""
+
+
+def test_scores_of_labels_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"precision": 1.0, "f1": 0.5}
+    scores = {name: {**row, "recall": 0.9, "support": 10} for name in "abc"} | {"d": {**row, "recall": 0, "support": 7}}
+    confusions = [{"label": name, "predicted": "long " * 10, "count": 2} for name in "ab"]
+    terminal.print_details({"per_label": scores, "confusions": confusions}, most=1)
+    assert capsys.readouterr().out.splitlines() == [
+        "",
+        "Labels with the most errors (2 of 4):",
+        "label  precision  recall  f1     count",
+        "d      1.000      0.000   0.500  7",
+        "a      1.000      0.900   0.500  10",
+        "",
+        "Most frequent errors (1 of 2):",
+        "label  predicted                       count",
+        "a      long long long long long long…  2",
+    ]
+    terminal.print_details({"per_type": scores})
+    assert capsys.readouterr().out.splitlines()[1:3] == ["Spans:", "label  precision  recall  f1     count"]
 
 
 def test_json_has_null_for_numbers_that_are_not_finite(capsys: pytest.CaptureFixture[str]) -> None:

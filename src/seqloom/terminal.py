@@ -66,8 +66,9 @@ def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def print_transcription_errors(metrics: Mapping[str, Any], *, most: int = 5) -> None:
-    """Print the error counts, the most frequent confusions and the worst transcripts, if the metrics have any."""
+def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:
+    """Print the scores of labels, the most frequent confusions, error counts and the worst transcripts, if any."""
+    _print_label_scores(metrics, most=2 * most)
     counts = {name: value for name, value in metrics.items() if name.endswith("_errors") and isinstance(value, dict)}
     print_lines(*[""] * bool(counts))
     for name, value in counts.items():
@@ -75,11 +76,12 @@ def print_transcription_errors(metrics: Mapping[str, Any], *, most: int = 5) -> 
         unit = name.removesuffix("_errors").upper()
         print_lines(f"{unit}: {', '.join(errors)} in {value['tokens']} tokens.")
     if metrics.get("confusions"):
-        print_lines("", "Most frequent errors:")
+        total = len(metrics["confusions"])
+        print_lines("", f"Most frequent errors ({most} of {total:,}):" if total > most else "Most frequent errors:")
         names = {"": "(nothing)", " ": "(space)"}
-        columns = ("reference", "hypothesis", "count")
+        columns = tuple(metrics["confusions"][0])
         rows = [
-            tuple(names.get(confusion[column], str(confusion[column])) for column in columns)
+            tuple(names.get(confusion[column], shorten(str(confusion[column]), 30)) for column in columns)
             for confusion in metrics["confusions"][:most]
         ]
         table(columns, rows)
@@ -87,6 +89,31 @@ def print_transcription_errors(metrics: Mapping[str, Any], *, most: int = 5) -> 
         print_lines("", "Worst transcripts (S substitution, I insertion, D deletion):")
         for text in metrics["worst"][:most]:
             print_lines("", text)
+
+
+def _print_label_scores(metrics: Mapping[str, Any], *, most: int) -> None:
+    """Print precision, recall and F1 of each label; of many labels, those with the most errors."""
+    scores: Mapping[str, Any] = metrics.get("per_label") or metrics.get("per_type") or {}
+    if not scores:
+        return
+    noun, names = "Labels" if "per_label" in metrics else "Spans", list(scores)
+    if len(names) > most:
+        names = sorted(names, key=lambda name: -(1 - scores[name]["recall"]) * scores[name]["support"])[:most]
+        print_lines("", f"{noun} with the most errors ({most} of {len(scores):,}):")
+    else:
+        print_lines("", f"{noun}:")
+    columns = ("precision", "recall", "f1")
+    rows = [
+        (shorten(name, 30), *(f"{scores[name][column]:.3f}" for column in columns), f"{scores[name]['support']:,}")
+        for name in names
+    ]
+    table(("label", *columns, "count"), rows)
+
+
+def shorten(text: str, width: int) -> str:
+    """A text on one line, cut to a width."""
+    text = " ".join(text.split()) or text
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 @contextmanager

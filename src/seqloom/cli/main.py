@@ -182,7 +182,7 @@ def evaluate(
             terminal.print_json(metrics)
         else:
             terminal.table(("metric", "value"), terminal.metric_rows(metrics))
-            terminal.print_transcription_errors(metrics)
+            terminal.print_details(metrics)
 
 
 @app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")
