@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"config", "run", "state", "kernels", "data", "cells", "layers", "decoding", "training"},
     "insight": {"terminal", "data", "layers", "models", "decoding"},
     "tasks": {"config", "checkpoint", "run", "state", "data", "metrics", "layers", "models", "decoding", "insight"},
+    "loggers": {"checkpoint", "run", "training"},
     "run_config": {"config", "run", "data", "training", "models", "tasks"},
     "evaluation": {"data", "training", "run_config"},
     "model": {"run", "data", "models", "decoding", "tasks", "run_config", "evaluation"},
@@ -44,12 +45,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_plots": {"run", "insight", "run_config", "model"},
     "workflow": {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_plots"),
-        "terminal",
-        "seqloom",
+        *("terminal", "loggers", "seqloom"),
     },
     "comparison": {
         *("config", "metrics", "terminal", "interrupt", "run", "training"),
         *("run_config", "evaluation", "model", "workflow", "seqloom"),
+    },
+    "tuning": {
+        *("config", "terminal", "interrupt", "run", "training", "insight", "tasks", "run_config", "workflow"),
+        "comparison",
     },
     "check": {"terminal", "data", "training", "tasks", "run_config", "evaluation", "workflow"},
     "lab": {"layers", "cells"},
@@ -62,7 +66,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "info": {"terminal", "run", "kernels", "layers", "models", "run_config", "seqloom"},
     "cli": {
         *("config", "terminal", "interrupt", "run_config", "data", "decoding", "tasks", "training"),
-        *("model", "streaming", "explain", "workflow", "comparison", "check", "examples", "demos", "info", "seqloom"),
+        *(
+            "model",
+            "streaming",
+            "explain",
+            "workflow",
+            "comparison",
+            "tuning",
+            "check",
+            "examples",
+            "demos",
+            "info",
+            "seqloom",
+        ),
     },
     "__main__": {"cli"},
     "__init__": {
@@ -76,6 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "model",
             "workflow",
             "comparison",
+            "tuning",
             "explain",
             "testing",
         ),
@@ -144,8 +161,8 @@ def test_architecture_document_names_existing_files() -> None:
 
 PUBLIC = {
     "seqloom": """Attention Beam Bidirectional Cell Greedy Layer Recurrent Sample Stack VariationalDropout __version__
-        cells compare explain from_torch insight layers load projection recurrence recurrent state testing to_torch
-        train transformer write_npz""",
+        cells compare explain from_torch insight layers load projection recurrence recurrent state sweep testing
+        to_torch train transformer write_npz""",
     "seqloom.cells": "Cell Coupled Elman GRU LSTM LayerNormGRU LayerNormLSTM Peephole RecurrentDropout Zoneout",
     "seqloom.explain": "explain",
     "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace attention_lines capture_attention

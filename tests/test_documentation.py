@@ -8,6 +8,7 @@ import shutil
 import wave
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from seqloom.cli.main import app
 from seqloom.comparison import subprocess_trial, trial
 from seqloom.config.schema import Sections, all_keys
 from seqloom.data.builtin.datasets import build
+from seqloom.run_config import Config
 from seqloom.training.config import TrainConfig
 
 ROOT = Path(__file__).parent.parent
@@ -91,6 +93,11 @@ def run_command(words: list[str], *, standard_input: str = "") -> str:
     return result.stdout
 
 
+def run_trial_here(config: Config, folder: Path, **options: Any) -> dict[str, Any]:
+    """A trial in this process, which saves starting another one."""
+    return trial.run_trial(config, folder, brief=options.get("brief", False))
+
+
 def tagged(sentence: str) -> str:
     """A sentence as CoNLL-U."""
     rows = enumerate(sentence.split(), start=1)
@@ -138,9 +145,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mine.py").write_text(blocks(ROOT / "README.md")[1])
     with contextlib.chdir(folder):
         (folder / "tagger.toml").write_text(run_command(["init", "tag"]))
+        (block,) = re.findall(r"^```toml\n(.*?)^```$", (ROOT / "docs/sweep.md").read_text(), re.MULTILINE | re.DOTALL)
+        (folder / "tag_sweep.toml").write_text((folder / "tag.toml").read_text() + block)
         for name, words in RUNS.items():
             run_command(["train", *words, *SHORT, "--quiet", "--output", f"runs/{name}"])
         run_command(["export", "runs/words", "words.arpa"])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess_trial, "run_trial_in_subprocess", run_trial_here)
+            run_command(["sweep", "tag_sweep.toml", "sweep.trials=1", *SHORT, "--output", "runs/sweep"])
     return folder
 
 
@@ -152,7 +164,7 @@ def inside(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", pages())
 def test_python_blocks_print_what_they_promise(page: Path, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", trial.run_trial)  # saves starting a process
+    monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", run_trial_here)
     code = "\n".join(blocks(page))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -177,6 +189,10 @@ def shortened(words: list[str], folder: Path) -> list[str]:
         limited = "--minutes" in words or "--tokens" in words
         changed = [budget.get(previous, word) for previous, word in pairwise(words)]
         return [name, *changed, *([] if limited else ["--tokens", "1"]), "--output", str(folder)]
+    if name == "sweep" and "runs/sweep" in words:
+        return [*words, "sweep.trials=1"]
+    if name == "sweep":
+        return [*words, "sweep.trials=1", *SHORT, "--output", str(folder)]
     if name == "train" and "--resume" not in words:
         return [*words, *SHORT]
     return words
@@ -214,7 +230,7 @@ def test_documented_commands_work(command: str, inside: Path, tmp_path: Path, mo
         return
     if words[0] == "data":
         monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", trial.run_trial)  # saves starting a process
+    monkeypatch.setattr(subprocess_trial, "run_trial_in_subprocess", run_trial_here)
     if "--output" in words:
         shutil.rmtree(words[words.index("--output") + 1], ignore_errors=True)
     printed = run_command(shortened(words, tmp_path / "new"), standard_input=standard_input)

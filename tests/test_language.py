@@ -17,9 +17,14 @@ from seqloom import tasks
 from seqloom.cli.main import app
 from seqloom.config.schema import all_keys, fields, nested
 from seqloom.training.config import TrainConfig
+from seqloom.tuning.space import SweepConfig
 
 ROOT = Path(__file__).parent.parent
-SECTIONS: dict[str, type[BaseModel]] = {"train": TrainConfig, **{name: tasks.find(name) for name in tasks.names()}}
+SECTIONS: dict[str, type[BaseModel]] = {
+    "train": TrainConfig,
+    "sweep": SweepConfig,
+    **{name: tasks.find(name) for name in tasks.names()},
+}
 PUBLIC_MODULES = [seqloom, *(import_module(f"seqloom.{name}") for name in ("cells", "insight", "layers", "testing"))]
 
 SOURCES = [

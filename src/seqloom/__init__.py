@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seqloom.layers.torch_conversion import from_torch, to_torch
     from seqloom.layers.transformer.block import transformer
     from seqloom.model import load
+    from seqloom.tuning.sweep import sweep
     from seqloom.workflow import train
 
 __version__ = "0.2.0"
@@ -48,6 +49,7 @@ __all__ = [
     "recurrence",
     "recurrent",
     "state",
+    "sweep",
     "testing",
     "to_torch",
     "train",
@@ -74,6 +76,7 @@ _DEFINED_IN = {
     "projection": "seqloom.cells.cell",
     "recurrence": "seqloom.cells.cell",
     "recurrent": "seqloom.layers.build",
+    "sweep": "seqloom.tuning.sweep",
     "to_torch": "seqloom.layers.torch_conversion",
     "train": "seqloom.workflow",
     "transformer": "seqloom.layers.transformer.block",

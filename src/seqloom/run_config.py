@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
+
+SWEEP = "sweep"
+"""The table with the search space of ``seqloom sweep``; all other commands ignore it."""
 
 
 class Config(NamedTuple):
@@ -33,7 +37,8 @@ class Config(NamedTuple):
             kind = tasks.find(name)
         except ValueError as error:
             raise ConfigError(f"{location('task.name')}: {error}") from None
-        sections: dict[str, Any] = document.build(task=kind, train=TrainConfig)
+        values = {table: value for table, value in document.values.items() if table != SWEEP}
+        sections: dict[str, Any] = replace(document, values=values).build(task=kind, train=TrainConfig)
         config = cls(**sections)
         if config.train.bptt_steps and config.task.no_bptt_reason:
             message = f"train.bptt_steps: expected 0, got {config.train.bptt_steps}: {config.task.no_bptt_reason}"

@@ -23,6 +23,7 @@ from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
 from seqloom.data.split import Read, hold_out
 from seqloom.evaluation import evaluate, split_details
 from seqloom.interrupt import Interrupted, interruptible
+from seqloom.loggers.logger import check_installed, open_loggers
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, load_config, read_document
@@ -82,6 +83,7 @@ def train(
     """Train a model in a new run directory."""
     if not isinstance(config, Config):
         config = Config.build(read_document(str(config), overrides))
+    check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
         config = config.with_layer(layer)
         if output:
@@ -99,6 +101,7 @@ def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence
     """Resume an interrupted run, bit for bit as if it had never stopped."""
     run = Run.open(path)
     config = load_config(run, layer=layer)
+    check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
         _check_data(run, config)
         readers = data_readers(config)
@@ -201,14 +204,18 @@ def _run_training(
         events = engine.train(
             rule, evaluate=evaluate if dev else None, time_fraction=recorder.time_fraction, start=start
         )
+        update = start.facts["position"]["update"] if start else 0
         try:
-            for event in events:
-                recorder.record(event)
-                for listener in listeners if group.is_main else ():
-                    listener(run, event)
-                if group.any_rank(flag=interrupted()) and not event.finished:
-                    recorder.save(event)
-                    raise Interrupted(run.path)
+            with open_loggers(config.train.loggers if group.is_main else (), run, update=update) as log:
+                for event in events:
+                    recorder.record(event)
+                    if group.is_main:
+                        log(run, event)
+                        for listener in listeners:
+                            listener(run, event)
+                    if group.any_rank(flag=interrupted()) and not event.finished:
+                        recorder.save(event)
+                        raise Interrupted(run.path)
         except engine.Diverged as error:
             if group.is_main:
                 batch = [(part.inputs, part.target) for part in error.batch]

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_crash_is_reported(config: Path, tmp_path: Path, monkeypatch: pytest.M
 def test_ctrl_c_outside_training_exits_silently(
     function: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     base, _ = parse_variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
@@ -82,3 +83,39 @@ def test_ctrl_c_saves_and_the_same_command_continues(config: Path, tmp_path: Pat
     first, second = compare(config, names, output=output, run_trial=trial.run_trial)
     assert run.load("last").facts["position"]["update"] == 300
     assert first["metric"] == second["metric"]
+
+
+def test_a_watched_trial_stops_and_can_be_continued(config: Path, tmp_path: Path) -> None:
+    base, _ = parse_variants(config, ["train.updates=100000,train.log_every=1", "base"], budget=Budget(), seeds=1)
+    folder = tmp_path / "out"
+    metrics = folder / "metrics.jsonl"
+
+    def watch() -> bool:
+        return metrics.exists() and metrics.read_text().count("\n") > 2
+
+    assert "error" in run_trial_in_subprocess(base.configs[0], folder, watch=watch, brief=True)
+    assert 2 <= Run.open(folder).load("last").facts["position"]["update"] < 100_000
+
+
+def test_a_brief_trial_does_not_predict_again(config: Path, tmp_path: Path) -> None:
+    base, _ = parse_variants(config, ["base", "task.model=ngram"], budget=Budget(), seeds=1)
+    results = trial.run_trial(base.configs[0], tmp_path / "out", brief=True)
+    assert results["metrics"]["perplexity"] > 1
+    assert not results.keys() & {"predict_items_per_second", "bootstrap_samples"}
+
+
+def test_a_trial_ends_when_its_parent_is_killed(config: Path, tmp_path: Path) -> None:
+    text = config.read_text().replace("updates = 3", "updates = 100000\nlog_every = 1")
+    command = [sys.executable, "-m", "seqloom.comparison", str(tmp_path / "out"), "--brief"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(seqloom.__file__).parent.parent)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"{text}\n\0\n")
+        process.stdin.flush()
+        metrics = tmp_path / "out" / "metrics.jsonl"
+        while not metrics.exists():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+        process.stdin.close()
+    assert process.returncode == 130
+    assert Run.open(tmp_path / "out").saved("last")

@@ -30,6 +30,9 @@ from seqloom.cli.options import (
 if TYPE_CHECKING:
     from seqloom.model import Model
 
+MAX_TRIALS = 20
+"""Rows of the table that ``seqloom sweep`` prints."""
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -332,6 +335,51 @@ def compare(
             terminal.table(*table.format_table(rows))
             terminal.print_lines("", table.NOTE, *table.footnotes(rows), f"Table written to {folder / 'compare.md'}")
         if any(row["errors"] for row in rows):
+            raise typer.Exit(1)
+
+
+@app.command(cls=ConfigurableCommand, epilog="Example: seqloom sweep tagger.toml sweep.trials=50")
+def sweep(
+    config: Annotated[
+        str, typer.Argument(help="TOML file with a table [sweep], or the folder of a sweep to continue or join.")
+    ],
+    overrides: Overrides = None,
+    *,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep; an existing sweep is continued or joined.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train with many settings and find the best. Prints the trials and the importance of each key.
+
+    Ctrl-C saves and stops; the same command with --output continues, and further processes may join.
+    """
+    from seqloom import terminal
+    from seqloom.interrupt import Interrupted
+    from seqloom.tuning.sweep import sweep as run_sweep
+
+    with errors():
+        try:
+            result = run_sweep(config, overrides or [], output=output)
+        except Interrupted as interrupted:
+            typer.echo(f"stopped and saved; continue with: seqloom sweep {interrupted}", err=True)
+            raise typer.Exit(130) from None
+        if as_json:
+            terminal.print_json(json.loads((result.path / "sweep.json").read_text(encoding="utf-8")))
+        else:
+            columns, rows = result.table()
+            terminal.table(columns, rows[:MAX_TRIALS])
+            terminal.print_lines(*[f"and {len(rows) - MAX_TRIALS} more trials"] * (len(rows) > MAX_TRIALS), "")
+            if result.importance:
+                terminal.table(*result.importance_table())
+                terminal.print_lines("")
+            terminal.print_lines(*result.notes(), f"Tables and plots written to {result.path}")
+            if result.best:
+                terminal.print_lines(
+                    f"Best model:      seqloom info {result.best_run}",
+                    f"Train it again:  seqloom train {result.best_config}",
+                )
+        if result.best is None:
             raise typer.Exit(1)
 
 

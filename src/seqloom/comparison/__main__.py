@@ -1,18 +1,20 @@
 """``python -m seqloom.comparison FOLDER``: run one trial; started by ``subprocess_trial``. Exits with 130 on Ctrl-C."""
 
+import _thread
 import sys
+import threading
 from pathlib import Path
 
 
 def main() -> None:
     """Read a configuration from standard input, train it in a folder and write the results beside the folder."""
     try:
-        _run(Path(sys.argv[1]))
+        _run(Path(sys.argv[1]), brief="--brief" in sys.argv)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _run(folder: Path) -> None:
+def _run(folder: Path, *, brief: bool) -> None:
     # Imported here, because importing torch takes long enough for a Ctrl-C to arrive meanwhile.
     from seqloom import terminal
     from seqloom.comparison import trial
@@ -20,15 +22,32 @@ def _run(folder: Path) -> None:
     from seqloom.interrupt import Interrupted
     from seqloom.run_config import Config
 
-    text = sys.stdin.read()
+    text = _read_config()
     try:
-        with terminal.TrainingProgress() as progress:
-            results = trial.run_trial(Config.build(parse(text, "configuration")), folder, [progress])
+        with terminal.TrainingProgress(quiet=brief) as progress:
+            config = Config.build(parse(text, "configuration"))
+            results = trial.run_trial(config, folder, [progress], brief=brief)
     except Interrupted:
         sys.exit(130)
     except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ModuleNotFoundError) as error:
         results = {"error": str(error) or type(error).__name__}
     trial.write_json(trial.results_path(folder), results)
+
+
+def _read_config() -> str:
+    """The configuration from standard input; its end after that, when the parent process has died, is a Ctrl-C."""
+    lines = []
+    for line in sys.stdin:
+        if line == "\0\n":
+            threading.Thread(target=_interrupt_at_end, daemon=True).start()
+            break
+        lines.append(line)
+    return "".join(lines)
+
+
+def _interrupt_at_end() -> None:
+    sys.stdin.read()
+    _thread.interrupt_main()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -17,14 +18,24 @@ from seqloom.run_config import Config
 POLL_SECONDS = 0.05
 """Time between two checks for Ctrl-C."""
 
+END_OF_CONFIG = "\0\n"
+"""The line after the configuration that a trial reads."""
 
-def run_trial_in_subprocess(config: Config, folder: Path) -> dict[str, Any]:
+
+def run_trial_in_subprocess(
+    config: Config,
+    folder: Path,
+    *,
+    watch: Callable[[], bool] = lambda: False,  # called again and again; True stops the trial once it has saved
+    brief: bool = False,  # print nothing, and do not predict the development data once more
+) -> dict[str, Any]:
     """The results of ``run_trial``, or ``{"error": …}`` if it failed; Interrupted after Ctrl-C, once it has saved."""
     results_path(folder).unlink(missing_ok=True)
     sources = str(Path(seqloom.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-P", "-m", "seqloom.comparison", str(folder)]
+    command = [sys.executable, "-P", "-m", "seqloom.comparison", str(folder), *["--brief"] * brief]
     # The trial gets its own process group: Ctrl-C reaches only this process, which forwards it exactly once.
+    # Standard input stays open as long as this process lives: its end stops the trial.
     with (
         interruptible() as interrupted,
         subprocess.Popen(  # noqa: S603
@@ -38,25 +49,38 @@ def run_trial_in_subprocess(config: Config, folder: Path) -> dict[str, Any]:
         ) as process,
     ):
         try:
-            forwarded = False
-            with suppress(BrokenPipeError), cast(IO[str], process.stdin) as stdin:
-                stdin.write(config.text())
+            stopping = False
+            stdin = cast(IO[str], process.stdin)
+            with suppress(BrokenPipeError):
+                stdin.write(f"{config.text()}\n{END_OF_CONFIG}")
+                stdin.flush()
             while process.poll() is None:
-                if interrupted() and not forwarded:
-                    process.send_signal(signal.SIGINT)
-                    forwarded = True
+                if not stopping and (interrupted() or watch()):
+                    _stop(process)
+                    stopping = True
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(POLL_SECONDS)
         except BaseException:
             process.kill()
             raise
-    if forwarded or process.returncode == 130:
+        finally:
+            with suppress(BrokenPipeError):
+                stdin.close()
+    if interrupted() or (process.returncode == 130 and not stopping):
         raise Interrupted(folder)
     try:
         results: dict[str, Any] = json.loads(results_path(folder).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {"error": _describe_exit(process.returncode)}
     return results
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    """Let a trial save and end."""
+    if sys.platform == "win32":  # has no signals for other processes
+        cast(IO[str], process.stdin).close()
+    else:
+        process.send_signal(signal.SIGINT)
 
 
 def _describe_exit(code: int) -> str:

@@ -53,8 +53,13 @@ class ThroughputMeter:
         return items / seconds if items and seconds else None
 
 
-def run_trial(config: Config, folder: Path, listeners: Sequence[Listener] = ()) -> dict[str, Any]:
-    """Train a configuration in a folder, or resume the run in it; the scores and costs that are compared."""
+def run_trial(
+    config: Config, folder: Path, listeners: Sequence[Listener] = (), *, brief: bool = False
+) -> dict[str, Any]:
+    """Train a configuration in a folder, or resume the run in it; the scores and costs that are compared.
+
+    ``brief``: without those that take another prediction of the development data.
+    """
     meter = ThroughputMeter()
     run = (
         resume(folder, listeners=[meter, *listeners])
@@ -75,7 +80,7 @@ def run_trial(config: Config, folder: Path, listeners: Sequence[Listener] = ()) 
         **cost,
         "minutes": run.load("last").facts["seconds"] / 60,  # including those before an interruption
         "is_counting_model": task.is_counting_model,
-        **_predict_dev(model),
+        **({} if brief else _predict_dev(model)),
     }
 
 

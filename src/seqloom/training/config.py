@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 from seqloom.config import ConfigSection
 from seqloom.training import optimizers
 
+LoggerName = Literal["tensorboard", "mlflow", "wandb"]
+
 
 class TrainConfig(ConfigSection):
     """Settings of a training run."""
@@ -59,6 +61,9 @@ class TrainConfig(ConfigSection):
     )
     save_every_minutes: float = Field(5.0, gt=0, description="Minutes between checkpoints within an epoch.")
     log_every: int = Field(50, ge=1, description="Updates between log entries.")
+    log_to: LoggerName | tuple[LoggerName, ...] = Field(
+        (), description='Programs that show the training: "tensorboard", "mlflow", "wandb", or a list of them.'
+    )
     seed: int = Field(1, ge=0, description="Random seed; the same seed gives the same model.")
     workers: int = Field(0, ge=0, description="Threads that prepare batches in advance (0: none).")
     threads: int = Field(0, ge=0, description="Threads for computation (0: one per core).")
@@ -72,3 +77,8 @@ class TrainConfig(ConfigSection):
         if not (self.epochs or self.updates or self.tokens or self.minutes):
             raise ValueError("epochs is 0 and there is no other limit: set updates, tokens or minutes")
         return self
+
+    @property
+    def loggers(self) -> tuple[LoggerName, ...]:
+        """``log_to`` as a tuple."""
+        return self.log_to if isinstance(self.log_to, tuple) else (self.log_to,)

@@ -1,0 +1,1 @@
+"""Listeners that pass a training run on to TensorBoard, MLflow or Weights & Biases."""
