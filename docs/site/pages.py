@@ -29,6 +29,7 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "pretrained": "Use pretrained vectors",
         "explain": "Explain an answer",
         "compare": "Compare models",
+        "sweep": "Find good settings",
         "custom_cells": "Write a cell",
     },
     "Reference": {
