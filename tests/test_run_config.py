@@ -63,6 +63,13 @@ def test_data_files_are_found_by_their_names(tmp_path: Path) -> None:
         find_data_files(str(tmp_path))
 
 
+def test_a_folder_of_labels_is_training_data(tmp_path: Path) -> None:
+    (tmp_path / "positive").mkdir()
+    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path)}
+    (tmp_path / "train").mkdir()
+    assert find_data_files(str(tmp_path)) == {"task.train": str(tmp_path / "train")}
+
+
 def test_a_layer_is_found_by_its_name() -> None:
     assert find_layer("seqloom.cells.gru:GRU") is GRU
     assert find_layer("") is None

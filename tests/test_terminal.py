@@ -88,7 +88,7 @@ EVENTS = [
 def test_piped_training_prints_a_line_per_log_entry(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal.TrainingProgress() as progress:
         for each_event in EVENTS:
-            progress(SimpleNamespace(path="runs/tag", warnings=()), each_event)
+            progress(SimpleNamespace(path="runs/tag", notes=(), warnings=()), each_event)
     out, err = capsys.readouterr()
     lines = [re.sub(r"[\d,]+ items/s", "N items/s", line) for line in err.splitlines()]
     assert out == ""
@@ -100,19 +100,20 @@ def test_piped_training_prints_a_line_per_log_entry(capsys: pytest.CaptureFixtur
     ]
 
 
-def test_remarks_about_the_data_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_and_warnings_about_the_data_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    run = SimpleNamespace(path="runs/a", notes=("text from column 1",), warnings=("1 of 18 examples is impossible",))
     with terminal.TrainingProgress() as progress:
         for each_event in EVENTS:
-            progress(SimpleNamespace(path="runs/a", warnings=("1 of 18 examples (5.56%) are impossible",)), each_event)
+            progress(run, each_event)
     err = capsys.readouterr().err
-    assert err.startswith("1 of 18 examples (5.56%) are impossible\n")
-    assert err.count("impossible") == 1
+    assert err.startswith("text from column 1\n1 of 18 examples is impossible\n")
+    assert err.count("impossible") == err.count("text from") == 1
 
 
 def test_quiet_training_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with terminal.TrainingProgress(quiet=True) as progress:
         for each_event in EVENTS:
-            progress(SimpleNamespace(path="runs/tag", warnings=()), each_event)
+            progress(SimpleNamespace(path="runs/tag", notes=(), warnings=()), each_event)
     assert capsys.readouterr() == ("", "")
 
 
@@ -121,7 +122,7 @@ def test_a_terminal_gets_a_bar_with_the_best_score(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "120")
     with screen_of(monkeypatch) as pieces, terminal.TrainingProgress() as progress:
         for each_event in EVENTS:
-            progress(SimpleNamespace(path="runs/[tag]", warnings=()), each_event)
+            progress(SimpleNamespace(path="runs/[tag]", notes=(), warnings=()), each_event)
     shown = b"".join(pieces).decode()
     assert "runs/[tag]" in shown
     assert "best accuracy 0.75" in shown

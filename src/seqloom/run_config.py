@@ -74,7 +74,7 @@ def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", d
 
 
 def find_data_files(data: str) -> dict[str, str]:
-    """The training and the development file of a folder, by their names; a single file is for training."""
+    """The training and the development file of a folder, by their names; a file or folder of labels is for training."""
     folder = resolve(data)
     if not folder.is_dir():
         return {"task.train": data}
@@ -85,6 +85,8 @@ def find_data_files(data: str) -> dict[str, str]:
             raise ValueError(f"{data}: several files could be {key}: {', '.join(names)}; write a configuration")
         if names:
             files[key] = str(Path(data, names[0]))
+    if not files and any(path.is_dir() or path.stem == "labels" for path in folder.glob("[!.]*")):
+        return {"task.train": data}  # one folder per label, or recordings with a table of labels
     if "task.train" not in files:
         raise ValueError(f"{data}: no file has 'train' in its name; give the file itself, or write a configuration")
     return files

@@ -106,6 +106,7 @@ def test_folder_of_recordings_named_by_label(tmp_path: Path) -> None:
     write(tmp_path / "d" / "sit" / "a.csv", RECORDING.format(1))
     write(tmp_path / "d" / "walk" / "b.csv", RECORDING.format(5))
     assert read(tmp_path / "d") == [([[1, 2], [3, 4]], "sit"), ([[5, 2], [3, 4]], "walk")]
+    assert LabelledReader().inspect(tmp_path / "d") == ({}, "label from the names of 2 folders")
 
 
 def test_folder_of_recordings_with_a_table_of_labels(tmp_path: Path) -> None:
@@ -114,6 +115,7 @@ def test_folder_of_recordings_with_a_table_of_labels(tmp_path: Path) -> None:
     listed = write(tmp_path / "d" / "labels.csv", "file,label\nb.csv,walk\na.csv,sit\n")
     expected = [([[5, 2], [3, 4]], "walk"), ([[1, 2], [3, 4]], "sit")]
     assert read(tmp_path / "d") == read(listed) == expected
+    assert LabelledReader().inspect(tmp_path / "d") == ({}, "2 recordings, one per file; label from labels.csv")
     listed.write_text("file,label\nb,walk\na,sit\n")  # names without a suffix
     assert read(tmp_path / "d") == expected
     listed.write_text("file,label\na,walk\nc,sit\n")
@@ -131,6 +133,12 @@ def test_folder_of_texts_named_by_label(tmp_path: Path) -> None:
     write(tmp_path / "d" / "neg" / "1.txt", "too long\n\nand dull\n")
     write(tmp_path / "d" / "pos" / "1.txt", "funny\n")
     assert read(tmp_path / "d") == [("too long and dull", "neg"), ("funny", "pos")]
+    write(tmp_path / "d" / "pos" / "2.wav", "")
+    with pytest.raises(DataError, match=r"2\.wav: expected a \.txt file or a table"):
+        read(tmp_path / "d")
+    write(tmp_path / "d" / "urls.txt", "")
+    with pytest.raises(DataError, match=r"found files such as urls\.txt and folders such as neg; expected either"):
+        read(tmp_path / "d")
 
 
 def test_long_table_without_rows(tmp_path: Path) -> None:

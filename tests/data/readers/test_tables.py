@@ -290,6 +290,7 @@ LABELLED = [["pos", "a good film"], ["neg", "a bad film"]] * 6
         ([["0", "1"], ["good film", "pos"]], True),  # the column numbers of pandas
         ([["t", "u"], ["1", "2"]], True),
         ([["remark", "mood"], *((text, label) for label, text in LABELLED)], True),
+        ([["0x", "1x"], *((text, label) for label, text in LABELLED)], True),
         ([["remark", "mood"], ["a good film", "pos"]], False),  # two rows show nothing
         ([["pos", "good film"], ["neg", "bad"]], False),
         ([["", "no label"], ["pos", "good"]], False),

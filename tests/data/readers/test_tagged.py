@@ -243,3 +243,16 @@ def test_label_column_of_frames_may_be_named(tmp_path: Path) -> None:
     path.write_text("state,ax,ay\nsit,1,2\nwalk,3,4\n\nsit,5,6\n")
     actual = list(TaggedReader(labels="state").read(path))
     assert [example.labels for example in actual] == [("sit", "walk"), ("sit",)]
+
+
+def test_one_file_per_recording(tmp_path: Path) -> None:
+    for name, value in (("a", 1), ("b", 5)):
+        (tmp_path / f"{name}.csv").write_text(f"time,ax,activity\n0,{value},sit\n1,2,walk\n")
+    actual = list(TaggedReader().read(tmp_path))
+    assert [example.labels for example in actual] == [("sit", "walk")] * 2
+    assert TaggedReader().inspect(tmp_path)[1] == (
+        "2 recordings, one per file: time from column 1 'time', label from column 3 'activity'; 1 channel: ax"
+    )
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="empty: no table in the folder"):
+        list(TaggedReader().read(tmp_path / "empty"))

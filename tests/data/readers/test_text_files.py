@@ -408,3 +408,8 @@ def test_fingerprint_changes_with_the_content(tmp_path: Path) -> None:
         (folder / name).write_text(name)
         fingerprints.add(fingerprint(str(folder)))
     assert len(fingerprints) == 7
+    (folder / "positive").mkdir()
+    for text in ("a", "b"):
+        (folder / "positive" / "1.txt").write_text(text)
+        fingerprints.add(fingerprint(str(folder)))
+    assert len(fingerprints) == 9

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,10 @@ class LabelledReader:
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
         if kind == "numbers" and source != STANDARD_INPUT:
             return self._inspect_numbers(source)
+        if kind == "lines" and source != STANDARD_INPUT:
+            return {}, "label from the first word of each line, text from the rest"
+        if kind == "folder" and isinstance(source, Path) and source.is_dir():
+            return {}, self._describe_folder(source)
         if kind not in ("columns", "jsonl"):
             return {}, ""
         listed = isinstance(source, Path) and self._is_list(source)
@@ -225,24 +229,29 @@ class LabelledReader:
         if not source.is_dir():
             yield from self._texts(source)
             return
-        files = sorted(file for file in source.iterdir() if file.is_file() and not file.name.startswith("."))
-        folders = sorted(folder for folder in source.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-        texts = [file for file in files if tables.suffix(file) == ".txt"]
-        recordings = [file for file in files if tables.suffix(file) in tables.SUFFIXES]
-        if folders and not texts:
-            for folder in folders:
+        content = _list_folder(source)
+        if content.folders:
+            for folder in content.folders:
                 for file in sorted(file for file in folder.rglob("*") if file.is_file()):
                     yield from self._file(file, folder.name)
-        elif texts:
-            for file in texts:
+        elif content.texts:
+            for file in content.texts:
                 for location, text, _ in self._texts(file):
                     yield location, text, Path(file.name.removesuffix(".gz")).stem
-        elif recordings:
-            yield from self._recordings(recordings)
+        elif content.labels:
+            yield from self._listed(content.labels[0])
         else:
-            raise DataError(
-                str(source), "no .txt file in the folder; expected one for each label, or a folder for each label"
-            )
+            for file in content.recordings:
+                yield from self._file(file, None)
+
+    def _describe_folder(self, source: Path) -> str:
+        content = _list_folder(source)
+        if content.folders or content.texts:
+            noun = "folder" if content.folders else "file"
+            count = text_files.pluralize(len(content.folders or content.texts), noun)
+            return f"label from the {'name' if count.startswith('1 ') else 'names'} of {count}"
+        label = f"label from {content.labels[0].name}" if content.labels else "label from a column of each file"
+        return f"{text_files.pluralize(len(content.recordings), 'recording')}, one per file; {label}"
 
     def _file(self, file: Path, label: str | None) -> Rows:
         """The text or the recording that a file holds."""
@@ -255,15 +264,8 @@ class LabelledReader:
                 file, chosen, separator=self.separator, encoding=self.encoding, missing=self.missing
             )
             yield sequence.location, sequence.values, label or long_tables.one_label(sequence)
-
-    def _recordings(self, files: Sequence[Path]) -> Rows:
-        """One recording per file; labels from a table ``labels`` in the folder, or else from a column of each file."""
-        lists = [file for file in files if file.name.partition(".")[0].lower() in LABEL_FILES]
-        if not lists:
-            for file in files:
-                yield from self._file(file, None)
-            return
-        yield from self._listed(lists[0])
+        elif not file.name.startswith((".", "README", "LICENSE")):
+            raise DataError(str(file), f"expected a .txt file or a table ({', '.join(tables.SUFFIXES)})")
 
     def _is_list(self, source: Path) -> bool:
         """Whether a table names files of recordings instead of holding texts."""
@@ -298,6 +300,32 @@ class LabelledReader:
 
     def _first_label(self, label: str) -> str:
         return label.split(self.label_separator, maxsplit=1)[0] if self.label_separator else label
+
+
+class FolderContent(NamedTuple):
+    """What a folder of labelled data consists of; one of the first three is not empty."""
+
+    folders: list[Path]  # named after labels
+    texts: list[Path]  # named after labels
+    recordings: list[Path]  # one sequence each
+    labels: list[Path]  # tables with the labels of the recordings
+
+
+def _list_folder(folder: Path) -> FolderContent:
+    paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    texts = [path for path in paths if path.is_file() and tables.suffix(path) == ".txt"]
+    folders = [path for path in paths if path.is_dir() and (not texts or any(path.glob("*.txt")))]
+    if folders and texts:
+        shown = f"files such as {texts[0].name} and folders such as {folders[0].name}"
+        raise DataError(str(folder), f"found {shown}; expected either a .txt file or a folder for each label")
+    files = [path for path in paths if path.is_file() and tables.suffix(path) in tables.SUFFIXES]
+    labels = [path for path in files if path.name.partition(".")[0].lower() in LABEL_FILES]
+    recordings = [path for path in files if path not in labels]
+    if not (texts or folders or recordings):
+        raise DataError(
+            str(folder), "no .txt file in the folder; expected one for each label, or a folder for each label"
+        )
+    return FolderContent(folders, texts, recordings, labels)
 
 
 LABEL_FILES = ("labels", "label", "classes", "annotations", "metadata")

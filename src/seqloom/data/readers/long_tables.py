@@ -204,7 +204,7 @@ def one_label(sequence: VectorSequence) -> str | None:
 
 
 def recording(
-    path: Path, chosen: Chosen, *, separator: str = "", encoding: str = "utf-8", missing: Missing
+    path: Path, chosen: Chosen, *, separator: str = "", encoding: str = "utf-8", missing: Missing = "error"
 ) -> VectorSequence:
     """The sequence of a file that holds one recording; the time and the label columns are not part of the vectors."""
     layout = find_layout(path, chosen, separator=separator, encoding=encoding)

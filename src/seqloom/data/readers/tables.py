@@ -28,7 +28,7 @@ SUFFIXES = (".csv", ".tsv", ".tab", *JSON_SUFFIXES, ".parquet", ".pq", ".xlsx", 
 """Suffixes of files that are tables."""
 FRAMES = {"pandas", "polars", "pyarrow", "modin", "cudf", "dask", "duckdb", "ibis", "pyspark", "narwhals"}
 """Packages whose data frames are read by way of narwhals."""
-NAME = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
+NAME = re.compile(r"\w[\w .#/()-]{0,39}")
 """What the name of a column may look like."""
 
 
@@ -162,7 +162,7 @@ def has_header(rows: Sequence[Sequence[Any]]) -> bool:
     names = first[1:] if indexed else first
     while names and not names[-1]:
         names = names[:-1]
-    if not names or not all(NAME.fullmatch(name) for name in names):
+    if not names or not all(NAME.fullmatch(name) and as_number(name) is None for name in names):
         return False
     columns = [_column(others, index) for index in range(len(first))]
     pairs = [(name, column) for name, column in zip(first, columns, strict=True) if name]

@@ -13,7 +13,7 @@ from seqloom.data.readers import column_names, long_tables, tables
 from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
 from seqloom.data.readers.tables import Table, as_label, as_text
-from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, lines, parallel
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, lines, parallel, pluralize
 from seqloom.data.readers.vectors import VectorSequence, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -87,6 +87,10 @@ class TaggedReader:
             _, columns = _find_sentences(source, self._chosen, encoding=self.encoding)
             return columns.settings(), columns.describe()
         if kind == "long":
+            if isinstance(source, Path) and source.is_dir():
+                files = _recordings(source)
+                layout = long_tables.find_layout(files[0], self._chosen, encoding=self.encoding)
+                return {}, f"{pluralize(len(files), 'recording')}, one per file: {layout.describe()}"
             layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
         return {}, ""
@@ -97,7 +101,9 @@ class TaggedReader:
             return self.format
         if isinstance(source, Path):
             named = detect(source, frames=self.frames)
-            if source == STANDARD_INPUT or source.is_dir() or self.parallel is not None:
+            if source.is_dir():
+                return "long"
+            if source == STANDARD_INPUT or self.parallel is not None:
                 return named
             if named in ("conllu", "lines") or source.name.lower().endswith(".npz"):
                 return named
@@ -118,8 +124,20 @@ class TaggedReader:
         }
 
     def _long(self, source: Source) -> Iterator[VectorSequence]:
+        if isinstance(source, Path) and source.is_dir():
+            for file in _recordings(source):
+                yield long_tables.recording(file, self._chosen, encoding=self.encoding)
+            return
         layout = long_tables.find_layout(source, self._chosen, encoding=self.encoding)
-        return long_tables.read_sequences(layout)
+        yield from long_tables.read_sequences(layout)
+
+
+def _recordings(folder: Path) -> list[Path]:
+    """The tables in a folder, each of them one sequence."""
+    files = sorted(file for file in folder.iterdir() if tables.suffix(file) in tables.SUFFIXES)
+    if not files:
+        raise DataError(str(folder), f"no table in the folder ({', '.join(tables.SUFFIXES)})")
+    return files
 
 
 def detect(path: Path, *, frames: bool) -> Format:

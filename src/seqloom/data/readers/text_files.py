@@ -94,10 +94,10 @@ def fingerprint(text: str) -> str:
     digest = hashlib.sha256()
     for path in expand(resolve(text)):
         whole = enclosing_archive(path) or path
-        for file in sorted(whole.iterdir()) if whole.is_dir() else [whole]:
+        for file in sorted(whole.rglob("*")) if whole.is_dir() else [whole]:
             if file.is_file():
                 size = file.stat().st_size
-                digest.update(f"{file.name if whole.is_dir() else ''} {size} ".encode())
+                digest.update(f"{file.relative_to(whole).as_posix() if whole.is_dir() else ''} {size} ".encode())
                 with file.open("rb") as stream:
                     digest.update(stream.read(FINGERPRINT_BYTES))
                     stream.seek(max(size - FINGERPRINT_BYTES, 0))
