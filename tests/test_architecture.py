@@ -39,8 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loggers": {"checkpoint", "run", "training"},
     "run_config": {"config", "run", "data", "training", "models", "tasks"},
     "evaluation": {"data", "training", "run_config"},
-    "model": {"run", "data", "models", "decoding", "tasks", "run_config", "evaluation"},
-    "streaming": {"data", "model"},
+    "model": {"run", "data", "training", "models", "decoding", "tasks", "run_config", "evaluation"},
+    "streaming": {"terminal", "data", "model"},
     "explain": {"terminal", "insight", "model"},
     "run_plots": {"run", "insight", "run_config", "model"},
     "workflow": {

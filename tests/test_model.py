@@ -1,5 +1,7 @@
 """Models that are loaded: predictions, options, ensembles, and what a task refuses."""
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +13,7 @@ from tests.contracts.tiny import CASES, build
 from torch import Tensor, nn
 
 from seqloom import workflow
-from seqloom.checkpoint import Snapshot
+from seqloom.checkpoint import RunError, Snapshot
 from seqloom.config import ConfigError
 from seqloom.decoding.tokens.beam import Beam
 from seqloom.info import describe_run
@@ -49,6 +51,27 @@ def test_a_run_with_a_custom_layer_needs_it_to_load(tmp_path: Path) -> None:
     assert describe_run(made.path, layer=Mean)["task"] == "classify"
     assert "Mean" in made.config
     assert "tests" not in made.config  # a name, never a place to import from
+
+
+TRAINED_BY_GRADIENT = {case.name: name for name, case in reversed(CASES.items()) if "," not in name}
+
+
+@pytest.mark.parametrize("name", TRAINED_BY_GRADIENT)
+@pytest.mark.parametrize(("value", "words"), [(math.nan, "1 of "), (3e38, "values up to 3.0e+38")])
+def test_bad_weights_are_named(name: str, value: float, words: str, tmp_path: Path) -> None:
+    config = build(CASES[TRAINED_BY_GRADIENT[name]], tmp_path)
+    task = config.task.fit(config.task.read(Path(config.task.train)))
+    assert task.learned is not None
+    module = task.build_model()
+    weights, (*_, last) = dict(module.state_dict()), (name for name, _ in module.named_parameters())
+    weights[last] = weights[last].clone()
+    weights[last].view(-1)[-1] = value
+    learned = task.learned.model_dump_json()
+    run = Run.create(tmp_path / "run", config=config.text(), learned=learned, environment={})
+    run.save("best", Snapshot(weights, {}, {}))
+    with pytest.raises(RunError, match=re.escape(f"{run.path}: the weights are too large or not finite")) as caught:
+        load(run.path)
+    assert f"({last}: {words}" in str(caught.value)
 
 
 def test_the_best_or_the_last_checkpoint_is_loaded(run: Run) -> None:

@@ -193,3 +193,25 @@ def test_json_has_null_for_numbers_that_are_not_finite(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == '{\n  "perplexity": 1.5\n}\n'
     terminal.print_json({"loss": math.inf, "interval": (math.nan, -math.inf, 1.0, True, "x")})
     assert json.loads(capsys.readouterr().out) == {"loss": None, "interval": [None, None, 1.0, True, "x"]}
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (1.25, "1.2500"),
+        (0.0, "0.0000"),
+        (2.3e29, "2.3e+29"),
+        (12345.6, "12345.6000"),
+        (3.21e-6, "3.21e-06"),
+        (-4.0, "-4.0000"),
+    ],
+)
+def test_losses_are_readable(loss: float, expected: str) -> None:
+    assert terminal.format_loss(loss) == expected
+
+
+def test_a_line_of_json_has_no_nan() -> None:
+    assert (
+        terminal.json_line({"probability": math.nan, "all": [math.inf, 0.5]})
+        == '{"probability": null, "all": [null, 0.5]}'
+    )

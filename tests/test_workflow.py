@@ -270,7 +270,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
 
 
 def diverging(folder: Path) -> Any:
-    return settings(folder, "classify", learning_rate=1e30, clip_norm=0.0, updates=50)
+    return settings(folder, "classify", learning_rate=1e30, clip_norm=0.0, updates=50, evaluate_every=20)
 
 
 def test_divergence_saves_the_batch_and_keeps_finite_weights(tmp_path: Path) -> None:
@@ -283,6 +283,26 @@ def test_divergence_saves_the_batch_and_keeps_finite_weights(tmp_path: Path) -> 
     assert sorted(batch) == ["batch.0.0.0", "batch.0.0.1", "batch.0.1"]  # symbols, mask, labels
     assert len({len(tensor) for tensor in batch.values()}) == 1
     assert "not finite in 10 updates in a row" in (tmp_path / "run" / "train.log").read_text()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_diverged_model_is_never_saved(optimizer: str, tmp_path: Path) -> None:
+    config = settings(tmp_path, "classify", learning_rate=1e30, optimizer=optimizer, updates=2, evaluate_every=1)
+    with pytest.raises(Diverged, match="after update 1 "):
+        workflow.train(config, output=tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    assert not run.saved("best")
+    assert not run.saved("last")
+    assert "training diverged" in (tmp_path / "run" / "train.log").read_text()
+
+
+def test_word_vectors_that_diverge_are_not_saved(tmp_path: Path) -> None:
+    config = build(CASES["embed"], tmp_path, epochs=50, learning_rate=1e9)
+    with pytest.raises(Diverged, match="not finite"):
+        workflow.train(config, output=tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    if run.saved("best"):  # of an evaluation before it diverged
+        assert load(run.path).predict(["a"])
 
 
 # The same seed (promise 19)

@@ -18,9 +18,10 @@ from seqloom.evaluation import evaluate
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.models.transcription.streaming import StreamingSession
-from seqloom.run import Name, Run
+from seqloom.run import Name, Run, RunError
 from seqloom.run_config import Config, load_config
 from seqloom.tasks.task import PredictionOptions
+from seqloom.training.snapshots import bad_weights
 
 STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 """How standard input is read unless options say otherwise."""
@@ -130,6 +131,8 @@ def load(
     module = config.task.build_model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module.load_state_dict(snapshot.model)
+    if problem := bad_weights(module):
+        raise RunError(f"{run.path}: the weights are too large or not finite, so the model cannot be used ({problem})")
     if not ensemble:
         return Model(config, module)
     others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]

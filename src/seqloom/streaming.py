@@ -1,6 +1,5 @@
 """Transcribe raw audio from a stream while it is recorded, and print the text as it becomes final."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import IO
@@ -8,6 +7,7 @@ from typing import IO
 from seqloom.data.readers.audio_files import pcm
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import Model
+from seqloom.terminal import json_line
 
 
 def transcribe_stream(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_json: bool = False) -> Iterator[str]:
@@ -26,11 +26,11 @@ def transcribe_stream(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_j
         for samples in pcm(stream):
             text = session.feed(samples).text.rstrip("\ufffd")  # an incomplete character of several bytes
             if text != printed:
-                yield json.dumps({"text": text}) + "\n" if as_json else text[len(printed) :]
+                yield json_line({"text": text}) + "\n" if as_json else text[len(printed) :]
                 printed = text
     except (KeyboardInterrupt, DataError) as error:  # what was recorded before is still transcribed
         failure = error
     answer = session.finish()
-    yield json.dumps(asdict(answer)) + "\n" if as_json else f"{answer.text[len(printed) :]}\n"
+    yield json_line(asdict(answer)) + "\n" if as_json else f"{answer.text[len(printed) :]}\n"
     if failure is not None:
         raise failure

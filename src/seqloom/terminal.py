@@ -38,6 +38,11 @@ def print_json(value: object) -> None:
     print(json.dumps(json_value(value), indent=2))
 
 
+def json_line(value: object) -> str:
+    """A value as one line of JSON."""
+    return json.dumps(json_value(value))
+
+
 def json_value(value: Any) -> Any:
     """The same value with None in place of NaN and infinity, which JSON cannot represent."""
     if isinstance(value, dict):
@@ -52,6 +57,11 @@ def format_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.5g}"
     return ", ".join(map(format_value, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def format_loss(loss: float) -> str:
+    """A loss with four decimal places, or with a power of ten where these would say nothing."""
+    return f"{loss:.4f}" if 1e-3 <= abs(loss) < 1e5 or loss == 0 else f"{loss:.3g}"
 
 
 def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -192,7 +202,7 @@ class TrainingProgress:
         else:
             seconds, self.since = time.monotonic() - self.since, time.monotonic()
             speed = f"{self.items / max(seconds, 1e-9):,.0f} {event.unit}/s"
-            line = f"{position}  loss {event.loss:.4f}  learning rate {event.learning_rate:.3g}  {speed}"
+            line = f"{position}  loss {format_loss(event.loss)}  learning rate {event.learning_rate:.3g}  {speed}"
             self.items = 0
             if self.bar is not None:
                 return  # the bar shows the same
@@ -219,7 +229,7 @@ class TrainingProgress:
         seconds = time.monotonic() - self.since
         parts = [
             f"epoch {event.epoch:.2f}",
-            "" if math.isnan(event.loss) else f"loss {event.loss:.4f}",
+            "" if math.isnan(event.loss) else f"loss {format_loss(event.loss)}",
             f"{self.items / max(seconds, 1e-9):,.0f} {event.unit}/s" if self.items else "",
             "evaluating" if event.pending else "",
             f"best {self.best}" if self.best else "",

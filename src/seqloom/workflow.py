@@ -1,5 +1,6 @@
 """From a configuration to a trained run: read, fit, train, evaluate, save."""
 
+import math
 import os
 import platform
 import sys
@@ -218,8 +219,9 @@ def _run_training(
                         raise Interrupted(run.path)
         except engine.Diverged as error:
             if group.is_main:
-                batch = [(part.inputs, part.target) for part in error.batch]
-                write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
+                if error.batch:
+                    batch = [(part.inputs, part.target) for part in error.batch]
+                    write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
                 run.log(str(error))
             raise
 
@@ -323,6 +325,8 @@ def _evaluate(
     results = evaluate(config, module, dev, group=group, before_batch=stop_if_interrupted)
     metrics, details = split_details(results)
     value = float(metrics[config.task.main_metric])
+    if math.isnan(metrics.get("loss") or 0.0):  # some labels or words are right even if all outputs are NaN
+        value = math.nan
     return Evaluation(value if config.task.higher_is_better else -value, metrics, config.task.main_metric, details)
 
 

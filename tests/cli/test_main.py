@@ -404,7 +404,7 @@ def test_divergence_exits_with_three(folder: Path) -> None:
     assert result.exit_code == 3
     assert "not finite" in result.stderr
     assert "lower train.learning_rate" in result.stderr
-    assert (folder / "diverged" / "diverged.safetensors").is_file()
+    assert not (folder / "diverged" / "best").exists()
 
 
 def test_a_closed_pipe_is_no_error(tagger: Path) -> None:

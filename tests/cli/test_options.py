@@ -16,7 +16,7 @@ from seqloom.training.engine import Diverged
         (ValueError("expected 4, found 3"), 1, "seqloom: expected 4, found 3"),
         (FileNotFoundError("no.toml: no such file"), 1, "seqloom: no.toml: no such file"),
         (Interrupted(Path("runs/tag")), 130, "continue with: seqloom train --resume runs/tag"),
-        (Diverged(7, []), 3, "seqloom: the gradient was not finite"),
+        (Diverged("the loss is not finite"), 3, "seqloom: training diverged: the loss is not finite; lower"),
     ],
 )
 def test_an_error_is_a_message_and_an_exit_code(

@@ -1,5 +1,7 @@
 """The settings of training."""
 
+import math
+
 import pytest
 from pydantic import ValidationError
 
@@ -13,3 +15,10 @@ def test_training_needs_a_limit(limit: str) -> None:
     ):
         TrainConfig(epochs=0)
     assert getattr(TrainConfig.model_validate({"epochs": 0, limit: 1}), limit) == 1
+
+
+@pytest.mark.parametrize("field", ["learning_rate", "minutes", "clip_norm", "weight_decay"])
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_numbers_are_finite(field: str, value: float) -> None:
+    with pytest.raises(ValidationError, match="finite number"):
+        TrainConfig.model_validate({field: value})

@@ -22,6 +22,7 @@ from tests.training.toy import (
 )
 from torch import Tensor, nn
 
+from seqloom.checkpoint import RunError
 from seqloom.training.engine import MAX_SKIPPED_IN_A_ROW, Diverged
 from seqloom.training.progress import Evaluation, Progress
 
@@ -57,7 +58,9 @@ def test_the_logged_loss_is_the_mean_over_items_since_the_last_entry() -> None:
 def test_ten_skipped_updates_in_a_row_stop_training() -> None:
     model = Toy()
     weights: list[dict[str, Tensor]] = []
-    message = r"not finite in 10 updates in a row, the last of them 15: lower train\.learning_rate"
+    message = (
+        r"diverged: the gradient was not finite in 10 updates in a row, the last of them 15; lower train\.learning_rate"
+    )
     with pytest.raises(Diverged, match=message) as caught:
         weights.extend(copy_weights(model) for _ in train_with_nonfinite_loss(model, range(6, 99)))
     assert len(weights) == 14
@@ -105,7 +108,43 @@ def test_without_patience_training_continues() -> None:
 
 def test_nan_is_never_the_best_score() -> None:
     result = evaluations([math.nan, 1, math.nan, 2])
-    assert [event.best for event in result] == [True, True, False, True]
+    assert [event.best for event in result] == [False, True, False, True]
+
+
+def test_training_without_any_score_has_diverged() -> None:
+    with pytest.raises(Diverged, match=r"no evaluation gave a number for score; lower train\.learning_rate"):
+        evaluations([math.nan, math.nan])
+    assert [event.best for event in evaluations([math.nan, -math.inf])] == [False, True]  # infinity is a score
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 3e38])
+def test_bad_weights_are_neither_evaluated_nor_saved(value: float) -> None:
+    model = Toy()
+    evaluated: list[int] = []
+
+    def evaluate(model: nn.Module) -> Evaluation:
+        evaluated.append(1)
+        return Evaluation(1.0, {"score": 1.0}, "score")
+
+    events = begin(model, settings(epochs=2, learning_rate=1e-9), sequences(20), evaluate=evaluate)
+    message = r"weights are too large or not finite after update \d+ \(output.bias: "
+    for event in events:
+        if event.evaluation:
+            break
+    good = event.snapshot()
+    with torch.no_grad():
+        model.output.bias.fill_(value)
+    with pytest.raises(Diverged, match=message):
+        event.snapshot()
+    if value == 3e38:  # the gradient is finite, until the evaluation comes
+        with torch.no_grad():
+            model.output.bias.fill_(1e19)
+    with pytest.raises(Diverged, match=message if value == 3e38 else r"."):
+        list(events)
+    assert evaluated == [1]
+    poisoned = good._replace(model=good.model | {"output.bias": torch.tensor([value])})
+    with pytest.raises(RunError, match=r"cannot be resumed: its weights are too large or not finite \(output.bias: "):
+        list(begin(Toy(), settings(), sequences(20), start=poisoned))
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
 ) -> None:
     """Predict from a file or from standard input. Standard input is answered line by line."""
+    from seqloom import terminal
     from seqloom.streaming import transcribe_stream
 
     with errors():
@@ -230,7 +231,7 @@ def predict(
         batches = (model.embed_batches if vectors else model.predict_batches)(examples, batch_size=batch_size)
         for predictions in batches:
             for prediction in predictions:
-                print(json.dumps(asdict(prediction)) if as_json else prediction)
+                print(terminal.json_line(asdict(prediction)) if as_json else prediction)
             sys.stdout.flush()
 
 

@@ -1,6 +1,5 @@
 """An explanation for people and programs: printed, as JSON, and as plots in a folder."""
 
-import json
 import shutil
 import sys
 import warnings
@@ -37,7 +36,7 @@ def report(
         print_explanation(explanation)
     plots = draw_explanation(explanation, folder, traces=traces)
     if as_json:
-        terminal.print_lines(json.dumps({**explanation.data(), "plots": list(map(str, plots))}))
+        terminal.print_lines(terminal.json_line({**explanation.data(), "plots": list(map(str, plots))}))
     elif plots:
         terminal.print_lines("", f"Plots: {', '.join(map(str, plots))}")
 

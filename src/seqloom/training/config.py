@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from seqloom.config import ConfigSection
 from seqloom.training import optimizers
@@ -12,6 +12,8 @@ LoggerName = Literal["tensorboard", "mlflow", "wandb"]
 
 class TrainConfig(ConfigSection):
     """Settings of a training run."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     epochs: int = Field(20, ge=0, description="Passes over the training data (0: until another limit is reached).")
     updates: int = Field(0, ge=0, description="Stop after this many updates, regardless of epochs (0: no limit).")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seqloom.checkpoint import RunError, Snapshot
 from seqloom.data.loading import BatchLoader
-from seqloom.training import schedules
+from seqloom.training import schedules, snapshots
 from seqloom.training.config import TrainConfig
 from seqloom.training.distributed import SINGLE, ProcessGroup
 from seqloom.training.gradient_update import GradientUpdate, LossFunction
@@ -24,14 +24,11 @@ Evaluate = Callable[[nn.Module], Evaluation]
 
 
 class Diverged(RuntimeError):
-    """The gradient was not finite many times in a row."""
+    """Training has diverged: the gradient, the weights or the scores are not finite."""
 
-    def __init__(self, update: int, batch: Any) -> None:
-        super().__init__(
-            f"the gradient was not finite in {MAX_SKIPPED_IN_A_ROW} updates in a row, the last of them {update}: "
-            "lower train.learning_rate or train.clip_norm, or inspect the batch"
-        )
-        self.batch = batch
+    def __init__(self, reason: str, batch: Any = ()) -> None:
+        super().__init__(f"training diverged: {reason}; lower train.learning_rate")
+        self.batch = batch  # that was trained on last; empty: it is not the reason
 
 
 def update_rule(
@@ -136,8 +133,14 @@ class Training:
         """One update; ``final``: the last one of its epoch."""
         result = self.rule.update(chunk, self.position, self.learning_rate)
         self.position = self.position.after(result, final=final)
+        update = self.position.update
         if self.position.skipped_in_a_row == MAX_SKIPPED_IN_A_ROW:
-            raise Diverged(self.position.update, chunk)
+            reason = (
+                f"the gradient was not finite in {MAX_SKIPPED_IN_A_ROW} updates in a row, the last of them {update}"
+            )
+            raise Diverged(reason, chunk)
+        if not result.finite and not self.rule.skips:
+            raise Diverged(f"the loss of update {update} is not finite")
         self.time_fraction = self._read_clock()
         ending, every = self._limit_reached(), self.settings.evaluate_every
         due = bool(ending) or (self.position.update % every == 0 if every else final)
@@ -162,6 +165,7 @@ class Training:
         """Evaluate the model; its training weights and the random state stay as they are."""
         assert self._evaluate is not None  # noqa: S101  otherwise no evaluation is pending
         with torch.random.fork_rng(devices=[]), torch.no_grad(), self.rule.evaluation_weights():
+            self._refuse_bad_weights()
             evaluation = self._evaluate(self.rule.model.eval())
         score = -math.inf if math.isnan(evaluation.score) else evaluation.score
         position = self.position._replace(scores=(*self.position.scores, score), pending=False)
@@ -169,6 +173,8 @@ class Training:
         if patience and position.evaluations_since_best() >= patience:
             ending = ending or f"no improvement in {patience} evaluations"
         self.position = position._replace(finished=ending)
+        if ending and math.isnan(evaluation.score) and max(position.scores) == -math.inf:
+            raise Diverged(f"no evaluation gave a number for {evaluation.metric}")
         result = UpdateResult(None, 0, seen=0, processed=0, learning_rate=self.learning_rate())
         return self._progress(result, evaluation)
 
@@ -193,7 +199,9 @@ class Training:
             logged=logged,
             pending=position.pending,
             evaluation=evaluation,
-            best=evaluation is not None and position.scores[-1] == max(position.scores),
+            best=evaluation is not None
+            and not math.isnan(evaluation.score)
+            and position.scores[-1] == max(position.scores),
             finished=position.finished,
             snapshot=self.snapshot,
             weights=self.weights,
@@ -202,8 +210,14 @@ class Training:
 
     def snapshot(self) -> Snapshot:
         """Everything needed to resume bit for bit; every process of the group has to call it."""
+        self._refuse_bad_weights()
         weights, training = self.rule.state()
         return Snapshot(weights, training, {"position": self.position._asdict(), "ranks": self.group.size})
+
+    def _refuse_bad_weights(self) -> None:
+        """Raise Diverged if the model cannot compute any more, so that it is neither evaluated nor saved."""
+        if problem := snapshots.bad_weights(self.rule.model):
+            raise Diverged(f"the weights are too large or not finite after update {self.position.update} ({problem})")
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that are evaluated."""
@@ -215,6 +229,10 @@ class Training:
             raise RunError(
                 f"the run was trained by {snapshot.facts['ranks']} processes and can only be resumed with the same "
                 f"number, not {self.group.size}"
+            )
+        if problem := snapshots.bad_weights(self.rule.model, snapshot.model):
+            raise RunError(
+                f"the last checkpoint cannot be resumed: its weights are too large or not finite ({problem})"
             )
         self.rule.load_state(snapshot.model, snapshot.training)
         saved = snapshot.facts["position"]

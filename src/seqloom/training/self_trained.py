@@ -61,6 +61,7 @@ class SelfTrainedUpdate(UpdateRule):
     """The model's own update, on the next examples in the order of the file."""
 
     model: SelfTrained
+    skips = False  # the model has changed itself
 
     def __init__(
         self,
@@ -93,7 +94,14 @@ class SelfTrainedUpdate(UpdateRule):
         seed = self.settings.seed, position.epoch, position.batch
         stats = self.model.update(chunk, rates=rates, seed=seed)
         loss = stats.loss if stats.items else None
-        return UpdateResult(loss, stats.items, seen=length, processed=stats.processed, learning_rate=rates[0])
+        return UpdateResult(
+            loss,
+            stats.items,
+            seen=length,
+            processed=stats.processed,
+            learning_rate=rates[0],
+            finite=math.isfinite(stats.loss),
+        )
 
     def epochs_done(self, position: Position, ahead: int = 0) -> float:
         length = self.model.length

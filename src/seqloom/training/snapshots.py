@@ -1,5 +1,7 @@
-"""Tensors of a checkpoint: copies and averages of weights, and nested states under dotted names."""
+"""Tensors of a checkpoint: copies and averages of weights, their check, and nested states under dotted names."""
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -7,6 +9,31 @@ from torch import Tensor, nn
 
 EMPTY = "empty"
 """The name of the placeholder for a state without tensors, such as that of a layer without memory."""
+
+
+LARGEST = 1e18
+"""Weights beyond this overflow float32 as soon as they are squared or multiplied with each other."""
+
+
+def bad_weights(model: nn.Module, weights: Mapping[str, Tensor] | None = None) -> str:
+    """The first weights that no model can compute with, in words; empty: there are none.
+
+    ``weights`` are checked instead of the model's own ones. Buffers such as log-probabilities may be infinite, but
+    not NaN.
+    """
+    parameters = {name for name, _ in model.named_parameters()}
+    for name, tensor in (model.state_dict() if weights is None else weights).items():
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        is_parameter = name in parameters
+        low, high = (float(bound) for bound in tensor.aminmax())  # NaN if any value is
+        if math.isnan(low) or (is_parameter and max(-low, high) > LARGEST):
+            bad = int((~tensor.isfinite() if is_parameter else tensor.isnan()).sum())
+            values = (
+                f"{bad:,} of {tensor.numel():,} values are not finite" if bad else f"values up to {max(-low, high):.1e}"
+            )
+            return f"{name}: {values}"
+    return ""
 
 
 def copy_weights(model: nn.Module) -> dict[str, Tensor]:

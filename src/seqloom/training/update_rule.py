@@ -23,6 +23,7 @@ class UpdateRule(ABC):
 
     unit: str = "items"  # what `UpdateResult.processed` counts
     single_pass: bool = False  # one update sees all examples, and nothing is left to learn after it
+    skips: bool = True  # an update that is not finite leaves the model as it was
 
     def __init__(self, model: nn.Module, settings: TrainConfig, *, group: ProcessGroup) -> None:
         self.model, self.settings, self.group = model, settings, group
