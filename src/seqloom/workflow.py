@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from seqloom.data.split import Read, hold_out
 from seqloom.evaluation import evaluate, split_details
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.loggers.logger import check_installed, open_loggers
+from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, load_config, read_document
@@ -91,10 +93,13 @@ def train(
             refuse_existing(output)
         config, notes = with_detected(config)
         readers = data_readers(config)
-        config = config._replace(task=config.task.fit(readers.train()))
+        targets = TargetCounter(config.task.baseline_targets)
+        config = config._replace(task=config.task.fit(targets.watch(readers.train())))
         module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
         run = _create_once(group, lambda: _create(config, output, notes))
-        _run_training(run, config, module, readers=readers, start=None, listeners=listeners, group=group)
+        _run_training(
+            run, config, module, readers=readers, start=None, listeners=listeners, group=group, targets=targets
+        )
     return run
 
 
@@ -107,10 +112,14 @@ def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence
         _check_data(run, config)
         readers = data_readers(config)
         start = run.load("last") if run.saved("last") else None
+        targets = None
         if start is None:  # pretrained vectors are not in learned.json: they have to be read again
-            config = config._replace(task=config.task.fit(readers.train()))
+            targets = TargetCounter(config.task.baseline_targets)
+            config = config._replace(task=config.task.fit(targets.watch(readers.train())))
         module = _init_model(config)
-        _run_training(run, config, module, readers=readers, start=start, listeners=listeners, group=group)
+        _run_training(
+            run, config, module, readers=readers, start=start, listeners=listeners, group=group, targets=targets
+        )
     return run
 
 
@@ -184,12 +193,15 @@ def _run_training(
     start: Snapshot | None,
     listeners: Sequence[Listener],
     group: ProcessGroup,
+    targets: TargetCounter | None,  # of a new run
 ) -> None:
     with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * group.rank)  # other dropout masks in each process
         dev = list(readers.dev())
         if not dev and (config.task.dev or config.task.dev_fraction):
             raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
+        if targets is not None and group.is_main:
+            run.write_summary(_facts(config, module, targets, dev))
         batches = _batches(config, readers.train, group)
         rule = engine.update_rule(module, batches, config.task.loss, config.train, group=group)
         group = rule.group  # not every model is trained by all processes
@@ -224,6 +236,18 @@ def _run_training(
                     write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
                 run.log(str(error))
             raise
+
+
+def _facts(config: Config, module: nn.Module, targets: TargetCounter, dev: Sequence[Any]) -> dict[str, Any]:
+    """What is known about a run when its training starts: when that was, sizes, and the baseline."""
+    baseline = config.task.fit_baseline(targets.counts, dev)
+    return {
+        "started": datetime.now(UTC).astimezone().isoformat(timespec="seconds"),
+        "examples": {"train": targets.examples, "dev": len(dev)},
+        "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "baseline": None if baseline is None else baseline.model_dump(),
+        "baseline_scores": config.task.score_baseline(baseline, dev) if baseline is not None and dev else {},
+    }
 
 
 def _batches(config: Config, read: Read, group: ProcessGroup) -> BatchLoader:

@@ -1,6 +1,7 @@
 """Captioning: one image, or one vector of image features, to a sentence."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -30,6 +31,7 @@ from seqloom.layers.embedding import Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder import RecurrenceConfig
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
@@ -347,6 +349,20 @@ class Caption(Task):
             "images": len(examples),
             "captions": sum(map(len, references)),
         }
+
+    def baseline_targets(self, example: CaptionedImage) -> Iterable[str]:
+        return example.captions
+
+    def fit_baseline(self, counts: Counter[str], examples: Sequence[CaptionedImage]) -> Baseline | None:  # noqa: ARG002
+        if not counts or self.metric == "loss":
+            return None
+        answer = most_frequent(counts)
+        return Baseline(name=f"most frequent caption, {quote(answer)}", answer=answer)
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[CaptionedImage]) -> dict[str, float]:
+        text = baseline.answer.lower() if self.text.lowercase else baseline.answer
+        answer = CaptionPrediction(text, 0.0, [], [], [], "", [], [])
+        return {self.metric: self.metric_sums([answer] * len(examples), examples).whole}
 
     def metric_sums(self, predictions: Sequence[CaptionPrediction], examples: Sequence[CaptionedImage]) -> MetricSums:
         hypotheses, references = [answer.text for answer in predictions], self._references(examples)

@@ -30,6 +30,7 @@ from seqloom.layers.dropout import Dropout
 from seqloom.layers.embedding import Embedding
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, confusions, count_matches, macro_f1, report
+from seqloom.models.baseline import Baseline, most_frequent
 from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.pooling import POOLINGS
@@ -329,6 +330,22 @@ class Classify(Task):
             "per_label": report(names, count_matches(truth, predicted, names)),
             "confusions": confusions(truth, predicted),
         }
+
+    def baseline_targets(self, example: LabelledSequence) -> Iterable[str]:
+        return () if example.label is None else (example.label,)
+
+    def fit_baseline(self, counts: Counter[str], examples: Sequence[LabelledSequence]) -> Baseline | None:  # noqa: ARG002
+        if not counts:
+            return None
+        label, total = most_frequent(counts), counts.total()
+        probabilities = {name: times / total for name, times in counts.items()}
+        return Baseline(name=f"most frequent label, {label!r}", answer=label, probabilities=probabilities)
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[LabelledSequence]) -> dict[str, float]:
+        probability = baseline.probabilities.get(baseline.answer, 1.0)
+        answer = Classification(baseline.answer, probability, baseline.probabilities)
+        scores = self.score([answer] * len(examples), examples)
+        return {name: scores[name] for name in ("accuracy", "macro_f1", "loss")}
 
     def metric_sums(self, predictions: Sequence[Classification], examples: Sequence[LabelledSequence]) -> MetricSums:
         pairs = zip(predictions, examples, strict=True)

@@ -1,6 +1,7 @@
 """Forecasting: the next values of time series, or the next frames of binary sequences such as piano rolls."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from seqloom.data.readers.text_files import DataError, Source
 from seqloom.insight.forecast_plot import draw_forecast
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
+from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
@@ -399,6 +401,37 @@ class Forecast(Task):
             }
         steps = {"mse_scaled": model_mse, "last_mse_scaled": last_mse}
         return scores | {"windows": len(truth), "per_step": regression.by_step(truth, forecast, steps)}
+
+    def fit_baseline(self, counts: Counter[Any], examples: Sequence[Window]) -> Baseline | None:  # noqa: ARG002
+        if self.data_type == "binary":
+            return Baseline(name="frequency of each feature")
+        candidates = [Baseline(name="last value", lag=1)]
+        if self.season > 1:
+            candidates.append(Baseline(name=f"value one season ({self.season} steps) before", lag=self.season))
+        if not examples:
+            return candidates[-1]
+        return min(candidates, key=lambda candidate: self.score_baseline(candidate, examples)[self.main_metric])
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[Window]) -> dict[str, float]:
+        learned, every_step = self.fitted, self.output == "every_step"
+        targets = self._targets(learned.columns)
+        futures = [window.future(self.horizon, every_step=every_step)[..., targets] for window in examples]
+        truth = np.concatenate(futures)
+        if self.data_type == "binary":
+            forecast = np.broadcast_to(np.array(learned.means)[targets], truth.shape)
+            return {
+                "nll": regression.frame_nll(truth, forecast),
+                "accuracy": regression.frame_accuracy(truth, forecast),
+            }
+        season = max(baseline.lag, 1)
+        naive = [window.seasonal_forecast(self.horizon, season, every_step=every_step) for window in examples]
+        forecast = np.concatenate(naive)[..., targets]
+        scale = np.array(learned.deviations)[targets]
+        return {
+            "mse_scaled": regression.mse(truth / scale, forecast / scale),
+            "mse": regression.mse(truth, forecast),
+            "mae": regression.mae(truth, forecast),
+        }
 
     @property
     def inputs_are_files(self) -> bool:

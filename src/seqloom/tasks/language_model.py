@@ -29,6 +29,7 @@ from seqloom.insight.word_contexts import compare_contexts
 from seqloom.layers.embedding import Embedding
 from seqloom.layers.softmax_loss import sampled_cross_entropy
 from seqloom.metrics.confidence import MetricSums
+from seqloom.models.baseline import Baseline
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import Decoder
 from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack
@@ -43,6 +44,10 @@ from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fi
 COMPARED_AT_ONCE = 64  # texts in a batch when words are compared
 CONTEXT = 128
 """Default context of a Transformer in tokens: under truncated BPTT a text has no beginning that would limit it."""
+
+
+MAX_UNIGRAM_TOKENS = 1_000_000
+"""Tokens that the baseline counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +330,36 @@ class LanguageModel(Task):
             "bits_per_character": total / math.log(2) / max(characters, 1),
             "tokens": tokens,
             "unknown": sum(self.tokenizer.encode(example.text).count(unknown) for example in examples),
+        }
+
+    def baseline_targets(self, example: TextLine) -> Iterable[str]:
+        return (example.text,)
+
+    def fit_baseline(self, counts: Counter[str], examples: Sequence[TextLine]) -> Baseline | None:  # noqa: ARG002
+        """Unigram frequencies of the first million tokens, with one added to each."""
+        tokens: Counter[int] = Counter()
+        for text, times in counts.items():
+            if tokens.total() > MAX_UNIGRAM_TOKENS:
+                break
+            for token in (*self.tokenizer.encode(text), self.tokenizer.vocabulary.index(END)):
+                tokens[token] += times
+        if not tokens:
+            return None
+        names, total = self.tokenizer.vocabulary.tokens, tokens.total() + len(self.tokenizer.vocabulary)
+        probabilities = {names[token]: (times + 1) / total for token, times in tokens.items()}
+        return Baseline(name="unigram frequencies", probabilities={**probabilities, "": 1 / total})
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[TextLine]) -> dict[str, float]:
+        vocabulary, rest = self.tokenizer.vocabulary, baseline.probabilities[""]
+        logs = np.log([baseline.probabilities.get(token, rest) for token in vocabulary.tokens])
+        end = vocabulary.index(END)
+        rows = [logs[[*self.tokenizer.encode(example.text), end]] for example in examples]
+        total, tokens = -math.fsum(row.sum() for row in rows), sum(map(len, rows))
+        characters = sum(len(example.text) + 1 for example in examples)
+        return {
+            "perplexity": _exponential(total, tokens),
+            "loss": total / max(tokens, 1),
+            "bits_per_character": total / math.log(2) / max(characters, 1),
         }
 
     def metric_sums(self, predictions: Sequence[TextScore], examples: Sequence[TextLine]) -> MetricSums:

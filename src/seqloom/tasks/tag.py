@@ -1,6 +1,6 @@
 """Tagging: a label for each word of a sentence, or for each frame of a sequence of vectors."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +24,7 @@ from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attent
 from seqloom.insight.explanation import Explanation, LabelChoice
 from seqloom.metrics.confidence import MetricSums, bootstrap_f1, ratio_of_sums, wilson_interval
 from seqloom.metrics.labels import accuracy, compare_spans, confusions, f1, per_label, per_type
+from seqloom.models.baseline import Baseline, most_frequent
 from seqloom.models.character_encoder import (
     MAX_CHARACTERS,
     CharacterConfig,
@@ -432,6 +433,33 @@ class Tag(Task):
         scores |= self._known_and_unknown(reference, predicted, examples)
         unseen = sum(label not in self.fitted.labels for label in reference)
         return {**scores, "elements": len(reference), "unseen_labels": unseen, **details}
+
+    def baseline_targets(self, example: TaggedSequence) -> Iterable[tuple[str, str]]:
+        words = example.words if isinstance(example, Sentence) else ("",) * len(example.labels or ())
+        return zip(words, example.labels or (), strict=False)
+
+    def fit_baseline(self, counts: Counter[tuple[str, str]], examples: Sequence[TaggedSequence]) -> Baseline | None:  # noqa: ARG002
+        labels: Counter[str] = Counter()
+        by_word: dict[str, Counter[str]] = defaultdict(Counter)
+        for (word, label), times in counts.items():
+            labels[label] += times
+            by_word[word][label] += times
+        if not labels:
+            return None
+        usual = most_frequent(labels)
+        answers = {word: most_frequent(each) for word, each in by_word.items()}
+        answers = {word: label for word, label in answers.items() if label != usual}
+        name = f"most frequent label{' of each word' if self.fitted.words is not None else ''}"
+        return Baseline(name=f"{name}, {usual!r} for {'others' if answers else 'all'}", answer=usual, answers=answers)
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[TaggedSequence]) -> dict[str, float]:
+        answers = []
+        for example in examples:
+            words = example.words if isinstance(example, Sentence) else ("",) * len(example.labels or ())
+            labels = [baseline.answers.get(word, baseline.answer) for word in words]
+            answers.append(TagPrediction([], labels, []))
+        scores = self.score(answers, examples)
+        return {name: scores[name] for name in (self.main_metric, "accuracy")}
 
     def metric_sums(self, predictions: Sequence[TagPrediction], examples: Sequence[TaggedSequence]) -> MetricSums:
         reference = [example.labels or () for example in examples]

@@ -1,7 +1,8 @@
 """The contract of a task: seven methods that lead from a file to a score, and optional capabilities with defaults."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
 
@@ -20,6 +21,7 @@ from seqloom.decoding.tokens.search import Search
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace, trace_function
 from seqloom.metrics.confidence import MetricSums
+from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.models.transcription.streaming import StreamingSession
@@ -194,6 +196,18 @@ class Task(ConfigSection, ABC):
     def metric_sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002
         """Sums per example from which the main metric is computed, to compare models; None if there are none."""
         return None
+
+    def baseline_targets(self, example: Any) -> Iterable[Hashable]:  # noqa: ARG002
+        """What the baseline counts in a training example, such as its label."""
+        return ()
+
+    def fit_baseline(self, counts: Counter[Any], examples: Sequence[Any]) -> Baseline | None:  # noqa: ARG002
+        """The trivial model of the counted training targets; of several, the best on these development examples."""
+        return None
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[Any]) -> dict[str, float]:  # noqa: ARG002
+        """The main metric of the baseline on examples, and others that it has; empty if it has none."""
+        return {}
 
     @property
     def custom_layer_field(self) -> str:

@@ -1,6 +1,7 @@
 """Transcription: speech, handwriting or pen strokes to text, without a given alignment (CTC)."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -31,6 +32,7 @@ from seqloom.layers.ctc import CTCLosses, ctc_loss, frames_needed
 from seqloom.layers.embedding import PADDING as BLANK
 from seqloom.metrics import transcripts as metrics
 from seqloom.metrics.confidence import MetricSums
+from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.encoder import BidirectionalEncoder, PrenetConfig
 from seqloom.models.transcription.audio_features import (
     AudioFeatures,
@@ -257,7 +259,9 @@ class Transcribe(Task):
 
     def _spell(self, example: Recording) -> str:
         """The text as the model spells it; a word that is not in the lexicon counts as one wrong token."""
-        text = example.text or ""
+        return self._spell_text(example.text or "")
+
+    def _spell_text(self, text: str) -> str:
         if self.spelling != "lexicon":
             return text
         return " ".join(token for word in text.split() for token in self._spellings.get(word, (UNKNOWN,)))
@@ -399,6 +403,26 @@ class Transcribe(Task):
 
     def metric_sums(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> MetricSums:
         return self._compare(predictions, examples).sums(self.main_metric, self._error_rates)
+
+    def baseline_targets(self, example: Recording) -> Iterable[str]:
+        return () if example.text is None else (example.text,)
+
+    def fit_baseline(self, counts: Counter[str], examples: Sequence[Recording]) -> Baseline | None:
+        if not counts or self.main_metric == "loss":
+            return None
+        answer = most_frequent(counts)
+        empty = Baseline(name="empty transcript")
+        if not examples:
+            return empty
+        constant = Baseline(name=f"most frequent transcript, {quote(answer)}", answer=answer)
+        sign = 1 if self.higher_is_better else -1
+        return max(empty, constant, key=lambda each: sign * self.score_baseline(each, examples)[self.main_metric])
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[Recording]) -> dict[str, float]:
+        text = baseline.answer.lower() if self.text.lowercase else baseline.answer
+        tokens = self.fitted.text.tokens(self._spell_text(text))
+        answer = Transcription(text, 0.0, 0.0, 0.0, tokens, [], [], [], [], "", None)
+        return {self.main_metric: self.metric_sums([answer] * len(examples), examples).whole}
 
     def _compare(self, predictions: Sequence[Transcription], examples: Sequence[Recording]) -> metrics.Transcripts:
         for example in examples:

@@ -1,6 +1,7 @@
 """Translation: one sequence of tokens to another, such as sentences, pronunciations, commands or dates."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ from seqloom.layers.embedding import UNKNOWN, Embedding
 from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
+from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.classifier import TokenEmbedding
 from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
@@ -46,6 +48,7 @@ from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInp
 from seqloom.models.scheduled_sampling import ScheduledSampling
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
+BASELINE_EXAMPLES = 1000  # on which the better baseline is chosen
 MARGIN = 1.5  # maximum length relative to what 99.9 % of the training targets need
 
 
@@ -372,6 +375,28 @@ class Translate(Task):
             "examples": len(references),
             "sources": len(errors.errors),
         }
+
+    def baseline_targets(self, example: Pair) -> Iterable[str]:
+        return () if example.target is None else (example.target,)
+
+    def fit_baseline(self, counts: Counter[str], examples: Sequence[Pair]) -> Baseline | None:
+        if not counts or self.main_metric == "loss":
+            return None
+        answer = most_frequent(counts)
+        copying = Baseline(name="copy of the source", copies=True)
+        constant = Baseline(name=f"most frequent target, {quote(answer)}", answer=answer)
+        sign = 1 if self.higher_is_better else -1
+        examples = examples[:BASELINE_EXAMPLES]
+        if not examples:
+            return copying
+        return max(copying, constant, key=lambda each: sign * self.score_baseline(each, examples)[self.main_metric])
+
+    def score_baseline(self, baseline: Baseline, examples: Sequence[Pair]) -> dict[str, float]:
+        hypotheses = [example.source if baseline.copies else baseline.answer for example in examples]
+        if self._target_text.lowercase:
+            hypotheses = [text.lower() for text in hypotheses]
+        answers = [Translation(text, 0.0, [], [], [], [], []) for text in hypotheses]
+        return {self.main_metric: self.metric_sums(answers, examples).whole}
 
     def metric_sums(self, predictions: Sequence[Translation], examples: Sequence[Pair]) -> MetricSums:
         """For exact matches and errors there is one row per distinct source."""
