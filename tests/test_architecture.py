@@ -22,7 +22,8 @@ PACKAGES = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
 MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "state": set(),
-    "kernels": set(),
+    "cache": set(),
+    "kernels": {"cache"},
     "metrics": set(),
     "terminal": set(),
     "interrupt": set(),
@@ -65,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"state", "data", "metrics", "training", "cells", "layers", "tasks", "insight"},
     "info": {"terminal", "run", "kernels", "layers", "models", "run_config", "seqloom"},
     "cli": {
-        *("config", "terminal", "interrupt", "run_config", "data", "decoding", "tasks", "training"),
+        *("cache", "config", "terminal", "interrupt", "run_config", "data", "decoding", "tasks", "training"),
         *(
             "model",
             "streaming",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqloom import __version__
+from seqloom.cli.completion import complete_run, complete_task
 from seqloom.cli.options import (
     AsJson,
     ConfigurableCommand,
@@ -75,13 +76,18 @@ def seqloom(
 
 @app.command(epilog="Example: seqloom init tag > tagger.toml")
 def init(
-    task: Annotated[str, typer.Argument(help="Task, such as tag; omit it to list all tasks.")] = "",
+    task: Annotated[
+        str, typer.Argument(help="Task, such as tag; omit it to list all tasks.", autocompletion=complete_task)
+    ] = "",
     *,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema, with which editors complete and check the file.")
+    ] = False,
     example: Annotated[
         bool, typer.Option("--example", help="Print the short configuration that seqloom demo uses.")
     ] = False,
 ) -> None:
-    """Print a configuration with a comment for each key."""
+    """Print a configuration with a comment for each key, or its JSON Schema for editors."""
     from seqloom import config, examples, tasks
 
     with errors():
@@ -95,6 +101,13 @@ def init(
         from seqloom.training.config import TrainConfig
 
         kind = tasks.find(task)
+        if schema:
+            from seqloom.tuning.schema import config_schema
+
+            print(json.dumps(config_schema(task), indent=2, ensure_ascii=False))
+            return
+        print(f"#:schema ./{task}.schema.json")
+        print(f"# For completion and checks in an editor: seqloom init {task} --schema > {task}.schema.json\n")
         print(config.template({"task": kind, "train": TrainConfig}, kind.recommended), end="")
 
 
@@ -122,9 +135,12 @@ def train(
     *,
     output: Annotated[Path | None, typer.Option(help="New folder for the run; default: runs/TASK.")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Run to resume; the result equals that of an uninterrupted run.")
+        Path | None,
+        typer.Option(
+            help="Run to resume; the result equals that of an uninterrupted run.", autocompletion=complete_run
+        ),
     ] = None,
-    task: Annotated[str, typer.Option(help="Task, if there is no configuration.")] = "",
+    task: Annotated[str, typer.Option(help="Task, if there is no configuration.", autocompletion=complete_task)] = "",
     data: Annotated[
         str, typer.Option(help="Training file, or folder with a train and a dev file, if there is no configuration.")
     ] = "",
@@ -387,7 +403,8 @@ def sweep(
 @app.command(epilog="Example: seqloom demo tag")
 def demo(
     task: Annotated[
-        str, typer.Argument(help="Task, or memory: how far back recurrent networks remember.")
+        str,
+        typer.Argument(help="Task, or memory: how far back recurrent networks remember.", autocompletion=complete_task),
     ] = "translate",
     *,
     output: Annotated[Path, typer.Option(help="Folder for the data and the run.")] = Path("runs"),
@@ -427,7 +444,8 @@ def data(
 @app.command(epilog="Example: seqloom info runs/tag")
 def info(
     run: Annotated[
-        Path | None, typer.Argument(help="Folder of a training run; omit it to describe this machine.")
+        Path | None,
+        typer.Argument(help="Folder of a training run; omit it to describe this machine.", autocompletion=complete_run),
     ] = None,
     *,
     layer: Layer = "",

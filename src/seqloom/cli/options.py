@@ -9,10 +9,18 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from seqloom.cli.completion import complete_config, complete_override, complete_run
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Configuration = Annotated[str, typer.Argument(help="TOML file with the configuration; see seqloom init.")]
-Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the configuration, such as train.epochs=5.")]
-RunFolder = Annotated[Path, typer.Argument(help="Folder of a training run.")]
+Configuration = Annotated[
+    str,
+    typer.Argument(help="TOML file with the configuration; see seqloom init.", autocompletion=complete_config),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(help="Changes to the configuration, such as train.epochs=5.", autocompletion=complete_override),
+]
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a training run.", autocompletion=complete_run)]
 Layer = Annotated[str, typer.Option(help="Custom layer or cell, as module:name.")]
 Search = Annotated[
     str,
@@ -52,7 +60,7 @@ class ConfigurableCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
         options = [argument.partition("=")[0] for argument in args if argument.startswith("--") and argument != "--"]
-        for option in options:
+        for option in [] if ctx.resilient_parsing else options:  # while a word is completed, nothing is wrong yet
             if option not in (*known, *ctx.help_option_names) and (keys := _keys_for(option, args)):
                 overrides = " or ".join(f"{key}=…" for key in keys)
                 ctx.fail(f"{option} is not an option; did you mean the override {overrides}?")

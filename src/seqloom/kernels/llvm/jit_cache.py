@@ -15,6 +15,8 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
+from seqloom.cache import cache_root
+
 _lock = threading.Lock()
 
 
@@ -38,17 +40,8 @@ def vector_registers() -> int:
 
 
 def cache_folder() -> Path:
-    """Folder of compiled kernels: ``SEQLOOM_CACHE``, or the user's cache folder."""
-    chosen = os.environ.get("SEQLOOM_CACHE")
-    if chosen:
-        return Path(chosen) / "kernels"
-    if sys.platform == "win32":
-        root = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "seqloom" / "kernels"
+    """Folder of compiled kernels."""
+    return cache_root() / "kernels"
 
 
 @cache
@@ -75,7 +68,9 @@ def _target_machine() -> llvm.TargetMachine:
 
 @cache
 def _jit() -> llvm.LLJIT:
-    return llvm.create_lljit_compiler(_target_machine())
+    # JITLink keeps code and constants together. The older linker may place them more than 2 GB apart in a process that
+    # has mapped much memory, such as a worker of Ray, and aborts.
+    return llvm.create_lljit_compiler(_target_machine(), use_jit_link=sys.platform != "win32")
 
 
 def _compile(text: str) -> bytes:
