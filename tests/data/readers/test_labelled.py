@@ -194,3 +194,41 @@ def test_empty_file_has_no_examples(tmp_path: Path) -> None:
     path = write(tmp_path, "x.txt")
     assert detect(path) == "lines"
     assert read(path) == read(path, known={"a"}) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["t0,t1,t2,class", "1,2,3,a", "4,5,6,b"], "class"),
+        (["class,t0,t1,t2", "7,1,2,3", "8,4,5,6"], "class"),  # a name, though all values are numbers
+        (["0,1,2,label", "1,2,3,a", "4,5,6,b"], "label"),  # columns numbered by pandas
+        (["id,t0,t1,t2,label", "10,1,2,3,a", "11,4,5,6,b"], "label"),
+        ([",0,1,2,label", "0,1,2,3,a", "1,4,5,6,b"], "label"),  # with its index
+        (["1,2,3,a", "4,5,6,b"], -1),
+        (["a,1,2,3", "b,4,5,6"], 0),
+        (["t0;t1;t2;class", "1;2;3;a", "4;5;6;b"], "class"),
+    ],
+)
+def test_label_of_rows_of_numbers(tmp_path: Path, lines: list[str], expected: int | str) -> None:
+    path = write(tmp_path, "x.csv", *lines)
+    settings, note = LabelledReader().inspect(path)
+    assert settings == {"label_column": expected}
+    assert note.startswith("one row per sequence: label from ")
+    assert ("; ignored: " in note) == lines[0].startswith(("id", ",0"))
+    for options in ({}, settings):
+        actual = read(path, **options)
+        assert [content for content, _, _ in actual] == [[[1], [2], [3]], [[4], [5], [6]]]
+        assert len({label for _, label, _ in actual}) == 2
+        assert not {"label", "class"} & {label for _, label, _ in actual}
+
+
+def test_named_label_of_numbers_is_optional_after_training(tmp_path: Path) -> None:
+    path = write(tmp_path, "x.csv", "t0,t1,t2", "1,2,3")
+    assert read(path, label_column="class", known={"a"}) == [([[1], [2], [3]], None, 2)]
+    with pytest.raises(DataError, match="label_column: no column 'class'; the header has t0, t1, t2"):
+        read(path, label_column="class")
+
+
+def test_rows_of_numbers_in_frames() -> None:
+    columns = {"id": [7, 8], "t0": [1.0, 4.0], "t1": [2.0, 5.0], "label": ["a", "b"]}
+    assert read(columns) == [([[1], [2]], "a", 1), ([[4], [5]], "b", 2)]

@@ -38,12 +38,13 @@ class Columns:
 
     def value(self, location: Location, fields: Sequence[Any], key: str) -> Any:
         """The value of a role in a record; None if no column has that role."""
-        if key not in self.indices:
+        index = self.indices.get(key)
+        if index is None:
             return None
-        index = self.indices[key]
-        if not -len(fields) <= index < len(fields):
-            raise DataError(location, f"no column {index} among {len(fields)} (the first is 0)")
-        return fields[index]
+        try:
+            return fields[index]
+        except IndexError:
+            raise DataError(location, f"no column {index} among {len(fields)} (the first is 0)") from None
 
     def name(self, key: str) -> str:
         """The name of a role's column, or else what the role is called."""

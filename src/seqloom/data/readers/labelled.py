@@ -20,6 +20,8 @@ Rows = Iterator[tuple[Location, str | Values, str | None]]  # content and label
 TEXT = Role("text_column", "text", column_names.TEXT, "text")
 LABEL = Role("label_column", "label", column_names.LABEL, "label")
 FILE = Role("text_column", "file", column_names.FILE)
+IDENTIFIERS = ("", "id", "index", "uuid", "unnamed:_0")
+"""Names of columns that number the rows."""
 DETECTION_LINES = 20  # lines that decide whether a file has labels
 
 
@@ -34,6 +36,30 @@ class LabelledSequence:
 
     def __len__(self) -> int:
         return self.length
+
+
+class NumberColumns(NamedTuple):
+    """The columns of rows of numbers: one sequence per row."""
+
+    label: int | None  # index; None: there are no labels
+    names: Sequence[str] = ()  # of all columns; empty: no header
+    skipped: tuple[int, ...] = ()  # columns that number the rows
+
+    @property
+    def setting(self) -> int | str:
+        """The configuration of the label column."""
+        if self.label is None:
+            return ""
+        inside = -len(self.names) <= self.label < len(self.names)
+        return self.names[self.label] or self.label if inside else self.label
+
+    def describe(self) -> str:
+        label = self.setting
+        places = {-1: "the last column", 0: "the first column"}
+        where = f"column {label!r}" if isinstance(label, str) else places.get(label, f"column {label}")
+        ignored = f"; ignored: {', '.join(self.names[index] or 'row numbers' for index in self.skipped)}"
+        values = "the other columns are its values"
+        return f"one row per sequence: label from {where}, {values}{ignored if self.skipped else ''}"
 
 
 @dataclass(frozen=True)
@@ -138,26 +164,33 @@ class LabelledReader:
         for sequence in long_tables.read_sequences(self._layout(source), missing=self.missing):
             yield sequence.location, sequence.values, long_tables.one_label(sequence)
 
-    def _label_index(self, source: Path, separator: str) -> tuple[int, str]:
-        """The column of the label in rows of numbers, and its name if there is a header."""
+    def _number_columns(self, source: Path, separator: str) -> NumberColumns:
+        """The columns of rows of numbers, as the first two rows show."""
         first = [line.split(separator) for _, line in islice(text_files.lines(source, encoding=self.encoding), 2)]
-        names = [field.strip().strip('"') for field in first[0]] if first else []
-        header = not any(map(vectors.is_number, names[1:-1]))
-        column = self.label_column
-        if isinstance(column, str) and column:
-            if column not in names:
-                header_text = f"the header has {', '.join(names)[:200]}" if header else "the first row is not a header"
-                raise DataError(str(source), f"label_column: no column {column!r}; {header_text}")
-            return names.index(column), column
-        if not isinstance(column, str):
-            inside = -len(names) <= column < len(names)
-            return column, names[column] if header and inside else ""
+        if not first:
+            return NumberColumns(-1)
+        names = [field.strip().strip('"') for field in first[0]]
         usual = [index for index, name in enumerate(names) if column_names.normalize(name) in LABEL.names]
+        repeated = len(first) > 1 and any(
+            first[0][index] == first[1][index] for index in usual if index < len(first[1])
+        )
+        header = not any(map(vectors.is_number, names[1:-1])) or (len(usual) == 1 and not repeated)
+        names = names if header else []
+        skipped = tuple(index for index, name in enumerate(names) if column_names.normalize(name) in IDENTIFIERS)
+        column = self.label_column
+        if isinstance(column, int):
+            return NumberColumns(column, names, skipped)
+        if column and column in names:
+            return NumberColumns(names.index(column), names, skipped)
+        if column and self.known is not None:
+            return NumberColumns(None, names, skipped)
+        if column:
+            problem = f"the header has {', '.join(names)[:200]}" if names else "the first row is not a header"
+            raise DataError(str(source), f"label_column: no column {column!r}; {problem}")
         if header and len(usual) == 1:
-            return usual[0], names[usual[0]]
-        values = first[-1] if first else []
-        index = 0 if values and not vectors.is_number(values[0]) and vectors.is_number(values[-1]) else -1
-        return index, names[index] if header and names else ""
+            return NumberColumns(usual[0], names, skipped)
+        start, end = (vectors.is_number(first[-1][index]) for index in (0, -1))
+        return NumberColumns(0 if end and not start else -1, names, skipped)
 
     def _number_separator(self, source: Path) -> str:
         if self.separator or source == STANDARD_INPUT:
@@ -168,18 +201,21 @@ class LabelledReader:
     def _inspect_numbers(self, source: Source) -> tuple[dict[str, int | str], str]:
         if not isinstance(source, Path) or tables.is_binary(source):
             return {}, ""
-        index, name = self._label_index(source, self._number_separator(source))
-        where = (
-            f"column {name!r}" if name else {-1: "the last column", 0: "the first column"}.get(index, f"column {index}")
-        )
-        return {LABEL.key: name or index}, f"one row per sequence: label from {where}, the other columns are its values"
+        columns = self._number_columns(source, self._number_separator(source))
+        return {LABEL.key: columns.setting}, columns.describe()
 
     def _numbers(self, source: Path) -> Iterator[VectorSequence]:
-        if source != STANDARD_INPUT and tables.is_binary(source):
+        options: dict[str, Any] = {"channels": self.channels, "missing": self.missing}
+        if source == STANDARD_INPUT:
+            return vectors.csv(source, label=None, separator=self.separator or ",", **options)
+        if tables.is_binary(source):
             return self._wide(source)
         separator = self._number_separator(source)
-        label = None if source == STANDARD_INPUT else self._label_index(source, separator)[0]
-        return vectors.csv(source, channels=self.channels, label=label, separator=separator, missing=self.missing)
+        columns = self._number_columns(source, separator)
+        header = bool(columns.names) or None
+        return vectors.csv(
+            source, label=columns.label, skip=columns.skipped, header=header, separator=separator, **options
+        )
 
     def _wide(self, source: Source) -> Iterator[VectorSequence]:
         """Rows of numbers of a data frame, a Parquet or an Excel file."""
@@ -189,8 +225,9 @@ class LabelledReader:
         if index is None and table.head:
             others = [column for column in range(table.width) if not tables.is_numeric(table.column(column))]
             index = others[0] if others else None
+        skipped = [column for column, name in enumerate(table.names) if column_names.normalize(name) in IDENTIFIERS]
         for location, fields in table.records:
-            values = [str(value) for column, value in enumerate(fields) if column != index]
+            values = [str(value) for column, value in enumerate(fields) if column != index and column not in skipped]
             label = None if index is None else as_label(location, fields[index], name=columns.name(LABEL.key))
             numbers = vectors.parse_numbers(location, values)
             if not len(numbers) or len(numbers) % self.channels:

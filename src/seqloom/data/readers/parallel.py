@@ -112,15 +112,16 @@ class PairReader:
     def _columns(self, source: Source) -> Rows:
         table, columns = self._find(source, optional_target=True)
         first, second = (role.key for role in self.roles)
+        names = columns.name(first), columns.name(second)
         for location, fields in table.records:
             if len(fields) == 1 and not table.names:
-                yield location, as_text(location, fields[0], name=self.roles[0].noun), None
+                yield location, as_text(location, fields[0], name=names[0]), None
                 continue
-            text = as_text(location, columns.value(location, fields, first), name=columns.name(first))
+            text = as_text(location, columns.value(location, fields, first), name=names[0])
             target = columns.value(location, fields, second)
             for answer in (target or [None]) if isinstance(target, list) else [target]:
-                known = answer is not None and not (tables.is_missing(answer) and not isinstance(answer, str))
-                yield location, text, as_text(location, answer, name=columns.name(second)) if known else None
+                known = isinstance(answer, str) or not tables.is_missing(answer)
+                yield location, text, as_text(location, answer, name=names[1]) if known else None
 
     def _sources(self, path: Path) -> Rows:
         for location, line in text_files.lines(path, encoding=self.encoding):

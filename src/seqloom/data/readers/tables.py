@@ -101,7 +101,6 @@ def is_missing(value: object) -> bool:
 def as_text(location: Location, value: object, *, name: str) -> str:
     """A text of a column; numbers are texts, too, but a missing value is an error."""
     if isinstance(value, str):
-        text_files.check_text(location, value)
         return value.strip()
     if is_missing(value):
         raise DataError(location, f"{name!r}: expected a string, found no value")
@@ -112,12 +111,11 @@ def as_text(location: Location, value: object, *, name: str) -> str:
 
 def as_label(location: Location, value: object, *, name: str) -> str | None:
     """The name of a class: a string, or a number without a useless ``.0``; None: missing."""
+    if isinstance(value, str):
+        return value.strip() or None
     value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
     if is_missing(value):
         return None
-    if isinstance(value, str):
-        text_files.check_text(location, value)
-        return value.strip()
     if isinstance(value, list | tuple | dict | set | bytes):
         raise DataError(location, f"{name!r}: expected a string or an integer, found {type(value).__name__}")
     if isinstance(value, float) and value.is_integer():
@@ -206,7 +204,7 @@ def _build(
     header: bool | None = None,
     separator: str = "",
 ) -> Table:
-    iterator = iter(records)
+    iterator = iter(records) if separator else _checked(records)  # lines of text are checked when they are read
     head = list(islice(iterator, HEAD + 1))
     if names is None:
         if header is None:
@@ -216,6 +214,15 @@ def _build(
             names = [str("" if value is None else value).strip() for value in values]
             check_names(location, names)
     return Table(file, tuple(names or ()), tuple(head[:HEAD]), chain(head, iterator), separator)
+
+
+def _checked(records: Iterable[Record]) -> Iterator[Record]:
+    """The same records, without strings that cannot be written to a text file."""
+    for location, values in records:
+        for value in values:
+            if isinstance(value, str):
+                text_files.check_text(location, value)
+        yield location, values
 
 
 def check_names(location: Location | str, names: Sequence[str]) -> None:

@@ -94,16 +94,21 @@ def csv(
     *,
     channels: int = 1,  # values per element
     label: int | None = -1,  # index of the label column, negative from the end; None: no labels
+    skip: Sequence[int] = (),  # indices of columns that are not read
+    header: bool | None = None,  # whether the first row is a header; None: if it has no numbers
     separator: str = ",",
     missing: Missing = "error",
 ) -> Iterator[VectorSequence]:
     """One sequence per row: its values, element after element, and its label; empty or ``?`` is an unknown label.
 
-    A first row without numbers is a header. Rows may differ in length. With two or more channels, a row whose number
-    of fields is a multiple of the channels has no label.
+    Rows may differ in length. With two or more channels, a row whose number of fields is a multiple of the channels
+    has no label.
     """
-    for position, (location, fields) in enumerate(_records(source, separator)):
-        if not fields or (position == 0 and _is_header(fields, label)):
+    if skip and label is not None and label >= 0:
+        label -= sum(column < label for column in skip)
+    for position, (location, cells) in enumerate(_records(source, separator)):
+        fields = [field for column, field in enumerate(cells) if column not in skip] if skip else cells
+        if not fields or (position == 0 and (_is_header(fields, label) if header is None else header)):
             continue
         name = None
         if label is not None and (channels == 1 or len(fields) % channels):
