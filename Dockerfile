@@ -24,7 +24,7 @@ COPY --from=build /venv /venv
 # Kernels and fonts are cached where any user may write, so that --user works.
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 SEQLOOM_CACHE=/tmp/seqloom MPLCONFIGDIR=/tmp/matplotlib
 RUN useradd --create-home --uid 1000 seqloom && mkdir /data && chown seqloom /data
-USER seqloom
+USER 1000
 WORKDIR /data
 ENTRYPOINT ["seqloom"]
 CMD ["--help"]

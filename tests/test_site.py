@@ -44,8 +44,16 @@ def test_links_become_links_of_the_site(tmp_path: Path) -> None:
 
 
 def test_get_started_is_the_practical_part_of_readme() -> None:
-    page = pages.get_started("# Name\n\nIntroduction\n\n## Try it\nfirst\n## Documentation\nlist\n## Install\nlast\n")
-    assert page == "# Get started\n\n## Try it\nfirst\n## Install\nlast\n"
+    readme = "# Name\n\nTry it.\n\n## Train\nfirst\n## Why Seqloom\nbest\n## Documentation\nlist\n## Install\nlast\n"
+    assert pages.get_started(readme) == "# Get started\n\nTry it.\n\n## Train\nfirst\n## Install\nlast\n"
+
+
+def test_the_landing_page_takes_code_and_reasons_from_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = pages.with_readme((SITE / "index.md").read_text(encoding="utf-8"), readme)
+    assert "<!--" not in page
+    assert "class Forgetful(Cell):" in page
+    assert pages.sections(readme)["Why Seqloom"] in page
 
 
 def test_the_landing_page_shows_tested_commands_and_pictures() -> None:

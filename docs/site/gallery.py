@@ -142,7 +142,7 @@ def write(source: Path, *, work: Path, quick: bool) -> None:
         shutil.copy(drawn, folder / f"{picture.name}{drawn.suffix}")
         cards.append(card(picture, f"gallery/{picture.name}{drawn.suffix}"))
     text = "Every picture comes with its commands; paste them to draw it on your machine. Models and data are built in."
-    grid = "\n".join(["::::{grid} 1 1 2 2", ":gutter: 4", "", *cards, "::::", ""])
+    grid = "\n".join([":::::{grid} 1 1 2 2", ":gutter: 4", "", *cards, ":::::", ""])
     (source / "gallery.md").write_text(f"---\nhide-toc: true\n---\n# Gallery\n\n{text}\n\n{grid}", encoding="utf-8")
     landing = source / "index.md"
     landing.write_text(with_suffixes(landing.read_text(encoding="utf-8"), folder), encoding="utf-8")
@@ -159,20 +159,21 @@ def card(picture: Picture, image: str) -> str:
     commands = [picture.demo, *([picture.explain] if picture.explain else [])]
     return "\n".join(
         [
-            ":::{grid-item-card}",
+            "::::{grid-item-card}",
             f":class-item: gallery{' wide' if picture.wide else ''}",
             "",
+            ":::{card-header}",
             f"```{{image}} {image}",
             f":alt: {picture.title}",
             f":target: _images/{Path(image).name}",
             "```",
-            "^^^",
+            ":::",
             f"**{picture.title}**",
             "",
             f"{picture.text} [More]({picture.page})",
             "",
             *(f"    {command}" for command in commands),
-            ":::",
+            "::::",
             "",
         ]
     )

@@ -88,16 +88,29 @@ def stage(source: Path) -> None:
         if name == "README.md":
             text = get_started(text)
         (source / target).write_text(adapt_links(text, name, source), encoding="utf-8")
-    index = (ROOT / "docs" / "site" / "index.md").read_text(encoding="utf-8")
-    index = adapt_links(index, "docs/site/index.md", source)
-    (source / "index.md").write_text(f"{index}\n{toctrees()}", encoding="utf-8")
+    index = adapt_links((ROOT / "docs" / "site" / "index.md").read_text(encoding="utf-8"), "docs/site/index.md", source)
+    readme = adapt_links((ROOT / "README.md").read_text(encoding="utf-8"), "README.md", source)
+    (source / "index.md").write_text(f"{with_readme(index, readme)}\n{toctrees()}", encoding="utf-8")
+
+
+def sections(text: str) -> dict[str, str]:
+    """The sections of a page by their heading; what comes before the first one is called ""."""
+    before, *parts = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
+    return {"": before} | dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def get_started(readme: str) -> str:
-    """README as the page that follows the landing page: without the introduction and the list of pages."""
-    _, *sections = re.split(r"^(?=## )", readme, flags=re.MULTILINE)
-    kept = [section for section in sections if not section.startswith("## Documentation")]
-    return "".join(["# Get started\n\n", *kept])
+    """README as the page that follows the landing page, without what the landing page and the navigation show."""
+    parts = sections(readme)
+    kept = [f"## {name}\n{text}" for name, text in parts.items() if name not in {"", "Why Seqloom", "Documentation"}]
+    return "".join([re.sub(r"^# .*", "# Get started", parts[""]), *kept])
+
+
+def with_readme(index: str, readme: str) -> str:
+    """The landing page with what it takes from README: ``<!-- section NAME -->`` and ``<!-- python NUMBER -->``."""
+    code = re.findall(r"^```python\n.*?^```\n", readme, re.MULTILINE | re.DOTALL)
+    index = re.sub(r"^<!-- python (\d+) -->\n", lambda match: code[int(match[1]) - 1], index, flags=re.MULTILINE)
+    return re.sub(r"^<!-- section (.*) -->\n", lambda match: sections(readme)[match[1]], index, flags=re.MULTILINE)
 
 
 def toctrees() -> str:
