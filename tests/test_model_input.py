@@ -92,3 +92,18 @@ def test_the_command(models: dict[str, Path], tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["predict", run, str(path), "--format", "line"])
     assert result.exit_code == 1
     assert 'task.format: expected one of: "auto"' in result.stderr
+
+
+def test_tables_in_memory(models: dict[str, Path]) -> None:
+    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    model, texts = load(models["classify"]), ["a b", "b c", "c"]
+    expected = [str(answer) for answer in model.predict(texts)]
+    for columns in ({"text": texts}, {"number": [1, 2, 3], "text": texts}):
+        tables: list[Any] = [columns, pandas.DataFrame(columns), polars.DataFrame(columns)]
+        for table in tables:
+            assert [str(answer) for answer in model.predict(table)] == expected
+    tagger = load(models["tag"])
+    frame = pandas.DataFrame({"id": [1, 1, 2], "word": ["Anna", "sees", "Paris"]})
+    assert [str(answer) for answer in tagger.predict(frame)] == [
+        str(answer) for answer in tagger.predict(["Anna sees", "Paris"])
+    ]

@@ -37,14 +37,14 @@ class Model:
 
     def read(
         self,
-        source: Path | str | Sequence[Any],  # a file, or texts or arrays
+        source: Path | str | Sequence[Any],  # a file, texts or arrays, or a table in memory
         *,
         file_format: str = "",  # instead of that of the training data
         encoding: str = "",
     ) -> Iterator[Any]:
         """The examples to predict; standard input, ``-``, has one on each line, in UTF-8, unless options are given."""
         source = resolve(source) if isinstance(source, str) else source
-        defaults = STANDARD_INPUT if source == Path("-") else {}
+        defaults = STANDARD_INPUT if isinstance(source, Path) and source == Path("-") else {}
         options = {name: value for name, value in defaults.items() if name in self.task.option_fields}
         options |= _non_empty(format=file_format, encoding=encoding)
         return self.task.with_options(**cast(PredictionOptions, options)).read_inputs(source)

@@ -75,7 +75,7 @@ class CaptionedImageReader:
 
     def read_inputs(self, source: Source) -> Iterator[CaptionedImage]:
         """As ``read``, but captions are optional, and standard input is a stream of image names, one per line."""
-        if source != STANDARD_INPUT or self.format != "auto":
+        if not isinstance(source, Path) or source != STANDARD_INPUT or self.format != "auto":
             yield from self._examples(source, {})
             return
         for location, line in text_files.lines(source, encoding=self.encoding):

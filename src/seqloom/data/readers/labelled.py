@@ -95,13 +95,15 @@ class LabelledReader:
         """The columns that a source shows, as configuration, and a sentence about them; both may be empty."""
         if not isinstance(source, Path) and not tables.is_table(source):
             return {}, ""
+        if isinstance(source, Path) and source == STANDARD_INPUT:
+            return {}, ""
         kind = self.detect(source)
         if kind == "long":
             layout = self._layout(source)
             return layout.columns.settings(), f"one row per time step: {layout.describe()}"
-        if kind == "numbers" and source != STANDARD_INPUT:
+        if kind == "numbers":
             return self._inspect_numbers(source)
-        if kind == "lines" and source != STANDARD_INPUT:
+        if kind == "lines":
             return {}, "label from the first word of each line, text from the rest"
         if kind == "folder" and isinstance(source, Path) and source.is_dir():
             return {}, self._describe_folder(source)

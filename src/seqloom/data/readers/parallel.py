@@ -65,7 +65,7 @@ class PairReader:
 
     def read_inputs(self, source: Source) -> Iterator[Pair]:
         """As ``read``, but a line with several targets occurs once, and standard input holds sources only."""
-        if source == STANDARD_INPUT and self.format == "auto":
+        if isinstance(source, Path) and source == STANDARD_INPUT and self.format == "auto":
             return self._pairs(self._sources(source))
         return (next(pairs) for _, pairs in groupby(self.read(source), key=lambda pair: pair.location))
 

@@ -93,7 +93,7 @@ class RecordingReader:
 
     def read_inputs(self, source: Source) -> Iterator[Recording]:
         """As ``read``, but transcripts are optional, and standard input is a stream of file names, one per line."""
-        if source != STANDARD_INPUT or self.format != "auto":
+        if not isinstance(source, Path) or source != STANDARD_INPUT or self.format != "auto":
             yield from self.read(source)
             return
         for location, line in text_files.lines(source, encoding=self.encoding):
