@@ -107,6 +107,13 @@ def test_unclear_columns_stop_with_the_keys(names: str, columns: Any, noun: str)
         assert name in str(error.value) or len(names.split()) > 2
 
 
+def test_single_column() -> None:
+    with pytest.raises(
+        DataError, match=r"expected a column with the text and a column with the label, found only 'text'"
+    ):
+        resolve(table("text", TEXTS))
+
+
 def test_errors_about_configured_columns() -> None:
     source = table("text label", TEXTS, LABELS)
     with pytest.raises(DataError, match=r"no column 'labels'; the header has text, label; did you mean 'label'\?"):

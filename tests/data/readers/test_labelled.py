@@ -129,7 +129,7 @@ def test_label_column_is_optional_after_training(tmp_path: Path) -> None:
             r"x\.txt:2: expected a label and a text separated by a space, found only 'neg'",
         ),
         ("x.tsv", ["a\tb", "a\tc"], {"text_column": 4}, r"x\.tsv:1: no column 4 among 2"),
-        ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: cannot tell which column holds the text"),
+        ("x.jsonl", ['{"label": "a"}'], {}, r"x\.jsonl:1: expected a column with the text and .* found only 'label'"),
         ("x.jsonl", ['{"label": "a", "text": null}'], {}, r"x\.jsonl:1: 'text': expected a string, found no value"),
         (
             "x.jsonl",

@@ -97,7 +97,14 @@ def resolve_columns(table: Table, roles: Sequence[Role], chosen: Chosen) -> Colu
     search.by_content()
     missing = [role for role in roles if role.key not in indices and not role.optional]
     if missing and table.width:
-        raise unclear(table, roles, missing)
+        if table.width < len(roles) - sum(role.optional for role in roles):
+            nouns = " and a column with the ".join(role.noun for role in roles if not role.optional)
+            single, separator = f"only {_describe_column(table, 0)}", "; task.separator sets another separator"
+            raise DataError(
+                table.location,
+                f"expected a column with the {nouns}, found {single}" + (separator if table.separator else ""),
+            )
+        raise unclear(table, roles, missing, search.free())
     return Columns(tuple(roles), indices, table.names, table.width)
 
 
