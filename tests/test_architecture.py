@@ -40,13 +40,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loggers": {"checkpoint", "run", "training"},
     "run_config": {"config", "run", "data", "training", "models", "tasks"},
     "evaluation": {"data", "training", "run_config"},
-    "model": {"run", "data", "training", "models", "decoding", "tasks", "run_config", "evaluation"},
+    "run_summary": {"config", "metrics", "models", "terminal", "run", "run_config"},
+    "model": {"run_summary", "run", "data", "training", "models", "decoding", "tasks", "run_config", "evaluation"},
     "streaming": {"terminal", "data", "model"},
     "explain": {"terminal", "insight", "model"},
     "run_plots": {"run", "insight", "run_config", "model"},
     "workflow": {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_plots"),
-        *("terminal", "loggers", "seqloom"),
+        *("terminal", "loggers", "run_summary", "seqloom"),
     },
     "comparison": {
         *("config", "metrics", "terminal", "interrupt", "run", "training"),
@@ -64,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("model", "explain", "workflow", "lab", "examples"),
     },
     "testing": {"state", "data", "metrics", "training", "cells", "layers", "tasks", "insight"},
-    "info": {"terminal", "run", "kernels", "layers", "models", "run_config", "seqloom"},
+    "info": {"terminal", "run_summary", "run", "kernels", "layers", "models", "run_config", "seqloom"},
     "cli": {
         *("cache", "config", "terminal", "interrupt", "run_config", "data", "decoding", "tasks", "training"),
         *(
@@ -78,6 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "examples",
             "demos",
             "info",
+            "run_summary",
             "seqloom",
         ),
     },

@@ -110,7 +110,8 @@ def test_a_model_is_evaluated_on_its_current_device(run: Run) -> None:
     model = load(run.path)
     elsewhere = model.config._replace(train=model.config.train.model_copy(update={"device": "meta"}))
     labelled = [("it goes up", "up"), ("low", "down")]
-    assert Model(elsewhere, model.module).evaluate(labelled) == model.evaluate(labelled)
+    other = Model(elsewhere, model.module, baseline=model.baseline)
+    assert other.evaluate(labelled) == model.evaluate(labelled)
 
 
 def test_unsupported_actions_are_refused(run: Run, tmp_path: Path) -> None:

@@ -132,7 +132,10 @@ def test_a_terminal_gets_a_bar_with_the_best_score(monkeypatch: pytest.MonkeyPat
 
 def test_metrics_are_rows_with_their_confidence_intervals() -> None:
     metrics = {"accuracy": 2 / 3, "accuracy_interval": [0.5, 0.8], "examples": 7, "per_label": {"a": {}}, "list": [1]}
-    assert terminal.metric_rows(metrics) == [("accuracy", "0.66667  [0.5, 0.8]"), ("examples", "7")]
+    columns, rows = terminal.score_table(metrics, {"accuracy": 0.25}, source="dev")
+    assert columns == ["metric", "dev", "95 % interval", "baseline"]
+    assert rows == [["accuracy", "0.66667", "[0.5, 0.8]", "0.25"], ["examples", "7", "", ""]]
+    assert terminal.score_table({"loss": 1.5}, {}, source="value") == (["metric", "value"], [["loss", "1.5"]])
     assert [terminal.format_value(value) for value in (1234567.0, 3, "x", [0.5, 1])] == [
         "1.2346e+06",
         "3",

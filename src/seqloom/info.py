@@ -16,7 +16,8 @@ from seqloom.layers.build import cell_classes
 from seqloom.layers.recurrent.recurrent import Recurrent
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
-from seqloom.run_config import load_config
+from seqloom.run_config import Config, load_config
+from seqloom.run_summary import commands, duration, summarize, verdict
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,59 @@ def print_machine_info(info: MachineInfo) -> None:
 
 
 def describe_run(path: Path, *, layer: LayerFactory | None = None) -> dict[str, Any]:
-    """The task and size of a run's model, its best metrics, and the versions it was trained with."""
+    """What a run was trained on, its size, how training ended, its scores and settings; needs no custom layer."""
     run = Run.open(path)
     config = load_config(run, layer=layer)
-    module = config.task.build_model()
-    layers = sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})
+    summary = summarize(run, config)
+    dev = summary.dev or (f"{summary.dev_fraction:.0%} of the training data" if summary.dev_fraction else "none")
     return {
-        "task": config.name,
-        "parameters": sum(parameter.numel() for parameter in module.parameters()),
-        "recurrent layers": "; ".join(layers) or "none",
-        "best update": run.load_best().facts.get("update", "not evaluated yet"),
-        **run.best_metrics(),
-        **{name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
+        "task": summary.task,
+        "training data": summary.train,
+        "training examples": summary.examples.get("train"),
+        "dev data": dev,
+        "dev examples": summary.examples.get("dev"),
+        "parameters": summary.parameters,
+        "recurrent layers": _layers(config),
+        "started": summary.started or None,
+        "training time": duration(summary.seconds),
+        "finished": summary.finished or "no",
+        "best epoch": summary.best_epoch,
+        "best update": "not evaluated yet" if summary.best_update is None else summary.best_update,
+        **summary.metrics,
+        "baseline": {"name": summary.baseline, **summary.baseline_scores} if summary.baseline else {},
+        "settings": summary.settings,
+        **summary.versions,
     }
+
+
+def _layers(config: Config) -> str:
+    """How the recurrent layers of a model are computed."""
+    try:
+        module = config.task.build_model()
+    except (ValueError, TypeError) as error:  # a custom layer is code, which a run does not contain
+        return str(error)
+    return "; ".join(sorted({part.path for part in module.modules() if isinstance(part, Recurrent)})) or "none"
+
+
+def print_run(path: Path, *, layer: LayerFactory | None = None) -> None:
+    """Print the description of a run: facts, scores beside the baseline, settings, and commands to use it."""
+    run = Run.open(path)
+    summary = summarize(run, load_config(run, layer=layer))
+    description = describe_run(path, layer=layer)
+    facts = {
+        name: f"{value:,}" if isinstance(value, int) else terminal.format_value(value)
+        for name, value in description.items()
+        if name not in summary.metrics and value is not None and not isinstance(value, dict)
+    }
+    terminal.print_pairs(facts)
+    if summary.metrics:
+        terminal.print_lines("")
+        terminal.print_scores(summary.metrics, summary.baseline_scores, source="dev")
+        if sentence := verdict(summary):
+            terminal.print_lines("")
+            terminal.print_wrapped(sentence)
+    if summary.settings:
+        terminal.print_lines("", "Settings that differ from their defaults:")
+        terminal.print_pairs({f"  {key}": terminal.format_value(value) for key, value in summary.settings.items()})
+    terminal.print_lines("")
+    terminal.print_pairs(commands(summary))

@@ -15,11 +15,13 @@ from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import evaluate
+from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
 from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Name, Run, RunError
 from seqloom.run_config import Config, load_config
+from seqloom.run_summary import load_baseline
 from seqloom.tasks.task import PredictionOptions
 from seqloom.training.snapshots import bad_weights
 
@@ -30,8 +32,8 @@ STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 class Model:
     """A fitted task and its trained module."""
 
-    def __init__(self, config: Config, module: nn.Module) -> None:
-        self.config = config
+    def __init__(self, config: Config, module: nn.Module, *, baseline: Baseline | None = None) -> None:
+        self.config, self.baseline = config, baseline
         self.task = config.task
         self.module = module.eval()
 
@@ -82,14 +84,17 @@ class Model:
         *,
         top_words: int = 0,  # evaluate word vectors on this many of the most frequent words; 0: on all
     ) -> dict[str, Any]:
-        """The scores on labelled data."""
+        """The scores on labelled data; ``baseline`` has those of a trivial model."""
         config = self.config
         if top_words:
             config = config._replace(task=self.task.with_top_words(top_words))
         examples = list(self.task.read(resolve(source) if isinstance(source, str) else source))
         if not examples:
             raise ValueError(f"{source}: there are no examples")
-        return evaluate(config, self.module, examples)
+        scores = evaluate(config, self.module, examples)
+        if self.baseline is not None:
+            scores["baseline"] = {"name": self.baseline.name, **self.task.score_baseline(self.baseline, examples)}
+        return scores
 
     def generate(self, prompt: str = "", *, length: int = 200, sample: Sample | None = None) -> Iterator[str]:
         """Text that continues the prompt, piece by piece; for language models."""
@@ -134,12 +139,13 @@ def load(
     if problem := bad_weights(module):
         raise RunError(f"{run.path}: the weights are too large or not finite, so the model cannot be used ({problem})")
     if not ensemble:
-        return Model(config, module)
+        return Model(config, module, baseline=load_baseline(run))
     others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{path} and {name} cannot form an ensemble: they {conflict}")
-    return Model(config, config.task.ensemble([module, *(other.module for other in others)]))
+    together = config.task.ensemble([module, *(other.module for other in others)])
+    return Model(config, together, baseline=load_baseline(run))
 
 
 def _non_empty(**options: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from seqloom.insight.confusion_plot import draw_confusion
 from seqloom.insight.learning_curves import draw_learning_curves
 from seqloom.model import Model
 from seqloom.run import Run, RunError
@@ -35,6 +36,11 @@ def draw(
     try:
         path = run.path / "results.png"
         draw_learning_curves(rows, path, metric=task.main_metric, higher_is_better=task.higher_is_better)
+        details = run.details() if dev else {}
+        if any("label" in row for row in details.get("confusions", [])[:1]):
+            title = f"{run.path.name}: confusion matrix"
+            scores = details.get("per_label", {})
+            draw_confusion(details["confusions"], scores, run.path / "confusion.png", title=title)
         if dev and run.saved("best"):
             task.draw_predictions(dev, run.path, predict=predict)
     except ModuleNotFoundError as error:

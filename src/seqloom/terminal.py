@@ -2,7 +2,9 @@
 
 import json
 import math
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,16 +66,43 @@ def format_loss(loss: float) -> str:
     return f"{loss:.4f}" if 1e-3 <= abs(loss) < 1e5 or loss == 0 else f"{loss:.3g}"
 
 
-def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The rows of a table of metrics, each with its confidence interval; nested details are left to JSON."""
+def score_table(
+    metrics: Mapping[str, Any], baseline: Mapping[str, float], *, source: str
+) -> tuple[list[str], list[list[str]]]:
+    """The columns and rows of a table of scores, with confidence intervals and those of the baseline where known."""
     rows = []
     for name, value in metrics.items():
-        if name.endswith("_interval") or isinstance(value, dict | list):
+        if name.endswith("_interval") or isinstance(value, dict | list | str):
             continue
         low, high = metrics.get(f"{name}_interval", (None, None))
-        interval = "" if low is None else f"  [{format_value(low)}, {format_value(high)}]"
-        rows.append((name, format_value(value) + interval))
-    return rows
+        interval = "" if low is None else f"[{format_value(low)}, {format_value(high)}]"
+        rows.append([name, format_value(value), interval, format_value(baseline[name]) if name in baseline else ""])
+    columns = ["metric", source, "95 % interval", "baseline"]
+    kept = [index for index in range(4) if index < 2 or any(row[index] for row in rows)]
+    return [columns[index] for index in kept], [[row[index] for index in kept] for row in rows]
+
+
+def print_scores(metrics: Mapping[str, Any], baseline: Mapping[str, float], *, source: str) -> None:
+    """Print a table of scores, and below it what is not a number."""
+    columns, rows = score_table(metrics, baseline, source=source)
+    table(columns, rows)
+    print_lines(*(f"{name}: {value}" for name, value in metrics.items() if isinstance(value, str)))
+
+
+def print_wrapped(text: str) -> None:
+    """Print a sentence on lines that fit the terminal, or 80 columns."""
+    print_lines(*textwrap.wrap(text, text_width(), break_long_words=False, break_on_hyphens=False))
+
+
+def print_pairs(pairs: Mapping[str, str]) -> None:
+    """Print names and values in two columns; values are not cut, so that commands can be copied."""
+    width = max(map(len, pairs), default=0)
+    print_lines(*(f"{name:{width}}  {value}" for name, value in pairs.items()))
+
+
+def text_width() -> int:
+    """Columns for sentences: those of the terminal up to 100, or 80."""
+    return min(shutil.get_terminal_size().columns, 100) if sys.stdout.isatty() else 80
 
 
 def print_details(metrics: Mapping[str, Any], *, most: int = 5) -> None:

@@ -30,6 +30,7 @@ from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
 from seqloom.run_config import Config, load_config, read_document
+from seqloom.run_summary import model_card, summarize
 from seqloom.training import engine
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.progress import Evaluation, Progress
@@ -228,6 +229,8 @@ def _run_training(
                             listener(run, event)
                     if group.any_rank(flag=interrupted()) and not event.finished:
                         recorder.save(event)
+                        if group.is_main:
+                            recorder.describe(event)
                         raise Interrupted(run.path)
         except engine.Diverged as error:
             if group.is_main:
@@ -304,6 +307,14 @@ class RunRecorder:
         if self.group.is_main and drawing_due:
             run_plots.draw(self.run, self.config, dev=self.dev if event.finished else ())
             self.drawn = time.monotonic()
+        if self.group.is_main and event.finished:
+            self.describe(event)
+
+    def describe(self, event: Progress) -> None:
+        """Write the state of the training and the model card, at its end or when it is interrupted."""
+        state = {"finished": event.finished, "seconds": time.monotonic() - self.started, "update": event.update}
+        self.run.write_summary(self.run.summary() | state)
+        self.run.write_card(model_card(summarize(self.run, self.config)))
 
     def save(self, event: Progress) -> None:
         """Write a checkpoint to resume from; all processes of the group take part."""

@@ -153,7 +153,8 @@ def train(
     Ctrl-C saves and stops; --resume continues. Several processes: torchrun --nproc-per-node 2 -m seqloom train CONFIG
     """
     from seqloom import terminal, workflow
-    from seqloom.run_config import Config, find_layer, read_document
+    from seqloom.run_config import Config, find_layer, load_config, read_document
+    from seqloom.run_summary import print_summary, summarize
 
     with errors(), terminal.TrainingProgress(quiet=quiet or not workflow.is_main_process()) as progress:
         custom_layer = find_layer(layer)
@@ -167,11 +168,12 @@ def train(
     with errors():
         if not workflow.is_main_process():
             return
-        metrics = run.best_metrics()
+        summary = summarize(run, load_config(run))
         if as_json:
-            terminal.print_json({"run": str(run.path), **metrics})
+            baseline = {"name": summary.baseline, **summary.baseline_scores}
+            terminal.print_json({"run": summary.path, **summary.metrics, "baseline": baseline})
         elif not quiet:
-            terminal.table(("run", str(run.path)), terminal.metric_rows(metrics))
+            print_summary(summary, run.details())
 
 
 @app.command(epilog="Example: seqloom evaluate runs/tag test.conllu")
@@ -200,7 +202,10 @@ def evaluate(
         if as_json:
             terminal.print_json(metrics)
         else:
-            terminal.table(("metric", "value"), terminal.metric_rows(metrics))
+            baseline = metrics.get("baseline", {})
+            terminal.print_scores(metrics, baseline, source="value")
+            if baseline:
+                terminal.print_wrapped(f"Baseline: {baseline['name']}.")
             terminal.print_details(metrics)
 
 
@@ -458,11 +463,10 @@ def info(
 
     with errors():
         if run is not None:
-            summary = information.describe_run(run, layer=find_layer(layer))
             if as_json:
-                terminal.print_json(summary)
+                terminal.print_json(information.describe_run(run, layer=find_layer(layer)))
             else:
-                terminal.table(("property", "value"), terminal.metric_rows(summary))
+                information.print_run(run, layer=find_layer(layer))
             return
         machine = information.machine_info()
         if as_json:

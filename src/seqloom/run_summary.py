@@ -1,0 +1,250 @@
+"""What a run was trained on, how it ended, how good it is: printed after training and by ``info``; the model card."""
+
+import math
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqloom import terminal
+from seqloom.config import Document
+from seqloom.metrics.meaning import meaning
+from seqloom.models.baseline import Baseline
+from seqloom.run import Run, RunError
+from seqloom.run_config import Config
+
+PICTURES = ("results.png", "confusion.png", "forecast.png")
+INTENDED_USE = (
+    "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "
+    "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
+)
+UNTITLED = ("task.name", "task.train", "task.dev")  # shown elsewhere
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """Facts about a run."""
+
+    path: str
+    task: str
+    train: str  # training file
+    dev: str  # development file; empty: part of the training file
+    dev_fraction: float
+    examples: dict[str, int]  # train, dev
+    parameters: int
+    started: str  # date and time, ISO 8601; empty: not known
+    seconds: float  # of training
+    finished: str  # why training ended; empty: it did not
+    best_epoch: float | None  # None: there was no evaluation
+    best_update: int | None
+    metric: str  # that chooses the best model
+    higher_is_better: bool
+    metrics: dict[str, Any]  # of the best model on the development data
+    baseline: str  # name; empty: there is none
+    baseline_scores: dict[str, float]
+    settings: dict[str, Any]  # that differ from their defaults
+    inputs_are_files: bool
+    generates: bool
+    pictures: list[str]
+    versions: dict[str, str]
+
+    @property
+    def value(self) -> float:
+        """The main metric; NaN if there was no evaluation."""
+        return float(self.metrics.get(self.metric, math.nan))
+
+
+def load_baseline(run: Run) -> Baseline | None:
+    """The baseline of a run; None if it has none."""
+    stored = run.summary().get("baseline")
+    if stored is None:
+        return None
+    try:
+        return Baseline.model_validate(stored)
+    except ValueError as error:
+        raise RunError(f"{run.path / 'summary.json'}: not a valid baseline") from error
+
+
+def summarize(run: Run, config: Config) -> RunSummary:
+    """The facts about a run, whose configuration is loaded; custom layers are not needed."""
+    facts, task = run.summary(), config.task
+    best = run.load_best()
+    last = run.load("last").facts if run.saved("last") else {}
+    baseline = load_baseline(run)
+    position = last.get("position", {})
+    return RunSummary(
+        path=str(run.path),
+        task=config.name,
+        train=task.train,
+        dev=task.dev,
+        dev_fraction=task.dev_fraction,
+        examples=facts.get("examples", {}),
+        parameters=facts.get("parameters") or sum(tensor.numel() for tensor in best.model.values()),
+        started=facts.get("started", ""),
+        seconds=float(last.get("seconds", facts.get("seconds", 0.0))),
+        finished=position.get("finished", facts.get("finished", "")),
+        best_epoch=best.facts.get("epoch"),
+        best_update=best.facts.get("update"),
+        metric=task.main_metric,
+        higher_is_better=task.higher_is_better,
+        metrics=best.facts.get("metrics", {}),
+        baseline=baseline.name if baseline is not None else "",
+        baseline_scores=facts.get("baseline_scores", {}),
+        settings=changed_settings(config),
+        inputs_are_files=task.inputs_are_files,
+        generates=getattr(task, "direction", "") == "forward",
+        pictures=[name for name in PICTURES if (run.path / name).is_file()],
+        versions={name: run.environment[name] for name in ("seqloom", "torch", "python") if name in run.environment},
+    )
+
+
+def changed_settings(config: Config) -> dict[str, Any]:
+    """The settings of a configuration that differ from their defaults, by ``section.key``."""
+    task = config.task
+    try:
+        values = {"task.name": config.name, "task.train": task.train, "task.dev": task.dev}
+        defaults = Config.build(Document.empty(values=values)).text()
+    except (ValueError, OSError):  # defaults may depend on data that are gone
+        return {}
+    usual = dict(_flatten(tomllib.loads(defaults)))
+    own = dict(_flatten(tomllib.loads(config.text())))
+    return {key: value for key, value in own.items() if key not in UNTITLED and usual.get(key) != value}
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def verdict(summary: RunSummary) -> str:
+    """Whether the model is better than the baseline; empty if there is nothing to compare."""
+    value, usual = summary.value, summary.baseline_scores.get(summary.metric)
+    if not summary.baseline or usual is None or math.isnan(value):
+        return ""
+    sign = 1 if summary.higher_is_better else -1
+    low, high = summary.metrics.get(f"{summary.metric}_interval", (value, value))
+    nearest = low if summary.higher_is_better else high
+    comparison = f"the baseline ({summary.baseline}): {_number(value)} against {_number(usual)}"
+    if sign * value <= sign * usual:
+        return (
+            f"No better than {comparison}. Try another learning rate (seqloom check CONFIG --learning-rate) or more "
+            "epochs, and look for problems in the data with seqloom check."
+        )
+    if sign * nearest <= sign * usual:
+        return f"Not clearly better than {comparison}, which is within the 95 % confidence interval."
+    return f"Better than {comparison}."
+
+
+def _number(value: float) -> str:
+    return terminal.format_value(float(f"{value:.4g}"))
+
+
+def ending(summary: RunSummary) -> str:
+    """How training ended, and which model was kept."""
+    text = f"Finished: {summary.finished}" if summary.finished else "Not finished"
+    text += f", {duration(summary.seconds)} of training."
+    if summary.best_update is not None:
+        text += f" Best: epoch {summary.best_epoch or 0:.4g} (update {summary.best_update:,})."
+    return text
+
+
+def duration(seconds: float) -> str:
+    """A duration for people, such as 3 min 12 s."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def commands(summary: RunSummary) -> dict[str, str]:
+    """Commands to continue with, by what they do."""
+    run, file = shlex.quote(summary.path), shlex.quote(summary.dev or summary.train)
+    texts = "image.png" if summary.task == "caption" else file if summary.inputs_are_files else "'your text'"
+    result = {
+        "predict": f"seqloom predict {run} {file}",
+        "evaluate": f"seqloom evaluate {run} {file if summary.dev else 'TEST_FILE'}",
+        "explain": f"seqloom explain {run} {texts}",
+    }
+    if summary.generates:
+        result = {"generate": f"seqloom generate {run}", **result}
+    if summary.finished.endswith(" epochs done"):
+        epochs = 2 * int(summary.finished.split()[0])
+        result["continue"] = f"seqloom train --resume {run} train.epochs={epochs}"
+    elif not summary.finished:
+        result["continue"] = f"seqloom train --resume {run}"
+    return result
+
+
+def print_summary(summary: RunSummary, details: Mapping[str, Any]) -> None:
+    """Print how a training ended, its scores and what they mean, and what to do next."""
+    terminal.print_wrapped(ending(summary))
+    if summary.metrics:
+        terminal.print_lines("")
+        terminal.print_scores(summary.metrics, summary.baseline_scores, source="dev")
+        terminal.print_lines("")
+        value, sentence = summary.value, meaning(summary.metric, summary.value)
+        if sentence:
+            terminal.print_wrapped(f"{summary.metric} {_number(value)}: {sentence}.")
+        if sentence := verdict(summary):
+            terminal.print_wrapped(sentence)
+        terminal.print_details(details, most=3)
+    terminal.print_lines("")
+    rows = {"run": summary.path}
+    if summary.pictures:
+        rows["pictures"] = ", ".join(summary.pictures)
+    terminal.print_pairs({**rows, **commands(summary)})
+
+
+def model_card(summary: RunSummary) -> str:
+    """The README.md of a run."""
+    held_out = f"{summary.dev_fraction:.0%} of the training file, held out" if summary.dev_fraction else "none"
+    sections = [
+        f"# {summary.path.rstrip('/').rsplit('/', 1)[-1]}",
+        f"A model for the task `{summary.task}`, trained with Seqloom.",
+        "## Data",
+        _list(
+            {
+                "training": f"`{summary.train}`{_count(summary.examples, 'train')}",
+                "development": f"{f'`{summary.dev}`' if summary.dev else held_out}{_count(summary.examples, 'dev')}",
+            }
+        ),
+        "## Intended use",
+        INTENDED_USE,
+        "## Results",
+        ending(summary),
+    ]
+    if summary.metrics:
+        sections.append(_score_table(summary))
+        sentence = meaning(summary.metric, summary.value)
+        sections.append(
+            " ".join(filter(None, (f"`{summary.metric}`: {sentence}." if sentence else "", verdict(summary))))
+        )
+    sections += [
+        "## Settings",
+        f"{summary.parameters:,} parameters. Settings that differ from their defaults; `config.toml` has all of them:",
+        _list({f"`{key}`": f"`{value}`" for key, value in summary.settings.items()}) or "None.",
+        "## Usage",
+        "\n".join(f"    {command}" for command in commands(summary).values()),
+        "## Versions",
+        _list({**summary.versions, **({"started": summary.started} if summary.started else {})}),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _count(examples: Mapping[str, int], name: str) -> str:
+    return f", {examples[name]:,} examples" if name in examples else ""
+
+
+def _list(values: Mapping[str, Any]) -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in values.items())
+
+
+def _score_table(summary: RunSummary) -> str:
+    columns, rows = terminal.score_table(summary.metrics, summary.baseline_scores, source="dev")
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,23 @@
+"""What scores mean."""
+
+import math
+
+import pytest
+
+from seqloom.metrics.meaning import meaning, percent
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(0, "0.0 %"), (0.8385, "83.9 %"), (1, "100.0 %"), (0.99999, "more than 99.9 %"), (1e-6, "less than 0.1 %")],
+)
+def test_percentages_are_not_rounded_to_0_or_100(fraction: float, text: str) -> None:
+    assert percent(fraction) == text
+
+
+def test_scores_have_a_sentence() -> None:
+    assert meaning("accuracy", 0.5) == "50.0 % of the labels are right"
+    assert meaning("perplexity", 123.456) == "as uncertain as a choice among 123 equally likely tokens"
+    assert meaning("wer", 0.0512) == "5.12 errors per 100 words"
+    assert meaning("unheard_of", 1.0) == ""
+    assert meaning("perplexity", math.inf) == "not a finite number"

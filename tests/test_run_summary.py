@@ -1,0 +1,161 @@
+"""What is printed after training and written into the model card."""
+
+import json
+import math
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.contracts.tiny import CASES, build
+from tests.test_model import Mean
+
+from seqloom import workflow
+from seqloom.info import describe_run, print_run
+from seqloom.model import load
+from seqloom.run import Run, RunError
+from seqloom.run_config import load_config
+from seqloom.run_summary import (
+    RunSummary,
+    commands,
+    duration,
+    ending,
+    load_baseline,
+    model_card,
+    print_summary,
+    summarize,
+    verdict,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("classify")
+    return workflow.train(build(CASES["classify"], folder, epochs=2), output=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def summary(run: Run) -> RunSummary:
+    return summarize(run, load_config(run))
+
+
+def test_a_run_is_summarized(run: Run, summary: RunSummary) -> None:
+    assert (summary.task, summary.metric) == ("classify", "accuracy")
+    assert summary.examples == {"train": 18, "dev": 11}
+    assert summary.metrics == run.best_metrics()
+    assert summary.parameters == sum(parameter.numel() for parameter in load(run.path).module.parameters())
+    assert summary.finished == "2 epochs done"
+    assert summary.seconds > 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", summary.started)
+
+
+def test_settings_that_differ_from_their_defaults(summary: RunSummary) -> None:
+    assert summary.settings["task.embedding_size"] == 5
+    assert summary.settings["task.encoder.hidden_size"] == 6
+    assert summary.settings["train.epochs"] == 2
+    assert "task.pooling" not in summary.settings
+    assert not {"task.name", "task.train", "task.dev"} & summary.settings.keys()
+
+
+def test_the_verdict_compares_with_the_baseline(summary: RunSummary) -> None:
+    def judge(value: float, usual: float, interval: list[float], *, higher: bool = True) -> str:
+        metrics = {"m": value, "m_interval": interval}
+        return verdict(
+            replace(
+                summary,
+                metric="m",
+                metrics=metrics,
+                higher_is_better=higher,
+                baseline="last value",
+                baseline_scores={"m": usual},
+            )
+        )
+
+    assert judge(0.8, 0.2, [0.7, 0.9]) == "Better than the baseline (last value): 0.8 against 0.2."
+    assert judge(0.8, 0.75, [0.7, 0.9]).startswith(
+        "Not clearly better than the baseline (last value): 0.8 against 0.75"
+    )
+    assert judge(0.2, 0.2, [0.1, 0.3]).startswith("No better than the baseline")
+    assert judge(0.2, 0.8, [0.1, 0.3], higher=False).startswith("Better than")
+    assert judge(0.2, 0.25, [0.1, 0.3], higher=False).startswith("Not clearly better")
+    assert judge(0.9, 0.8, [0.8, 1.0], higher=False).startswith("No better")
+    assert judge(math.nan, 0.8, [0.8, 1.0]) == ""
+    assert verdict(replace(summary, baseline="", baseline_scores={})) == ""
+
+
+def test_the_end_of_training_fits_80_columns(run: Run, summary: RunSummary, capsys: pytest.CaptureFixture[str]) -> None:
+    print_summary(replace(summary, path="runs/a", train="train.txt", dev="dev.txt"), run.details())
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Finished: 2 epochs done, ")
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "95 % interval" in text
+    assert "baseline" in text
+    assert "Labels:" in text
+    assert "predict   seqloom predict runs/a dev.txt" in lines
+    assert "continue  seqloom train --resume runs/a train.epochs=4" in lines
+
+
+def test_commands_are_quoted_and_fit_the_state(summary: RunSummary) -> None:
+    quoted = commands(replace(summary, path="my runs/a", dev="", train="x.txt", finished=""))
+    assert quoted["predict"] == "seqloom predict 'my runs/a' x.txt"
+    assert quoted["evaluate"] == "seqloom evaluate 'my runs/a' TEST_FILE"
+    assert quoted["continue"] == "seqloom train --resume 'my runs/a'"
+    assert "continue" not in commands(replace(summary, finished="10 updates done"))
+
+
+def test_durations_are_for_people() -> None:
+    assert [duration(seconds) for seconds in (1.234, 42.4, 192, 3725)] == ["1.2 s", "42 s", "3 min 12 s", "1 h 2 min"]
+
+
+def test_every_run_has_a_model_card(run: Run, summary: RunSummary) -> None:
+    card = (run.path / "README.md").read_text()
+    assert card == model_card(summary)
+    for part in ("## Data", "## Intended use", "## Results", "## Settings", "## Usage", "## Versions", "| accuracy |"):
+        assert part in card
+    assert ending(summary).split(",")[0] in card
+    assert "most frequent label" in card
+
+
+def test_an_interrupted_run_has_a_model_card(tmp_path: Path) -> None:
+    from tests.test_workflow import at, send
+
+    from seqloom.interrupt import Interrupted
+
+    with pytest.raises(Interrupted):
+        workflow.train(
+            build(CASES["classify"], tmp_path, updates=9), output=tmp_path / "run", listeners=[at(2, lambda: send(2))]
+        )
+    assert "Not finished" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_a_run_with_a_custom_layer_is_described_without_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = workflow.train(build(CASES["classify"], tmp_path, updates=2), output=tmp_path / "run", layer=Mean)
+    description = describe_run(made.path)
+    assert description["accuracy"] == made.best_metrics()["accuracy"]
+    assert "trained with the custom layer Mean" in description["recurrent layers"]
+    assert description["parameters"] == describe_run(made.path, layer=Mean)["parameters"]
+    print_run(made.path)
+    out = capsys.readouterr().out
+    assert "accuracy" in out
+    assert "task.encoder.custom_layer" in out
+
+
+def test_an_evaluation_has_the_scores_of_the_baseline(run: Run) -> None:
+    model = load(run.path)
+    scores = model.evaluate(model.task.dev)
+    assert scores["baseline"] == {"name": model.baseline.name, **run.summary()["baseline_scores"]}  # type: ignore[union-attr]
+
+
+def test_a_run_without_a_summary_is_described(run: Run, tmp_path: Path) -> None:
+    shutil.copytree(run.path, tmp_path / "old")
+    for name in ("summary.json", "README.md"):
+        (tmp_path / "old" / name).unlink()
+    old = Run.open(tmp_path / "old")
+    assert load_baseline(old) is None
+    summary = summarize(old, load_config(old))
+    assert (summary.finished, summary.baseline, summary.examples) == ("2 epochs done", "", {})
+    (tmp_path / "old" / "summary.json").write_text(json.dumps({"baseline": {"answer": 1}}))
+    with pytest.raises(RunError, match=r"summary\.json: not a valid baseline"):
+        load_baseline(old)
