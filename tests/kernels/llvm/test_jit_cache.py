@@ -1,6 +1,7 @@
 import ctypes
 import hashlib
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -168,3 +169,55 @@ def test_the_digest_covers_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None
     folder = Path(kernels.__path__[0])
     assert read == set(folder.rglob("*.py"))
     assert {path.parent.name for path in read} >= {"fuse", "program", "linalg", "llvm", "ctc", "frame_beam", "runtime"}
+
+
+SCATTERED = """
+import ctypes
+from pathlib import Path
+
+import torch
+
+import seqloom
+from seqloom.cells import GRU, LSTM, Elman, Peephole
+
+x = torch.randn(2, 5, 4)
+seqloom.Recurrent(LSTM(4, 8))(x)  # now everything else is in memory
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+RESERVED = 0x104022  # private, anonymous, without memory of its own, at this address only
+
+
+def reserve(start, end):
+    libc.mmap(start, end - start, 0, RESERVED, -1, 0)
+
+
+lines = Path("/proc/self/maps").read_text().splitlines()
+mapped = [tuple(int(end, 16) for end in line.split()[0].split("-")) for line in lines]
+libraries = [area for area in mapped if 0x7000_0000_0000 < area[0] < 0x7FFF_0000_0000]
+for (_, end), (start, _) in zip(libraries, libraries[1:]):
+    if end < start:
+        reserve(end, start)
+lowest = libraries[0][0]
+reserve(lowest - (16 << 30), lowest)
+libc.munmap(lowest - 7 * 4096, 7 * 4096)  # room for some of the sections; the next free address is 16 GB away
+for cell in (GRU, Elman, Peephole):
+    for size in (8, 16, 24):
+        assert seqloom.Recurrent(cell(4, size)).path == "fused"
+        seqloom.Recurrent(cell(4, size))(x)
+print("linked")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reserves addresses as Linux assigns them")
+def test_code_is_linked_where_memory_is_scattered() -> None:
+    sources = str(Path(kernels.__file__).parents[2])
+    ended = subprocess.run(
+        [sys.executable, "-c", SCATTERED],
+        env={**os.environ, "PYTHONPATH": sources, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "linked\n"), ended.stderr[-1000:]
