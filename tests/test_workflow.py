@@ -58,7 +58,9 @@ def send(number: int) -> None:
 
 def test_an_unknown_device_is_reported_before_a_run_is_created(tmp_path: Path) -> None:
     for device in ("nowhere", "cuda:99"):
-        with pytest.raises(ValueError, match=f'train.device is "{device}": '):
+        with pytest.raises(
+            ValueError, match=f'train.device is "{device}", which this machine does not have; expected cpu'
+        ):
             workflow.train(settings(tmp_path, device=device), output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

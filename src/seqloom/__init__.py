@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from seqloom.decoding.tokens.beam import Beam
     from seqloom.decoding.tokens.greedy import Greedy
     from seqloom.decoding.tokens.sample import Sample
+    from seqloom.interactive.train import resume, train
     from seqloom.layers.attention.attention import Attention
     from seqloom.layers.build import recurrent
     from seqloom.layers.dropout import VariationalDropout
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from seqloom.layers.transformer.block import transformer
     from seqloom.model import load
     from seqloom.tuning.sweep import sweep
-    from seqloom.workflow import train
 
 __version__ = "0.2.0"
 
@@ -48,6 +48,7 @@ __all__ = [
     "projection",
     "recurrence",
     "recurrent",
+    "resume",
     "state",
     "sweep",
     "testing",
@@ -77,8 +78,9 @@ _DEFINED_IN = {
     "recurrence": "seqloom.cells.cell",
     "recurrent": "seqloom.layers.build",
     "sweep": "seqloom.tuning.sweep",
+    "resume": "seqloom.interactive.train",
     "to_torch": "seqloom.layers.torch_conversion",
-    "train": "seqloom.workflow",
+    "train": "seqloom.interactive.train",
     "transformer": "seqloom.layers.transformer.block",
     "write_npz": "seqloom.data.readers.vectors",
 }

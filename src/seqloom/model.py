@@ -1,5 +1,6 @@
 """A trained model that is loaded from a run: predict, evaluate, generate, embed, stream, export."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -8,13 +9,17 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from seqloom import html
+from seqloom.answers import INPUT_LENGTH, Answers
 from seqloom.data.batch import Batch
-from seqloom.data.readers.text_files import resolve
+from seqloom.data.readers.memory import as_source
+from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.searches import parse_search
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
 from seqloom.evaluation import evaluate
+from seqloom.html import short
 from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import LayerFactory
 from seqloom.models.transcription.search_guide import LanguageModelConfig, parse_language_model
@@ -29,6 +34,11 @@ STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
 """How standard input is read unless options say otherwise."""
 
 
+FILE_NAME = re.compile(r"\S*[^\s.]\.[A-Za-z]\w{1,6}(\.gz)?|\S*[/\\]\S*|\$\w+\S*")
+"""Strings that are taken for the names of files: one word with a suffix or a slash."""
+SHOWN_DEPTH, SHOWN_PARTS = 2, 20  # of the parts of a model in a notebook
+
+
 class Model:
     """A fitted task and its trained module."""
 
@@ -37,23 +47,63 @@ class Model:
         self.task = config.task
         self.module = module.eval()
 
+    def __repr__(self) -> str:
+        return f"<Model: {', '.join(f'{name} {value}' for name, value in self._summary().items())}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (html.escape(name), html.remark(type(part).__name__), f"{_parameters(part):,}")
+            for name, part in self.module.named_modules()
+            if name and name.count(".") < SHOWN_DEPTH and _parameters(part)
+        ]
+        parts = html.table(("part", "", "parameters"), rows[:SHOWN_PARTS], right=[2])
+        more = html.remark(f"… {len(rows) - SHOWN_PARTS} more") if len(rows) > SHOWN_PARTS else ""
+        return html.block(html.heading("Model"), html.pairs(self._summary()), parts, more)
+
+    def _summary(self) -> dict[str, str]:
+        values = {"task": self.task.name, "parameters": f"{_parameters(self.module):,}"}
+        labels = getattr(getattr(self.task.learned, "labels", None), "names", ())
+        if labels:
+            values["labels"] = short(", ".join(map(str, labels)))
+        return values
+
     def read(
         self,
-        source: Path | str | Sequence[Any],  # a file, texts or arrays, or a table in memory
+        source: Any,  # the path of a file, or texts, arrays or a table
         *,
         file_format: str = "",  # instead of that of the training data
         encoding: str = "",
     ) -> Iterator[Any]:
         """The examples to predict; standard input, ``-``, has one on each line, in UTF-8, unless options are given."""
-        source = resolve(source) if isinstance(source, str) else source
+        source = resolve(source) if isinstance(source, str) else as_source(source)
         defaults = STANDARD_INPUT if isinstance(source, Path) and source == Path("-") else {}
         options = {name: value for name, value in defaults.items() if name in self.task.option_fields}
         options |= _non_empty(format=file_format, encoding=encoding)
         return self.task.with_options(**cast(PredictionOptions, options)).read_inputs(source)
 
-    def predict(self, source: Path | str | Sequence[Any], *, batch_size: int = 64) -> list[Any]:
-        """The predictions for a file (its path) or for a list of texts or arrays, in order."""
-        return list(chain.from_iterable(self.predict_batches(self.read(source), batch_size=batch_size)))
+    def predict(self, source: Any, *, batch_size: int = 64) -> Answers:
+        """The predictions in order for texts, arrays or a table, for one text, or for a file by its path."""
+        inputs: list[str] = []
+        examples = self._noting_inputs(self.read(self._source(source)), inputs)
+        answers = chain.from_iterable(self.predict_batches(examples, batch_size=batch_size))
+        return Answers(map(self.task.as_given, answers), inputs)
+
+    def _source(self, source: Any) -> Any:
+        """A string that names no file, and does not look like a file name, as the only text of a list."""
+        if not isinstance(source, str) or self.task.inputs_are_files:
+            return source
+        try:
+            return resolve(source)
+        except DataError as error:
+            if not FILE_NAME.fullmatch(source):
+                return [source]
+            again = f"predict([{short(source)!r}])"
+            raise DataError(error.location, f"{error.message}; a text is given in a list: {again}") from None
+
+    def _noting_inputs(self, examples: Iterable[Any], inputs: list[str]) -> Iterator[Any]:
+        for example in examples:
+            inputs.append(short(self.task.input_text(example), length=INPUT_LENGTH))
+            yield example
 
     def predict_batches(self, examples: Iterable[Any], *, batch_size: int = 64) -> Iterator[list[Any]]:
         """The predictions for examples, batch by batch and read lazily."""
@@ -62,9 +112,10 @@ class Model:
                 answers = self.task.predict(self.module, batch).answers
             yield answers
 
-    def embed(self, source: Path | str | Sequence[Any], *, batch_size: int = 64) -> list[Any]:
-        """Contextual word vectors of a file or of a list of texts, in order; for bidirectional language models."""
-        return list(chain.from_iterable(self.embed_batches(self.read(source), batch_size=batch_size)))
+    def embed(self, source: Any, *, batch_size: int = 64) -> list[Any]:
+        """Contextual word vectors of a file or of texts, in order; for bidirectional language models."""
+        examples = self.read(self._source(source))
+        return list(chain.from_iterable(self.embed_batches(examples, batch_size=batch_size)))
 
     def embed_batches(self, examples: Iterable[Any], *, batch_size: int = 64) -> Iterator[list[Any]]:
         """Contextual word vectors of examples, batch by batch."""
@@ -80,7 +131,7 @@ class Model:
 
     def evaluate(
         self,
-        source: Path | str | Sequence[Any],
+        source: Any,  # the path of a file, or a table or pairs in memory
         *,
         top_words: int = 0,  # evaluate word vectors on this many of the most frequent words; 0: on all
     ) -> dict[str, Any]:
@@ -88,9 +139,9 @@ class Model:
         config = self.config
         if top_words:
             config = config._replace(task=self.task.with_top_words(top_words))
-        examples = list(self.task.read(resolve(source) if isinstance(source, str) else source))
+        examples = list(self.task.read(resolve(source) if isinstance(source, str) else as_source(source)))
         if not examples:
-            raise ValueError(f"{source}: there are no examples")
+            raise ValueError(f"{source if isinstance(source, str | Path) else 'data'}: there are no examples")
         scores = evaluate(config, self.module, examples)
         if self.baseline is not None:
             scores["baseline"] = {"name": self.baseline.name, **self.task.score_baseline(self.baseline, examples)}
@@ -113,7 +164,7 @@ class Model:
 
 
 def load(
-    path: str | Path,
+    path: str | Path | Run,
     *,
     layer: LayerFactory | None = None,  # the custom layer that the run was trained with
     checkpoint: Name = "best",
@@ -125,7 +176,7 @@ def load(
     folder: str = "",  # folder or archive of the recordings that a list names
 ) -> Model:
     """The model of a run, by its best or its last checkpoint; options replace what the configuration says."""
-    run = Run.open(path)
+    run = path if isinstance(path, Run) else Run.open(path)
     config = load_config(run, layer=layer)
     if search and isinstance(search, str):
         search = parse_search(search)
@@ -143,9 +194,13 @@ def load(
     others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
-            raise ValueError(f"{path} and {name} cannot form an ensemble: they {conflict}")
+            raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
     return Model(config, together, baseline=load_baseline(run))
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _non_empty(**options: Any) -> dict[str, Any]:

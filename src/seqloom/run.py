@@ -5,6 +5,7 @@ import os
 import secrets
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from seqloom import checkpoint
+from seqloom import checkpoint, html
 from seqloom.checkpoint import OPEN_FLAGS, RunError, Snapshot
 
 __all__ = ["Run", "RunError", "Snapshot"]
@@ -40,7 +41,7 @@ def refuse_existing(path: str | Path) -> None:
         raise RunError(f"{path}: already exists, and runs are never overwritten: choose another folder")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A run directory, which contains everything needed to use, resume or reproduce a training run.
 
@@ -53,6 +54,42 @@ class Run:
     environment: dict[str, Any]
     notes: tuple[str, ...] = ()  # what was detected in the data of a new run, to be shown to the user
     warnings: tuple[str, ...] = ()  # about the data of a new run, to be shown to the user
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {value}" for name, value in list(self._scores().items())[:3])
+        return f"<Run {self.path}: {self._task()}{f', {scores}' if scores else ''}>"
+
+    def _repr_html_(self) -> str:
+        losses = [row["loss"] for row in self.rows() if isinstance(row.get("loss"), float | int)]
+        scores = html.pairs(self._scores()) if self._scores() else html.remark("not evaluated yet")
+        return html.block(
+            html.heading(self.path, self._task()),
+            html.beside(scores, html.curve(losses, label="training loss")),
+            *map(html.remark, self.warnings),
+        )
+
+    def _task(self) -> str:
+        name: str = tomllib.loads(self.config).get("task", {}).get("name", "")
+        return name
+
+    def _scores(self) -> dict[str, str]:
+        """The numbers among the development metrics of the best checkpoint, with their confidence intervals."""
+        metrics = self._facts().get("metrics", {})
+        scores = {}
+        for name, value in metrics.items():
+            if isinstance(value, float | int) and not isinstance(value, bool):
+                low, high = metrics.get(f"{name}_interval") or (None, None)
+                interval = "" if low is None else f" [{low:.4g}, {high:.4g}]"
+                scores[name] = (f"{value:.4g}" if isinstance(value, float) else f"{value:,}") + interval
+        return scores
+
+    def _facts(self) -> dict[str, Any]:
+        """The facts of the best checkpoint, read without its weights; empty if there is none."""
+        for folder in checkpoint.candidates(self._folder("best")):
+            with suppress(RunError):
+                path = folder / "training.json"
+                return checkpoint.parse_json(checkpoint.read_text(path), path)
+        return {}
 
     @classmethod
     def create(cls, path: str | Path, *, config: str, learned: str, environment: Mapping[str, Any]) -> Self:

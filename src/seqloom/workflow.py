@@ -21,6 +21,7 @@ import seqloom
 from seqloom import run_plots, terminal
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
+from seqloom.data.readers.memory import IN_MEMORY, digest
 from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
 from seqloom.data.split import Read, hold_out
 from seqloom.evaluation import evaluate, split_details
@@ -29,7 +30,7 @@ from seqloom.loggers.logger import check_installed, open_loggers
 from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
-from seqloom.run_config import Config, load_config, read_document
+from seqloom.run_config import Config, load_config
 from seqloom.run_summary import model_card, summarize
 from seqloom.training import engine
 from seqloom.training.distributed import ProcessGroup, process_group
@@ -50,16 +51,33 @@ class DataReaders:
     dev: Read
 
 
-def data_readers(config: Config) -> DataReaders:
-    """The readers of a configuration; without a development file, a share of the training file is held out."""
+@dataclass(frozen=True)
+class Sources:
+    """Data in memory, which take the place of the files of a configuration."""
+
+    train: Any = None  # as a task reads it; None: the file of the configuration
+    dev: Any = None
+
+    def training_source(self, config: Config) -> Any:
+        return resolve(config.task.train) if self.train is None else self.train
+
+    def dev_source(self, config: Config) -> Any:
+        return resolve(config.task.dev) if self.dev is None else self.dev
+
+
+FILES_ONLY = Sources()
+
+
+def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
+    """The readers of a configuration; without development data, a share of the training data is held out."""
     task = config.task
 
-    def reader(source: Path) -> Read:
+    def reader(source: Any) -> Read:
         return lambda: task.read(source)
 
-    train = reader(resolve(task.train))
+    train = reader(sources.training_source(config))
     if task.dev:
-        return DataReaders(train, reader(resolve(task.dev)))
+        return DataReaders(train, reader(sources.dev_source(config)))
     if not task.dev_fraction:
         return DataReaders(train, lambda: iter(()))
     return DataReaders(
@@ -67,51 +85,56 @@ def data_readers(config: Config) -> DataReaders:
     )
 
 
-def with_detected(config: Config) -> tuple[Config, tuple[str, ...]]:
-    """The configuration with the settings that the training file shows, such as its columns, and notes about them."""
-    path = resolve(config.task.train)
-    if path == STANDARD_INPUT:
+def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config, tuple[str, ...]]:
+    """The configuration with the settings that the training data show, such as their columns, and notes about them."""
+    source = sources.training_source(config)
+    if isinstance(source, Path) and source == STANDARD_INPUT:
         return config, ()
-    task, notes = config.task.resolve(path)
-    return config._replace(task=task), tuple(f"{config.task.train}: {note}" for note in notes)
+    task, notes = config.task.resolve(source)
+    name = config.task.train if sources.train is None else "data"
+    return config._replace(task=task), tuple(f"{name}: {note}" for note in notes)
 
 
 def train(
-    config: Config | str | Path,  # or the path of a TOML file
-    overrides: Sequence[str] = (),  # section.key=value, applied to the file
+    config: Config,
     *,
     output: str | Path | None = None,  # run directory; None: runs/<task>, or runs/<task>-2 and so on
     layer: LayerFactory | None = None,
     listeners: Sequence[Listener] = (),
+    sources: Sources = FILES_ONLY,
 ) -> Run:
     """Train a model in a new run directory."""
-    if not isinstance(config, Config):
-        config = Config.build(read_document(str(config), overrides))
     check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
         config = config.with_layer(layer)
         if output:
             refuse_existing(output)
-        config, notes = with_detected(config)
-        readers = data_readers(config)
+        config, notes = with_detected(config, sources)
+        readers = data_readers(config, sources)
         targets = TargetCounter(config.task.baseline_targets)
         config = config._replace(task=config.task.fit(targets.watch(readers.train())))
         module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
-        run = _create_once(group, lambda: _create(config, output, notes))
+        run = _create_once(group, lambda: _create(config, output, notes, sources))
         _run_training(
             run, config, module, readers=readers, start=None, listeners=listeners, group=group, targets=targets
         )
     return run
 
 
-def resume(path: Path, *, layer: LayerFactory | None = None, listeners: Sequence[Listener] = ()) -> Run:
+def resume(
+    path: Path,
+    *,
+    layer: LayerFactory | None = None,
+    listeners: Sequence[Listener] = (),
+    sources: Sources = FILES_ONLY,  # the same data again, if they were in memory
+) -> Run:
     """Resume an interrupted run, bit for bit as if it had never stopped."""
     run = Run.open(path)
     config = load_config(run, layer=layer)
     check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
-        _check_data(run, config)
-        readers = data_readers(config)
+        _check_data(run, config, sources)
+        readers = data_readers(config, sources)
         start = run.load("last") if run.saved("last") else None
         targets = None
         if start is None:  # pretrained vectors are not in learned.json: they have to be read again
@@ -129,34 +152,50 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _create(config: Config, output: str | Path | None, notes: tuple[str, ...]) -> Run:
+def _create(config: Config, output: str | Path | None, notes: tuple[str, ...], sources: Sources) -> Run:
     assert config.task.learned is not None  # noqa: S101  the task is fitted
     folder = output or unused_folder(Path("runs", config.name))
     learned = config.task.learned.model_dump_json()
-    facts = environment() | {"data": _fingerprints(config)}
+    facts = environment() | {"data": _fingerprints(config, sources)}
     run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
     for line in (*notes, *config.task.warnings):
         run.log(line)
     return replace(run, notes=notes, warnings=config.task.warnings)
 
 
-def _fingerprints(config: Config) -> dict[str, Any]:
-    """Fingerprints of all files that training reads."""
-    return {name: fingerprint(name) for name in config.task.files}
+def _fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any]:
+    """Fingerprints of all data that training reads."""
+    task = config.task
+    prints = {name: fingerprint(name) for name in task.files if name != IN_MEMORY}
+    in_memory = {"train": sources.train, "dev": sources.dev}
+    return prints | {
+        f"{name} {IN_MEMORY}": digest(task.read(source)) for name, source in in_memory.items() if source is not None
+    }
 
 
-def _check_data(run: Run, config: Config) -> None:
-    """Refuse to resume with different data."""
-    if name := changed_file(run, config):
+def _check_data(run: Run, config: Config, sources: Sources) -> None:
+    """Refuse to resume without the data, or with different data."""
+    missing = [
+        name
+        for name, file, source in (("data", config.task.train, sources.train), ("dev", config.task.dev, sources.dev))
+        if file == IN_MEMORY and source is None
+    ]
+    if missing:
+        again = ", ".join(f"{name}=…" for name in missing)
+        raise RunError(
+            f"{run.path}: was trained on data in memory; give the same data again: "
+            f'seqloom.resume("{run.path}", {again})'
+        )
+    if name := changed_file(run, config, sources):
         raise RunError(
             f"{name}: has changed since {run.path} was started; a run can only be resumed with the same data"
         )
 
 
-def changed_file(run: Run, config: Config) -> str:
+def changed_file(run: Run, config: Config, sources: Sources = FILES_ONLY) -> str:
     """The first data file that has changed since a run was started; empty: none has."""
     before = run.environment.get("data", {})
-    return next((name for name, now in _fingerprints(config).items() if now != before.get(name, now)), "")
+    return next((name for name, now in _fingerprints(config, sources).items() if now != before.get(name, now)), "")
 
 
 def unused_folder(folder: Path) -> Path:
@@ -378,8 +417,11 @@ def _torch_settings(config: Config) -> Iterator[None]:
     device = config.train.device
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # which one depends on the kind of device
-        raise ValueError(f'train.device is "{device}": {str(error).splitlines()[0]}') from None
+    except (RuntimeError, AssertionError, ImportError):  # which one depends on the kind of device
+        available = ", ".join(_devices())
+        raise ValueError(
+            f'train.device is "{device}", which this machine does not have; expected {available}'
+        ) from None
     before = torch.get_num_threads()
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
@@ -387,3 +429,11 @@ def _torch_settings(config: Config) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _devices() -> list[str]:
+    """The devices that torch can use here."""
+    devices = ["cpu"]
+    if torch.cuda.is_available():
+        devices += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    return devices + ["mps"] * torch.backends.mps.is_available()

@@ -5,14 +5,13 @@ import math
 import pytest
 from pydantic import ValidationError
 
+from seqloom.config import ConfigError
 from seqloom.training.config import TrainConfig
 
 
 @pytest.mark.parametrize("limit", ["updates", "tokens", "minutes"])
 def test_training_needs_a_limit(limit: str) -> None:
-    with pytest.raises(
-        ValidationError, match="epochs is 0 and there is no other limit: set updates, tokens or minutes"
-    ):
+    with pytest.raises(ConfigError, match="epochs is 0 and there is no other limit: set updates, tokens or minutes"):
         TrainConfig(epochs=0)
     assert getattr(TrainConfig.model_validate({"epochs": 0, limit: 1}), limit) == 1
 

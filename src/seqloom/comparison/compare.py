@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seqloom.comparison import subprocess_trial
-from seqloom.comparison.table import markdown, summarize
+from seqloom.comparison.table import Comparison, markdown, summarize
 from seqloom.comparison.trial import results_path, write_json, write_text
 from seqloom.comparison.variants import Budget, Variant, parse_variants
 from seqloom.interrupt import Interrupted
@@ -38,7 +38,7 @@ def compare(
     output: str | Path | None = None,  # folder of the runs; None: runs/compare, or runs/compare-2 and so on
     report: Callable[[str], object] = _print_to_stderr,  # receives a line before each training
     run_trial: RunTrial | None = None,  # None: train in a process of its own
-) -> list[dict[str, Any]]:
+) -> Comparison:
     """Train each variant with each seed; the rows of the table, also written to compare.md and compare.json.
 
     Each variant is compared with the first one, example by example. Finished runs in the output folder are not

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from seqloom import html
 from seqloom.metrics.confidence import paired_difference
 
 Trial = Mapping[str, Any]
@@ -17,9 +18,28 @@ NOTE = (
 )
 
 
-def summarize(trials: Mapping[str, Sequence[Trial]]) -> list[dict[str, Any]]:
+class Comparison(list[dict[str, Any]]):
+    """The rows of a comparison, one for each variant: a list that shows itself as a table."""
+
+    def __repr__(self) -> str:
+        columns, rows = format_table(self)
+        widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
+        lines = (
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (columns, *rows)
+        )
+        return "\n".join([*lines, *footnotes(self)])
+
+    def _repr_html_(self) -> str:
+        columns, rows = format_table(self)
+        cells = [[html.escape(cell) for cell in row] for row in rows]
+        notes = map(html.remark, (*footnotes(self), NOTE))
+        return html.block(html.table(columns, cells, right=range(1, len(columns))), *notes)
+
+
+def summarize(trials: Mapping[str, Sequence[Trial]]) -> Comparison:
     """A row for each variant, computed from those of its trials that did not fail."""
-    rows = []
+    rows = Comparison()
     finished = {name: [trial for trial in all_trials if "error" not in trial] for name, all_trials in trials.items()}
     first = next(iter(finished.values()))
     for name, all_trials in trials.items():

@@ -3,7 +3,8 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from datetime import date, time
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
@@ -18,6 +19,7 @@ from seqloom.config.toml import KeyPath, TOMLSyntaxError, dotted, literal, load
 
 MAX_BYTES = 1_000_000  # of a file
 COMMAND_LINE = "command line"
+ARGUMENTS = "arguments"
 Section = TypeVar("Section", bound=ConfigSection)
 
 
@@ -27,7 +29,8 @@ class Document:
 
     name: str
     values: dict[str, Any]
-    lines: dict[KeyPath, int]  # 0: given on the command line
+    lines: dict[KeyPath, int]  # 0: given on the command line, or as arguments of a function
+    origin: str = COMMAND_LINE  # where values without a line come from
 
     @classmethod
     def empty(cls, overrides: Sequence[str] = (), *, values: Mapping[str, Any] | None = None) -> Self:
@@ -43,6 +46,14 @@ class Document:
         if problems := _override(nested, lines, overrides=overrides):
             raise ConfigError(*problems)
         return cls(COMMAND_LINE, nested, lines)
+
+    def with_arguments(self, values: Mapping[str, Any]) -> Self:
+        """The same document with values by ``section.key`` that are arguments of a function; tables are merged."""
+        changed: dict[str, Any] = deepcopy(self.values)
+        lines = dict(self.lines)
+        for name, value in values.items():
+            _set(changed, lines, tuple(name.split(".")), value)
+        return replace(self, values=changed, lines=lines, origin=ARGUMENTS)
 
     def get(self, name: str) -> Any | None:
         """The value of ``task.name``, or None."""
@@ -71,7 +82,7 @@ class Document:
 
     def _location(self, path: KeyPath) -> str:
         line = self._line(path)
-        return f"{self.name}:{line}" if line else COMMAND_LINE
+        return f"{self.name}:{line}" if line else self.origin
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> Document:
@@ -164,6 +175,24 @@ def _override(values: dict[str, Any], lines: dict[KeyPath, int], *, overrides: S
                 del lines[known]
             lines[path] = 0
     return problems
+
+
+def _set(values: dict[str, Any], lines: dict[KeyPath, int], path: tuple[str, ...], value: Any) -> None:
+    """Set a value, or all values of a table, that has no line."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            _set(values, lines, (*path, str(name)), inner)
+        return
+    table = values
+    for depth, step in enumerate(path[:-1], start=1):
+        lines.setdefault(path[:depth], 0)
+        if not isinstance(table.get(step), dict):
+            table[step] = {}
+        table = table[step]
+    table[path[-1]] = value
+    for known in [known for known in lines if known[: len(path)] == path]:
+        del lines[known]
+    lines[path] = 0
 
 
 def _is_text(argument: str) -> bool:

@@ -49,6 +49,23 @@ class ConfigError(ValueError):
         super().__init__("\n".join(lines))
 
 
+def argument_error(name: str, error: ValidationError) -> ConfigError:
+    """The error for wrong arguments of a section that is built in Python, such as ``Beam(size=0)``."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(map(str, problem["loc"]))
+        match problem["type"]:
+            case "missing":
+                lines.append(f"{name}: missing argument {key}")
+            case "extra_forbidden":
+                lines.append(f"{name}: unknown argument {key}")
+            case "value_error" | "assertion_error":
+                lines.append(f"{name}: {key + ': ' if key else ''}{problem['ctx']['error']}")
+            case _:
+                lines.append(f"{name}: {key}: expected {_reworded(problem['msg'])}, got {problem['input']!r:.60}")
+    return ConfigError(*lines)
+
+
 class Problem(NamedTuple):
     """One error of a configuration."""
 
@@ -160,7 +177,10 @@ def _structural(located: _Located, *, keys: Keys) -> Problem | None:
 def _expected(located: _Located) -> str:
     if located.error["type"] == "literal_error":
         return one_of(choices(located.annotation))
-    message = located.error["msg"]
+    return _reworded(located.error["msg"])
+
+
+def _reworded(message: str) -> str:
     for sentence, expectation in _REWORDED:
         message = re.sub(f"^{sentence}", expectation, message)
     return message

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
 from seqloom.config.toml import KeyPath
@@ -13,7 +13,23 @@ Sections = Mapping[str, type[BaseModel]]
 """The top-level tables of a configuration."""
 
 
-class ConfigSection(BaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass as SectionType
+else:
+
+    class SectionType(type(BaseModel)):
+        """A call of a section reports wrong arguments in our own words; files are validated without a call."""
+
+        def __call__(cls, *args: Any, **values: Any) -> Any:
+            try:
+                return super().__call__(*args, **values)
+            except ValidationError as error:
+                from seqloom.config.errors import argument_error
+
+                raise argument_error(cls.__name__, error) from None
+
+
+class ConfigSection(BaseModel, metaclass=SectionType):
     """A frozen, typed table of the TOML file.
 
     Each field states its meaning (``Field(description=...)``) and its default on its own line and nowhere else. An

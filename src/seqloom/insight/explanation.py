@@ -54,9 +54,9 @@ class LayerWeights:
     scale: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """A prediction and what led to it."""
+    """A prediction and what led to it. A notebook shows it; ``print_explanation`` prints it."""
 
     task: str
     source: str
@@ -77,6 +77,15 @@ class Explanation:
     notes: list[str] = field(default_factory=list)
     grid: tuple[int, int] | None = None  # the columns of the attention are these rows and columns of the image
     image: NDArray[Any] | None = field(default=None, repr=False)  # (H, W, 3); of transcripts (T, D), the input frames
+
+    def __repr__(self) -> str:
+        text = self.title or self.headline.partition("\n")[0] or str(self.prediction).strip()
+        return f"<Explanation: {self.task}, {text}>"
+
+    def _repr_html_(self) -> str:
+        from seqloom.insight.explanation_html import explanation_html
+
+        return explanation_html(self)
 
     def data(self) -> dict[str, Any]:
         """Everything but the image as lists, numbers and strings."""

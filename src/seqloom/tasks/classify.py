@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -18,7 +18,7 @@ from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningMoments
-from seqloom.data.readers.labelled import Format, LabelledReader, LabelledSequence
+from seqloom.data.readers.labelled import Format, LabelledReader, LabelledSequence, LabelType
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Missing
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
@@ -57,9 +57,9 @@ class Learned(ConfigSection):
 class Classification:
     """The most probable label."""
 
-    label: str
+    label: Any  # a text, or as task.label_type says
     probability: float
-    probabilities: dict[str, float]  # probability of every label
+    probabilities: dict[Any, float]  # probability of every label
 
     def __str__(self) -> str:
         return f"{self.label}\t{self.probability:.4f}"
@@ -103,6 +103,9 @@ class Classify(Task):
     channels: int = Field(default=1, ge=1, description="numbers format: values per time step in a row.")
     missing: Missing = Field(
         default="error", description="Missing values: error stops, hold repeats the previous value."
+    )
+    label_type: LabelType = Field(
+        default="text", description="Type of the labels in predictions; detected if the labels are Python values."
     )
     check_labels: bool = Field(
         default=True,
@@ -161,7 +164,19 @@ class Classify(Task):
 
     def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
         settings, note = self._reader().inspect(source)
+        if not isinstance(source, Path) and self.label_type == "text":
+            settings["label_type"] = self._reader().label_type(source)
         return self.model_copy(update=settings), (note,) if note else ()
+
+    def as_given(self, answer: Classification) -> Classification:
+        if self.label_type == "text":
+            return answer
+        convert: Callable[[str], Any] = int if self.label_type == "integer" else "True".__eq__
+        probabilities = {convert(label): value for label, value in answer.probabilities.items()}
+        return replace(answer, label=convert(answer.label), probabilities=probabilities)
+
+    def input_text(self, example: LabelledSequence) -> str:
+        return example.content if isinstance(example.content, str) else ""
 
     def _reader(self) -> LabelledReader:
         names = ("format", "encoding", "separator", "label_column", "text_column", "group_column", "time_column")

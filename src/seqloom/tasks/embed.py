@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.readers.columns import texts
+from seqloom.data.readers.tables import is_table
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.word_questions import Question, detect, read_questions, read_test
 from seqloom.data.text.passages import Passage, passages
@@ -163,6 +165,7 @@ class Embed(Task):
         return self.model_copy(update={"top_words": count})
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Passage | Question]:
+        source = source if isinstance(source, Path) or not is_table(source) else texts(source)
         if detect(source, encoding=self.encoding) == "text":
             return passages(source, encoding=self.encoding, lowercase=self.lowercase)
         return read_test(source, encoding=self.encoding)

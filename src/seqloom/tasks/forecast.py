@@ -12,9 +12,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from seqloom import html
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.readers import tables
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -22,6 +24,7 @@ from seqloom.data.readers.series import (
     consecutive_windows,
     differences,
     last_window,
+    one_series,
     sequences,
     split_range,
     table,
@@ -71,6 +74,12 @@ class ForecastPrediction:
 
     def __str__(self) -> str:
         return "\n".join(",".join(f"{value:.7g}" for value in row) for row in self.values)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [html.remark(step), *(f"{value:.6g}" for value in row)] for step, row in enumerate(self.values, start=1)
+        ]
+        return html.table(["step", *self.columns], rows, right=range(len(self.columns) + 1))
 
 
 class Forecast(Task):
@@ -177,8 +186,12 @@ class Forecast(Task):
         columns = self.learned.columns if self.learned else self.columns
         if isinstance(source, Path):
             many = split_range(source)[0].name.removesuffix(".gz").endswith((".npz", ".ts"))
+        elif tables.is_table(source):
+            many = False
         else:
-            many = not all(isinstance(line, str) for line in source)
+            values = one_series(source)
+            many = not all(isinstance(line, str) for line in values)
+            source = values
         if many:
             yield from sequences(source, columns=columns, fill=self.fill_missing)
         else:

@@ -17,6 +17,8 @@ from torch import nn
 from seqloom.config import parse
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.readers.columns import texts
+from seqloom.data.readers.tables import is_table
 from seqloom.data.readers.text_files import DataError, Location, lines, resolve
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
@@ -194,6 +196,7 @@ class LanguageModel(Task):
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[TextLine]:
         words = self.text.unit == "words"
+        source = source if isinstance(source, Path) or not is_table(source) else texts(source)
         for location, text in lines(source, encoding=self.encoding):
             yield TextLine(location, text, (text.count(" ") if words else len(text)) + 1)
 
@@ -206,6 +209,9 @@ class LanguageModel(Task):
             raise DataError(self.train, "found no text to train on")
         characters = None if counts is None else vocabulary_from_counts(counts, size=1 << 15, specials=(END,))
         return self.model_copy(update={"learned": Learned(text=tokenizer, characters=characters)})
+
+    def input_text(self, example: TextLine) -> str:
+        return example.text
 
     def summarize_example(self, example: TextLine) -> ExampleSummary:
         return ExampleSummary(content=example.text.encode())

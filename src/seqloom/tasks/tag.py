@@ -12,6 +12,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
+from seqloom import html
 from seqloom.config import ConfigSection
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
@@ -92,6 +93,10 @@ class TagPrediction:
     def __str__(self) -> str:
         columns = zip(self.words, self.labels, strict=True) if self.words else zip(self.labels, strict=True)
         return "".join("\t".join(row) + "\n" for row in columns)
+
+    def _repr_html_(self) -> str:
+        words = self.words or [str(number) for number in range(1, len(self.labels) + 1)]
+        return html.labelled_words(words, self.labels)
 
 
 class Tag(Task):

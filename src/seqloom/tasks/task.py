@@ -189,6 +189,14 @@ class Task(ConfigSection, ABC):
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
         """One answer per row; needs no targets."""
 
+    def as_given(self, answer: Any) -> Any:
+        """A prediction for Python, with values of the types that the training data in memory had."""
+        return answer
+
+    def input_text(self, example: Any) -> str:  # noqa: ARG002
+        """What a table of predictions shows of an example; empty: nothing."""
+        return ""
+
     @abstractmethod
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """Metrics by name; the first ones are numbers that a learning curve can show."""

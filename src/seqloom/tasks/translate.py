@@ -241,6 +241,9 @@ class Translate(Task):
         learned = Learned(source=source, target=target, vectors=vectors, ratio=ratio)
         return self.model_copy(update={"learned": learned})
 
+    def input_text(self, example: Pair) -> str:
+        return example.source
+
     def summarize_example(self, example: Pair) -> ExampleSummary:
         sides = zip(("source", "target"), (example.source, example.target), example.lengths, strict=True)
         return ExampleSummary(

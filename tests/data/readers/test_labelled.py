@@ -156,7 +156,7 @@ def test_errors_name_file_and_line(tmp_path: Path, name: str, lines: list[str], 
     ("value", "message"),
     [
         (object(), "input:1: expected a string or numbers .*, found object"),
-        (("a", 3), "input:1: label: expected a string, found int"),
+        (("a", [3]), "input:1: .label.: expected a string or an integer, found list"),
         (np.zeros((1, 2, 3)), r"input:1: expected numbers \(T, D\), found shape \(1, 2, 3\)"),
         (np.array([[np.nan]]), "input:1: element 1 of channel 1 is missing"),
     ],

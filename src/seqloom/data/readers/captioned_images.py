@@ -10,7 +10,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import column_names, file_lists, pixels, text_files
+from seqloom.data.readers import column_names, file_lists, pixels, tables, text_files
 from seqloom.data.readers.columns import Role
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.parallel import PairReader
@@ -205,6 +205,8 @@ def _vector(location: Location, values: Any) -> Content:
 
 def _python_values(values: Sequence[Any], reader: CaptionedImageReader) -> Iterator[CaptionedImage]:
     """Python values: paths, pixels (H, W, 3) or vectors (D,), or tuples of these with a caption or a list."""
+    if tables.is_table(values):
+        raise DataError("input", "expected a list of paths or arrays, or of pairs with a caption, found a table")
     if isinstance(values, str):
         raise DataError("input", "expected a list of paths or arrays, found a single string")
     for number, value in enumerate(values, start=1):

@@ -77,6 +77,23 @@ def find_columns(
     return table, resolve_columns(table, roles, chosen)
 
 
+def texts(source: Any, column: str = "") -> list[str]:
+    """The texts of a table in memory, for tasks that read nothing else."""
+    table = tables.read_table(source)
+    role = Role("text", "text", column_names.TEXT, "text")
+    try:
+        columns = resolve_columns(table, [role], {"text": column})
+    except DataError:
+        if column in ("", *table.names):
+            listed = ", ".join(map(repr, table.names))[:200]
+            raise DataError(
+                "input", f"cannot tell which column holds the text: name it, text=…; columns: {listed}"
+            ) from None
+        raise
+    name = columns.name("text")
+    return [tables.as_text(at, columns.value(at, fields, "text"), name=name) for at, fields in table.records]
+
+
 def with_header(table: Table) -> Table:
     """The same table, its first record taken as the names of the columns."""
     location, values = table.head[0]

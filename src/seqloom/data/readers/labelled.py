@@ -17,6 +17,7 @@ from seqloom.data.readers.vectors import Missing, Values, VectorSequence
 
 Format = Literal["auto", "lines", "columns", "jsonl", "folder", "numbers", "long", "ts", "npz"]
 Rows = Iterator[tuple[Location, str | Values, str | None]]  # content and label
+LabelType = Literal["text", "integer", "boolean"]
 TEXT = Role("text_column", "text", column_names.TEXT, "text")
 LABEL = Role("label_column", "label", column_names.LABEL, "label")
 FILE = Role("text_column", "file", column_names.FILE)
@@ -115,6 +116,23 @@ class LabelledReader:
         if table.separator not in ("", ",", "\t") and not self.separator:
             note += f"; columns separated by {table.separator!r}"
         return columns.settings(), note
+
+    def label_type(self, source: Source) -> LabelType:
+        """The type of the labels in memory, by the first ones; those of files are texts."""
+        if isinstance(source, Path):
+            return "text"
+        if tables.is_table(source):
+            table, columns = self._find(source)
+            labels = [columns.value(location, fields, LABEL.key) for location, fields in table.head]
+        else:
+            labels = [_pair(value)[1] for value in islice(source, tables.HEAD)]
+        values = [label for label in labels if not tables.is_missing(label)]
+        if values and all(isinstance(value, bool | np.bool_) for value in values):
+            return "boolean"
+        whole = all(
+            isinstance(value, int | np.integer | float | np.floating) and value == int(value) for value in values
+        )
+        return "integer" if values and whole else "text"
 
     def _rows(self, source: Source) -> Rows:
         if not isinstance(source, Path) and not tables.is_table(source):
@@ -442,18 +460,19 @@ def _labelled_vectors(sequences: Iterable[VectorSequence]) -> Rows:
 
 
 def _python_values(values: Sequence[Any]) -> Rows:
-    """Python values: strings or arrays (T, D) or (T,), or tuples (value, label)."""
+    """Python values: strings or arrays (T, D) or (T,), or pairs (value, label)."""
     if isinstance(values, str):
         raise DataError("input", "expected a list of strings, found a single string")
     for number, value in enumerate(values, start=1):
         location = Location("input", number)
-        content, label = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
-        if label is not None and not isinstance(label, str):
-            raise DataError(location, f"label: expected a string, found {type(label).__name__}")
+        content, label = _pair(value)
+        label = as_label(location, label, name="label")
         if isinstance(content, str):
             text_files.check_text(location, content)
             yield location, content.strip(), label
             continue
+        if tables.is_missing(content):
+            raise DataError(location, f"expected a string or numbers (T, D), found a missing value ({content})")
         try:
             array = np.asarray(content, dtype=np.float32)
         except (TypeError, ValueError):
@@ -462,3 +481,10 @@ def _python_values(values: Sequence[Any]) -> Rows:
         if array.ndim != 2:
             raise DataError(location, f"expected numbers (T, D), found shape {array.shape}")
         yield location, vectors.fill_missing(location, array, "error"), label
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    """The content and the label of a pair; a list is one only if it starts with a text."""
+    paired = isinstance(value, tuple) or (isinstance(value, list) and value and isinstance(value[0], str))
+    content, label = value if paired and len(value) == 2 else (value, None)
+    return content, label

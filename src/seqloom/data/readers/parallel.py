@@ -136,12 +136,12 @@ class PairReader:
 
 
 def _python_values(values: Sequence[Any]) -> Rows:
-    """Python values: sources, or tuples (source, target)."""
+    """Python values: sources, or pairs (source, target)."""
     if isinstance(values, str):
         raise DataError("input", "expected a list of strings, found a single string")
     for number, value in enumerate(values, start=1):
         location = Location("input", number)
-        source, target = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+        source, target = value if isinstance(value, tuple | list) and len(value) == 2 else (value, None)
         for text in (source, target):
             if text is not None and not isinstance(text, str):
                 raise DataError(location, f"expected a string or a tuple of two, found {type(text).__name__}")

@@ -10,7 +10,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from seqloom.data.readers import audio_files, feature_files, file_lists, pixels, text_files
+from seqloom.data.readers import audio_files, feature_files, file_lists, pixels, tables, text_files
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.npz import read_arrays
@@ -221,6 +221,8 @@ class RecordingReader:
 
     def _python_values(self, values: Sequence[Any]) -> Iterator[RecordingReference]:
         """Python values: file names, arrays, Audio objects, or tuples of these with a transcript."""
+        if tables.is_table(values):
+            raise DataError("input", "expected a list of paths or arrays, or of pairs with a text, found a table")
         if isinstance(values, str):
             raise DataError("input", "expected a list of paths or arrays, found a single string")
         for number, value in enumerate(values, start=1):

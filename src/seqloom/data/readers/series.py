@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import vectors
+from seqloom.data.readers import tables, vectors
 from seqloom.data.readers.text_files import DataError, Location, Source, delimited
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}
@@ -154,11 +154,12 @@ def table(
 ) -> Series:
     """A CSV file of numbers, one row per time step; a first record without numbers is a header."""
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
-    records = delimited(path, separator=separator, header=False)
+    named = not isinstance(source, Path) and tables.is_table(source)
+    records = _named_records(source) if named else delimited(path, separator=separator, header=False)
     location, first = next(records, (Location(range_.text, 1), []))
     if not first:
         raise DataError(location, "expected a CSV file of numbers, found an empty file")
-    header = all(_number(field) is None for field in first) and not all(map(_is_missing, first))
+    header = named or (all(_number(field) is None for field in first) and not all(map(_is_missing, first)))
     names = [name.strip() for name in first] if header else [str(number + 1) for number in range(len(first))]
     if len(set(names)) < len(names):
         raise DataError(location, "duplicate column names")
@@ -195,6 +196,21 @@ def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False
         if columns and len(columns) != len(names):
             values = values[:, [names.index(name) for name in columns]]
         yield Series(location, values, tuple(columns) or names, 0, len(values))
+
+
+def one_series(source: Any) -> Any:
+    """A list with the only series that a list of numbers or an array (T,) or (T, D) is; other values unchanged."""
+    if isinstance(source, np.ndarray):
+        return [source] if source.ndim <= 2 else list(source)
+    return [np.array(source)] if len(source) and all(isinstance(value, int | float) for value in source) else source
+
+
+def _named_records(source: Any) -> Iterator[tuple[Location, list[str]]]:
+    """The names of the columns of a table in memory, then its rows as texts."""
+    content = tables.read_table(source)
+    yield Location("input", 0), list(content.names)
+    for location, values in content.records:
+        yield location, ["" if tables.is_missing(value) else str(value) for value in values]
 
 
 def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Location, Any]]:

@@ -345,19 +345,35 @@ def read_frames(source: Path, *, labels: Column | None = None) -> Iterator[Vecto
 
 
 def read_items(items: Sequence[Any]) -> Iterator[TaggedSequence]:
-    """Python values: lines of text, lists of words, arrays (T, D), Sentence and VectorSequence objects."""
+    """Python values: lines of text, lists of words, or arrays (T, D), each alone or as a pair with its labels."""
     if isinstance(items, str):
         raise DataError("input", "expected a list of strings, found a single string")
     for number, item in enumerate(items, start=1):
         location = Location("input", number)
         if isinstance(item, Sentence | VectorSequence):
             yield item
+        elif isinstance(item, tuple) and len(item) == 2 and not isinstance(item[1], str):
+            yield _labelled(location, *item)
         elif isinstance(item, str):
             yield Sentence(location, tuple(item.split()))
         elif isinstance(item, list | tuple) and all(isinstance(word, str) for word in item):
             yield Sentence(location, tuple(item))
         else:
             yield VectorSequence(location, _array(location, item))
+
+
+def _labelled(location: Location, item: Any, labels: Any) -> TaggedSequence:
+    """Words or vectors with a label for each."""
+    words = tuple(item.split()) if isinstance(item, str) else item
+    names = [as_label(location, label, name="labels") for label in labels]
+    if len(words) != len(names):
+        raise DataError(location, f"expected a label for each of {len(words)} elements, found {len(names)}")
+    if None in names:
+        raise DataError(location, f"label {names.index(None) + 1} is missing")
+    known = tuple(name for name in names if name is not None)
+    if all(isinstance(word, str) for word in words):
+        return Sentence(location, tuple(words), known)
+    return VectorSequence(location, _array(location, item), labels=known)
 
 
 def _array(location: Location, item: Any) -> NDArray[np.float32]:

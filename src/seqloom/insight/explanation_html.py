@@ -1,0 +1,56 @@
+"""An explanation in a notebook: probabilities as bars, words with coloured backgrounds, attention as a table."""
+
+from collections.abc import Iterator
+
+from seqloom import html
+from seqloom.insight.explanation import Explanation
+from seqloom.insight.token_names import show_whitespace
+
+SHOWN_LABELS = 8
+SHOWN_CANDIDATES = 5
+MAX_CELLS = 2500  # of a table of attention
+
+
+def explanation_html(explanation: Explanation) -> str:
+    """The parts of an explanation that a notebook shows."""
+    title = explanation.title or explanation.headline.partition("\n")[0] or str(explanation.prediction)
+    source = html.remark(explanation.source) if explanation.source and explanation.token_values is None else ""
+    return html.block(html.heading(html.short(title, length=120)), source, *_parts(explanation))
+
+
+def _parts(explanation: Explanation) -> Iterator[str]:
+    if values := explanation.token_values:
+        words = [show_whitespace(token) for token in values.tokens]
+        yield html.coloured_words(words, values.values, maximum=values.maximum) + "<br>" + html.remark(values.label)
+    if explanation.label_probabilities:
+        labels = list(explanation.label_probabilities.items())[:SHOWN_LABELS]
+        yield html.table(
+            ("label", "probability"),
+            [(html.escape(label), html.bar(probability, f"{probability:.1%}")) for label, probability in labels],
+        )
+    if explanation.label_choices:
+        yield html.table(
+            ("word", "label", "probability", "alternative", ""),
+            [
+                (
+                    *(html.escape(text) for text in (choice.word, choice.label)),
+                    html.bar(choice.probability, f"{choice.probability:.1%}"),
+                    html.escape(choice.alternative),
+                    html.remark(f"{choice.alternative_probability:.1%}"),
+                )
+                for choice in explanation.label_choices
+            ],
+        )
+    nbest = getattr(explanation.prediction, "nbest", None) or []
+    if len(nbest) > 1:
+        yield html.table(
+            ("n-best list", "score"),
+            [(html.escape(candidate.text), f"{candidate.score:.4f}") for candidate in nbest[:SHOWN_CANDIDATES]],
+            right=[1],
+        )
+    attention = explanation.attention
+    if attention is not None and explanation.grid is None and len(attention.rows) * len(attention.columns) <= MAX_CELLS:
+        rows, columns = (list(map(show_whitespace, names)) for names in (attention.rows, attention.columns))
+        yield html.heatmap(rows, columns, attention.weights) + html.remark(attention.name)
+    for note in explanation.notes:
+        yield html.remark(note)

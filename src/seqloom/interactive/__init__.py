@@ -1,0 +1,1 @@
+"""Training from Python: data in memory, and progress in terminals and notebooks."""

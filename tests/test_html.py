@@ -1,0 +1,71 @@
+"""Pieces of HTML are well formed, and show no text as markup."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from seqloom import html
+
+VOID = {"br"}
+NASTY = '<b>&"x"</b>'
+
+
+class Checker(HTMLParser):
+    """Collects texts, and fails at a tag that is not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: object) -> None:  # noqa: ARG002
+        self.open += [tag] * (tag not in VOID)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def texts(page: str) -> list[str]:
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert not checker.open
+    return checker.texts
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        html.block(html.heading(NASTY, "x"), html.remark("y")),
+        html.table([NASTY, ""], [[html.escape("1"), html.bar(0.5, "2")]]),
+        html.pairs({NASTY: 3}),
+        html.coloured_words([NASTY, "b"], [0.5, -1.0]),
+        html.labelled_words([NASTY, "b"], ["O", "B-PER"]),
+        html.heatmap([NASTY], ["a", "b"], [[0.25, 0.75]]),
+        html.beside(html.curve([3.0, 2.0, 1.0], label=NASTY), ""),
+    ],
+)
+def test_html_is_well_formed_and_escaped(page: str) -> None:
+    assert any(NASTY in text for text in texts(page)), texts(page)
+
+
+def test_bars_and_colours_have_the_size_of_their_values() -> None:
+    assert "width:45px" in html.bar(0.5)
+    assert "width:90px;height:9px;background:rgb" in html.bar(7.0)
+    words = html.coloured_words(["a", "b", "c"], [1.0, 0.0, -2.0])
+    assert f"rgba({html.BLUE},0.375)" in words
+    assert f"rgba({html.BLUE},0.000)" in words
+    assert f"rgba({html.ORANGE},0.750)" in words
+
+
+def test_a_curve_needs_two_points() -> None:
+    assert html.curve([1.0], label="loss") == ""
+    assert "loss: 3 → 1" in "".join(texts(html.curve([3.0, 1.0], label="loss")))
+
+
+def test_long_values_are_shortened() -> None:
+    assert html.short("a\n b", length=4) == "a b"
+    assert html.short("abcdef", length=4) == "abc…"
