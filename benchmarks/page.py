@@ -43,7 +43,7 @@ def render(folder: Path) -> str:
         path = folder / f"{name}.json"
         if path.exists():
             results = [Result(**row) for row in json.loads(path.read_text())]
-            lines += ["", f"## {title}", "", f"    scripts/benchmarks {name}", "", *_tables(results)]
+            lines += ["", f"## {title}", "", "```sh", f"scripts/benchmarks {name}", "```", "", *_tables(results)]
             remarks = path.with_suffix(".md")
             lines += ["", remarks.read_text().rstrip()] if remarks.exists() else []
     return "\n".join(lines) + "\n"

@@ -74,17 +74,21 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+def shell_lines(text: str) -> list[str]:
+    """The lines of all blocks of shell commands."""
+    return "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).splitlines()
+
+
 def commands() -> list[str]:
-    """Every command in an indented block or in backquotes, without the comment after it."""
+    """Every command in a shell block, in backquotes or at the top of an example, without the comment after it."""
     lines = set()
     for page in PAGES:
         text = page.read_text()
-        indented = re.findall(r"^ {4}((?:seqloom|torchrun|echo) .+?)(?:  .*)?$", text, re.MULTILINE)
-        quoted = re.findall(r"`(seqloom [a-z][^`]*)`", text)
-        lines |= {*indented, *quoted}
+        shell = [line for line in shell_lines(text) if line.startswith(("seqloom ", "torchrun ", "echo "))]
+        lines |= {*shell, *re.findall(r"`(seqloom [a-z][^`]*)`", text)}
     for example in EXAMPLES:
-        lines |= set(re.findall(r"^# {5}((?:seqloom|echo) .+?)(?:  .*)?$", example.read_text(), re.MULTILINE))
-    return sorted(lines)
+        lines |= set(re.findall(r"^# {5}((?:seqloom|echo) .+)$", example.read_text(), re.MULTILINE))
+    return sorted({re.sub(r" +# .*", "", line) for line in lines})
 
 
 def run_command(words: list[str], *, standard_input: str = "") -> str:
@@ -213,6 +217,14 @@ def split_pipe(command: str) -> tuple[str, str]:
     """The standard input that an ``echo`` pipes into a command, and the command without redirection."""
     echo, pipe, rest = command.rpartition(" | ")
     return f"{shlex.split(echo)[1]}\n" if pipe else "", rest.partition(" > ")[0]
+
+
+@pytest.mark.parametrize("page", [*pages(), pytest.param(ROOT / "docs/site/index.md", id="index.md")])
+def test_commands_can_be_pasted(page: Path) -> None:
+    """Commands stand in shell blocks, and explanations beside them are comments."""
+    text = page.read_text()
+    assert [line for line in shell_lines(text) if re.search(r"  +(?!# )\S", line)] == []
+    assert re.findall(r"^ {4}(?:seqloom|torchrun|pip|docker|scripts/\w+) .*$", text, re.MULTILINE) == []
 
 
 @pytest.mark.parametrize("command", commands())

@@ -64,14 +64,14 @@ html_theme_options = {
 
 
 class CommandLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
-    """Indented blocks: commands with remarks after two spaces, and what the commands print."""
+    """Commands with remarks after #, and what the commands print."""
 
     name = "Commands"
     aliases: ClassVar[list[str]] = ["commands"]
     tokens: ClassVar[dict[str, Any]] = {
         "root": [
             (
-                r"^(\$ )?(seqloom|torchrun|scripts/\w+|pip|docker|git|source|echo|cd)(?= |$)",
+                r"^(\$ )?(seqloom|torchrun|scripts/\w+|pip|docker|git|source|echo|cd|tensorboard)(?= |$)",
                 bygroups(Text, Name.Function),
                 "command",
             ),
@@ -79,7 +79,7 @@ class CommandLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
         ],
         "command": [
             (r"\n", Text, "#pop"),
-            (r"  +(?=\S)", Text, "remark"),
+            (r" +(?=# )", Text, "remark"),
             (r"'[^'\n]*'|\"[^\"\n]*\"", String),
             (r"(?<= )--?[a-z][\w-]*", Name.Attribute),
             (r"[|>](?= )", Operator),
@@ -123,9 +123,9 @@ def sign_section(
 
 
 def colour_commands(app: Sphinx, doctree: nodes.document) -> None:
-    """Indented blocks have no language in Markdown: here they are commands."""
+    """Colour commands, and indented blocks, which have no language in Markdown."""
     for block in doctree.findall(nodes.literal_block):
-        if block.get("language") == "none":
+        if block.get("language") in ("none", "sh"):
             block["language"] = "commands"
 
 
