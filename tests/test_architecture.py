@@ -76,7 +76,20 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("terminal", "loggers", "run_summary", "seqloom"),
     },
     "comparison": {
-        *("config", "metrics", "terminal", "html", "interrupt", "run", "training"),
+        *(
+            "config",
+            "metrics",
+            "terminal",
+            "html",
+            "interrupt",
+            "run",
+            "data",
+            "layers",
+            "training",
+            "models",
+            "insight",
+            "tasks",
+        ),
         *("run_config", "evaluation", "model", "workflow", "seqloom"),
     },
     "tuning": {

@@ -99,7 +99,8 @@ def run_command(words: list[str], *, standard_input: str = "") -> str:
 
 def run_trial_here(config: Config, folder: Path, **options: Any) -> dict[str, Any]:
     """A trial in this process, which saves starting another one."""
-    return trial.run_trial(config, folder, brief=options.get("brief", False))
+    layer = options.get("layer")
+    return trial.run_trial(config, folder, layer=layer and layer.factory, brief=options.get("brief", False))
 
 
 def tagged(sentence: str) -> str:

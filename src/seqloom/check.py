@@ -130,12 +130,16 @@ class _Check:
         for name, file in (("train", task.train), ("dev", task.dev)):
             if file:
                 self._try(partial(_add_reader, readers, name, file, task))
-        if "train" in readers and not task.dev and task.dev_fraction:
+        if "train" in readers and not task.dev and (task.dev_fraction or task.fold):
             self._try(lambda: readers.update(vars(data_readers(self.config))))
         return readers
 
     def _source(self, name: str) -> str:
         task = self.config.task
+        if task.fold and not task.dev:
+            return (
+                f"{task.train}, fold {task.dev_fold}" if name == "dev" else f"{task.train} without fold {task.dev_fold}"
+            )
         if task.dev or not task.dev_fraction:
             return task.dev if name == "dev" else task.train
         return f"{task.train}, {task.dev_fraction if name == 'dev' else 1 - task.dev_fraction:.0%} of it"

@@ -24,9 +24,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             rich_table.add_row(*row)
         Console().print(rich_table, markup=False)
         return
+    print_lines(*table_lines(columns, rows))
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as plain text, in columns of equal width."""
     widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
-    for row in (columns, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (columns, *rows)
+    ]
 
 
 def print_lines(*lines: str) -> None:

@@ -23,7 +23,7 @@ from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY, digest
 from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
-from seqloom.data.split import Read, hold_out
+from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.evaluation import evaluate, split_details
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.loggers.logger import check_installed, open_loggers
@@ -78,6 +78,13 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
     train = reader(sources.training_source(config))
     if task.dev:
         return DataReaders(train, reader(sources.dev_source(config)))
+    if task.fold:
+
+        def stratum(example: Any) -> str:
+            labels = task.summarize_example(example).labels
+            return labels[0] if len(labels) == 1 else ""
+
+        return DataReaders(*hold_out_fold(train, *task.fold, sequential=task.sequential, gap=task.gap, stratum=stratum))
     if not task.dev_fraction:
         return DataReaders(train, lambda: iter(()))
     return DataReaders(
@@ -238,7 +245,7 @@ def _run_training(
     with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * group.rank)  # other dropout masks in each process
         dev = list(readers.dev())
-        if not dev and (config.task.dev or config.task.dev_fraction):
+        if not dev and (config.task.dev or config.task.dev_fraction or config.task.dev_fold):
             raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
         if targets is not None and group.is_main:
             run.write_summary(_facts(config, module, targets, dev))

@@ -5,11 +5,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import seqloom
+from seqloom.cells import LSTM
 from seqloom.comparison import trial
 from seqloom.comparison.compare import compare
+from seqloom.comparison.variants import CustomLayer
 from seqloom.config import ConfigError
 from seqloom.interrupt import Interrupted
 from seqloom.run import Run
@@ -18,9 +21,9 @@ from seqloom.run_config import Config
 VARIANTS = ["task.model=ngram", "base", "task.decoder.cell=gru"]
 
 
-def run_and_store(config: Config, folder: Path) -> dict[str, Any]:
+def run_and_store(config: Config, folder: Path, *, layer: CustomLayer | None = None) -> dict[str, Any]:
     """A trial in this process; its results are written beside its folder."""
-    results = trial.run_trial(config, folder)
+    results = trial.run_trial(config, folder, layer=layer and layer.factory)
     trial.write_json(trial.results_path(folder), results)
     return results
 
@@ -43,7 +46,7 @@ def test_every_variant_is_trained_with_every_seed(config: Path, tmp_path: Path) 
     ]
     assert [row["seeds"] for row in rows] == [[1], [1, 2], [1, 2]]
     assert [row["variant"] for row in rows] == VARIANTS
-    for row in rows[1:]:
+    for row in rows.rows[1:]:
         reached = [Run.open(output / row["variant"] / f"seed-{seed}").load_best().facts for seed in (1, 2)]
         assert row["mean"] == pytest.approx(sum(facts["metrics"]["perplexity"] for facts in reached) / 2)
         assert [facts["update"] for facts in reached] == [2, 2]  # 2 × 7 tokens an update
@@ -53,7 +56,7 @@ def test_every_variant_is_trained_with_every_seed(config: Path, tmp_path: Path) 
     assert "Budget: 20 tokens per run. Seeds: 1, 2." in page
     assert page.count("\n|") == 5
     stored = json.loads((output / "compare.json").read_text())
-    assert stored["rows"] == rows
+    assert stored["rows"] == rows.rows
     assert stored["trials"]["base"][1]["metrics"]["perplexity"] > 1
     assert "bootstrap_samples" not in stored["trials"]["base"][1]
 
@@ -62,7 +65,7 @@ def test_finished_runs_are_not_repeated(config: Path, tmp_path: Path) -> None:
     first, _ = run(config, tmp_path / "out", VARIANTS[:2])
     second, lines = run(config, tmp_path / "out")
     assert [text.partition(": ")[2] for text in lines] == [f"task.decoder.cell=gru, seed {seed}" for seed in (1, 2)]
-    assert second[:2] == first
+    assert second.rows[:2] == first.rows
     with pytest.raises(ValueError, match="another configuration or budget; choose another output folder"):
         run(config, tmp_path / "out", tokens=21)
 
@@ -77,7 +80,7 @@ def test_runs_with_other_data_are_refused(name: str, config: Path, tmp_path: Pat
 
 
 def test_infinity_is_null_in_json_and_files_are_utf_8(config: Path, tmp_path: Path) -> None:
-    def infinite(config: Config, folder: Path) -> dict[str, Any]:
+    def infinite(config: Config, folder: Path, **_: object) -> dict[str, Any]:
         results = run_and_store(config, folder)
         return {**results, "metrics": results["metrics"] | {"perplexity": math.inf}}
 
@@ -95,7 +98,7 @@ def test_infinity_is_null_in_json_and_files_are_utf_8(config: Path, tmp_path: Pa
 
 
 def test_a_failure_is_reported_and_the_others_continue(config: Path, tmp_path: Path) -> None:
-    def failing(config: Config, folder: Path) -> dict[str, Any]:
+    def failing(config: Config, folder: Path, **_: object) -> dict[str, Any]:
         return {"error": "too bad"} if config.train.seed == 2 else run_and_store(config, folder)
 
     rows, lines = run(config, tmp_path / "out", ["base", "task.decoder.cell=gru"], run_trial=failing)
@@ -108,7 +111,7 @@ def test_a_failure_is_reported_and_the_others_continue(config: Path, tmp_path: P
 
 
 def test_interrupted_names_the_folder_to_continue_with(config: Path, tmp_path: Path) -> None:
-    def stopping(config: Config, folder: Path) -> dict[str, Any]:
+    def stopping(config: Config, folder: Path, **_: object) -> dict[str, Any]:
         raise Interrupted(folder)
 
     with pytest.raises(Interrupted, match=r"out$"):
@@ -123,7 +126,7 @@ def test_the_public_function_trains_in_processes_of_their_own(
     for folder in ("runs/compare", "runs/compare-2"):  # a new folder for each call
         rows = seqloom.compare(str(config), VARIANTS[:2], tokens=20)
         assert [row["variant"] for row in rows] == VARIANTS[:2]
-        assert json.loads((tmp_path / folder / "compare.json").read_text())["rows"] == rows
+        assert json.loads((tmp_path / folder / "compare.json").read_text())["rows"] == rows.rows
     assert capsys.readouterr() == ("", 2 * "run 1 of 2: task.model=ngram, seed 1\nrun 2 of 2: base, seed 1\n")
 
 
@@ -131,3 +134,111 @@ def test_all_variants_are_checked_before_the_first_is_trained(config: Path, tmp_
     with pytest.raises(ConfigError, match="did you mean"):
         run(config, tmp_path / "out", ["task.model=ngram", "task.ordr=2"])
     assert not (tmp_path / "out").exists()
+
+
+def test_data_of_all_variants_are_read_before_the_first_is_trained(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    names = ["base", "task.dev=none.txt", f"task.train={tmp_path / 'empty.txt'}"]
+    with pytest.raises(ValueError, match=r".") as caught:
+        run(config, tmp_path / "out", names)
+    assert str(caught.value).splitlines() == [
+        "task.dev=none.txt: none.txt: no such file",
+        f"{names[2]}: {tmp_path / 'empty.txt'}: there are no examples",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+def test_overrides_apply_to_all_variants_before_their_own_changes(config: Path, tmp_path: Path) -> None:
+    overrides = ["task.decoder.hidden_size=4", "train.updates=1"]
+    names = ["base", "task.decoder.hidden_size=5"]
+    rows, _ = run(config, tmp_path / "out", names, tokens=0, seeds=1, overrides=overrides)
+    sizes = [Run.open(tmp_path / "out" / row["variant"] / "seed-1").config for row in rows]
+    assert ["hidden_size = 4" in sizes[0], "hidden_size = 5" in sizes[1]] == [True, True]
+    assert all("updates = 1\n" in text for text in sizes)
+
+
+def test_variants_may_be_mappings_and_layers(config: Path, tmp_path: Path) -> None:
+    class Squared(LSTM):
+        """A cell that no other process can import."""
+
+    names: list[Any] = [
+        {},
+        {"task.decoder.cell": "gru", "train.learning_rate": 0.1},
+        Squared,
+        "layer=seqloom.cells:GRU",
+    ]
+    rows, _ = run(config, tmp_path / "out", names, seeds=1)
+    assert [row["variant"].partition("<locals>.")[2] or row["variant"] for row in rows] == [
+        "base",
+        "task.decoder.cell=gru,train.learning_rate=0.1",
+        "Squared",
+        "layer=seqloom.cells:GRU",
+    ]
+    assert rows[0]["mean"] == rows[2]["mean"] != rows[1]["mean"]
+    assert 'custom_layer = "GRU"' in Run.open(tmp_path / "out" / "layer=seqloom.cells_GRU" / "seed-1").config
+
+
+def test_learning_curves_of_all_variants_are_drawn_together(config: Path, tmp_path: Path) -> None:
+    result, _ = run(config, tmp_path / "out", ["base", "task.decoder.cell=gru"], seeds=1)
+    assert result.plot == tmp_path / "out" / "curves.png"
+    assert result.plot.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """A classifier without a development file."""
+    words = {"up": "high above over", "down": "low below under"}
+    lines = [
+        f"{label}\t{word} {other}\n" for label, some in words.items() for word in some.split() for other in "abcde"
+    ]
+    (tmp_path / "train.tsv").write_text("".join(lines))
+    path = tmp_path / "classify.toml"
+    path.write_text(
+        f"""
+[task]
+name = "classify"
+train = "{tmp_path / "train.tsv"}"
+embedding_size = 6
+
+[task.encoder]
+hidden_size = 6
+
+[train]
+updates = 2
+"""
+    )
+    return path
+
+
+def test_cross_validation_holds_out_each_example_once(labelled: Path, tmp_path: Path) -> None:
+    names = ["base", "task.encoder.cell=gru"]
+    result, lines = run(labelled, tmp_path / "out", names, tokens=0, seeds=1, folds=3)
+    assert lines[1:] == [f"run {i + 1} of 6: {names[i // 3]}, fold {i % 3 + 1}/3, seed 1" for i in range(6)]
+    base, gru = result
+    assert base["folds"] == gru["folds"] == ["1/3", "2/3", "3/3"]
+    runs = [[Run.open(tmp_path / "out" / name / f"fold-{fold}-seed-1") for fold in (1, 2, 3)] for name in names]
+    metrics = np.array([[run.best_metrics()["accuracy"] for run in same] for same in runs])
+    assert [run.best_metrics()["examples"] for run in runs[0]] == [10, 10, 10]
+    assert base["mean"] == pytest.approx(metrics[0].mean())
+    assert base["std"] == pytest.approx(metrics[0].std(ddof=1))
+    assert gru["difference"] == pytest.approx((metrics[1] - metrics[0]).mean())
+    assert gru["p_value"] is not None
+    assert "each of its 3 folds" in (tmp_path / "out" / "compare.md").read_text()
+    again, lines = run(labelled, tmp_path / "out", names, tokens=0, seeds=1, folds=3)  # columns were detected
+    assert (again.rows, len(lines)) == (result.rows, 1)
+
+
+def test_parameters_are_matched_by_the_width(labelled: Path, tmp_path: Path) -> None:
+    names = ["base", "task.encoder.cell=gru", "task.encoder.cell=elman"]
+    result, _ = run(labelled, tmp_path / "out", names, tokens=0, seeds=1, match_parameters=True)
+    first, *others = (row["parameters"] for row in result)
+    assert others == pytest.approx([first, first], rel=0.15)  # a width of about 7 is coarse
+    assert result[1]["adapted"].startswith("task.encoder.hidden_size=7 instead of 6: ")
+    assert f"parameters, base has {first:,}" in str(result)
+
+
+def test_word_vectors_cannot_be_cross_validated(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a b c\n")
+    (tmp_path / "embed.toml").write_text(f'[task]\nname = "embed"\ntrain = "{tmp_path / "text.txt"}"\n')
+    with pytest.raises(ValueError, match="the task embed cannot be cross-validated"):
+        run(tmp_path / "embed.toml", tmp_path / "out", ["base", "task.window=3"], folds=3)

@@ -65,7 +65,12 @@ def test_invalid_variants_are_refused(config: Path, tmp_path: Path) -> None:
         return str(caught.value)
 
     assert "did you mean" in message("base", "task.ordr=2")
-    assert message("base", "gru") == "'gru' is not a variant, expected section.key=value, a .toml file, or base"
+    expected = "expected section.key=value, a .toml file, layer=module:name, or base"
+    assert message("base", "gru") == f"'gru' is not a variant, {expected}"
+    assert (
+        message("base", "layer=os:path,layer=os:path")
+        == "the variant layer=os:path,layer=os:path has 2 layers, expected one"
+    )
     assert "given twice" in message("base", "base")
     assert "is the only variant" in message("base")
     assert "cannot read the configuration" in message("base", str(tmp_path / "none.toml"))

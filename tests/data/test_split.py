@@ -1,12 +1,13 @@
 """Held-out examples are the same each time the data are read, and never in the training part."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.split import hold_out
+from seqloom.data.split import hold_out, hold_out_fold
 
 
 @given(total=st.integers(0, 60), fraction=st.floats(0.01, 0.9), seed=st.integers(0, 5))
@@ -54,3 +55,29 @@ def test_sequential_split_stops_reading_at_the_border() -> None:
     read_so_far.clear()
     assert list(train()) == list(range(7))
     assert max(read_so_far) == 7
+
+
+def test_each_example_is_in_one_fold() -> None:
+    labels = ["a"] * 20 + ["b"] * 10 + ["c"]
+    examples = list(enumerate(labels))
+    held_out: list[tuple[int, str]] = []
+    for fold in range(1, 6):
+        train, dev = hold_out_fold(
+            lambda: iter(examples), fold, 5, sequential=False, stratum=lambda example: example[1]
+        )
+        own = list(dev())
+        assert list(dev()) == own
+        assert sorted([*train(), *own]) == examples
+        counts = Counter(label for _, label in own)
+        assert (counts["a"], counts["b"]) == (4, 2)
+        held_out += own
+    assert sorted(held_out) == examples
+
+
+def test_sequential_folds_follow_what_they_are_trained_on() -> None:
+    parts = [hold_out_fold(lambda: iter(range(20)), fold, 3, sequential=True, gap=2) for fold in (1, 2, 3)]
+    assert [(list(train()), list(dev())) for train, dev in parts] == [
+        (list(range(3)), list(range(5, 10))),
+        (list(range(8)), list(range(10, 15))),
+        (list(range(13)), list(range(15, 20))),
+    ]

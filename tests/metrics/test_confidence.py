@@ -7,11 +7,14 @@ from scipy.stats import binomtest
 
 from seqloom.metrics.confidence import (
     MetricSums,
+    PairedTest,
     bootstrap,
     bootstrap_f1,
+    cross_validated_test,
     mean_of_sums,
     paired_difference,
     ratio_of_sums,
+    t_tail,
     wilson_interval,
 )
 
@@ -82,3 +85,26 @@ def test_sums_of_no_examples_and_of_unequal_parts() -> None:
     assert ratio_of_sums([0], [0]).whole == 0
     assert mean_of_sums([[1.0, 2.0], [], [6.0]]).whole == 3
     assert len(bootstrap(MetricSums(np.zeros((0, 2)), float))) == 0
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t"),  # 97.5 % quantiles from tables
+    [(1, 12.7062047), (2, 4.3026527), (3, 3.1824463), (4, 2.7764451), (9, 2.2621572), (30, 2.0422725)],
+)
+def test_the_tail_of_student_s_t(freedom: int, t: float) -> None:
+    assert t_tail(t, freedom) == pytest.approx(0.05, abs=1e-8)
+    assert t_tail(-t, freedom) == t_tail(t, freedom)
+    assert t_tail(0.0, freedom) == pytest.approx(1)
+
+
+def test_the_corrected_test_over_folds() -> None:
+    differences = [0.02, 0.01, 0.03, 0.00, 0.015]
+    mean, interval, p_value = cross_validated_test(differences)
+    error = np.std(differences, ddof=1) * np.sqrt(1 / 5 + 1 / 4)
+    assert mean == pytest.approx(0.015)
+    assert interval == pytest.approx((mean - 2.7764451 * error, mean + 2.7764451 * error))
+    assert p_value == pytest.approx(t_tail(mean / error, 4))
+    assert cross_validated_test([0.25, 0.25]) == PairedTest(0.25, (0.25, 0.25), 0.0)
+    assert cross_validated_test([0.0, 0.0]).p_value == 1
+    with pytest.raises(ValueError, match="at least 2 folds, got 1"):
+        cross_validated_test([0.1])

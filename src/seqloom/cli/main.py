@@ -321,14 +321,29 @@ def generate(
 def compare(
     config: Configuration,
     variants: Annotated[
-        list[str], typer.Argument(help="Variants: comma-separated changes, a .toml file, or base (no changes).")
-    ],
+        list[str] | None, typer.Argument(help="Variants: comma-separated changes, a .toml file, or base (no changes).")
+    ] = None,
     *,
     minutes: Annotated[
         float, typer.Option(min=0, help="Training budget of each run in minutes (0: as configured).")
     ] = 0.0,
     tokens: Annotated[int, typer.Option(min=0, help="Training budget of each run in tokens (0: as configured).")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Runs per variant, each with another random seed.")] = 1,
+    folds: Annotated[
+        int, typer.Option(min=0, help="Folds of a cross-validation on the training file (0: no cross-validation).")
+    ] = 0,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--override", help="Change for all variants, such as train.epochs=5; repeatable."),
+    ] = None,
+    layers: Annotated[
+        list[str] | None,
+        typer.Option("--layer", help="Variant with a custom layer or cell, as module:name; repeatable."),
+    ] = None,
+    match_parameters: Annotated[
+        bool,
+        typer.Option("--match-parameters", help="Change hidden_size so that all variants are as large as the first."),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Folder of the runs and the table; finished runs in it are not repeated.")
     ] = None,
@@ -336,7 +351,7 @@ def compare(
 ) -> None:
     """Train variants at equal budget and compare them. Prints scores, speed and memory in a table.
 
-    Each variant is compared with the first one, example by example.
+    Each variant is compared with the first one: example by example, or fold by fold with --folds.
     """
     from seqloom import terminal
     from seqloom.comparison import compare as comparison
@@ -347,16 +362,27 @@ def compare(
     with errors():
         folder = output or unused_folder(comparison.OUTPUT)
         try:
-            rows = comparison.compare(config, variants, minutes=minutes, tokens=tokens, seeds=seeds, output=folder)
+            result = comparison.compare(
+                config,
+                [*(variants or []), *(f"layer={layer}" for layer in layers or [])],
+                overrides or [],
+                minutes=minutes,
+                tokens=tokens,
+                seeds=seeds,
+                folds=folds,
+                match_parameters=match_parameters,
+                output=folder,
+            )
         except Interrupted:
             typer.echo(f"stopped and saved; continue with the same command and --output {folder}", err=True)
             raise typer.Exit(130) from None
         if as_json:
-            terminal.print_json(rows)
+            terminal.print_json(result.rows)
         else:
-            terminal.table(*table.format_table(rows))
-            terminal.print_lines("", table.NOTE, *table.footnotes(rows), f"Table written to {folder / 'compare.md'}")
-        if any(row["errors"] for row in rows):
+            terminal.table(*table.format_table(result.rows))
+            plot = f", learning curves to {result.plot}" if result.plot else ""
+            terminal.print_lines("", *result.footnotes(), f"Table written to {folder / 'compare.md'}{plot}")
+        if any(row["errors"] for row in result):
             raise typer.Exit(1)
 
 

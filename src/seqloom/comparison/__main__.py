@@ -1,36 +1,48 @@
-"""``python -m seqloom.comparison FOLDER``: run one trial; started by ``subprocess_trial``. Exits with 130 on Ctrl-C."""
+"""``python -m seqloom.comparison FOLDER``: run one trial; started by ``subprocess_trial``. Exits with 130 on Ctrl-C.
+
+Options: ``--brief``, and ``--layer=module:name`` for a custom layer.
+"""
 
 import _thread
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 
 def main() -> None:
     """Read a configuration from standard input, train it in a folder and write the results beside the folder."""
     try:
-        _run(Path(sys.argv[1]), brief="--brief" in sys.argv)
+        layers = [option.removeprefix("--layer=") for option in sys.argv[2:] if option.startswith("--layer=")]
+        _run(Path(sys.argv[1]), brief="--brief" in sys.argv, layer="".join(layers))
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _run(folder: Path, *, brief: bool) -> None:
+def _run(folder: Path, *, brief: bool, layer: str) -> None:
     # Imported here, because importing torch takes long enough for a Ctrl-C to arrive meanwhile.
     from seqloom import terminal
     from seqloom.comparison import trial
     from seqloom.config import parse
     from seqloom.interrupt import Interrupted
-    from seqloom.run_config import Config
+    from seqloom.run import Run
+    from seqloom.run_config import Config, find_layer
+    from seqloom.training.progress import Progress
 
     text = _read_config()
     try:
         with terminal.TrainingProgress(quiet=brief) as progress:
+            custom_layer = find_layer(layer)
             config = Config.build(parse(text, "configuration"))
-            results = trial.run_trial(config, folder, [progress], brief=brief)
+
+            def show(run: Run, event: Progress) -> None:
+                progress(replace(run, notes=()), event)  # the parent process has printed them once for all trials
+
+            results = trial.run_trial(config, folder, [show], layer=custom_layer, brief=brief)
     except Interrupted:
         sys.exit(130)
-    except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ModuleNotFoundError) as error:
-        results = {"error": str(error) or type(error).__name__}
+    except trial.FAILURES as error:
+        results = trial.trial_error(error)
     trial.write_json(trial.results_path(folder), results)
 
 

@@ -1,23 +1,29 @@
-"""A comparison: train every variant with every seed, one after the other, and tabulate the results."""
+"""A comparison: train every variant with every seed and fold, one after the other, and tabulate the results."""
 
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seqloom.comparison import subprocess_trial
-from seqloom.comparison.table import Comparison, markdown, summarize
+from seqloom.comparison.matching import match_parameters as match_sizes
+from seqloom.comparison.result import Comparison
+from seqloom.comparison.table import summarize, trial_name
 from seqloom.comparison.trial import results_path, write_json, write_text
-from seqloom.comparison.variants import Budget, Variant, parse_variants
+from seqloom.comparison.variants import Budget, Variant, VariantLike, parse_variants
+from seqloom.data.readers.text_files import resolve
+from seqloom.insight.comparison_plot import draw_compared_curves
 from seqloom.interrupt import Interrupted
-from seqloom.run import Run
+from seqloom.run import Run, RunError
 from seqloom.run_config import Config
+from seqloom.tasks.task import Task
 from seqloom.terminal import json_value
-from seqloom.workflow import changed_file, environment, unused_folder
+from seqloom.workflow import changed_file, environment, unused_folder, with_detected
 
-RunTrial = Callable[[Config, Path], dict[str, Any]]
-"""Trains a configuration in a folder and returns its results."""
+RunTrial = Callable[..., dict[str, Any]]
+"""Trains a configuration in a folder, given the option ``layer``, and returns its results."""
 
 OUTPUT = Path("runs/compare")
 """The default output folder; if it exists, runs/compare-2 and so on."""
@@ -29,52 +35,103 @@ def _print_to_stderr(line: str) -> None:
 
 
 def compare(
-    config: str | Path,  # TOML file
-    variants: Sequence[str],  # each "key=value,key=value", the path of a TOML file, or "base"
+    config: str | Path | Config,  # TOML file
+    variants: Sequence[VariantLike],
+    overrides: Sequence[str] = (),  # section.key=value, for all variants
     *,
     minutes: float = 0.0,  # training budget of each run; 0: not limited
     tokens: int = 0,  # training budget of each run, instead of minutes; 0: not limited
     seeds: int = 1,
+    folds: int = 0,  # cross-validation on the training file; 0: none
+    match_parameters: bool = False,  # change the width of each variant so that all are as large as the first one
     output: str | Path | None = None,  # folder of the runs; None: runs/compare, or runs/compare-2 and so on
     report: Callable[[str], object] = _print_to_stderr,  # receives a line before each training
     run_trial: RunTrial | None = None,  # None: train in a process of its own
 ) -> Comparison:
-    """Train each variant with each seed; the rows of the table, also written to compare.md and compare.json.
+    """Train each variant with each seed and compare it with the first one; everything is written to the output folder.
 
-    Each variant is compared with the first one, example by example. Finished runs in the output folder are not
-    repeated, and interrupted ones are resumed.
+    A variant is a text ("base", "key=value,key=value", "layer=module:name", or the path of a TOML file), a mapping of
+    its changes, or a custom layer or cell. Finished runs in the output folder are not repeated, and interrupted ones
+    are resumed.
     """
     run_trial = run_trial or subprocess_trial.run_trial_in_subprocess
     output = Path(output or unused_folder(OUTPUT))
     budget = Budget(minutes, tokens)
-    all_variants = parse_variants(Path(config), variants, budget=budget, seeds=seeds)
+    options: dict[str, Any] = {"budget": budget, "seeds": seeds, "folds": folds, "overrides": overrides}
+    all_variants = _with_data(parse_variants(config, variants, **options), report)
+    if match_parameters:
+        all_variants = match_sizes(all_variants)
     for variant in all_variants:
         for run_config in variant.configs:
             _check_existing_run(run_config, _run_folder(output, variant, run_config))
     trials: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in all_variants}
-    for number, variant in enumerate(all_variants):
-        for index, run_config in enumerate(variant.configs):
+    position, total = 0, sum(len(variant.configs) for variant in all_variants)
+    for variant in all_variants:
+        counted: set[str] = set()  # folds that need no other seed
+        for run_config in variant.configs:
+            position += 1
+            fold = run_config.task.dev_fold
+            if fold in counted:
+                continue
             folder = _run_folder(output, variant, run_config)
+            trial: dict[str, Any] = {"seed": run_config.train.seed, "fold": fold}
             results = _finished_results(folder)
             if results is None:
-                position = number * seeds + index + 1
-                report(f"run {position} of {len(all_variants) * seeds}: {variant.name}, seed {run_config.train.seed}")
+                report(f"run {position} of {total}: {variant.name}, {trial_name(trial)}")
                 try:
-                    results = run_trial(run_config, folder)
+                    results = run_trial(run_config, folder, layer=variant.layer)
                 except Interrupted:
                     raise Interrupted(output) from None
                 if "error" in results:
                     report(f"failed: {results['error']}")
-            trials[variant.name].append({"seed": run_config.train.seed, **results})
-            if results.get("is_counting_model") and (run_config.task.dev or run_config.task.sequential):
-                break  # the result does not depend on the seed
+            trials[variant.name].append(trial | results)
+            if results.get("is_counting_model") and (fold or run_config.task.dev or run_config.task.sequential):
+                counted.add(fold)  # the result does not depend on the seed
     rows = summarize(trials)
-    _write_results(output, rows, trials, all_variants, budget=budget)
-    return rows
+    for row, variant in zip(rows, all_variants, strict=True):
+        row["adapted"] = variant.note
+    return _write_results(Comparison(rows, output), trials, all_variants, budget=budget)
+
+
+def _with_data(variants: Sequence[Variant], report: Callable[[str], object]) -> list[Variant]:
+    """The variants with the columns that their data show; ValueError if data of any variant cannot be read."""
+    result, problems = [], []
+    all_notes: dict[str, None] = {}
+    for variant in variants:
+        try:
+            task, notes = _read_first(variant.configs[0])
+        except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+            problems.append(f"{variant.name}: {error}")
+            continue
+        all_notes |= dict.fromkeys(notes)
+        configs = [
+            config._replace(task=task.model_copy(update={"dev_fold": config.task.dev_fold}))
+            for config in variant.configs
+        ]
+        result.append(variant._replace(configs=tuple(configs)))
+    if problems:
+        raise ValueError("\n".join(problems))
+    for line in all_notes:
+        report(line)
+    return result
+
+
+def _read_first(config: Config) -> tuple[Task, tuple[str, ...]]:
+    """The task with the columns that its data show, and notes, once the first example of each file has been read."""
+    detected, notes = with_detected(config)
+    task = detected.task
+    for name in task.files:
+        if not resolve(name).exists():
+            raise FileNotFoundError(f"{name}: no such file")
+    for name in filter(None, (task.train, task.dev)):
+        if next(iter(task.read(resolve(name))), None) is None:
+            raise ValueError(f"{name}: there are no examples")
+    return task, notes
 
 
 def _run_folder(output: Path, variant: Variant, config: Config) -> Path:
-    return output / variant.folder / f"seed-{config.train.seed}"
+    fold = f"fold-{config.task.fold[0]}-" if config.task.fold else ""
+    return output / variant.folder / f"{fold}seed-{config.train.seed}"
 
 
 def _check_existing_run(config: Config, folder: Path) -> None:
@@ -97,20 +154,21 @@ def _finished_results(folder: Path) -> dict[str, Any] | None:
 
 
 def _write_results(
-    output: Path,
-    rows: list[dict[str, Any]],
+    comparison: Comparison,
     trials: dict[str, list[dict[str, Any]]],
     all_variants: Sequence[Variant],
     *,
     budget: Budget,
-) -> None:
+) -> Comparison:
     first = all_variants[0].configs[0]
     machine = environment()
-    seeds = [config.train.seed for config in all_variants[0].configs]
+    seeds = dict.fromkeys(config.train.seed for config in all_variants[0].configs)
     threads = {variant.configs[0].train.threads or machine["threads"] for variant in all_variants}
     held_out = (
         f"{100 * first.task.dev_fraction:g} % of it, held out" if first.task.dev_fraction else "no development data"
     )
+    if first.task.fold:
+        held_out = f"each of its {first.task.fold[1]} folds"
     notes = [
         f"Task {first.name}, trained on {first.task.train}, compared on {first.task.dev or held_out}.",
         f"Budget: {budget}. Seeds: {', '.join(map(str, seeds))}. Threads: {', '.join(map(str, sorted(threads)))}.",
@@ -120,6 +178,32 @@ def _write_results(
         name: [{key: value for key, value in trial.items() if key != "bootstrap_samples"} for trial in same_variant]
         for name, same_variant in trials.items()
     }
+    title = f"{first.name}: {len(all_variants)} variants compared"
+    comparison = replace(comparison, title=title, notes=tuple(notes), plot=_draw(comparison, all_variants))
     settings = {"task": first.name, "budget": budget._asdict(), "environment": machine}
-    write_json(output / "compare.json", json_value({**settings, "rows": rows, "trials": without_samples}))
-    write_text(output / "compare.md", markdown(f"{first.name}: {len(all_variants)} variants compared", rows, notes))
+    written = {**settings, "rows": comparison.rows, "trials": without_samples}
+    write_json(comparison.path / "compare.json", json_value(written))
+    write_text(comparison.path / "compare.md", comparison.markdown())
+    return comparison
+
+
+def _draw(comparison: Comparison, all_variants: Sequence[Variant]) -> Path | None:
+    """Draw the learning curves of all runs together, if matplotlib is installed and there are any."""
+    curves: dict[str, list[list[dict[str, Any]]]] = {}
+    for variant in all_variants:
+        folders = [_run_folder(comparison.path, variant, config) for config in variant.configs]
+        try:
+            curves[variant.name] = [Run.open(folder).rows() for folder in folders if folder.exists()]
+        except RunError:
+            continue  # a run that failed
+    row = next((row for row in comparison.rows if "metric" in row), None)
+    if row is None:
+        return None
+    path = comparison.path / "curves.png"
+    try:
+        drawn = draw_compared_curves(curves, path, metric=row["metric"], higher_is_better=row["higher_is_better"])
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        return None
+    return path if drawn is not None else None

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import seqloom
-from seqloom.comparison.trial import results_path
+from seqloom.comparison.trial import FAILURES, results_path, run_trial, trial_error, write_json
+from seqloom.comparison.variants import CustomLayer
 from seqloom.interrupt import Interrupted, interruptible
 from seqloom.run_config import Config
 
@@ -26,14 +27,22 @@ def run_trial_in_subprocess(
     config: Config,
     folder: Path,
     *,
+    layer: CustomLayer | None = None,
     watch: Callable[[], bool] = lambda: False,  # called again and again; True stops the trial once it has saved
     brief: bool = False,  # print nothing, and do not predict the development data once more
 ) -> dict[str, Any]:
-    """The results of ``run_trial``, or ``{"error": …}`` if it failed; Interrupted after Ctrl-C, once it has saved."""
+    """The results of ``run_trial``, or ``{"error": …}`` if it failed; Interrupted after Ctrl-C, once it has saved.
+
+    A custom layer that no other process can import, such as one of a notebook, is trained in this one.
+    """
     results_path(folder).unlink(missing_ok=True)
+    if layer and not layer.name:
+        return _run_here(config, folder, layer, brief=brief)
     sources = str(Path(seqloom.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-P", "-m", "seqloom.comparison", str(folder), *["--brief"] * brief]
+    own_path = sys.path if layer else []  # where this process has imported the layer from
+    path = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH", ""), *own_path]))
+    options = ["--brief"] * brief + [f"--layer={layer.name}" for layer in (layer,) if layer]
+    command = [sys.executable, "-P", "-m", "seqloom.comparison", str(folder), *options]
     # The trial gets its own process group: Ctrl-C reaches only this process, which forwards it exactly once.
     # Standard input stays open as long as this process lives: its end stops the trial.
     with (
@@ -72,6 +81,16 @@ def run_trial_in_subprocess(
         results: dict[str, Any] = json.loads(results_path(folder).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {"error": _describe_exit(process.returncode)}
+    return results
+
+
+def _run_here(config: Config, folder: Path, layer: CustomLayer, *, brief: bool) -> dict[str, Any]:
+    """Run a trial in this process, whose memory says nothing about the trial."""
+    try:
+        results = run_trial(config, folder, layer=layer.factory, brief=brief) | {"memory_mb": None}
+    except FAILURES as error:
+        results = trial_error(error)
+    write_json(results_path(folder), results)
     return results
 
 

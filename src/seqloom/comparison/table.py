@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
-from seqloom import html
-from seqloom.metrics.confidence import paired_difference
+from seqloom.metrics.confidence import cross_validated_test, paired_difference
+
+SIGNIFICANT = 0.05  # p values below this are called better or worse
 
 Trial = Mapping[str, Any]
 """The results of ``run_trial``, or a seed and an error."""
@@ -18,41 +20,54 @@ NOTE = (
 )
 
 
-class Comparison(list[dict[str, Any]]):
-    """The rows of a comparison, one for each variant: a list that shows itself as a table."""
-
-    def __repr__(self) -> str:
-        columns, rows = format_table(self)
-        widths = [max(len(row[index]) for row in (columns, *rows)) for index in range(len(columns))]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (columns, *rows)
-        )
-        return "\n".join([*lines, *footnotes(self)])
-
-    def _repr_html_(self) -> str:
-        columns, rows = format_table(self)
-        cells = [[html.escape(cell) for cell in row] for row in rows]
-        notes = map(html.remark, (*footnotes(self), NOTE))
-        return html.block(html.table(columns, cells, right=range(1, len(columns))), *notes)
+FOLDS_NOTE = (
+    "±: standard deviation over folds. difference: from the first variant, with the 95 % confidence interval and the p "
+    "value of the corrected paired t-test over folds (Nadeau & Bengio 2003); better or worse if p < 0.05."
+)
 
 
-def summarize(trials: Mapping[str, Sequence[Trial]]) -> Comparison:
+def note(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the columns of a table mean."""
+    return FOLDS_NOTE if any(row["folds"] for row in rows) else NOTE
+
+
+def summarize(trials: Mapping[str, Sequence[Trial]]) -> list[dict[str, Any]]:
     """A row for each variant, computed from those of its trials that did not fail."""
-    rows = Comparison()
+    rows = []
     finished = {name: [trial for trial in all_trials if "error" not in trial] for name, all_trials in trials.items()}
     first = next(iter(finished.values()))
     for name, all_trials in trials.items():
         done = finished[name]
-        errors = [f"seed {trial['seed']}: {trial['error']}" for trial in all_trials if "error" in trial]
-        row: dict[str, Any] = {"variant": name, "seeds": [trial["seed"] for trial in done], "errors": errors}
+        errors = [f"{trial_name(trial)}: {trial['error']}" for trial in all_trials if "error" in trial]
+        row: dict[str, Any] = {
+            "variant": name,
+            "seeds": list(dict.fromkeys(trial["seed"] for trial in done)),
+            "folds": list(dict.fromkeys(trial["fold"] for trial in done if trial.get("fold"))),
+            "errors": errors,
+        }
         rows.append(row if not done else row | _averages(done) | _difference(first, done, is_first=done is first))
     return rows
 
 
+def trial_name(trial: Trial) -> str:
+    """The fold and the seed of a trial."""
+    return f"fold {trial['fold']}, seed {trial['seed']}" if trial.get("fold") else f"seed {trial['seed']}"
+
+
+def _by_fold(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+    """The trials of each fold; without cross-validation, each trial by itself."""
+    if not all(trial.get("fold") for trial in trials):
+        return {str(index): [trial] for index, trial in enumerate(trials)}
+    return {fold: list(group) for fold, group in groupby(trials, key=lambda trial: str(trial["fold"]))}
+
+
 def _averages(trials: Sequence[Trial]) -> dict[str, Any]:
     names = [name for name, value in trials[0]["metrics"].items() if isinstance(value, float | int)]
-    metrics = {name: mean_and_std([trial["metrics"].get(name) for trial in trials]) for name in names}
+    folds = _by_fold(trials).values()
+    metrics = {
+        name: mean_and_std([mean_and_std([trial["metrics"].get(name) for trial in fold])[0] for fold in folds])
+        for name in names
+    }
     metric = trials[0]["metric"]
     mean, std = metrics.get(metric, (None, None))
     return {
@@ -63,7 +78,7 @@ def _averages(trials: Sequence[Trial]) -> dict[str, Any]:
         "parameters": trials[0]["parameters"],
         "train_items_per_second": mean_and_std([trial["train_items_per_second"] for trial in trials])[0],
         "predict_items_per_second": mean_and_std([trial["predict_items_per_second"] for trial in trials])[0],
-        "memory_mb": max(trial["memory_mb"] for trial in trials),
+        "memory_mb": max((trial["memory_mb"] for trial in trials if trial["memory_mb"] is not None), default=None),
         "minutes": fmean(trial["minutes"] for trial in trials),
         "metrics": {name: {"mean": mean, "std": std} for name, (mean, std) in metrics.items()},
     }
@@ -79,9 +94,11 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
 
 def _difference(first: Sequence[Trial], other: Sequence[Trial], *, is_first: bool) -> dict[str, Any]:
     """How a variant differs from the first one, or a note why that cannot be computed."""
-    unknown: dict[str, Any] = {"difference": None, "interval": None, "better": None}
+    unknown: dict[str, Any] = {"difference": None, "interval": None, "p_value": None, "better": None}
     if is_first:
         return unknown | {"note": ""}
+    if any(trial.get("fold") for trial in (*first, *other)):
+        return unknown | _difference_over_folds(first, other)
     pair, note = _pair(first, other)
     if note:
         return unknown | {"note": note}
@@ -89,7 +106,7 @@ def _difference(first: Sequence[Trial], other: Sequence[Trial], *, is_first: boo
     means = [fmean(trial["metrics"][metric] for trial in side) for side in pair]
     low, high = paired_difference(*([trial["bootstrap_samples"] for trial in side] for side in pair))
     significant = low > 0 or high < 0
-    return {
+    return unknown | {
         "difference": means[1] - means[0],
         "interval": [low, high],
         "better": ((low > 0) is first[0]["higher_is_better"]) if significant else None,
@@ -123,6 +140,32 @@ def _pair(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Sequence
     return [first, other], ""
 
 
+def _difference_over_folds(first: Sequence[Trial], other: Sequence[Trial]) -> dict[str, Any]:
+    """How a variant differs from the first one on the folds that both have finished."""
+    if not first:
+        return {"note": "no difference: the first variant failed"}
+    metric, higher = first[0]["metric"], first[0]["higher_is_better"]
+    if other[0]["metric"] != metric:
+        return {"note": f"no difference: its metric is {other[0]['metric']}, that of the first variant {metric}"}
+    means = [
+        {fold: fmean(trial["metrics"][metric] for trial in trials) for fold, trials in _by_fold(side).items()}
+        for side in (first, other)
+    ]
+    differences = [means[1][fold] - mean for fold, mean in means[0].items() if fold in means[1]]
+    if len(differences) < 2:
+        return {"note": "no difference: fewer than two folds are finished"}
+    if not all(map(math.isfinite, differences)):
+        return {"note": f"no difference: {metric} is not always finite"}
+    test = cross_validated_test(differences)
+    return {
+        "difference": test.mean,
+        "interval": list(test.interval),
+        "p_value": test.p_value,
+        "better": (test.mean > 0) is higher if test.p_value < SIGNIFICANT else None,
+        "note": "",
+    }
+
+
 def _is_finite(trial: Trial) -> bool:
     return all(map(math.isfinite, (trial["metrics"][trial["metric"]], *trial["bootstrap_samples"])))
 
@@ -142,7 +185,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     if row["interval"] is not None:
         low, high = row["interval"]
         verdict = {True: " better", False: " worse", None: ""}[row["better"]]
-        difference = f"{row['difference']:+.4g} [{low:+.4g}, {high:+.4g}]{verdict}"
+        p_value = "" if row["p_value"] is None else f" p={row['p_value']:.2g}"
+        difference = f"{row['difference']:+.4g} [{low:+.4g}, {high:+.4g}]{p_value}{verdict}"
     counts = [row["parameters"], row["train_items_per_second"], row["predict_items_per_second"], row["memory_mb"]]
     return [
         row["variant"],
@@ -158,7 +202,7 @@ def footnotes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for row in rows:
         lines += [f"{row['variant']}, {error}" for error in row["errors"]]
-        lines += [f"{row['variant']}: {row['note']}"] if row.get("note") else []
+        lines += [f"{row['variant']}: {text}" for text in (row.get("adapted"), row.get("note")) if text]
     return lines
 
 
@@ -167,5 +211,5 @@ def markdown(title: str, rows: Sequence[Mapping[str, Any]], notes: Sequence[str]
     columns, lines = format_table(rows)
     table = ["|".join(["", *(cell.replace("|", "\\|") for cell in line), ""]) for line in (columns, *lines)]
     table.insert(1, "|".join(["", *["---"] * len(columns), ""]))
-    items = [*notes, NOTE, *footnotes(rows)]
+    items = [*notes, note(rows), *footnotes(rows)]
     return "\n".join([f"# {title}", "", *table, "", *(f"- {item}" for item in items), ""])

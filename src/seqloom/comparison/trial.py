@@ -14,6 +14,7 @@ import torch
 from seqloom.evaluation import predict_all
 from seqloom.metrics.confidence import bootstrap
 from seqloom.model import Model, load
+from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.run_config import Config
 from seqloom.training.progress import Progress
@@ -53,23 +54,29 @@ class ThroughputMeter:
         return items / seconds if items and seconds else None
 
 
-def run_trial(
-    config: Config, folder: Path, listeners: Sequence[Listener] = (), *, brief: bool = False
-) -> dict[str, Any]:
-    """Train a configuration in a folder, or resume the run in it; the scores and costs that are compared.
+FAILURES = (ValueError, TypeError, OSError, RuntimeError, MemoryError, ModuleNotFoundError)
+"""Exceptions that a trial may raise; they do not end a comparison."""
 
-    ``brief``: without those that take another prediction of the development data.
-    """
+
+def run_trial(
+    config: Config,
+    folder: Path,
+    listeners: Sequence[Listener] = (),
+    *,
+    layer: LayerFactory | None = None,  # custom layer
+    brief: bool = False,  # without what takes another prediction of the development data
+) -> dict[str, Any]:
+    """Train a configuration in a folder, or resume the run in it; the scores and costs that are compared."""
     meter = ThroughputMeter()
     run = (
-        resume(folder, listeners=[meter, *listeners])
+        resume(folder, layer=layer, listeners=[meter, *listeners])
         if folder.exists()
-        else train(config, output=folder, listeners=[meter, *listeners])
+        else train(config, output=folder, layer=layer, listeners=[meter, *listeners])
     )
     cost = _training_cost(run, meter)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
-    model = load(run.path)
+    model = load(run.path, layer=layer)
     task = model.task
     return {
         "seed": config.train.seed,
@@ -117,6 +124,11 @@ def _predict_dev(model: Model) -> dict[str, Any]:
         "bootstrap_rows": 0 if sums is None else len(sums.rows),
         "bootstrap_samples": [] if sums is None else bootstrap(sums).tolist(),
     }
+
+
+def trial_error(error: BaseException) -> dict[str, Any]:
+    """The results of a trial that has failed."""
+    return {"error": str(error) or type(error).__name__}
 
 
 def peak_memory() -> float:

@@ -1,17 +1,26 @@
-"""The variants of a comparison: changes to a configuration or other files, each with the same budget and seeds."""
+"""The variants of a comparison: changes to a configuration, other files or layers, with the same budget and seeds."""
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from seqloom.config import Document, read
-from seqloom.run_config import Config
+from seqloom.config import Document, parse, read
+from seqloom.config.toml import literal
+from seqloom.models.encoder import LayerFactory
+from seqloom.run_config import Config, find_layer
 
 BASE = "base"
 """The name of the variant without changes."""
 
+LAYER = "layer="
+"""How the custom layer of a variant begins, such as ``layer=module:name``."""
+
 MAX_FOLDER_NAME = 80  # characters
+
+VariantLike = str | Mapping[str, Any] | LayerFactory
+"""A variant as text, as a mapping of its changes (a custom layer under ``layer``), or as a custom layer."""
 
 
 class Budget(NamedTuple):
@@ -34,55 +43,146 @@ class Budget(NamedTuple):
         return f"{self.tokens:,} tokens per run" if self.tokens else "as configured"
 
 
+class CustomLayer(NamedTuple):
+    """The custom layer of a variant."""
+
+    factory: LayerFactory
+    name: str  # module:name, by which another process can import it; empty: it cannot
+
+
 class Variant(NamedTuple):
     """A configuration that is compared with others."""
 
     name: str
     folder: str  # name of the folder with its runs
-    configs: tuple[Config, ...]  # one for each seed
+    configs: tuple[Config, ...]  # one for each fold and seed
+    layer: CustomLayer | None = None
+    note: str = ""  # what was adapted, to be shown below the table
 
 
-def parse_variants(path: Path, names: Sequence[str], *, budget: Budget, seeds: int) -> list[Variant]:
-    """The variants of a configuration, each given as ``key=value,key=value``, a TOML file, or ``base``.
+class _Changes(NamedTuple):
+    """What a variant changes."""
+
+    name: str
+    overrides: tuple[str, ...] = ()
+    file: str = ""  # another configuration
+    layer: CustomLayer | None = None
+
+
+def parse_variants(
+    config: str | Path | Config,  # TOML file
+    variants: Sequence[VariantLike],
+    *,
+    budget: Budget,
+    seeds: int,
+    folds: int = 0,  # 0: no cross-validation
+    overrides: Sequence[str] = (),  # section.key=value, for all variants; their own changes come later
+) -> list[Variant]:
+    """The variants of a configuration, each given as ``key=value,key=value``, a TOML file, a layer, or ``base``.
 
     If all of them are files, the configuration itself comes first. Raises ValueError if any of them is not valid.
     """
-    all_names = list(names)
-    if all(_is_file(name) for name in all_names):
-        all_names.insert(0, str(path))
-    if repeated := [name for index, name in enumerate(all_names) if name in all_names[:index]]:
+    if folds == 1 or folds < 0:
+        raise ValueError(f"folds is {folds}, expected at least 2, or 0 for no cross-validation")
+    all_changes = [_changes(variant) for variant in variants]
+    if not isinstance(config, Config) and all(changes.file for changes in all_changes):
+        all_changes.insert(0, _Changes(str(config), file=str(config)))
+    names = [changes.name for changes in all_changes]
+    if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
         raise ValueError(f"the variant {repeated[0]} is given twice")
-    if len(all_names) < 2:
-        raise ValueError(f"{all_names[0]} is the only variant: add {BASE} or another variant to compare it with")
+    if len(names) < 2:
+        raise ValueError(f"{names[0]} is the only variant: add {BASE} or another variant to compare it with")
     result: list[Variant] = []
-    for name in all_names:
-        first = Config.build(_document(path, name, budget.overrides()))
-        seed_range = range(first.train.seed, first.train.seed + seeds)
-        configs = [first._replace(train=first.train.model_copy(update={"seed": seed})) for seed in seed_range]
-        result.append(Variant(name, _folder(name, {other.folder for other in result}), tuple(configs)))
+    for changes in all_changes:
+        own = [*overrides, *changes.overrides, *budget.overrides(), *(["task.dev=", "task.dev_fold="] if folds else [])]
+        first = Config.build(_document(changes.file or config, own))
+        if folds and not first.task.can_hold_out:
+            raise ValueError(f"the task {first.name} cannot be cross-validated: its training data have no targets")
+        if changes.layer:
+            first = first.with_layer(changes.layer.factory)
+        folder = _folder(changes, {other.folder for other in result})
+        result.append(Variant(changes.name, folder, _with_seeds_and_folds(first, seeds, folds), changes.layer))
     if len(tasks := {variant.configs[0].name for variant in result}) > 1:
         raise ValueError(f"all variants must have the same task, found {', '.join(sorted(tasks))}")
     return result
+
+
+def _with_seeds_and_folds(config: Config, seeds: int, folds: int) -> tuple[Config, ...]:
+    """The configuration for each fold and each seed."""
+    return tuple(
+        Config(
+            config.task.model_copy(update={"dev_fold": f"{fold}/{folds}"}) if folds else config.task,
+            config.train.model_copy(update={"seed": seed}),
+        )
+        for fold in range(1, max(folds, 1) + 1)
+        for seed in range(config.train.seed, config.train.seed + seeds)
+    )
+
+
+def _changes(variant: VariantLike) -> _Changes:
+    if isinstance(variant, str):
+        if _is_file(variant):
+            return _Changes(variant, file=variant)
+        if variant == BASE:
+            return _Changes(variant)
+        if "=" not in variant:
+            raise ValueError(
+                f"{variant!r} is not a variant, expected section.key=value, a .toml file, {LAYER}module:name, or {BASE}"
+            )
+        # Split only at commas followed by section.key= or layer=: values such as lists contain commas, too.
+        parts = re.split(rf",(?=(?:{LAYER}|[\w-]+(?:\.[\w-]+)+=))", variant)
+        layers = [part.removeprefix(LAYER) for part in parts if part.startswith(LAYER)]
+        if len(layers) > 1:
+            raise ValueError(f"the variant {variant} has {len(layers)} layers, expected one")
+        layer = None if not layers or (factory := find_layer(layers[0])) is None else CustomLayer(factory, layers[0])
+        return _Changes(variant, tuple(part for part in parts if not part.startswith(LAYER)), layer=layer)
+    if callable(variant):
+        variant = {"layer": variant}
+    if not isinstance(variant, Mapping):
+        raise TypeError(f"a variant is {type(variant).__name__}, expected a text, a mapping of changes, or a layer")
+    values = dict(variant)
+    factory = values.pop("layer", None)
+    layer = None
+    if factory is not None:
+        layer = CustomLayer(factory, _import_name(factory)) if callable(factory) else None
+        layer = layer or CustomLayer(_found(factory), factory)
+    texts = {key: value if isinstance(value, str) else literal(value) for key, value in values.items()}
+    shown = [f"{LAYER}{_layer_name(factory)}"] if layer else []
+    name = ",".join([*shown, *(f"{key}={text}" for key, text in texts.items())]) or BASE
+    return _Changes(name, tuple(f"{key}={literal(value)}" for key, value in values.items()), layer=layer)
+
+
+def _found(name: str) -> LayerFactory:
+    factory = find_layer(name)
+    if factory is None:
+        raise ValueError("layer is empty, expected a layer, a cell, or module:name")
+    return factory
+
+
+def _layer_name(layer: str | Callable[..., Any]) -> str:
+    return layer if isinstance(layer, str) else getattr(layer, "__qualname__", type(layer).__qualname__)
+
+
+def _import_name(layer: LayerFactory) -> str:
+    """``module:name`` of a layer that another process can import; empty if it was defined on the fly."""
+    module, name = getattr(layer, "__module__", ""), getattr(layer, "__qualname__", "")
+    is_importable = module != "__main__" and getattr(sys.modules.get(module), name, None) is layer
+    return f"{module}:{name}" if is_importable else ""
 
 
 def _is_file(name: str) -> bool:
     return name.endswith(".toml") and ("=" not in name or Path(name).is_file())
 
 
-def _document(path: Path, name: str, budget: list[str]) -> Document:
-    if _is_file(name):
-        return read(Path(name), budget)
-    if name == BASE:
-        return read(path, budget)
-    if "=" not in name:
-        raise ValueError(f"{name!r} is not a variant, expected section.key=value, a .toml file, or {BASE}")
-    # Split only at commas followed by section.key=: values such as lists contain commas, too.
-    return read(path, [*re.split(r",(?=[\w-]+(?:\.[\w-]+)+=)", name), *budget])
+def _document(config: str | Path | Config, overrides: Sequence[str]) -> Document:
+    if isinstance(config, Config):
+        return parse(config.text(), "configuration", overrides=overrides)
+    return read(Path(config), overrides)
 
 
-def _folder(name: str, taken: set[str]) -> str:
-    kept = slice(-MAX_FOLDER_NAME, None) if _is_file(name) else slice(MAX_FOLDER_NAME)  # a path keeps its end
-    short = re.sub(r"[^\w.=-]+", "_", name.removesuffix(".toml"))[kept].strip("._") or "variant"
+def _folder(changes: _Changes, taken: set[str]) -> str:
+    kept = slice(-MAX_FOLDER_NAME, None) if changes.file else slice(MAX_FOLDER_NAME)  # a path keeps its end
+    short = re.sub(r"[^\w.=-]+", "_", changes.name.removesuffix(".toml"))[kept].strip("._") or "variant"
     number = 1
     while (folder := short if number == 1 else f"{short}-{number}") in taken:
         number += 1

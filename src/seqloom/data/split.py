@@ -1,4 +1,4 @@
-"""Hold out a part of the training examples, the same one each time the data are read."""
+"""Hold out a part of the training examples, or one fold of them, the same one each time the data are read."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -24,6 +24,38 @@ def hold_out(
         lambda: _random_part(read(), fraction, seed, held_out=False),
         lambda: _random_part(read(), fraction, seed, held_out=True),
     )
+
+
+def hold_out_fold(
+    read: Read,
+    fold: int,  # from 1 to folds
+    folds: int,
+    *,
+    sequential: bool,  # train on what comes before a fold only, as time goes
+    gap: int = 0,  # sequential: examples before the fold that are dropped, since they overlap with it
+    stratum: Callable[[Any], str] = lambda _: "",  # examples of a stratum, such as a label, are spread over all folds
+) -> tuple[Read, Read]:  # train, dev
+    """Two readers of one source, for the other examples and for those of a fold; each example is in one fold.
+
+    Sequential examples are cut into ``folds`` + 1 parts: the first one is never held out.
+    """
+    if sequential:
+        total = sum(1 for _ in read())
+        start, stop = (total * part // (folds + 1) for part in (fold, fold + 1))
+        return lambda: _between(read(), 0, start - gap), lambda: _between(read(), start, stop)
+
+    def part(*, held_out: bool) -> Iterator[Any]:
+        random = Random(folds)  # noqa: S311  not used for security; the same for all seeds, so that these share folds
+        remaining: dict[str, list[int]] = {}
+        for example in read():
+            numbers = remaining.setdefault(stratum(example), [])
+            if not numbers:
+                numbers.extend(range(1, folds + 1))
+                random.shuffle(numbers)
+            if (numbers.pop() == fold) is held_out:
+                yield example
+
+    return lambda: part(held_out=False), lambda: part(held_out=True)
 
 
 def _between(examples: Iterator[Any], start: int, stop: int) -> Iterator[Any]:

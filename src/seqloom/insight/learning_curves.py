@@ -28,12 +28,10 @@ def draw_learning_curves(
 ) -> "Figure":
     """Draw the training loss, the dev loss and the dev metric over the updates, with its best value marked."""
     evaluations = [row for row in rows if row.get("dev")]
-    metric = metric or next(
-        (name for row in evaluations for name, value in row["dev"].items() if _is_number(value)), ""
-    )
-    training: Curve = [(row["update"], row["loss"]) for row in rows if _is_number(row.get("loss"))]
+    metric = metric or next((name for row in evaluations for name, value in row["dev"].items() if is_number(value)), "")
+    training: Curve = [(row["update"], row["loss"]) for row in rows if is_number(row.get("loss"))]
     losses, points = (
-        [(row["update"], row["dev"][name]) for row in evaluations if _is_number(row["dev"].get(name))]
+        [(row["update"], row["dev"][name]) for row in evaluations if is_number(row["dev"].get(name))]
         for name in ("loss", metric)
     )
     panels = {"loss": training + losses, metric: points if metric != "loss" else training + losses}
@@ -90,5 +88,6 @@ def _set_x_axes(axes: "Axes", rows: Sequence[Mapping[str, Any]]) -> None:
         above.set_xlabel("epoch", color=GREY, fontsize=8, loc="right")
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a value of metrics.jsonl can be drawn."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

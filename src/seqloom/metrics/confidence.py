@@ -126,3 +126,53 @@ def quantiles(values: ArrayLike) -> tuple[float, float]:
     """The 2.5 % and 97.5 % quantiles."""
     low, high = np.quantile(np.asarray(values, dtype=np.float64), [0.025, 0.975])
     return float(low), float(high)
+
+
+class PairedTest(NamedTuple):
+    """The mean of paired differences, tested against 0."""
+
+    mean: float
+    interval: tuple[float, float]
+    p_value: float  # two-sided
+
+
+def cross_validated_test(differences: Sequence[float]) -> PairedTest:
+    """The corrected paired t-test of the differences of two models on the folds of a cross-validation.
+
+    Training sets of folds overlap, so the variance of the mean is taken as (1/K + 1/(K - 1)) s² instead of s²/K
+    (Nadeau & Bengio 2003).
+    """
+    folds = len(differences)
+    if folds < 2:
+        raise ValueError(f"a paired test needs at least 2 folds, got {folds}")
+    mean = float(np.mean(differences))
+    error = math.sqrt((1 / folds + 1 / (folds - 1)) * float(np.var(differences, ddof=1)))
+    if not error:
+        return PairedTest(mean, (mean, mean), 1.0 if mean == 0 else 0.0)
+    margin = error * _t_quantile(folds - 1)
+    return PairedTest(mean, (mean - margin, mean + margin), t_tail(mean / error, folds - 1))
+
+
+def t_tail(t: float, freedom: int) -> float:
+    """The probability that Student's t with this many degrees of freedom is at least as far from 0 as ``t``.
+
+    By the finite series of Abramowitz & Stegun 26.7.3 and 26.7.4.
+    """
+    angle = math.atan(abs(t) / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = total = cosine if odd else 1.0
+    for step in range(2 + odd, freedom, 2):
+        term *= cosine * cosine * (step - 1) / step
+        total += term
+    inside = 2 / math.pi * (angle + (sine * total if freedom > 1 else 0.0)) if odd else sine * total
+    return max(1 - inside, 0.0)
+
+
+def _t_quantile(freedom: int) -> float:
+    """How far from 0 Student's t lies with a probability of 5 %."""
+    low, high = 0.0, 1e3
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_tail(middle, freedom) > 0.05 else (low, middle)
+    return high

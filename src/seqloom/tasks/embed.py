@@ -112,6 +112,7 @@ class Embed(Task):
         "",
         description="Dev file of analogies or word similarities, which selects the best checkpoint (empty: none).",
     )
+    can_hold_out: ClassVar[bool] = False
     dev_fraction: float = Field(0.0, ge=0, le=0, description="Always 0: plain text cannot be held out for evaluation.")
     model: Literal["skipgram", "cbow", "one_hot"] = Field(
         "skipgram",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from seqloom import tasks
@@ -83,6 +83,7 @@ class Task(ConfigSection, ABC):
     recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}
     """Values that ``seqloom init`` writes instead of the defaults, by ``section.key``."""
     sequential: ClassVar[bool] = False  # the order of examples matters: held-out data are the last part
+    can_hold_out: ClassVar[bool] = True  # a part of the training data can serve as development data
     option_fields: ClassVar[Mapping[str, str]] = {}
     """The prediction options of the task, and the field that each of them sets."""
     target_name: ClassVar[str] = "label"
@@ -102,8 +103,39 @@ class Task(ConfigSection, ABC):
         description="Fraction of the training file to hold out if there is no dev file (0: no evaluation).",
     )
 
+    dev_fold: str = Field(
+        "",
+        pattern=r"^(\d{1,3}/\d{1,3})?$",
+        description='Cross-validation: fold of the training file to hold out, such as "2/5" (empty: none).',
+    )
+
     learned: ConfigSection | None = Field(None, exclude=True)
     """What ``fit`` learned: vocabularies, scales. Each task narrows the type."""
+
+    @field_validator("dev_fold")
+    @classmethod
+    def _check_fold(cls, text: str) -> str:
+        if text:
+            fold, folds = map(int, text.split("/"))
+            if not 1 <= fold <= folds or folds < 2:
+                raise ValueError(
+                    f"expected a fold such as 2/5, from 1/{max(folds, 2)} to {max(folds, 2)}/{max(folds, 2)}"
+                )
+        return text
+
+    @model_validator(mode="after")
+    def _check_dev(self) -> Self:
+        if self.dev and self.dev_fold:
+            raise ValueError("dev and dev_fold exclude each other: remove one of them")
+        if self.dev_fold and not self.can_hold_out:
+            raise ValueError(f"dev_fold: the task {self.name} cannot be evaluated on a part of its training data")
+        return self
+
+    @property
+    def fold(self) -> tuple[int, int] | None:
+        """The fold to hold out, and the number of folds; None: no cross-validation."""
+        fold, _, folds = self.dev_fold.partition("/")
+        return (int(fold), int(folds)) if folds else None
 
     @property
     def fitted(self) -> ConfigSection:
