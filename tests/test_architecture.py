@@ -54,7 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "loggers": {"checkpoint", "run", "training"},
     "run_config": {"config", "run", "data", "training", "models", "tasks"},
     "evaluation": {"data", "training", "run_config"},
-    "run_summary": {"config", "metrics", "models", "terminal", "run", "run_config"},
+    "run_summary": {"config", "data", "metrics", "models", "terminal", "run", "run_config"},
+    "warm_start": {"config", "run", "data", "training", "tasks", "run_config"},
     "model": {
         "html",
         "answers",
@@ -73,7 +74,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "run_plots": {"run", "insight", "run_config", "model"},
     "workflow": {
         *("checkpoint", "run", "interrupt", "data", "training", "models", "run_config", "evaluation", "run_plots"),
-        *("terminal", "loggers", "run_summary", "seqloom"),
+        *("terminal", "loggers", "run_summary", "warm_start", "config", "seqloom"),
     },
     "comparison": {
         *(
@@ -98,6 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "interactive": {
         *("config", "terminal", "html", "run", "data", "training", "models", "tasks", "run_config", "workflow"),
+        "warm_start",
     },
     "check": {"terminal", "data", "training", "tasks", "run_config", "evaluation", "workflow"},
     "lab": {"layers", "cells"},

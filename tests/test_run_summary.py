@@ -102,6 +102,7 @@ def test_commands_are_quoted_and_fit_the_state(summary: RunSummary) -> None:
     assert quoted["predict"] == "seqloom predict 'my runs/a' x.txt"
     assert quoted["evaluate"] == "seqloom evaluate 'my runs/a' TEST_FILE"
     assert quoted["continue"] == "seqloom train --resume 'my runs/a'"
+    assert commands(replace(summary, dev="", train="(in memory)"))["predict"].endswith(" FILE")
     assert "continue" not in commands(replace(summary, finished="10 updates done"))
 
 

@@ -20,11 +20,12 @@ from typer.testing import CliRunner
 from seqloom import config, tasks, workflow
 from seqloom.checkpoint import RunError
 from seqloom.cli.main import app
+from seqloom.config import ConfigError
 from seqloom.evaluation import split_details
 from seqloom.interrupt import Interrupted
 from seqloom.model import load
 from seqloom.run import Run
-from seqloom.run_config import Config
+from seqloom.run_config import Config, load_config
 from seqloom.training.engine import Diverged
 from seqloom.training.progress import Progress
 
@@ -123,9 +124,9 @@ def test_a_counting_model_is_trained_as_a_run(name: str, tmp_path: Path) -> None
 
 
 def many_labels(folder: Path, labels: int) -> Any:
-    """Two examples of each label, one of them for development."""
-    for name in ("train.txt", "dev.txt"):
-        (folder / name).write_text("".join(f"label{number:04} word{number}\n" for number in range(labels)))
+    """Four examples of each label, one of them for development."""
+    for name, times in (("train.txt", 3), ("dev.txt", 1)):
+        (folder / name).write_text("".join(f"label{number:04} word{number}\n" for number in range(labels)) * times)
     task = {
         "name": "classify",
         "train": str(folder / "train.txt"),
@@ -392,3 +393,62 @@ def test_a_custom_layer_is_refused_by_a_task_without_layers(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="has no recurrent layers that a custom layer could replace"):
         workflow.train(window, output=tmp_path / "run", layer=lambda size: torch.nn.Linear(size, 4))
     assert not (tmp_path / "run").exists()
+
+
+# Continued and trimmed runs
+
+
+def test_a_finished_run_continues_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+    whole = workflow.train(settings(tmp_path, "classify", updates=12, evaluate_every=6), output=tmp_path / "whole")
+    part = workflow.train(settings(tmp_path, "classify", updates=6, evaluate_every=6), output=tmp_path / "part")
+    again = workflow.resume(part.path, ["train.updates=12"])
+    assert again.summary()["finished"] == "12 updates done"
+    assert differences(outcome(whole.path), outcome(part.path)) == []
+    assert load_config(Run.open(part.path)).train.updates == 12
+    assert "resumed with train.updates = 12" in (part.path / "train.log").read_text()
+    workflow.resume(part.path)  # nothing is left to do
+    assert differences(outcome(whole.path), outcome(part.path)) == []
+
+
+def test_a_run_that_ended_early_continues_with_more_patience(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, "classify", updates=30, evaluate_every=1, patience=1, learning_rate=1e-12)
+    run = workflow.train(chosen, output=tmp_path / "run")
+    assert run.summary()["finished"] == "no improvement in 1 evaluations"
+    with pytest.raises(ValueError, match=r"nothing left to train .no improvement in 1 evaluations.: raise the limit"):
+        workflow.resume(run.path, ["train.updates=40"])
+    assert load_config(run).train.updates == 30
+    workflow.resume(run.path, ["train.patience=0"])
+    assert run.summary()["finished"] == "30 updates done"
+
+
+@pytest.mark.parametrize("override", ["train.seed=2", "train.batch_size=7", "task.embedding_size=3"])
+def test_settings_that_the_state_depends_on_are_fixed(override: str, tmp_path: Path) -> None:
+    run = workflow.train(settings(tmp_path, "classify", updates=1), output=tmp_path / "run")
+    key = override.partition("=")[0]
+    with pytest.raises(ConfigError, match=f"{key} cannot be changed when a run is resumed; start a new run"):
+        workflow.resume(run.path, [override])
+    with pytest.raises(ConfigError, match="unknown key"):
+        workflow.resume(run.path, ["train.epoch=2"])
+
+
+def test_a_stretched_schedule_is_mentioned(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, "classify", updates=2, schedule="cosine")
+    run = workflow.resume(workflow.train(chosen, output=tmp_path / "run").path, ["train.updates=4"])
+    assert run.notes[1] == 'train.schedule = "cosine" is stretched to the new limit: the learning rate rises again'
+
+
+def test_only_the_best_weights_are_kept(tmp_path: Path) -> None:
+    run = workflow.train(settings(tmp_path, "classify", keep="best"), output=tmp_path / "run")
+    assert {path.name for path in run.path.iterdir() if path.is_dir()} == {"best", "details"}
+    assert load(run.path).predict(["it goes up"])
+    assert run.summary()["finished"] == "12 updates done"
+    workflow.resume(run.path)  # nothing is left to do
+    with pytest.raises(RunError, match="only its best weights were kept"):
+        workflow.resume(run.path, ["train.updates=40"])
+
+
+def test_without_an_evaluation_the_last_weights_are_kept(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, "classify", keep="best")
+    task = chosen.task.model_copy(update={"dev": "", "dev_fraction": 0.0})
+    run = workflow.train(chosen._replace(task=task), output=tmp_path / "run")
+    assert load(run.path).predict(["it goes up"])

@@ -171,6 +171,21 @@ class Run:
         metrics: dict[str, Any] = self.load_best().facts.get("metrics", {})
         return metrics
 
+    def keep_best(self) -> None:
+        """Remove everything but the best checkpoint, if there is one; the run can then no longer be resumed."""
+        if not self.saved("best"):
+            return
+        self.verify("best")
+        try:
+            for folder in (
+                *checkpoint.candidates(self._folder("last")),
+                *checkpoint.candidates(self._folder("best"))[1:],
+            ):
+                if os.path.lexists(folder):
+                    shutil.rmtree(folder)
+        except OSError as error:
+            raise RunError(f"{self.path}: {checkpoint.os_error_message(error)}") from error
+
     def saved(self, name: Name) -> bool:
         """Whether there is a checkpoint of this name."""
         return bool(checkpoint.candidates(self._folder(name)))

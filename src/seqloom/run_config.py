@@ -110,4 +110,27 @@ def find_layer(name: str) -> LayerFactory | None:
 def load_config(run: Run, *, layer: LayerFactory | None = None) -> Config:
     """The configuration of a run, with its fitted task."""
     config = Config.build(configuration.parse(run.config, str(run.path / "config.toml"))).with_layer(layer)
+    changes = run.summary().get("train")  # made when the run was resumed
+    if isinstance(changes, dict):
+        config = config._replace(train=configuration.with_changes(config.train, "train", changes))
     return config._replace(task=config.task.with_learned(run))
+
+
+FIXED = ("optimizer", "seed", "batch_size", "batch_tokens", "bptt_steps", "accumulate", "shuffle_buffer")
+"""Settings of [train] on which the position in the data and the state of the optimizer depend."""
+
+
+def resume_changes(overrides: Sequence[str]) -> dict[str, Any]:
+    """The changes of [train] for a run that is resumed; ConfigError for those that are not possible."""
+    document = Document.empty(overrides)
+    for section, values in document.values.items():
+        names = sorted(values) if isinstance(values, dict) else [""]
+        fixed = [name for name in names if section != "train" or name in FIXED]
+        if fixed:
+            raise ConfigError(
+                f"command line: {section}.{fixed[0]} cannot be changed when a run is resumed; start a new run from its "
+                "weights instead: seqloom train CONFIG --from RUN"
+            )
+    changes: dict[str, Any] = document.values.get("train", {})
+    document.build(train=TrainConfig)  # finds unknown keys and wrong values
+    return changes

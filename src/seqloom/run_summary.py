@@ -9,6 +9,7 @@ from typing import Any
 
 from seqloom import terminal
 from seqloom.config import Document
+from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.metrics.meaning import meaning
 from seqloom.models.baseline import Baseline
 from seqloom.run import Run, RunError
@@ -80,7 +81,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         dev=task.dev,
         dev_fraction=task.dev_fraction,
         examples=facts.get("examples", {}),
-        parameters=facts.get("parameters") or sum(tensor.numel() for tensor in best.model.values()),
+        parameters=facts.get("parameters", sum(tensor.numel() for tensor in best.model.values())),
         started=facts.get("started", ""),
         seconds=float(last.get("seconds", facts.get("seconds", 0.0))),
         finished=position.get("finished", facts.get("finished", "")),
@@ -163,7 +164,8 @@ def duration(seconds: float) -> str:
 
 def commands(summary: RunSummary) -> dict[str, str]:
     """Commands to continue with, by what they do."""
-    run, file = shlex.quote(summary.path), shlex.quote(summary.dev or summary.train)
+    source = summary.dev or summary.train
+    run, file = shlex.quote(summary.path), "FILE" if source == IN_MEMORY else shlex.quote(source)
     texts = "image.png" if summary.task == "caption" else file if summary.inputs_are_files else "'your text'"
     result = {
         "predict": f"seqloom predict {run} {file}",

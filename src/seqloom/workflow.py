@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from torch import nn
 import seqloom
 from seqloom import run_plots, terminal
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
+from seqloom.config import with_changes
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY, digest
 from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
@@ -30,12 +31,13 @@ from seqloom.loggers.logger import check_installed, open_loggers
 from seqloom.models.baseline import TargetCounter
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run, refuse_existing
-from seqloom.run_config import Config, load_config
+from seqloom.run_config import Config, load_config, resume_changes
 from seqloom.run_summary import model_card, summarize
-from seqloom.training import engine
+from seqloom.training import engine, schedules
 from seqloom.training.distributed import ProcessGroup, process_group
 from seqloom.training.progress import Evaluation, Progress
 from seqloom.training.snapshots import flatten_state
+from seqloom.warm_start import VocabularySource, WarmStart
 
 Listener = Callable[[Run, Progress], object]
 
@@ -107,6 +109,8 @@ def train(
     *,
     output: str | Path | None = None,  # run directory; None: runs/<task>, or runs/<task>-2 and so on
     layer: LayerFactory | None = None,
+    start_from: str | Path | None = None,  # a run whose weights are the initial ones
+    vocabulary: VocabularySource = "shared",  # with start_from: that run's, or that of the data, mapped to it
     listeners: Sequence[Listener] = (),
     sources: Sources = FILES_ONLY,
 ) -> Run:
@@ -120,7 +124,14 @@ def train(
         readers = data_readers(config, sources)
         targets = TargetCounter(config.task.baseline_targets)
         config = config._replace(task=config.task.fit(targets.watch(readers.train())))
-        module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
+        if start_from is None:
+            module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
+        else:
+            source = Run.open(start_from)
+            warm = WarmStart(source, load_config(source, layer=layer), vocabulary)
+            config = config._replace(task=warm.adapt(config.task))
+            module = _init_model(config)
+            notes = (*notes, *warm.load(config.task, module))
         run = _create_once(group, lambda: _create(config, output, notes, sources))
         _run_training(
             run, config, module, readers=readers, start=None, listeners=listeners, group=group, targets=targets
@@ -130,14 +141,21 @@ def train(
 
 def resume(
     path: Path,
+    overrides: Sequence[str] = (),  # train.key=value, such as more epochs for a finished run
     *,
     layer: LayerFactory | None = None,
     listeners: Sequence[Listener] = (),
     sources: Sources = FILES_ONLY,  # the same data again, if they were in memory
 ) -> Run:
-    """Resume an interrupted run, bit for bit as if it had never stopped."""
+    """Resume an interrupted run, bit for bit as if it had never stopped, or continue a finished one."""
     run = Run.open(path)
     config = load_config(run, layer=layer)
+    if run.summary().get("finished") and not run.saved("last"):
+        if not overrides:
+            return run
+        raise RunError(f'{path}: only its best weights were kept (train.keep = "best"); start a new run with --from')
+    changes = resume_changes(overrides)
+    config = config._replace(train=with_changes(config.train, "train", changes))
     check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
         _check_data(run, config, sources)
@@ -148,10 +166,34 @@ def resume(
             targets = TargetCounter(config.task.baseline_targets)
             config = config._replace(task=config.task.fit(targets.watch(readers.train())))
         module = _init_model(config)
-        _run_training(
+        before = run.summary()
+        if changes:
+            run = replace(run, notes=_changes_notes(config, changes, start))
+            if group.is_main:
+                run.write_summary(before | {"train": before.get("train", {}) | changes})
+                for note in run.notes:
+                    run.log(note)
+        events = _run_training(
             run, config, module, readers=readers, start=start, listeners=listeners, group=group, targets=targets
         )
+        if changes and not events and group.is_main:
+            run.write_summary(before)
+            raise ValueError(
+                f"{path}: nothing left to train ({before.get('finished')}): raise the limit that has ended it, such as "
+                "train.epochs, which counts from the start of the run"
+            )
     return run
+
+
+def _changes_notes(config: Config, changes: Mapping[str, Any], start: Snapshot | None) -> tuple[str, ...]:
+    """What is changed when a run is resumed, and what that does to the learning rate."""
+    notes = ["resumed with " + ", ".join(f"train.{name} = {value}" for name, value in changes.items())]
+    limits = {"epochs", "updates", "tokens", "minutes"}
+    if start is not None and limits & changes.keys() and config.train.schedule in schedules.NEED_TOTAL_UPDATES:
+        notes.append(
+            f'train.schedule = "{config.train.schedule}" is stretched to the new limit: the learning rate rises again'
+        )
+    return tuple(notes)
 
 
 def is_main_process() -> bool:
@@ -241,7 +283,9 @@ def _run_training(
     listeners: Sequence[Listener],
     group: ProcessGroup,
     targets: TargetCounter | None,  # of a new run
-) -> None:
+) -> int:
+    """Train to the end; the number of events, which is 0 if the training had already finished."""
+    events_seen = 0
     with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * group.rank)  # other dropout masks in each process
         dev = list(readers.dev())
@@ -268,6 +312,7 @@ def _run_training(
         try:
             with open_loggers(config.train.loggers if group.is_main else (), run, update=update) as log:
                 for event in events:
+                    events_seen += 1
                     recorder.record(event)
                     if group.is_main:
                         log(run, event)
@@ -285,6 +330,7 @@ def _run_training(
                     write_tensors(run.path / "diverged.safetensors", flatten_state(batch, "batch"))
                 run.log(str(error))
             raise
+    return events_seen
 
 
 def _facts(config: Config, module: nn.Module, targets: TargetCounter, dev: Sequence[Any]) -> dict[str, Any]:
@@ -361,6 +407,8 @@ class RunRecorder:
         state = {"finished": event.finished, "seconds": time.monotonic() - self.started, "update": event.update}
         self.run.write_summary(self.run.summary() | state)
         self.run.write_card(model_card(summarize(self.run, self.config)))
+        if event.finished and self.config.train.keep == "best":
+            self.run.keep_best()
 
     def save(self, event: Progress) -> None:
         """Write a checkpoint to resume from; all processes of the group take part."""

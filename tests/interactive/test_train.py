@@ -256,3 +256,20 @@ def test_sections_report_wrong_arguments_in_our_words() -> None:
         seqloom.Beam(size=0)
     with pytest.raises(ValueError, match=r"^Beam: unknown argument width$"):
         seqloom.Beam(width=3)  # type: ignore[call-arg]
+
+
+def test_a_finished_run_is_continued_and_its_weights_are_reused() -> None:
+    run = seqloom.train(task="classify", data=FRAME, text="review", label="stars", updates=1, output="one", quiet=True)
+    again = seqloom.resume(run, "train.updates=2", data=FRAME, quiet=True)
+    assert again.summary()["finished"] == "2 updates done"
+    other = seqloom.train(
+        task="classify",
+        data=FRAME,
+        text="review",
+        label="stars",
+        updates=1,
+        output="two",
+        start_from=run.path,
+        quiet=True,
+    )
+    assert other.notes[-1].startswith("weights from one: ")

@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -137,9 +137,22 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Run to resume; the result equals that of an uninterrupted run.", autocompletion=complete_run
+            help="Run to resume; the result equals that of an uninterrupted run. A finished run continues if a limit "
+            "is raised, such as train.epochs=30.",
+            autocompletion=complete_run,
         ),
     ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option("--from", help="Run whose weights a new run starts from.", autocompletion=complete_run),
+    ] = None,
+    vocabulary: Annotated[
+        Literal["shared", "mapped"],
+        typer.Option(
+            help="With --from: shared uses the vocabulary of that run; mapped uses that of the new data, with the "
+            "weights of all tokens that both have."
+        ),
+    ] = "shared",
     task: Annotated[str, typer.Option(help="Task, if there is no configuration.", autocompletion=complete_task)] = "",
     data: Annotated[
         str, typer.Option(help="Training file, or folder with a train and a dev file, if there is no configuration.")
@@ -160,11 +173,22 @@ def train(
         custom_layer = find_layer(layer)
         if resume is None:
             settings = Config.build(read_document(config, overrides or [], task=task, data=data))
-            run = workflow.train(settings, output=output, layer=custom_layer, listeners=[progress])
-        elif config or overrides or task or data or output:
-            raise ValueError("--resume uses the configuration of the run: remove all other arguments but --layer")
+            run = workflow.train(
+                settings,
+                output=output,
+                layer=custom_layer,
+                start_from=start_from,
+                vocabulary=vocabulary,
+                listeners=[progress],
+            )
+        elif ("=" not in config and config) or task or data or output or start_from:
+            raise ValueError(
+                "--resume uses the configuration of the run: remove all other arguments but --layer and changes such "
+                "as train.epochs=30"
+            )
         else:
-            run = workflow.resume(resume, layer=custom_layer, listeners=[progress])
+            changes = [*filter(None, [config]), *(overrides or [])]
+            run = workflow.resume(resume, changes, layer=custom_layer, listeners=[progress])
     with errors():
         if not workflow.is_main_process():
             return

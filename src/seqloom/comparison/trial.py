@@ -85,7 +85,7 @@ def run_trial(
         "metrics": run.best_metrics(),
         "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
         **cost,
-        "minutes": run.load("last").facts["seconds"] / 60,  # including those before an interruption
+        "minutes": run.summary()["seconds"] / 60,  # including those before an interruption
         "is_counting_model": task.is_counting_model,
         **({} if brief else _predict_dev(model)),
     }

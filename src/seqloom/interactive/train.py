@@ -19,6 +19,7 @@ from seqloom.run import Run
 from seqloom.run_config import Config, find_data_files
 from seqloom.tasks.task import Task
 from seqloom.training.config import TrainConfig
+from seqloom.warm_start import VocabularySource
 from seqloom.workflow import Listener, Sources
 
 Changes = str | Sequence[str] | Mapping[str, Any]
@@ -32,6 +33,8 @@ def train(
     dev: Any = None,  # development data like ``data``; None: hold out task.dev_fraction of the training data
     output: str | Path | None = None,  # run directory; None: runs/<task>, or runs/<task>-2 and so on
     layer: LayerFactory | None = None,  # a custom cell or layer
+    start_from: str | Path | None = None,  # a run whose weights are the initial ones
+    vocabulary: VocabularySource = "shared",  # with start_from: that run's, or that of the data, mapped to it
     listeners: Sequence[Listener] = (),
     quiet: bool = False,  # show no progress
     overrides: Changes = (),  # the same as ``changes``
@@ -49,24 +52,32 @@ def train(
     else:
         built, sources = _configure(config, (*changes, overrides), task=task, data=data, dev=dev, settings=settings)
     with training_display(quiet=quiet or not workflow.is_main_process()) as display:
-        return workflow.train(built, output=output, layer=layer, listeners=[display, *listeners], sources=sources)
+        return workflow.train(
+            built,
+            output=output,
+            layer=layer,
+            start_from=start_from,
+            vocabulary=vocabulary,
+            listeners=[display, *listeners],
+            sources=sources,
+        )
 
 
 def resume(
     run: Run | str | Path,
-    *,
+    *changes: str,  # such as "train.epochs=30", to continue a finished run
     data: Any = None,  # the same data again, if they were in memory
     dev: Any = None,
     layer: LayerFactory | None = None,
     listeners: Sequence[Listener] = (),
     quiet: bool = False,  # show no progress
 ) -> Run:
-    """Resume an interrupted run, bit for bit as if it had never stopped."""
+    """Resume an interrupted run, bit for bit as if it had never stopped, or continue a finished one."""
     path = run.path if isinstance(run, Run) else Path(run)
     data, dev = _split(data, dev)
     sources = Sources(*(None if given is None else memory.as_source(given) for given in (data, dev)))
     with training_display(quiet=quiet or not workflow.is_main_process()) as display:
-        return workflow.resume(path, layer=layer, listeners=[display, *listeners], sources=sources)
+        return workflow.resume(path, changes, layer=layer, listeners=[display, *listeners], sources=sources)
 
 
 def _configure(

@@ -362,6 +362,11 @@ class Classify(Task):
         scores = self.score([answer] * len(examples), examples)
         return {name: scores[name] for name in ("accuracy", "macro_f1", "loss")}
 
+    def share_learned(self, other: Self) -> Self:
+        """The labels are those of the new data."""
+        own = {name: getattr(self.fitted, name) for name in ("labels", "weights")}
+        return self.model_copy(update={"learned": other.fitted.model_copy(update=own)})
+
     def metric_sums(self, predictions: Sequence[Classification], examples: Sequence[LabelledSequence]) -> MetricSums:
         pairs = zip(predictions, examples, strict=True)
         return ratio_of_sums([answer.label == example.label for answer, example in pairs], [1] * len(examples))

@@ -466,6 +466,11 @@ class Tag(Task):
         scores = self.score(answers, examples)
         return {name: scores[name] for name in (self.main_metric, "accuracy")}
 
+    def share_learned(self, other: Self) -> Self:
+        """The labels are those of the new data."""
+        own = {name: getattr(self.fitted, name) for name in ("labels", "pairs")}
+        return self.model_copy(update={"learned": other.fitted.model_copy(update=own)})
+
     def metric_sums(self, predictions: Sequence[TagPrediction], examples: Sequence[TaggedSequence]) -> MetricSums:
         reference = [example.labels or () for example in examples]
         predicted = [answer.labels for answer in predictions]

@@ -327,6 +327,10 @@ class Task(ConfigSection, ABC):
             raise RunError(f"{run.path / 'learned.json'}: does not fit the task {self.name}") from error
         return self.model_copy(update={"learned": learned})
 
+    def share_learned(self, other: Self) -> Self:
+        """A fitted copy with the vocabularies and scales of another task, for a model that starts from its weights."""
+        return self.model_copy(update={"learned": other.fitted})
+
     def with_options(self, **options: Unpack[PredictionOptions]) -> Self:
         """A validated copy with other prediction options; ValueError for an option that the task does not have."""
         for name in options:

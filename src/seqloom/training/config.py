@@ -62,6 +62,10 @@ class TrainConfig(ConfigSection):
         1, ge=1, description="Number of recent evaluations whose weights are averaged (1: no averaging)."
     )
     save_every_minutes: float = Field(5.0, gt=0, description="Minutes between checkpoints within an epoch.")
+    keep: Literal["all", "best"] = Field(
+        "all",
+        description="What is kept of a finished run; best: only the best weights, without what resuming needs.",
+    )
     log_every: int = Field(50, ge=1, description="Updates between log entries.")
     log_to: LoggerName | tuple[LoggerName, ...] = Field(
         (), description='Programs that show the training: "tensorboard", "mlflow", "wandb", or a list of them.'

@@ -161,6 +161,13 @@ class Training:
             return f"{settings.epochs} epochs done"
         return f"{settings.minutes:g} minutes elapsed" if settings.minutes and self.time_fraction >= 1 else ""
 
+    def _out_of_patience(self) -> str:
+        """Why training stops early; empty: it continues."""
+        patience = self.settings.patience
+        if patience and self.position.evaluations_since_best() >= patience:
+            return f"no improvement in {patience} evaluations"
+        return ""
+
     def evaluate(self) -> Progress:
         """Evaluate the model; its training weights and the random state stay as they are."""
         assert self._evaluate is not None  # noqa: S101  otherwise no evaluation is pending
@@ -168,12 +175,10 @@ class Training:
             self._refuse_bad_weights()
             evaluation = self._evaluate(self.rule.model.eval())
         score = -math.inf if math.isnan(evaluation.score) else evaluation.score
-        position = self.position._replace(scores=(*self.position.scores, score), pending=False)
-        ending, patience = position.ending, self.settings.patience
-        if patience and position.evaluations_since_best() >= patience:
-            ending = ending or f"no improvement in {patience} evaluations"
-        self.position = position._replace(finished=ending)
-        if ending and math.isnan(evaluation.score) and max(position.scores) == -math.inf:
+        self.position = self.position._replace(scores=(*self.position.scores, score), pending=False)
+        ending = self.position.ending or self._out_of_patience()
+        self.position = self.position._replace(finished=ending)
+        if ending and math.isnan(evaluation.score) and max(self.position.scores) == -math.inf:
             raise Diverged(f"no evaluation gave a number for {evaluation.metric}")
         result = UpdateResult(None, 0, seen=0, processed=0, learning_rate=self.learning_rate())
         return self._progress(result, evaluation)
@@ -237,6 +242,9 @@ class Training:
         self.rule.load_state(snapshot.model, snapshot.training)
         saved = snapshot.facts["position"]
         self.position = Position(**{**saved, "scores": tuple(saved["scores"])})
+        if self.position.ending or self.position.finished:  # limits may have been raised since
+            ending = self._limit_reached() or (self._out_of_patience() if self.position.finished else "")
+            self.position = self.position._replace(ending=ending, finished=ending if self.position.finished else "")
 
 
 def _mark_last(chunks: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
