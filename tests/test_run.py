@@ -155,7 +155,7 @@ def test_malicious_files_are_refused(made: Run, name: str, data: bytes, message:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("nowhere", "nowhere: No such file"),
+        ("nowhere", "nowhere: no such run"),
         ("file", "file: Not a directory"),
         ("empty", "empty: not a run: it has no manifest"),
     ],
@@ -165,6 +165,16 @@ def test_other_folders_are_refused(tmp_path: Path, path: str, message: str) -> N
     (tmp_path / "empty").mkdir()
     with pytest.raises(RunError, match=message):
         Run.open(tmp_path / path)
+
+
+def test_a_missing_run_has_a_suggestion(tmp_path: Path) -> None:
+    (tmp_path / "tag").mkdir()
+    (tmp_path / "tga").touch()
+    with pytest.raises(RunError) as error:
+        Run.open(tmp_path / "tagg")
+    assert str(error.value) == f"{tmp_path / 'tagg'}: no such run; did you mean {tmp_path / 'tag'}?"
+    with pytest.raises(RunError, match=r"a.b: no such run$"):
+        Run.open(tmp_path / "a" / "b")
 
 
 def test_a_newer_format_asks_for_an_upgrade(made: Run) -> None:

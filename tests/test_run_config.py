@@ -22,9 +22,9 @@ NAMES = ", ".join(f'"{name}"' for name in tasks.names())
         ("[task]\n", f'c.toml:1: missing key "task.name"; expected one of: {NAMES}'),
         (
             '[task]\nname = "clasify"\n',
-            f'c.toml:2: task.name: expected one of: {NAMES}; got "clasify"; did you mean "classify"?',
+            f'c.toml:2: task.name: unknown task "clasify"; did you mean "classify"? expected one of: {NAMES}',
         ),
-        ("[task]\nname = 3\n", f"c.toml:2: task.name: expected one of: {NAMES}; got 3"),
+        ("[task]\nname = 3\n", f"c.toml:2: task.name: unknown task 3; expected one of: {NAMES}"),
     ],
 )
 def test_a_task_has_a_name(text: str, message: str) -> None:
@@ -45,6 +45,8 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
     assert Config.build(read_document(str(path), ["train.batch_size=3"])).train.batch_size == 3
     with pytest.raises(ValueError, match=r"give either a configuration \(.*c\.toml\) or --task and --data"):
         read_document(str(path), task="tag", data="x")
+    with pytest.raises(ValueError, match=r'^--task: unknown task "tagger"; did you mean "tag"\? expected one of: '):
+        read_document("", task="tagger", data="x")
     with pytest.raises(ValueError, match="nothing to train"):
         read_document("", task="tag")
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -39,6 +40,13 @@ def refuse_existing(path: str | Path) -> None:
     """Raise RunError if a path exists that a new run is to be created at."""
     if os.path.lexists(path):
         raise RunError(f"{path}: already exists, and runs are never overwritten: choose another folder")
+
+
+def _folders(path: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in path.iterdir() if entry.is_dir())
+    except OSError:
+        return []
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -117,6 +125,9 @@ class Run:
     def open(cls, path: str | Path) -> Self:
         """Open an existing run directory; raises RunError if it is not one or if a file is damaged."""
         path = Path(path)
+        if not os.path.lexists(path):
+            near = [path.parent / name for name in get_close_matches(path.name, _folders(path.parent), n=1)]
+            raise RunError(f"{path}: no such run" + "".join(f"; did you mean {folder}?" for folder in near))
         checkpoint.refuse_special_files(path, allow_folders=True)
         if not os.path.lexists(path / checkpoint.MANIFEST):
             raise RunError(f"{path}: not a run: it has no {checkpoint.MANIFEST}")

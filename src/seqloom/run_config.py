@@ -36,7 +36,7 @@ class Config(NamedTuple):
         try:
             kind = tasks.find(name)
         except ValueError as error:
-            raise ConfigError(f"{location('task.name')}: {error}") from None
+            raise ConfigError(f"{location('task.name')}: task.name: {error}") from None
         values = {table: value for table, value in document.values.items() if table != SWEEP}
         sections: dict[str, Any] = replace(document, values=values).build(task=kind, train=TrainConfig)
         config = cls(**sections)
@@ -69,7 +69,11 @@ def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", d
         return configuration.read(Path(path), overrides)
     if not task or not data:
         raise ValueError("nothing to train: give a configuration (see seqloom init), or --task and --data")
-    values = {**tasks.find(task).recommended, "task.name": task, "task.dev": "", **find_data_files(data)}
+    try:
+        kind = tasks.find(task)
+    except ValueError as error:
+        raise ValueError(f"--task: {error}") from None
+    values = {**kind.recommended, "task.name": task, "task.dev": "", **find_data_files(data)}
     return Document.empty(overrides, values=values)
 
 

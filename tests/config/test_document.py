@@ -42,10 +42,13 @@ def test_tables_become_sections() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, " cannot read the configuration: No such file or directory"),
+        (None, " no such file"),
         (b"a = 1\nb = '\xff'", "2: not UTF-8 text: byte 0xff"),
-        (b"#" * 1_000_001, " not a configuration: larger than 1,000,000 bytes"),
-        (b"[task]\ntrain = x", '2: invalid value (strings need quotes: cell = "lstm"): train = x'),
+        (
+            b"#" * 1_000_001,
+            " not a configuration: larger than 1,000,000 bytes; if this is a data file, use --task TASK --data FILE",
+        ),
+        (b"[task]\ntrain = x", '2: strings need quotes: train = "x"'),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: bytes | None, message: str) -> None:
@@ -121,12 +124,32 @@ def test_errors_of_overrides_name_the_command_line() -> None:
     ]
 
 
-@pytest.mark.parametrize("override", ["", "x", "x.y", "=5", ".=5", "x.=5", "x y=5", "#x=5", "[x]\ny=5", "x.y=\udcff"])
+def test_a_missing_file_has_a_suggestion(tmp_path: Path) -> None:
+    (tmp_path / "tag.toml").write_text("")
+    (tmp_path / "other.toml").write_text("")
+    for name in ("tga.toml", "tag", "tagg.toml"):
+        with pytest.raises(ConfigError, match=rf"/{name}: no such file; did you mean .*/tag\.toml\?$"):
+            read(tmp_path / name)
+
+
+def test_a_data_file_is_not_a_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "train.conll"
+    path.write_text("the DET\n")
+    with pytest.raises(ConfigError) as error:
+        read(path)
+    expected = "expected = after the key: the DET; if this is a data file, use --task TASK --data FILE"
+    assert str(error.value) == f"{path}:1: {expected}"
+
+
+@pytest.mark.parametrize("override", ["", "x", "x.y", "=5", ".=5", "x.=5", "x y=5", "#x=5", "[x]\ny=5"])
 def test_invalid_overrides(override: str) -> None:
-    message = f"command line: invalid override {override!r}; expected section.key=value in UTF-8"
+    example = "x.y=VALUE" if override == "x.y" else "train.epochs=5"
+    message = f"command line: {override!r} is not an override; write section.key=value, such as {example}"
     with pytest.raises(ConfigError) as error:
         Document.empty([override])
     assert str(error.value) == message
+    with pytest.raises(ConfigError, match=r"^command line: the override 'x.y=.udcff' is not UTF-8$"):
+        Document.empty(["x.y=\udcff"])
     assert error_message("[a", override) == f"a.toml:1: expected ] after the table name: [a\n{message}"
 
 

@@ -235,8 +235,13 @@ def paths(value: Any, path: KeyPath = ()) -> set[KeyPath]:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("[a]\ncell = lstm\n", 2, 'invalid value (strings need quotes: cell = "lstm"): cell = lstm'),
-        ("a =", 1, 'invalid value (strings need quotes: cell = "lstm"): a ='),
+        ("[a]\ncell = lstm  # text\n", 2, 'strings need quotes: cell = "lstm"'),
+        ("a.b=train data.tsv", 1, 'strings need quotes: a.b = "train data.tsv"'),
+        ("a = C:\\x", 1, r'strings need quotes: a = "C:\\x"'),
+        ("a = True", 1, "Booleans are lower case: a = true"),
+        ("a = .5", 1, "invalid number: a = 0.5"),
+        ("a =", 1, "invalid value: a ="),
+        ("a = [x]", 1, "invalid value: a = [x]"),
         ("\n\n= 3", 3, "expected key = value, [table] or # comment: = 3"),
         ("\nhidden 3", 2, "expected = after the key: hidden 3"),
         ("a = 1 2", 1, "expected the end of the line after the value: a = 1 2"),

@@ -143,6 +143,7 @@ def test_the_default_demo_translates_dates(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0
     assert "Attention for the first date (columns: input, rows: output; darker is more):" in result.stdout
+    assert "Quick mode: trained for a few seconds only, so the scores are poor." in result.stdout
     assert "Type your own" not in result.stdout  # there is nobody at a terminal
     assert (tmp_path / "demo-translate" / "run" / "attention.png").is_file()
 

@@ -25,6 +25,11 @@ def test_wilson_interval_equals_scipy(correct: int, total: int) -> None:
     assert wilson_interval(correct, total) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
+def test_wilson_interval_ends_exactly_at_0_and_1() -> None:
+    assert [wilson_interval(0, total)[0] for total in range(1, 1200)] == [0.0] * 1199
+    assert [wilson_interval(total, total)[1] for total in range(1, 1200)] == [1.0] * 1199
+
+
 def test_wilson_interval_of_no_examples_and_of_invalid_counts() -> None:
     assert wilson_interval(0, 0) == (0, 1)
     with pytest.raises(ValueError, match=r"correct is 3, expected a number from 0 to 2"):

@@ -194,6 +194,13 @@ def test_training_needs_labels() -> None:
         task().collate(SPANS)
 
 
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    path = tmp_path / "empty.conll"
+    path.touch()
+    with pytest.raises(DataError, match=r"empty\.conll: found no examples to train on: the file is empty$"):
+        task(train=str(path)).fit([])
+
+
 LINE = st.text(st.sampled_from("aBx1 \t-_#OI\u00e9\r"), max_size=12)
 
 

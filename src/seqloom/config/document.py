@@ -14,12 +14,14 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from seqloom.config.errors import ConfigError, find_problems
+from seqloom.config.hints import nearest_file
 from seqloom.config.schema import ConfigSection, fields
 from seqloom.config.toml import KeyPath, TOMLSyntaxError, dotted, literal, load
 
 MAX_BYTES = 1_000_000  # of a file
 COMMAND_LINE = "command line"
 ARGUMENTS = "arguments"
+_DATA_FILE = "if this is a data file, use --task TASK --data FILE"
 Section = TypeVar("Section", bound=ConfigSection)
 
 
@@ -90,10 +92,13 @@ def read(path: Path, overrides: Sequence[str] = ()) -> Document:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        near = nearest_file(path)
+        raise ConfigError(f"{path}: no such file" + (f"; did you mean {near}?" if near else "")) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the configuration: {error.strerror}") from None
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: not a configuration: larger than {MAX_BYTES:,} bytes")
+        raise ConfigError(f"{path}: not a configuration: larger than {MAX_BYTES:,} bytes; {_DATA_FILE}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -110,7 +115,8 @@ def parse(text: str, name: str, *, overrides: Sequence[str] = ()) -> Document:
     try:
         values, lines = load(text)
     except TOMLSyntaxError as error:
-        problems.append(f"{name}:{error.line}: {error}")
+        hint = "" if name.endswith(".toml") else f"; {_DATA_FILE}"
+        problems.append(f"{name}:{error.line}: {error}{hint}")
     lines[()] = 1
     problems += _override(values, lines, overrides=overrides)
     if problems:
@@ -158,8 +164,14 @@ def _override(values: dict[str, Any], lines: dict[KeyPath, int], *, overrides: S
     for override in overrides:
         name, equals, text = override.partition("=")
         path = _path(name)
-        if not equals or not path or not _is_text(override):
-            problems.append(f"{COMMAND_LINE}: invalid override {override!r}; expected section.key=value in UTF-8")
+        if not _is_text(override):
+            problems.append(f"{COMMAND_LINE}: the override {override!r} is not UTF-8")
+            continue
+        if not equals or not path:
+            example = f"{name}=VALUE" if len(path) > 1 else "train.epochs=5"
+            problems.append(
+                f"{COMMAND_LINE}: {override!r} is not an override; write section.key=value, such as {example}"
+            )
             continue
         table: Any = values
         for depth, step in enumerate(path[:-1], start=1):

@@ -1,7 +1,8 @@
-"""Suggestions for unknown names: synonyms from other libraries, earlier names, keys in the wrong section, typos."""
+"""Suggestions for unknown names and missing files: synonyms from other libraries, earlier names, keys in the wrong section, typos."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path
 
 from seqloom.config.toml import KeyPath
 
@@ -126,6 +127,20 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
             return spelled[name]
     close = get_close_matches(normalize(word), spelled, n=1)
     return spelled[close[0]] if close else ""
+
+
+def nearest_file(path: Path) -> Path | None:
+    """The file or folder beside a missing one whose name is most similar; an equal suffix does not count."""
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return None
+    stems: dict[str, list[str]] = {}
+    for name in names:
+        stems.setdefault(Path(name).stem, []).append(name)
+    similar = [name for stem in get_close_matches(path.stem, stems) for name in stems[stem]]
+    best = max(similar, key=lambda name: SequenceMatcher(None, path.name, name).ratio(), default=None)
+    return None if best is None else path.parent / best
 
 
 def synonym_keys(path: KeyPath, keys: Mapping[KeyPath, bool], *, table: bool = False) -> list[KeyPath]:

@@ -20,11 +20,12 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_UNQUOTED = re.compile(r"""([\w.-]+) ?= ?([^\s"'\[\]{}#,][^"'\[\]{}#,]*?)(?: #.*)?""")
 _SCALAR = re.compile(r"[^,\]}#\n]*")  # numbers, Booleans, dates with a space inside
 
 
 _PLAIN = {  # how an error of tomllib begins → what it means
-    "Invalid value": 'invalid value (strings need quotes: cell = "lstm")',
+    "Invalid value": "invalid value",
     "Invalid statement|Invalid initial": "expected key = value, [table] or # comment",
     "Expected '='": "expected = after the key",
     "Expected newline": "expected the end of the line after the value",
@@ -66,7 +67,19 @@ def _explain(message: str, text: str) -> TOMLSyntaxError:
     line = int(numbered[1]) if numbered else text.rstrip().count("\n") + 1
     plain = next((plain for pattern, plain in _PLAIN.items() if re.match(pattern, message)), "invalid TOML")
     quoted = " ".join(text.split("\n")[line - 1].split())
+    if plain == "invalid value" and (pair := _UNQUOTED.fullmatch(quoted)):
+        plain, quoted = _explain_value(*pair.groups())
     return TOMLSyntaxError(line, f"{plain}: {quoted[:60]}" if quoted and quoted.isprintable() else plain)
+
+
+def _explain_value(key: str, value: str) -> tuple[str, str]:
+    """What is wrong with a value without quotes, and the line as it should be."""
+    if value.lower() in ("true", "false"):
+        return "Booleans are lower case", f"{key} = {value.lower()}"
+    try:
+        return "invalid number", f"{key} = {literal(float(value))}"
+    except ValueError:
+        return "strings need quotes", f"{key} = {literal(value)}"
 
 
 def _is_deep(values: Any) -> bool:

@@ -84,7 +84,7 @@ def _run_task(task: str, output: Path, *, seed: int, quick: bool, quiet: bool) -
         "seconds": seconds,
     }
     if not quiet:
-        _report(demo, result, files)
+        _report(demo, result, files, quick=quick)
     return result
 
 
@@ -137,7 +137,7 @@ def _document(task: str, files: Files, changes: Mapping[str, Any]) -> Document:
     return parse(examples.text(task), f"{task}.toml", overrides=written)
 
 
-def _report(demo: Demo, result: Mapping[str, Any], files: Files) -> None:
+def _report(demo: Demo, result: Mapping[str, Any], files: Files, *, quick: bool) -> None:
     """Print scores, answers, files and commands to try."""
 
     def score(value: float) -> str:
@@ -148,9 +148,11 @@ def _report(demo: Demo, result: Mapping[str, Any], files: Files) -> None:
     rows += [(name, score(value)) for name, value in result["baseline"].items()]
     terminal.print_lines("", f"Results on the test data ({files.test}):")
     terminal.table(("model", demo.metric), rows)
+    if quick:
+        terminal.print_lines("", "Quick mode: trained for a few seconds only, so the scores are poor.")
     terminal.print_lines("")
     demo.show(result["examples"])
-    terminal.print_lines("", f"Files in the run directory {path}:")
+    terminal.print_lines("", f"Files in the run folder {path}:")
     present = {name: what for name, what in RUN_FILES.items() if Path(path, name).exists()}
     terminal.table(("file", "content"), list(present.items()))
     quoted = shlex.quote(path)

@@ -49,7 +49,8 @@ def wilson_interval(correct: int, total: int) -> tuple[float, float]:
     proportion, square = correct / total, NORMAL**2 / total
     centre = proportion + square / 2
     half = NORMAL * math.sqrt(proportion * (1 - proportion) / total + square / (4 * total))
-    return max(0.0, (centre - half) / (1 + square)), min(1.0, (centre + half) / (1 + square))
+    low, high = (centre - half) / (1 + square), (centre + half) / (1 + square)
+    return 0.0 if correct == 0 else low, 1.0 if correct == total else high  # exact in spite of rounding
 
 
 def bootstrap_f1(

@@ -21,7 +21,7 @@ def find(name: object) -> "type[Task]":
 
         near = nearest(str(name), names())
         hint = f'; did you mean "{near}"?' if near else ""
-        raise ValueError(f"task.name: expected {one_of(names())}; got {literal(name)}{hint}")
+        raise ValueError(f"unknown task {literal(name)}{hint or ';'} expected {one_of(names())}")
     module = importlib.import_module(f"{__name__}.{name}")
     task: type[Task] = getattr(module, str(name).title().replace("_", ""))
     return task

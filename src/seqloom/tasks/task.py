@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
 
@@ -14,7 +15,7 @@ from seqloom.checkpoint import RunError
 from seqloom.config import ConfigSection, with_changes
 from seqloom.data.batch import Batch
 from seqloom.data.dataset_summary import ExampleSummary
-from seqloom.data.readers.text_files import DataError, encoding_problem
+from seqloom.data.readers.text_files import DataError, encoding_problem, resolve
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
@@ -373,6 +374,9 @@ class Task(ConfigSection, ABC):
         return DataError(example.location, f"no {name}; {purpose} needs a {name} for each {self.input_name}")
 
     def _no_examples(self) -> DataError:
+        with suppress(DataError, OSError):
+            if resolve(self.train).stat().st_size == 0:
+                return DataError(self.train, "found no examples to train on: the file is empty")
         return DataError(self.train, "found no examples to train on")
 
     def _require_target(self, batch: Batch) -> None:

@@ -118,7 +118,9 @@ def test_errors_about_configured_columns() -> None:
     source = table("text label", TEXTS, LABELS)
     with pytest.raises(DataError, match=r"no column 'labels'; the header has text, label; did you mean 'label'\?"):
         resolve(source, label_column="labels")
-    with pytest.raises(DataError, match=r"no column 2 among 2 \(the first is 0\)"):
+    with pytest.raises(
+        DataError, match=r"task\.label_column is 2, but there are only 2 columns \(0 to 1; -1 is the last\)"
+    ):
         resolve(source, label_column=2)
     with pytest.raises(DataError, match=r"x\.csv:1: no column 'y': the first row is not a header"):
         resolve(table("", TEXTS, LABELS), label_column="y")

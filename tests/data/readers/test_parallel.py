@@ -28,7 +28,7 @@ def test_columns(file: Path) -> None:
     file.write_text("go .\tva .\tfrom a book\n\nstop .\tarrête .\n")
     assert pairs(file) == [("go .", "va ."), ("stop .", "arrête .")]
     assert pairs(file, source_column=1, target_column=0) == [("va .", "go ."), ("arrête .", "stop .")]
-    assert error_message(file, target_column=2) == f"{file}:3: no column 2 among 2 (the first is 0)"
+    assert error_message(file, target_column=2) == f"{file}:3: expected 3 columns, found 2"
     actual = list(PairReader(source_length=len, target_length=lambda text: len(text.split())).read(file))
     assert actual[0] == Pair((str(file), 1), "go .", "va .", (4, 2))  # type: ignore[arg-type]
     assert [len(pair) for pair in actual] == [4, 6]

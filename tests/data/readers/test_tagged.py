@@ -67,7 +67,7 @@ def test_parallel_files(tmp_path: Path) -> None:
 
 WRONG: list[tuple[str, Callable[[Path], Iterator[Any]], str]] = [
     ("a N\n\nb\n", read_conll, "data:3: expected 2 columns as in the rows above, found 1"),
-    ("a N\n", lambda path: read_conll(path, labels=2), "data:1: no column 2 among 2"),
+    ("a N\n", lambda path: read_conll(path, labels=2), "data:1: task.label_column is 2, but there are only 2 columns"),
     ("a N\n", lambda path: read_conll(path, labels="upos"), "data:1: no column 'upos'; expected an index"),
     (UD, lambda path: read_conllu(path, labels="pos"), "data:3: no column 'pos'; expected one of id, form"),
     ("a\n", lambda path: read_parallel(path, ("in", "out")), "'in' .task.parallel. does not occur"),

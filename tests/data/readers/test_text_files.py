@@ -194,6 +194,8 @@ def test_unreadable_files_are_errors(tmp_path: Path) -> None:
     assert error(lines(tmp_path)) == f"{tmp_path}: expected a file, found a folder"
     wrong = tmp_path / "trian.tsv"
     assert error(lines(wrong)) == f"{wrong}: no such file; did you mean {tmp_path / 'train.tsv'}?"
+    other = tmp_path / "nothing.tsv"  # the common suffix makes no similar name
+    assert error(lines(other)) == f"{other}: no such file"
     assert "cannot open the file" in error(lines(tmp_path / "a\0b"))
     none = tmp_path / "none" / "x"
     assert error(lines(none)) == f"{none}: no such file; cannot read its folder: No such file or directory"

@@ -89,7 +89,11 @@ def test_csv_without_labels() -> None:
     [
         (["1,2,3,a", "1,x,3,a"], {}, "input:2: value 2: expected a number, found 'x'"),
         (["1,2,3,4,a"], {"channels": 3}, "input:1: expected a positive multiple of 3 values (channels = 3), found 4"),
-        (["1,2,a"], {"label": 5}, "input:1: no column 5 among 3"),
+        (
+            ["1,2,a"],
+            {"label": 5},
+            "input:1: task.label_column is 5, but there are only 3 columns (0 to 2; -1 is the last)",
+        ),
         (["1,,a"], {}, "input:1: element 2 of channel 1 is missing"),
         (["a,b", "c"], {}, "input:2: expected a positive multiple of 1 values (channels = 1), found 0"),
     ],

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from seqloom.data.readers import column_names, tables
 from seqloom.data.readers.tables import Table, as_number, is_missing
-from seqloom.data.readers.text_files import DataError, Location
+from seqloom.data.readers.text_files import DataError, Location, no_such_column
 
 Chosen = Mapping[str, int | str | None]  # columns by configuration key; empty or None: not configured
 
@@ -44,7 +44,9 @@ class Columns:
         try:
             return fields[index]
         except IndexError:
-            raise DataError(location, f"no column {index} among {len(fields)} (the first is 0)") from None
+            if -self.width <= index < self.width:
+                raise DataError(location, f"expected {self.width} columns, found {len(fields)}") from None
+            raise no_such_column(location, index, len(fields), key=key) from None
 
     def name(self, key: str) -> str:
         """The name of a role's column, or else what the role is called."""
@@ -160,7 +162,7 @@ def _chosen(table: Table, role: Role, column: int | str | None) -> int | None:
         if not -table.width <= column < table.width:
             if role.optional:
                 return None
-            raise DataError(table.location, f"no column {column} among {table.width} (the first is 0)")
+            raise no_such_column(table.location, column, table.width, key=role.key)
         return column
     if column in table.names:
         return table.names.index(column)

@@ -13,7 +13,16 @@ from seqloom.data.readers import column_names, long_tables, tables
 from seqloom.data.readers.columns import Chosen, Columns, Role, find_columns, unclear
 from seqloom.data.readers.conll import Block, conll, conllu
 from seqloom.data.readers.tables import Table, as_label, as_text
-from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, lines, parallel, pluralize
+from seqloom.data.readers.text_files import (
+    STANDARD_INPUT,
+    DataError,
+    Location,
+    Source,
+    lines,
+    no_such_column,
+    parallel,
+    pluralize,
+)
 from seqloom.data.readers.vectors import VectorSequence, frames, npz
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -195,8 +204,9 @@ def read_conll(
     """CoNLL: by default the first column is the word and the last the label; a single column has no labels."""
     for block in _without_header(conll(source, separator=separator, encoding=encoding)):
         width = len(block.rows[0])
-        first = _column(block.location, 0 if words is None else words, width, names=())
-        second = None if width == 1 else _column(block.location, -1 if labels is None else labels, width, names=())
+        first = _column(block.location, 0 if words is None else words, width, key="word_column")
+        label_column = -1 if labels is None else labels
+        second = None if width == 1 else _column(block.location, label_column, width, key="label_column")
         yield _sentence(block, first, second)
 
 
@@ -205,8 +215,9 @@ def read_conllu(
 ) -> Iterator[Sentence]:
     """CoNLL-U; a sentence whose labels are all ``_`` has none."""
     for block in conllu(source, encoding=encoding):
-        first = _column(block.location, "form" if words is None else words, len(CONLLU), names=CONLLU)
-        second = _column(block.location, "upos" if labels is None else labels, len(CONLLU), names=CONLLU)
+        word_column, label_column = "form" if words is None else words, "upos" if labels is None else labels
+        first = _column(block.location, word_column, len(CONLLU), key="word_column", names=CONLLU)
+        second = _column(block.location, label_column, len(CONLLU), key="label_column", names=CONLLU)
         known = any(row[second] != "_" for row in block.rows)
         yield _sentence(block, first, second if known else None)
 
@@ -388,14 +399,14 @@ def _array(location: Location, item: Any) -> NDArray[np.float32]:
     return values
 
 
-def _column(location: Location, column: Column, width: int, *, names: Sequence[str]) -> int:
+def _column(location: Location, column: Column, width: int, *, key: str, names: Sequence[str] = ()) -> int:
     if isinstance(column, str):
         if column.lower() not in names:
             expected = f"one of {', '.join(names)}" if names else "an index, since only CoNLL-U names its columns"
             raise DataError(location, f"no column {column!r}; expected {expected}")
         return names.index(column.lower())
     if not -width <= column < width:
-        raise DataError(location, f"no column {column} among {width} (the first is 0, the last -1)")
+        raise no_such_column(location, column, width, key=key)
     return column % width
 
 

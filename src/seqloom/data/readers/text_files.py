@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, Never, cast
 
+from seqloom.config.hints import nearest_file
 from seqloom.data.readers.binary_formats import binary_format
 
 LONGEST_LINE = 1 << 30  # bytes; a small .gz file may hold a line that fills the memory
@@ -107,13 +108,20 @@ def fingerprint(text: str) -> str:
 
 def no_such_file(path: Path) -> DataError:
     """The error for a file that does not exist, with the most similar name in its folder."""
-    folder = path.parent
     try:
-        names = sorted(entry.name for entry in folder.iterdir())
+        os.listdir(path.parent)  # noqa: PTH208  only whether it can be read
     except OSError as error:
         return DataError(str(path), f"no such file; cannot read its folder: {error.strerror or error}")
-    similar = difflib.get_close_matches(path.name, names, n=1)
-    return DataError(str(path), "no such file" + "".join(f"; did you mean {folder / name}?" for name in similar))
+    near = nearest_file(path)
+    return DataError(str(path), "no such file" + (f"; did you mean {near}?" if near else ""))
+
+
+def no_such_column(location: Location | str, column: int, width: int, *, key: str) -> DataError:
+    """The error for a configured column that a table does not have."""
+    there_are = (
+        "there is only 1 column" if width == 1 else f"there are only {width} columns (0 to {width - 1}; -1 is the last)"
+    )
+    return DataError(location, f"task.{key} is {column}, but {there_are}")
 
 
 def enclosing_archive(path: Path) -> Path | None:

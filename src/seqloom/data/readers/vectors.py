@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.readers.npz import read_arrays
-from seqloom.data.readers.text_files import DataError, Location, Source, lines
+from seqloom.data.readers.text_files import DataError, Location, Source, lines, no_such_column
 
 Values = NDArray[np.float32]
 Missing = Literal["error", "hold"]
@@ -290,7 +290,7 @@ def _is_header(fields: list[str], *special: int | None) -> bool:
 
 def _column(location: Location, column: int, fields: list[str]) -> int:
     if not -len(fields) <= column < len(fields):
-        raise DataError(location, f"no column {column} among {len(fields)} (the first is 0)")
+        raise no_such_column(location, column, len(fields), key="label_column")
     return column % len(fields)
 
 
