@@ -1,4 +1,4 @@
-"""Suggestions for unknown names and missing files: synonyms from other libraries, earlier names, keys in the wrong section, typos."""
+"""Suggestions for unknown names and missing files: synonyms of other libraries, earlier names, other sections, typos."""
 
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
