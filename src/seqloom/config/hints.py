@@ -1,4 +1,4 @@
-"""Suggestions for unknown names and missing files: synonyms of other libraries, earlier names, other sections, typos."""
+"""Suggestions for unknown names and missing files: synonyms of other libraries, earlier names, other tables, typos."""
 
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
