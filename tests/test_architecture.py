@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "insight",
     },
     "loggers": {"checkpoint", "run", "training"},
-    "run_config": {"config", "run", "data", "training", "models", "tasks"},
+    "run_config": {"config", "run", "data", "layers", "training", "models", "tasks"},
     "evaluation": {"data", "training", "run_config"},
     "run_summary": {"config", "data", "metrics", "models", "terminal", "run", "run_config"},
     "warm_start": {"config", "run", "data", "training", "tasks", "run_config"},

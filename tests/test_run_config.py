@@ -1,5 +1,6 @@
 """Configurations of runs: reading, building, loading."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,18 @@ def test_a_layer_is_found_by_its_name() -> None:
     for wrong in ("seqloom.cells.gru:GUR", "no_such_module:X", "seqloom"):
         with pytest.raises(ValueError, match=f"--layer is '{wrong}', expected module:name"):
             find_layer(wrong)
+    with pytest.raises(TypeError, match="expected module:name of a cell or a layer, found str"):
+        find_layer("seqloom:__version__")
+
+
+def test_an_error_in_the_module_of_a_layer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "failing_layers.py").write_text("x = 1\nx.y = 2 / 0\n")
+    before = list(sys.path)
+    message = r"failing_layers cannot be imported: ZeroDivisionError: division by zero \(failing_layers.py:2\)$"
+    with pytest.raises(ValueError, match=message):
+        find_layer("failing_layers:Layer")
+    assert sys.path == before
 
 
 def test_a_custom_layer_needs_recurrent_layers_to_replace(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.toml import one_of
 from seqloom.data.readers.text_files import resolve
+from seqloom.layers.custom import describe_error
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
 from seqloom.tasks.task import Task
@@ -101,14 +102,21 @@ def find_layer(name: str) -> LayerFactory | None:
     if not name:
         return None
     module, _, attribute = name.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    expected = f"--layer is {name!r}, expected module:name of a cell or a layer"
     try:
-        layer: LayerFactory = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"--layer is {name!r}, expected module:name of a cell or a layer: {error}") from None
+        layer: Any = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{expected}: {error}") from None
+    except Exception as error:  # of the code in that module
+        raise ValueError(f"{expected}, but {module} cannot be imported: {describe_error(error)}") from error
     finally:
-        sys.path.pop(0)
-    return layer
+        sys.path.remove(folder)
+    if not callable(layer):
+        raise TypeError(f"{expected}, found {type(layer).__name__}")
+    factory: LayerFactory = layer
+    return factory
 
 
 def load_config(run: Run, *, layer: LayerFactory | None = None) -> Config:

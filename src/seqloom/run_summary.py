@@ -79,7 +79,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         task=config.name,
         train=task.train,
         dev=task.dev,
-        dev_fraction=task.dev_fraction,
+        dev_fraction=1 / task.fold[1] if task.fold else task.dev_fraction,
         examples=facts.get("examples", {}),
         parameters=facts.get("parameters", sum(tensor.numel() for tensor in best.model.values())),
         started=facts.get("started", ""),

@@ -1,3 +1,5 @@
+import inspect
+import re
 from typing import Any
 
 import pytest
@@ -5,7 +7,9 @@ import torch
 from tests.contracts.registry import make_mask, noise
 from torch import Tensor, nn
 
-from seqloom.layers.custom import CustomLayer
+from seqloom.cells import Cell, Elman
+from seqloom.cells.cell import projection, recurrence
+from seqloom.layers.custom import CustomLayer, LayerError, check_cell_class
 
 
 class RunningSum(nn.Module):
@@ -26,6 +30,11 @@ class Broken(nn.Module):
 class WithoutState(nn.Module):
     def forward(self, x: Tensor, mask: Tensor, state: Any) -> Tensor:
         return x * mask.unsqueeze(-1) + (state or 0)
+
+
+class TwoInputs(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return x * mask.unsqueeze(-1)
 
 
 def test_a_stateless_module() -> None:
@@ -75,14 +84,98 @@ def test_the_trial_call_uses_the_module_s_dtype() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "error", "message"),
+    ("module", "message"),
     [
-        (nn.LSTM(3, 5), ValueError, r"LSTM maps x \(2, 3, 3\) to tuple, expected a tensor"),
-        (nn.Flatten(), ValueError, r"Flatten maps x \(2, 3, 3\) to \(2, 9\)"),
-        (WithoutState(), TypeError, r"WithoutState returns Tensor, expected a pair \(output, state\)"),
-        (Broken(), TypeError, "an internal error"),
+        (nn.Flatten(), "Flatten.forward got x (2, 3, 3) and returned (2, 9), expected (2, 3, output size)"),
+        (
+            nn.LSTM(3, 5),
+            "LSTM.forward got x (2, 3, 3) and returned ((2, 3, 5), ((1, 3, 5), (1, 3, 5))), expected (2, 3, ",
+        ),
+        (
+            WithoutState(),
+            "state None and returned (2, 3, 3), expected a pair of a tensor (2, 3, output size) and a state",
+        ),
+        (Broken(), "Broken.forward failed on x (2, 3, 3), mask (2, 3) and state None: TypeError: an internal error"),
+        (
+            nn.Linear(4, 4),
+            "Linear.forward failed on x (2, 3, 3): RuntimeError: mat1 and mat2 shapes cannot be multiplied",
+        ),
+        (TwoInputs(), "TwoInputs.forward takes (x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor, expected (x) or"),
     ],
 )
-def test_unsuitable_modules_are_refused(module: nn.Module, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_unsuitable_modules_are_refused(module: nn.Module, message: str) -> None:
+    with pytest.raises(LayerError, match=re.escape(message)) as caught:
         CustomLayer(module, 3)
+    assert "\n" not in str(caught.value)
+
+
+def test_errors_name_the_line_of_the_user() -> None:
+    line = inspect.getsourcelines(Broken.forward)[1] + 1
+    with pytest.raises(LayerError, match=rf"\(test_custom\.py:{line}\)$"):
+        CustomLayer(Broken(), 3)
+
+
+class Shrinking(nn.Module):
+    """Right for three steps, wrong for others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.shape[1] == 3 else x[:, :1, :2]
+
+
+def test_outputs_are_checked_in_every_call() -> None:
+    layer = CustomLayer(Shrinking(), 4)
+    expected = r"Shrinking.forward got x \(5, 2, 4\) and returned \(5, 1, 2\), expected \(5, 2, 4\)"
+    with pytest.raises(LayerError, match=expected):
+        layer(torch.zeros(5, 2, 4))
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (nn.Linear, "(3) failed: TypeError: "),
+        (lambda size: [size], "(3) returned list, expected an nn.Module"),
+    ],
+)
+def test_unsuitable_factories_are_refused(factory: Any, message: str) -> None:
+    with pytest.raises(LayerError, match=re.escape(message)):
+        CustomLayer.build(factory, 3)
+
+
+class Plain(Cell):
+    """A cell whose step may go wrong."""
+
+    gates = ()
+    State = Elman.State
+
+    def __init__(self, input_size: int, hidden_size: int, *, mistake: str = "") -> None:
+        super().__init__(input_size, hidden_size)
+        self.input, self.recurrent, self.mistake = projection(input_size, hidden_size, blocks=1), recurrence(4), mistake
+
+    def step(self, projected: Tensor, state: Any) -> Any:
+        output = torch.tanh(projected + self.recurrent(state[0]))
+        return {"": (self.State(output), ()), "row": (self.State(output[0]), ()), "state": output}[self.mistake]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "message"),
+    [
+        (
+            (3, 4),
+            {"mistake": "row"},
+            "Plain got x (2, 3) and a state of (2, 4) and returned state.hidden (4,), expected (2, 4)",
+        ),
+        (
+            (3, 4),
+            {"mistake": "state"},
+            "failed on x (2, 3) and a state of (2, 4): TypeError: Plain.step returned Tensor",
+        ),
+        ((3, 5), {}, "the cell Plain failed on x (2, 3) and a state of (2, 5): RuntimeError: mat1 and mat2 shapes"),
+        ((3, 4), {"bias": 1}, "Plain(3, 4, bias=1) failed: TypeError: "),
+    ],
+)
+def test_unsuitable_cells_are_refused(sizes: tuple[int, int], options: Any, message: str) -> None:
+    random = torch.random.get_rng_state()
+    check_cell_class(Plain, 3, 4)
+    assert torch.equal(torch.random.get_rng_state(), random)
+    with pytest.raises(LayerError, match=re.escape(message)):
+        check_cell_class(Plain, *sizes, **options)

@@ -13,7 +13,7 @@ from seqloom.cells.cell import Cell
 from seqloom.config import ConfigSection
 from seqloom.layers.build import cell_classes, find_cell, recurrent
 from seqloom.layers.convolution import Convolution
-from seqloom.layers.custom import CustomLayer
+from seqloom.layers.custom import CustomLayer, check_cell_class
 from seqloom.layers.dropout import Dropout, VariationalDropout
 from seqloom.layers.layer import Layer, Memory
 from seqloom.layers.stack import Stack
@@ -141,7 +141,7 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
     """The layers; adjacent ones with the same cell are one."""
     factory = recurrence.layer_factory
     if factory is not None and recurrence.layers and not is_cell_class(factory):
-        return [CustomLayer(factory(size), size)]
+        return [CustomLayer.build(factory, size)]
     makers: dict[str, Callable[..., Any]] = {
         name: transformer if name == TRANSFORMER else factory or find_cell(name)
         for name in dict.fromkeys(recurrence.kinds)
@@ -157,6 +157,9 @@ def group_layers(recurrence: RecurrenceConfig, size: int, *, memory_size: int = 
         for field in ("connection", "variational_dropout", "zoneout", "recurrent_dropout"):
             if (value := getattr(recurrence, field)) != getattr(defaults, field):
                 raise ValueError(f"{field} is {value!r}, which applies to recurrent layers only, not to a transformer")
+    if factory is not None and recurrence.layers:
+        own_options = {name: value for name, value in recurrence.options.items() if name in _options("", factory)}
+        check_cell_class(factory, size, recurrence.hidden_size, **own_options)
     layers: list[Layer] = []
     for name, group in groupby(recurrence.kinds):
         options = {option: value for option, value in recurrence.options.items() if option in known[name]}

@@ -99,7 +99,17 @@ def sorts(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
     return x + h.sort(dim=1).values
 
 
+def scales_a_product(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
+    return torch.addmm(x, h, p["matrix"], alpha=0.5)
+
+
+def rounds_a_quotient(p: Parameters, x: Tensor, h: Tensor) -> Tensor:
+    return h + torch.div(x, 0.5, rounding_mode="floor")
+
+
 REASONS: dict[Step, str] = {
+    scales_a_product: "addmm.default with alpha is not supported",
+    rounds_a_quotient: "div.Tensor_mode with rounding_mode is not supported",
     reads_a_value: "_local_scalar_dense",
     branches: "aten.all|_local_scalar_dense|is_nonzero",
     views_three_dimensions: "shape|dimensions",

@@ -4,6 +4,7 @@ The step runs once on a few rows, forward and backward, under a TorchDispatchMod
 symbols. An operator without a symbolic rule raises ``Unfusable`` with the reason.
 """
 
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import reduce
@@ -132,7 +133,13 @@ class _Recorder(TorchDispatchMode):
         rule = RULES.get(name.removesuffix("_") if in_place else name)
         if rule is None or func.namespace != "aten":
             raise Unfusable(f"{func} is not supported in a fused kernel")
-        symbols = rule(OperatorCall(self.traced, self.symbol, result), *args, **(kwargs or {}))
+        call = OperatorCall(self.traced, self.symbol, result)
+        try:
+            inspect.signature(rule).bind(call, *args, **(kwargs or {}))
+        except TypeError:  # an overload of the operator, or a keyword, that the rule does not know
+            named = f" with {', '.join(kwargs)}" if kwargs else ""
+            raise Unfusable(f"{func}{named} is not supported in a fused kernel") from None
+        symbols = rule(call, *args, **(kwargs or {}))
         if in_place and len(self._views[result.untyped_storage().data_ptr()]) > 1:
             raise Unfusable(f"{func} changes a tensor that has other views")
         if isinstance(result, Tensor):
