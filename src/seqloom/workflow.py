@@ -293,7 +293,7 @@ def _run_training(
             raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
         if targets is not None and group.is_main:
             run.write_summary(_facts(config, module, targets, dev))
-        batches = _batches(config, readers.train, group)
+        batches = batch_loader(config, readers.train, group)
         rule = engine.update_rule(module, batches, config.task.loss, config.train, group=group)
         group = rule.group  # not every model is trained by all processes
         rows = start.facts["rows"] if start else 0
@@ -345,7 +345,8 @@ def _facts(config: Config, module: nn.Module, targets: TargetCounter, dev: Seque
     }
 
 
-def _batches(config: Config, read: Read, group: ProcessGroup) -> BatchLoader:
+def batch_loader(config: Config, read: Read, group: ProcessGroup) -> BatchLoader:
+    """The training batches of a process."""
     settings = config.train
     return BatchLoader(
         read,

@@ -112,14 +112,35 @@ def init(
 
 
 @app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")
-def check(config: Configuration, overrides: Overrides = None, *, as_json: AsJson = False) -> None:
+def check(
+    config: Configuration,
+    overrides: Overrides = None,
+    *,
+    learning_rate: Annotated[
+        bool,
+        typer.Option("--learning-rate", help="Suggest a learning rate instead: train briefly with rising ones."),
+    ] = False,
+    output: Annotated[
+        Path, typer.Option(help="With --learning-rate: file for the curve, such as .png, .svg or .pdf.")
+    ] = Path("learning_rate.png"),
+    as_json: AsJson = False,
+) -> None:
     """Look for problems in data and configuration. Reports sizes, lengths, unknown tokens, duplicates and errors."""
     from seqloom import terminal
     from seqloom.check import check_data, print_report
+    from seqloom.learning_rate_finder import find_learning_rate, print_test
     from seqloom.run_config import Config, read_document
 
     with errors():
-        report = check_data(Config.build(read_document(config, overrides or [])))
+        settings = Config.build(read_document(config, overrides or []))
+        if learning_rate:
+            test = find_learning_rate(settings)
+            if as_json:
+                terminal.print_json(asdict(test))
+            else:
+                print_test(test, output)
+            return
+        report = check_data(settings)
         if as_json:
             terminal.print_json(asdict(report))
         else:
