@@ -101,7 +101,7 @@ def main() -> None:
     )
     parser.add_argument("analysis", choices=["lengths", "beam-sizes"], help="what to vary")
     parser.add_argument("file", help="sentence pairs to translate")
-    parser.add_argument("run", nargs="+", help="run directories; beam-sizes uses the first")
+    parser.add_argument("run", nargs="+", help="run folders; beam-sizes uses the first")
     parser.add_argument("--sizes", nargs="+", type=int, default=[1, 4, 16], help="beam sizes")
     parser.add_argument("--output", type=Path, default=Path("lengths.png"), help="file of the plot")
     options = parser.parse_args()

@@ -372,7 +372,7 @@ def test_without_matplotlib_text_is_printed(runs: dict[str, Path], monkeypatch: 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = call(runs["translate"], "a cd b")
     assert result.exit_code == 0
-    assert "Attention weights, one row per query token:" in result.stdout
+    assert "Attention weights, one row per output position:" in result.stdout
     assert "Plots" not in result.stdout
     assert result.stderr == "No plots: matplotlib.figure is not installed; run pip install 'seqloom[plots]'\n"
 

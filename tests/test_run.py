@@ -1,4 +1,4 @@
-"""The run directory: created atomically, locked while it is trained, verified when it is opened."""
+"""The run folder: created atomically, locked while it is trained, verified when it is opened."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""The run directory: configuration, checkpoints, metrics and log of one training run."""
+"""The run folder: configuration, checkpoints, metrics and log of one training run."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def _folders(path: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """A run directory, which contains everything needed to use, resume or reproduce a training run.
+    """A run folder, which contains everything needed to use, resume or reproduce a training run.
 
     It may be of untrusted origin: its files are data, verified before use, and never executed.
     """
@@ -101,7 +101,7 @@ class Run:
 
     @classmethod
     def create(cls, path: str | Path, *, config: str, learned: str, environment: Mapping[str, Any]) -> Self:
-        """Create a run directory atomically; an existing path is never overwritten."""
+        """Create a run folder atomically; an existing path is never overwritten."""
         path = Path(path)
         refuse_existing(path)
         texts = {"config.toml": config, "learned.json": learned, "env.json": json.dumps(environment, indent=2) + "\n"}
@@ -123,7 +123,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open an existing run directory; raises RunError if it is not one or if a file is damaged."""
+        """Open an existing run folder; raises RunError if it is not one or if a file is damaged."""
         path = Path(path)
         if not os.path.lexists(path):
             near = [path.parent / name for name in get_close_matches(path.name, _folders(path.parent), n=1)]

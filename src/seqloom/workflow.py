@@ -107,14 +107,14 @@ def with_detected(config: Config, sources: Sources = FILES_ONLY) -> tuple[Config
 def train(
     config: Config,
     *,
-    output: str | Path | None = None,  # run directory; None: runs/<task>, or runs/<task>-2 and so on
+    output: str | Path | None = None,  # run folder; None: runs/<task>, or runs/<task>-2 and so on
     layer: LayerFactory | None = None,
     start_from: str | Path | None = None,  # a run whose weights are the initial ones
     vocabulary: VocabularySource = "shared",  # with start_from: that run's, or that of the data, mapped to it
     listeners: Sequence[Listener] = (),
     sources: Sources = FILES_ONLY,
 ) -> Run:
-    """Train a model in a new run directory."""
+    """Train a model in a new run folder."""
     check_installed(config.train.loggers)
     with process_group() as group, _torch_settings(config):
         config = config.with_layer(layer)

@@ -192,6 +192,8 @@ def test_a_run_is_never_overwritten(folder: Path, tagger: Path) -> None:
 def test_a_finished_training_can_be_resumed(folder: Path, tagger: Path) -> None:
     result = call("train", "--resume", tagger, "--quiet")
     assert (result.exit_code, result.output) == (0, "")
+    loud = call("train", "--resume", tagger)
+    assert (loud.exit_code, loud.stderr) == (0, f"{tagger}: training is complete; nothing is left to do\n")
     mixed = call("train", folder / "tag.toml", "--resume", tagger)
     assert mixed.exit_code == 1
     assert "--resume uses the configuration of the run" in mixed.stderr

@@ -210,6 +210,8 @@ def train(
         else:
             changes = [*filter(None, [config]), *(overrides or [])]
             run = workflow.resume(resume, changes, layer=custom_layer, listeners=[progress])
+            if not (progress.started or progress.quiet):
+                print(f"{resume}: training is complete; nothing is left to do", file=sys.stderr)
     with errors():
         if not workflow.is_main_process():
             return

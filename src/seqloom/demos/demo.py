@@ -18,7 +18,7 @@ class DemoRun:
     model: Model
     files: Files
     scores: Mapping[str, Any]  # on the test file
-    path: Path  # the run directory
+    path: Path  # the run folder
     inputs: Sequence[str] = ()  # texts to answer
 
 

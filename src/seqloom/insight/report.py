@@ -97,7 +97,7 @@ def _print_attention(explanation: Explanation, *, width: int) -> None:
         terminal.print_lines("", f"Attention over the image for each word{name}:")
         terminal.print_lines(*image_attention_lines(explanation.image_attention, attention.rows, width=width))
     else:
-        terminal.print_lines("", f"Attention weights{name}, one row per query token:")
+        terminal.print_lines("", f"Attention weights{name}, one row per output position:")
         terminal.print_lines(*attention_lines(attention.weights, attention.columns, attention.rows, width=width))
 
 

@@ -31,7 +31,7 @@ def train(
     task: str = "",  # the name of a task, instead of a configuration
     data: Any = None,  # a path, a data frame, a dict of columns, a list, or an array
     dev: Any = None,  # development data like ``data``; None: hold out task.dev_fraction of the training data
-    output: str | Path | None = None,  # run directory; None: runs/<task>, or runs/<task>-2 and so on
+    output: str | Path | None = None,  # run folder; None: runs/<task>, or runs/<task>-2 and so on
     layer: LayerFactory | None = None,  # a custom cell or layer
     start_from: str | Path | None = None,  # a run whose weights are the initial ones
     vocabulary: VocabularySource = "shared",  # with start_from: that run's, or that of the data, mapped to it
@@ -40,7 +40,7 @@ def train(
     overrides: Changes = (),  # the same as ``changes``
     **settings: Any,
 ) -> Run:
-    """Train a model in a new run directory, by a configuration or from a task and its data.
+    """Train a model in a new run folder, by a configuration or from a task and its data.
 
     ``settings`` are keys of the task or of training: ``epochs=3``, ``encoder={"cell": "gru"}``. Of a task that reads
     columns, ``text="review"`` names the column of the texts; targets may also be given themselves, ``label=[...]``.
