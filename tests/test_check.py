@@ -40,7 +40,9 @@ def configure(folder: Path, task: str, train: str | None, dev: str | None, **cha
             path.write_text(content)
         values[f"task.{name}"] = str(path)
     values |= {name.replace("__", "."): value for name, value in changes.items()}
-    return Config.build(Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]))
+    return Config.build(
+        Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]), defaults=False
+    )
 
 
 TRAIN = "a X\nb Y\nc X\n\na X\nb Y\n\nd X\ne X\nf X\ng X\n\na X\nb Y\n"

@@ -396,7 +396,9 @@ def test_errors_are_readable(runs: dict[str, Path], tmp_path: Path) -> None:
 def test_embedding_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.txt").write_text("the king has a crown\nthe queen has a crown\na man has a hat\n" * 9)
     values = {"task.name": "embed", "task.train": str(tmp_path / "t.txt"), "task.vector_size": 6, "train.threads": 1}
-    settings = Config.build(Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]))
+    settings = Config.build(
+        Document.empty([f"{name}={json.dumps(value)}" for name, value in values.items()]), defaults=False
+    )
     model = load(train(settings, output=tmp_path / "run").path)
     explain_all(model, ["king", "queen man", "hat"], tmp_path / "new")
     messages = capsys.readouterr().out

@@ -38,7 +38,7 @@ def test_a_configuration_is_a_file_or_a_task_and_its_data(tmp_path: Path) -> Non
     write(CASES["classify"], tmp_path)
     alone = read_document("", task="classify", data=str(tmp_path / "t.txt"))
     assert alone.get("task.train") == str(tmp_path / "t.txt")
-    assert alone.get("task.dev") == ""
+    assert alone.get("task.dev") is None
     changed = read_document("train.epochs=7", task="classify", data=str(tmp_path / "t.txt"))
     assert Config.build(changed).train.epochs == 7
     path = tmp_path / "c.toml"

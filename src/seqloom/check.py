@@ -17,7 +17,6 @@ from seqloom.data.text.vocabulary import Vocabulary
 from seqloom.evaluation import evaluate
 from seqloom.run_config import Config
 from seqloom.tasks.task import Task
-from seqloom.training import schedules
 from seqloom.training.engine import update_rule
 from seqloom.training.update_rule import UpdateRule
 from seqloom.workflow import data_readers, with_detected
@@ -87,12 +86,6 @@ class _Check:
         if train and task is not None:
             self._try(lambda: self._try_training(config._replace(task=task), train, dev), "with the longest examples: ")
         streams = train is not None and train.examples > settings.shuffle_buffer
-        if streams and settings.schedule in schedules.NEED_TOTAL_UPDATES and not settings.updates:
-            self.problems.append(
-                f'train.schedule is "{settings.schedule}", which needs the total number of updates, but the data are '
-                f"streamed because there are more than {settings.shuffle_buffer:,} examples (train.shuffle_buffer): "
-                "set train.updates"
-            )
         self.bytes["examples"] = sum(
             summary.size(settings.shuffle_buffer if summary is train else summary.examples)
             for summary in summaries.values()

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +12,7 @@ from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.toml import one_of
-from seqloom.data.readers.text_files import resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, resolve
 from seqloom.layers.custom import describe_error
 from seqloom.models.encoder import LayerFactory
 from seqloom.run import Run
@@ -29,8 +30,12 @@ class Config(NamedTuple):
     train: TrainConfig
 
     @classmethod
-    def build(cls, document: Document) -> "Config":
-        """The typed configuration of a document; ConfigError lists everything that is wrong with it."""
+    def build(cls, document: Document, *, defaults: bool = True, source: Any = None) -> "Config":
+        """The typed configuration of a document; ConfigError lists everything that is wrong with it.
+
+        ``defaults``: what the document leaves out gets the defaults of the task, which may depend on its training data
+        (``source``, if they are in memory). The configuration of a run leaves nothing out.
+        """
         name, location = document.get("task.name"), document.location
         if name is None:
             raise ConfigError(f'{location("task")}: missing key "task.name"; expected {one_of(tasks.names())}')
@@ -38,8 +43,10 @@ class Config(NamedTuple):
             kind = tasks.find(name)
         except ValueError as error:
             raise ConfigError(f"{location('task.name')}: task.name: {error}") from None
-        values = {table: value for table, value in document.values.items() if table != SWEEP}
-        sections: dict[str, Any] = replace(document, values=values).build(task=kind, train=TrainConfig)
+        document = replace(document, values={name: table for name, table in document.values.items() if name != SWEEP})
+        if defaults:
+            document = document.with_defaults(task_defaults(kind, document, source=source))
+        sections: dict[str, Any] = document.build(task=kind, train=TrainConfig)
         config = cls(**sections)
         if config.train.bptt_steps and config.task.no_bptt_reason:
             message = f"train.bptt_steps: expected 0, got {config.train.bptt_steps}: {config.task.no_bptt_reason}"
@@ -71,11 +78,45 @@ def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", d
     if not task or not data:
         raise ValueError("nothing to train: give a configuration (see seqloom init), or --task and --data")
     try:
-        kind = tasks.find(task)
+        tasks.find(task)
     except ValueError as error:
         raise ValueError(f"--task: {error}") from None
-    values = {**kind.recommended, "task.name": task, "task.dev": "", **find_data_files(data)}
-    return Document.empty(overrides, values=values)
+    return Document.empty(overrides, values={"task.name": task, **find_data_files(data)})
+
+
+def config_template(task: str, *, data: str = "") -> str:
+    """A commented configuration with all keys of a task; with its data, also those whose default depends on them."""
+    kind = tasks.find(task)
+    files = find_data_files(data) if data else dict(zip(("task.train", "task.dev"), kind.example_files, strict=True))
+    document = Document.empty(values={"task.name": task, **(files if data else {})})
+    return configuration.template(
+        {"task": kind, "train": TrainConfig},
+        {**task_defaults(kind, document), **files},
+        left_open={} if data else kind.depends_on_data,
+    )
+
+
+def task_defaults(
+    kind: type[Task],
+    document: Document,
+    *,
+    source: Any = None,  # training data in memory
+) -> dict[str, Any]:
+    """The defaults of a task for a document and its training data, if these can be read."""
+    values = kind.defaults(document, None)
+    with suppress(ValueError, OSError):  # reported when the configuration is built, or the data are read
+        data = _training_file(document) if source is None else source
+        if data is not None:
+            task: Any = document.with_defaults(values).build(task=kind, train=TrainConfig)["task"]
+            values = kind.defaults(document, task.resolve(data)[0].preview(data))
+    return values
+
+
+def _training_file(document: Document) -> Path | None:
+    """The training file of a configuration; None: there is none that can be read twice."""
+    name = document.get("task.train")
+    path = resolve(name) if isinstance(name, str) and name else None
+    return None if path == STANDARD_INPUT else path
 
 
 def find_data_files(data: str) -> dict[str, str]:
@@ -121,7 +162,8 @@ def find_layer(name: str) -> LayerFactory | None:
 
 def load_config(run: Run, *, layer: LayerFactory | None = None) -> Config:
     """The configuration of a run, with its fitted task."""
-    config = Config.build(configuration.parse(run.config, str(run.path / "config.toml"))).with_layer(layer)
+    document = configuration.parse(run.config, str(run.path / "config.toml"))
+    config = Config.build(document, defaults=False).with_layer(layer)
     changes = run.summary().get("train")  # made when the run was resumed
     if isinstance(changes, dict):
         config = config._replace(train=configuration.with_changes(config.train, "train", changes))

@@ -19,12 +19,11 @@ from seqloom.data.readers.text_files import resolve
 from seqloom.evaluation import predict_all
 from seqloom.model import Model, load
 from seqloom.run import Run
-from seqloom.run_config import Config
+from seqloom.run_config import Config, config_template
 from seqloom.tasks.task import Task
 from seqloom.testing import tasks as laws
 from seqloom.testing.laws import Law, check_law
 from seqloom.testing.tasks import TaskCase, assert_same_answers, fit
-from seqloom.training.config import TrainConfig
 from seqloom.training.progress import Progress
 from seqloom.training.self_trained import SelfTrained
 
@@ -105,8 +104,7 @@ def test_a_configuration_survives_its_text(fitted: Fitted) -> None:
 
 @pytest.mark.parametrize("name", tasks.names())
 def test_a_template_is_valid(name: str) -> None:
-    kind = tasks.find(name)
-    text = config.template({"task": kind, "train": TrainConfig}, kind.recommended)
+    text = config_template(name)
     assert Config.build(config.parse(text, "config.toml")).name == name
 
 

@@ -226,7 +226,7 @@ def _write_bilm(lines: str, **fields: Any) -> Callable[[Path], None]:
         }
         values = task_fields | {"decoder": {**RECURRENCE, "hidden_size": 4, "layers": 2}} | fields
         document = config.Document.empty([f"task.{name}={literal(value)}" for name, value in values.items()])
-        settings = Config.build(document)
+        settings = Config.build(document, defaults=False)
         task: Any = settings.task.fit(settings.task.read(folder / "language.txt"))
         torch.manual_seed(5)
         run = Run.create(
@@ -384,7 +384,7 @@ def build(case: Case, folder: Path, **train: Any) -> Config:
     settings = {"batch_size": 4, "epochs": 2, "log_every": 3, "threads": 1, "learning_rate": 0.01} | train
     values |= {f"train.{name}": value for name, value in settings.items()}
     assignments = [f"{name}={literal(value)}".replace("{folder}", str(folder)) for name, value in values.items()]
-    return Config.build(config.Document.empty(assignments))
+    return Config.build(config.Document.empty(assignments), defaults=False)
 
 
 def literal(value: Any) -> str:

@@ -151,7 +151,7 @@ def test_other_tasks_read_values_in_memory() -> None:
     pairs = {"source": TEXTS, "target": [text.upper() for text in TEXTS]}
     assert seqloom.load(seqloom.train(task="translate", data=pairs, **tiny)).predict(["good"])[0].text is not None
     texts = pd.DataFrame({"id": range(10), "text": TEXTS})
-    run = seqloom.train(task="language_model", data=texts, text="text", **tiny)
+    run = seqloom.train(task="language_model", data=texts, text="text", overrides=["task.text.unit=words"], **tiny)
     assert "film" in run.learned
 
 

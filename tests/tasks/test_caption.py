@@ -181,7 +181,7 @@ def test_grid_of_pooled_images_and_vectors() -> None:
 
 
 def test_beam_search_returns_the_n_best_in_order() -> None:
-    fitted, model, images = fit(search={"name": "beam", "size": 4, "nbest": 3}, max_length=9)
+    fitted, model, images = fit(search={"name": "beam", "size": 4, "nbest": 3, "length_penalty": "none"}, max_length=9)
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(images)).answers
     for answer in answers:
@@ -194,7 +194,7 @@ def test_beam_search_returns_the_n_best_in_order() -> None:
 
 @pytest.mark.parametrize("longest", [0, 1, 5])
 def test_captions_are_not_longer_than_max_length(longest: int) -> None:
-    fitted, model, images = fit(max_length=longest)
+    fitted, model, images = fit(max_length=longest, search={"name": "greedy"})
     with torch.no_grad():
         model.decoder.output.bias[2] = -100  # it would never end
         answers = fitted.predict(model, fitted.collate(images)).answers
@@ -285,7 +285,9 @@ def configure(folder: Path, **changes: Any) -> Config:
         "task.decoder.hidden_size": 8,
         "train.updates": 4,
     }
-    return Config.build(Document.empty([f"{name}={value}" for name, value in (values | changes).items()]))
+    return Config.build(
+        Document.empty([f"{name}={value}" for name, value in (values | changes).items()]), defaults=False
+    )
 
 
 def test_train_and_predict_with_a_list_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,7 +271,7 @@ def test_inputs_of_the_wrong_kind() -> None:
     with pytest.raises(ValueError, match="call fit first"):
         task().collate([])
     with pytest.raises(ValidationError, match=r"needs encoder\.bidirectional = true"):
-        task(pooling="ends", encoder={})
+        task(pooling="ends", encoder={"bidirectional": False})
 
 
 def test_length_in_characters() -> None:

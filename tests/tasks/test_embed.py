@@ -32,7 +32,8 @@ def build(train: Path, **values: Any) -> Config:
     }
     defaults |= {"task.min_count": 1, "task.vector_size": 20, "train.schedule": "linear", "train.decay": 0.0}
     values = defaults | {name.replace("__", "."): value for name, value in values.items()}
-    return Config.build(config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()]))
+    document = config.Document.empty([f"{name}={literal(value)}" for name, value in values.items()])
+    return Config.build(document, defaults=False)
 
 
 @pytest.fixture(scope="module")

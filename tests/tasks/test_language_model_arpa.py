@@ -36,7 +36,7 @@ def trained(folder: Path, output: str, *, unit: str = "words", **fields: Any) ->
     values = {"name": "language_model", "model": "ngram", "order": 3, "dev": str(folder / "dev.txt"), **fields}
     values["text.unit"] = unit
     given = [f"task.{name}={json.dumps(value)}" for name, value in values.items()]
-    settings = Config.build(config.Document.empty(given))
+    settings = Config.build(config.Document.empty(given), defaults=False)
     return load(workflow.train(settings, output=folder / output).path)
 
 

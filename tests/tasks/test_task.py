@@ -11,7 +11,6 @@ from seqloom.config import ConfigError
 from seqloom.decoding.frames.best_path import BestPath
 from seqloom.decoding.frames.prefix_beam import PrefixBeam
 from seqloom.decoding.tokens.beam import Beam
-from seqloom.decoding.tokens.greedy import Greedy
 from seqloom.models.transcription.search_guide import LanguageModelConfig
 from seqloom.tasks.task import PredictionOptions
 
@@ -26,7 +25,7 @@ def test_options_change_a_copy_that_keeps_the_fitted_state(tmp_path: Path) -> No
     changed = task.with_options(search=Beam(size=3), constrain="answers.txt", encoding="latin-1")
     assert (changed.search, changed.constrain, changed.encoding) == (Beam(size=3), "answers.txt", "latin-1")
     assert changed.learned is task.learned
-    assert (task.search, task.constrain, task.encoding) == (Greedy(), "", "utf-8")
+    assert (task.search, task.constrain, task.encoding) == (Beam(), "", "utf-8")
     fields = {"search", "constrain", "encoding"}
     assert changed.model_dump(exclude=fields) == task.model_dump(exclude=fields)
     assert task.with_options() is task

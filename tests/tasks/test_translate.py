@@ -81,7 +81,7 @@ def test_shared_vocabulary() -> None:
 
 @pytest.mark.parametrize("style", ["luong", "bahdanau", "none"])
 def test_the_loss_follows_the_chain_rule(style: str) -> None:
-    fitted, model, pairs = fit(attention={"style": style})
+    fitted, model, pairs = fit(attention={"style": style}, label_smoothing=0.0)
     batch = fitted.collate(pairs)
     loss = fitted.loss(model, batch)
     rows = [batch.target.values[row, : int(batch.target.lengths[row])].tolist() for row in range(len(pairs))]
@@ -97,7 +97,7 @@ def test_the_loss_follows_the_chain_rule(style: str) -> None:
 
 
 def test_greedy_search_takes_the_most_probable_token() -> None:
-    fitted, model, pairs = fit(max_length={"factor": 1.0, "offset": 3})
+    fitted, model, pairs = fit(max_length={"factor": 1.0, "offset": 3}, search={"name": "greedy"})
     batch = fitted.collate(pairs)._replace(target=None)
     with torch.no_grad():
         answers = fitted.predict(model, batch).answers
@@ -120,7 +120,7 @@ def test_greedy_search_takes_the_most_probable_token() -> None:
 
 
 def test_beam_search_returns_the_n_best_in_order() -> None:
-    fitted, model, pairs = fit(search={"name": "beam", "size": 4, "nbest": 3})
+    fitted, model, pairs = fit(search={"name": "beam", "size": 4, "nbest": 3, "length_penalty": "none"})
     with torch.no_grad():
         answers = fitted.predict(model, fitted.collate(pairs)).answers
     for answer in answers:

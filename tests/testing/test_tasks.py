@@ -14,7 +14,7 @@ from torch import nn
 
 from seqloom.data.batch import Batch
 from seqloom.metrics.confidence import ratio_of_sums
-from seqloom.models.encoder import RecurrenceConfig
+from seqloom.models.encoder import BidirectionalEncoder
 from seqloom.tasks.classify import Classify
 from seqloom.tasks.task import Loss, Predictions
 from seqloom.testing import check_task
@@ -122,7 +122,7 @@ BROKEN: list[Broken] = [
 
 
 def make(kind: type[Classify]) -> Classify:
-    return kind(name="classify", train="", embedding_size=4, encoder=RecurrenceConfig(cell="gru", hidden_size=4))
+    return kind(name="classify", train="", embedding_size=4, encoder=BidirectionalEncoder(cell="gru", hidden_size=4))
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def evaluations(scores: Sequence[float], **fields: Any) -> list[Progress]:
 
 def test_training_stops_without_improvement() -> None:
     result = evaluations([1, 2, 1.5, 2, 9, 9], patience=2)
-    assert [event.best for event in result] == [True, True, False, True]  # of equal ones the later is kept
+    assert [event.best for event in result] == [True, True, False, False]
     assert result[-1].finished == "no improvement in 2 evaluations"
     assert [event.update for event in result] == [5, 10, 15, 20]
 
@@ -233,11 +233,11 @@ def test_events_do_not_change_training() -> None:
     assert with_evaluation.training or event.finished
 
 
-def test_an_equal_score_is_best_but_counts_as_no_improvement() -> None:
+def test_an_equal_score_is_no_improvement() -> None:
     result = evaluations(
         [1, 2, 2, 2, 2, 9], patience=3, schedule="plateau", decay=0.5, plateau_patience=2, learning_rate=1.0
     )
-    assert [event.best for event in result] == [True, True, True, True, True]
+    assert [event.best for event in result] == [True, True, False, False, False]
     assert [event.learning_rate for event in result] == [1, 1, 1, 0.5, 0.5]
     assert result[-1].finished == "no improvement in 3 evaluations"
 
@@ -250,16 +250,18 @@ def test_the_total_number_of_updates_is_known() -> None:
     assert {event.updates for event in events} == {15}
     assert [event.epoch for event in events] == pytest.approx([number / 5 for number in range(1, 16)])
     assert events[-1].finished == "3 epochs done"
-    assert {event.updates for event in begin(Toy(), settings(epochs=3, shuffle_buffer=5), sequences(18))} == {None}
+    streamed = [event.updates for event in begin(Toy(), settings(epochs=3, shuffle_buffer=5), sequences(18))]
+    assert streamed == [None] * (len(streamed) // 3 - 1) + [len(streamed)] * (len(streamed) * 2 // 3 + 1)
     assert len(list(begin(Toy(), settings(epochs=1, updates=12), sequences(18)))) == 12
 
 
-def test_a_schedule_that_needs_the_total_is_refused_for_streams() -> None:
-    with pytest.raises(
-        ValueError, match=r'train\.schedule is "cosine", which needs the total number of updates.*or train\.minutes$'
-    ):
-        list(begin(Toy(), settings(schedule="cosine", shuffle_buffer=5), sequences(18)))
-    assert list(begin(Toy(), settings(schedule="cosine", shuffle_buffer=5, updates=3), sequences(18)))
+def test_a_stream_is_decayed_as_soon_as_its_length_is_known() -> None:
+    events = list(begin(Toy(), settings(epochs=4, schedule="linear", shuffle_buffer=5), sequences(18)))
+    rates = [event.learning_rate / events[0].learning_rate for event in events]
+    length = len(events) // 4
+    assert rates[: length + 1] == [1.0] * length + [pytest.approx(0.75)]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] == pytest.approx(1 / len(events))
 
 
 def test_no_training_examples_are_an_error() -> None:

@@ -110,7 +110,7 @@ def _find_keys(task: str) -> Iterator[tuple[str, list[str]]]:
             for part in inner:
                 yield from walk(part, f"{prefix}{name}.")
             if not inner:
-                default = field.get_default(call_default_factory=True)
+                default = field.get_default(call_default_factory=True, validated_data={})
                 values = choices(field.annotation) or ([True, False] if isinstance(default, bool) else [default])
                 shown = [value for value in values if isinstance(value, bool | int | float | str)]
                 texts = [value if isinstance(value, str) else literal(value) for value in shown]

@@ -86,9 +86,12 @@ def init(
     example: Annotated[
         bool, typer.Option("--example", help="Print the short configuration that seqloom demo uses.")
     ] = False,
+    data: Annotated[
+        str, typer.Option(help="Training file, or folder with a train and a dev file, to choose defaults for.")
+    ] = "",
 ) -> None:
     """Print a configuration with a comment for each key, or its JSON Schema for editors."""
-    from seqloom import config, examples, tasks
+    from seqloom import examples, tasks
 
     with errors():
         if example:
@@ -98,9 +101,8 @@ def init(
             for name in tasks.names():
                 print(f"{name:16}{(tasks.find(name).__doc__ or '').splitlines()[0]}")
             return
-        from seqloom.training.config import TrainConfig
+        from seqloom.run_config import config_template
 
-        kind = tasks.find(task)
         if schema:
             from seqloom.tuning.schema import config_schema
 
@@ -108,7 +110,7 @@ def init(
             return
         print(f"#:schema ./{task}.schema.json")
         print(f"# For completion and checks in an editor: seqloom init {task} --schema > {task}.schema.json\n")
-        print(config.template({"task": kind, "train": TrainConfig}, kind.recommended), end="")
+        print(config_template(task, data=data), end="")
 
 
 @app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")

@@ -33,7 +33,7 @@ def _run(folder: Path, *, brief: bool, layer: str) -> None:
     try:
         with terminal.TrainingProgress(quiet=brief) as progress:
             custom_layer = find_layer(layer)
-            config = Config.build(parse(text, "configuration"))
+            config = Config.build(parse(text, "configuration"), defaults=False)
 
             def show(run: Run, event: Progress) -> None:
                 progress(replace(run, notes=()), event)  # the parent process has printed them once for all trials

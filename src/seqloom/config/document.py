@@ -1,9 +1,9 @@
 """A configuration as written: TOML files and ``section.key=value`` overrides, with the location of every value."""
 
+import copy
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import date, time
 from pathlib import Path
@@ -51,11 +51,27 @@ class Document:
 
     def with_arguments(self, values: Mapping[str, Any]) -> Self:
         """The same document with values by ``section.key`` that are arguments of a function; tables are merged."""
-        changed: dict[str, Any] = deepcopy(self.values)
+        changed: dict[str, Any] = copy.deepcopy(self.values)
         lines = dict(self.lines)
         for name, value in values.items():
             _set(changed, lines, tuple(name.split(".")), value)
         return replace(self, values=changed, lines=lines, origin=ARGUMENTS)
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+        """A document that also has these values by ``section.key``, where it says nothing else.
+
+        The defaults of a table with a ``name``, such as a search, are meant for that name only.
+        """
+        values = copy.deepcopy(self.values)
+        for name, default in defaults.items():
+            *path, last = name.split(".")
+            table: Any = values
+            for step in path:
+                table = table.setdefault(step, {}) if isinstance(table, dict) else {}
+            named = defaults.get(".".join((*path, "name")))
+            if isinstance(table, dict) and (named is None or table.get("name", named) == named):
+                table.setdefault(last, default)
+        return replace(self, values=values)
 
     def get(self, name: str) -> Any | None:
         """The value of ``task.name``, or None."""

@@ -94,7 +94,11 @@ def find_problems(sections: Sections, values: Mapping[str, Any]) -> list[Problem
         try:
             section.model_validate_json(json.dumps(cleaned))
         except ValidationError as invalid:
-            errors = [_locate(section, cleaned, (name,), error=error) for error in invalid.errors(include_url=False)]
+            errors = [
+                _locate(section, cleaned, (name,), error=error)
+                for error in invalid.errors(include_url=False)
+                if error["type"] != "default_factory_not_called"  # a default that depends on another wrong value
+            ]
             problems += (problem for problem in _describe(errors, keys=keys) if problem.path not in reported)
     return problems
 

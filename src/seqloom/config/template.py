@@ -16,25 +16,30 @@ from seqloom.config.toml import dotted, key, literal
 COLUMNS = 120
 
 
-def template(sections: Sections, values: Mapping[str, Any] | None = None) -> str:
+def template(
+    sections: Sections,
+    values: Mapping[str, Any] | None = None,
+    *,
+    left_open: Mapping[str, str] | None = None,  # how the default depends on what is not known yet
+) -> str:
     """A complete TOML file with a comment for each key.
 
     Each value is that of ``values`` by ``section.key``, or else the default. A required field needs such a value or
-    ``Field(examples=[...])``.
+    ``Field(examples=[...])``. The keys of ``left_open`` are commented out, with what their default depends on.
     """
-    writer = _Writer(values or {})
+    writer = _Writer(values or {}, left_open or {})
     written = [
         table for name, section in sections.items() for table in writer.tables(section, (name,), about=_about(section))
     ]
-    if unknown := sorted(writer.values.keys() - writer.known):
+    if unknown := sorted((writer.values.keys() | writer.left_open.keys()) - writer.known):
         near = nearest(unknown[0], writer.known)
         raise ValueError(f"the template has no key {unknown[0]}{f'; did you mean {near}?' if near else ''}")
     return "\n".join(written)
 
 
 class _Writer:
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.values = values  # by dotted key
+    def __init__(self, values: Mapping[str, Any], left_open: Mapping[str, str]) -> None:
+        self.values, self.left_open = values, left_open  # by dotted key
         self.known: set[str] = set()
 
     def tables(
@@ -58,7 +63,11 @@ class _Writer:
             allowed = _allowed(field.annotation)
             if tags and name in tags:
                 allowed = f"One of {', '.join(map(literal, tags[name]))}; each has its own keys."
-            rows.append((_assign(name, value, field=field, absent=absent), [field.description or "", allowed]))
+            line = _assign(name, value, field=field, absent=absent)
+            reason = self.left_open.get(dotted(here), "")
+            if reason and not absent:
+                line = f"# {line}"
+            rows.append((line, [field.description or "", allowed, f"Default: {reason}." if reason else ""]))
         lines = [*_comment(about, columns=COLUMNS), f"[{dotted(path)}]", *_align(rows, COLUMNS - 2 * absent)]
         yield "".join(f"{line}\n" if line.startswith("#") or not absent else f"# {line}\n" for line in lines)
         for field, here, value in inner:
@@ -88,7 +97,7 @@ class _Writer:
         if default is not None:
             return getattr(default, path[-1])
         if not field.is_required():
-            return field.get_default(call_default_factory=True)
+            return field.get_default(call_default_factory=True, validated_data={})
         examples = [*(field.examples or []), *choices(field.annotation)]
         if not examples and not nested(field.annotation) and not absent:
             raise ValueError(f"{name} has no default and no example")

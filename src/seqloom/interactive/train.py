@@ -95,7 +95,7 @@ def _configure(
     data, dev, keys = _apply_settings(kind, data, dev, settings)
     sources = Sources(_in_memory(data), _in_memory(dev))
     document = document.with_arguments({**_files(data, dev), **_plain(values), **_plain(keys)})
-    return Config.build(document), sources
+    return Config.build(document, source=sources.train), sources
 
 
 def _document(config: Any, overrides: Sequence[str], *, task: str, data: Any) -> Document:
@@ -105,7 +105,7 @@ def _document(config: Any, overrides: Sequence[str], *, task: str, data: Any) ->
             raise ValueError(f"nothing to train: give {missing}, or the path of a configuration; {_usage(data)}")
         if task not in tasks.names():
             tasks.find(task)  # raises ValueError
-        return Document.empty(overrides, values=_defaults(task))
+        return Document.empty(overrides, values={"task.name": task})
     if task:
         raise ValueError(f"give either a configuration or a task, not both; {_usage(data)}")
     if isinstance(config, Mapping) and isinstance(config.get("task"), Mapping):
@@ -116,10 +116,6 @@ def _document(config: Any, overrides: Sequence[str], *, task: str, data: Any) ->
     if path.suffix.lower() != ".toml" and (tables.suffix(path) in (*tables.SUFFIXES, ".txt") or path.is_dir()):
         raise ValueError(f"{path}: is data, not a configuration; {_usage(str(config))}")
     return read_config(path, overrides)
-
-
-def _defaults(task: str) -> dict[str, Any]:
-    return {**tasks.find(task).recommended, "task.name": task, "task.dev": ""}
 
 
 def _kind(document: Document) -> type[Task]:

@@ -13,17 +13,19 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningSums
+from seqloom.data.preview import DataPreview
 from seqloom.data.readers.captioned_images import CaptionedImage, CaptionedImageReader, Format
 from seqloom.data.readers.pixels import Resize
 from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.size_defaults import training_defaults
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.searches import TokenSearchConfig
-from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.beam import Beam
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
 from seqloom.insight.search_report import DecoderSource, explain_generation, trace_generation
@@ -93,23 +95,7 @@ class Caption(Task):
     searches: ClassVar[bool] = True
     target_name: ClassVar[str] = "caption"
     input_name: ClassVar[str] = "image"
-    recommended: ClassVar[Mapping[str, Any]] = {
-        "task.train": "train.tsv",
-        "task.dev": "dev.tsv",
-        "task.text.lowercase": True,
-        "task.text.min_count": 3,
-        "task.embedding_size": 256,
-        "task.input_dropout": 0.3,
-        "task.image_encoder.depth": 2,
-        "task.image_encoder.dropout": 0.3,
-        "task.decoder.cell": "gru",
-        "task.decoder.hidden_size": 256,
-        "task.decoder.dropout": 0.3,
-        "train.batch_size": 16,
-        "train.learning_rate": 0.001,
-        "train.schedule": "plateau",
-        "train.patience": 5,
-    }
+    example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
     option_fields: ClassVar[Mapping[str, str]] = {"search": "search", "format": "format", "encoding": "encoding"}
 
     name: Literal["caption"] = "caption"
@@ -145,9 +131,9 @@ class Caption(Task):
     image_pooling: Literal["none", "mean"] = Field(
         "none", description="none: the decoder attends to every image cell; mean: it sees only their mean."
     )
-    embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
+    embedding_size: int = Field(256, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
-    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
+    input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on the token embeddings.")
     decoder: RecurrenceConfig = Field(
         default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
     )
@@ -166,12 +152,33 @@ class Caption(Task):
         default_factory=ScheduledSampling,
         description="Scheduled sampling: in training, feed some of the decoder's own tokens back.",
     )
-    search: TokenSearchConfig = Field(default_factory=Greedy, description="Search for the best caption.")
+    search: TokenSearchConfig = Field(default_factory=Beam, description="Search for the best caption.")
     max_length: int = Field(
         0, ge=0, description="Maximum length of a caption in tokens (0: that of the training captions)."
     )
     metric: Metric = Field("bleu", description="Dev metric that selects the best checkpoint.")
     learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        return {
+            "task.text.lowercase": True,
+            "task.text.min_count": 3,
+            "task.image_encoder.depth": 2,
+            "task.image_encoder.dropout": 0.3,
+            "task.decoder.cell": "gru",
+            "task.decoder.hidden_size": 256,
+            "task.decoder.dropout": 0.3,
+        } | training_defaults(
+            document,
+            data.examples if data else None,
+            batch_size=16,
+            learning_rate=0.001,
+            layers="task.decoder",
+        )
+
+    def preview(self, source: Path | Sequence[Any]) -> DataPreview:
+        return self._reader().preview(source)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningMoments
+from seqloom.data.preview import DataPreview
 from seqloom.data.readers.labelled import Format, LabelledReader, LabelledSequence, LabelType
 from seqloom.data.readers.text_files import DataError
 from seqloom.data.readers.vectors import Missing
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.text.detection import TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import Labels, labels_problem
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
@@ -32,7 +35,7 @@ from seqloom.metrics.confidence import MetricSums, ratio_of_sums, wilson_interva
 from seqloom.metrics.labels import accuracy, confusions, count_matches, macro_f1, report
 from seqloom.models.baseline import Baseline, most_frequent
 from seqloom.models.classifier import Classifier, GaussianNoise, TokenEmbedding
-from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, build_stack
 from seqloom.models.pooling import POOLINGS
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
@@ -68,6 +71,16 @@ class Classification:
 class Classify(Task):
     """Assign one label to each text or sequence of vectors."""
 
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        "task.text.unit": "characters if the texts are single words such as names, otherwise words",
+        "task.embedding_size": "128, for characters 64",
+        "task.input_dropout": "0.3, for characters 0.1, for vectors 0",
+        "task.word_dropout": "0.1 for words, otherwise 0",
+        "task.noise": "0.1 for vectors, 0 for texts",
+        "task.prenet.layers": "1 for vectors, 0 for texts",
+        "task.prenet.size": "64 for vectors",
+        "task.prenet.window": "5 for vectors",
+    }
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
 
     name: Literal["classify"] = "classify"
@@ -129,8 +142,8 @@ class Classify(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
-    encoder: RecurrenceConfig = Field(
-        default_factory=RecurrenceConfig, description="Encoder: recurrent or Transformer layers."
+    encoder: BidirectionalEncoder = Field(
+        default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
     )
     pooling: Literal["last", "ends", "mean", "max", "attention"] = Field(
         default="max",
@@ -146,6 +159,22 @@ class Classify(Task):
     )
 
     learned: Learned | None = Field(default=None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        values: dict[str, Any] = {"task.encoder.dropout": 0.4}
+        content = data.head[0].content if data and data.head else ""
+        if isinstance(content, str):
+            texts = TextSample.of(str(example.content) for example in data.head) if data else None
+            unit = document.get("task.text.unit") or ("characters" if texts and texts.single_words else "words")
+            values |= {"task.text.unit": unit, "task.input_dropout": 0.1 if unit == "characters" else 0.3}
+            if unit == "characters":
+                values["task.embedding_size"] = 64
+            else:
+                values["task.word_dropout"] = 0.1
+        else:
+            values |= {"task.noise": 0.1, "task.prenet.layers": 1, "task.prenet.size": 64, "task.prenet.window": 5}
+        return values | training_defaults(document, data.examples if data else None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.preview import DataPreview
 from seqloom.data.readers.columns import texts
 from seqloom.data.readers.tables import is_table
 from seqloom.data.readers.text_files import DataError
@@ -30,6 +31,10 @@ from seqloom.models.word2vec import OneHot, Word2Vec, WordVectorModel
 from seqloom.tasks.task import Predictions, Task, TextEncoding, require_fitted
 
 FIRST = 2  # id of the first word in a batch: 0 is padding, 1 an unknown word
+
+EPOCHS = (5, 25)
+WORDS = 25_000_000
+"""Words to be read in training: small texts are read as often as EPOCHS allows."""
 
 
 class QuestionInputs(NamedTuple):
@@ -98,12 +103,9 @@ class Embed(Task):
     """Learn word vectors from plain text (word2vec)."""
 
     explained_together: ClassVar[bool] = True
-    recommended: ClassVar[Mapping[str, Any]] = {
-        "task.train": "train.txt",
-        "train.epochs": 5,
-        "train.learning_rate": 0.025,
-        "train.schedule": "linear",
-        "train.decay": 0.0001,
+    example_files: ClassVar[tuple[str, str]] = ("train.txt", "")
+    depends_on_data: ClassVar[Mapping[str, str]] = {
+        "train.epochs": "5 to 25, so that small texts are read until 25 million words have been seen"
     }
     option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
 
@@ -143,6 +145,15 @@ class Embed(Task):
         0, ge=0, description="Evaluate and predict with this many of the most frequent words only (0: all)."
     )
     learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        words = data.examples * data.mean_length if data else 0.0
+        epochs = round(min(max(WORDS / words, EPOCHS[0]), EPOCHS[1])) if words else EPOCHS[0]
+        values = {"train.epochs": epochs, "train.learning_rate": 0.025, "train.schedule": "linear"}
+        if document.get("train.schedule") in (None, "linear"):
+            values["train.decay"] = 0.0001
+        return values
 
     @property
     def is_counting_model(self) -> bool:

@@ -13,9 +13,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from seqloom import html
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.preview import DataPreview
 from seqloom.data.readers import tables
 from seqloom.data.readers.series import (
     Numbers,
@@ -31,6 +32,7 @@ from seqloom.data.readers.series import (
     windows,
 )
 from seqloom.data.readers.text_files import DataError, Source
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.insight.forecast_plot import draw_forecast
 from seqloom.metrics import regression
 from seqloom.metrics.confidence import MetricSums, mean_of_sums
@@ -39,6 +41,7 @@ from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, buil
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
 
+MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
 MAX_PLOT_STEPS = 200  # time steps in a plot
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
 
@@ -87,7 +90,10 @@ class Forecast(Task):
 
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True
-    recommended: ClassVar[Mapping[str, Any]] = {"task.train": "series.csv[0:0.8]", "task.dev": "series.csv[0.8:1]"}
+    example_files: ClassVar[tuple[str, str]] = ("series.csv[0:0.8]", "series.csv[0.8:1]")
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        "task.history": "an eighth of the shortest series, at least 8 and at most 64"
+    }
 
     name: Literal["forecast"] = "forecast"
     train: str = Field(
@@ -144,6 +150,25 @@ class Forecast(Task):
     """Read only the end of each series, to forecast the unknown future."""
 
     learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        values: dict[str, Any] = {"task.encoder.hidden_size": 64, "task.encoder.dropout": 0.1}
+        if data is None or not data.head:
+            return values | training_defaults(document, None)
+        rows = min(len(series.values) for series in data.head)
+        history = values["task.history"] = min(max(rows // 8, MIN_HISTORY), MAX_HISTORY)
+        given = document.get("task.history")
+        every_step = document.get("task.output") == "every_step"
+        examples = sum(series.stop - series.start for series in data.head)
+        if every_step:
+            examples = examples // max(given if isinstance(given, int) and given else history, 1)
+        return values | training_defaults(document, examples)
+
+    def preview(self, source: Source) -> DataPreview:
+        """All series, with the rows of their ranges."""
+        series = tuple(self._series(source))
+        return DataPreview(series, len(series))
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -14,12 +14,15 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from seqloom.config import parse
+from seqloom.config import Document, parse
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.preview import DataPreview
 from seqloom.data.readers.columns import texts
 from seqloom.data.readers.tables import is_table
 from seqloom.data.readers.text_files import DataError, Location, lines, resolve
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.text.detection import TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary, vocabulary_from_counts
 from seqloom.decoding.tokens.sample import Sample
@@ -44,6 +47,7 @@ from seqloom.run import Run
 from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
 
 COMPARED_AT_ONCE = 64  # texts in a batch when words are compared
+SMALL_TEXT = 2_000_000  # characters of a text up to which characters are better tokens than words
 CONTEXT = 128
 """Default context of a Transformer in tokens: under truncated BPTT a text has no beginning that would limit it."""
 
@@ -92,19 +96,16 @@ class LanguageModel(Task):
 
     higher_is_better: ClassVar[bool] = False
     sequential: ClassVar[bool] = True
-    recommended: ClassVar[Mapping[str, Any]] = {
-        "task.train": "train.txt",
-        "task.text.min_count": 2,
-        "task.dev": "valid.txt",
-        "task.embedding_size": 256,
-        "task.input_dropout": 0.2,
-        "task.decoder.hidden_size": 256,
-        "task.decoder.dropout": 0.3,
-        "train.bptt_steps": 35,
-        "train.batch_size": 20,
-        "train.learning_rate": 0.002,
-        "train.schedule": "plateau",
-        "train.patience": 5,
+    example_files: ClassVar[tuple[str, str]] = ("train.txt", "valid.txt")
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        "task.text.unit": "characters for single words and for texts below 2 million characters, otherwise words, "
+        'and always words for model = "ngram" and direction = "both"',
+        "task.text.min_count": "2 for words, otherwise 1",
+        "task.embedding_size": "256, for characters 64",
+        "task.tie_embeddings": "true, for characters false",
+        "task.input_dropout": "0.2, for characters 0",
+        "task.decoder.dropout": "0.3, for characters 0.2",
+        "train.bptt_steps": "35, for characters 64",
     }
     option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
 
@@ -127,9 +128,9 @@ class LanguageModel(Task):
         5, ge=1, description="window and ngram models: n-gram length, that is the predicted token and its context."
     )
     text: TextConfig = Field(default_factory=TextConfig, description="Tokenisation.")
-    embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
+    embedding_size: int = Field(256, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
-    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
+    input_dropout: float = Field(0.2, ge=0, lt=1, description="Dropout on the token embeddings.")
     sampled_softmax: int = Field(
         0,
         ge=0,
@@ -149,6 +150,34 @@ class LanguageModel(Task):
         default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
     )
     learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        sample = TextSample.of(line.text for line in data.head) if data else None
+        share = data.examples / max(len(data.head), 1) if data else 0.0
+        unit = document.get("task.text.unit")
+        values: dict[str, Any] = {}
+        wordwise = document.get("task.model") == "ngram" or document.get("task.direction") == "both"
+        if unit is None and sample:
+            small = sample.characters * share < SMALL_TEXT and not wordwise
+            unit = values["task.text.unit"] = "characters" if sample.single_words or small else "words"
+        if unit in (None, "words"):
+            values["task.text.min_count"] = 2
+        if document.get("task.model") == "ngram":
+            return values
+        characters = unit == "characters"
+        values |= {"task.embedding_size": 64} if characters else {}
+        values |= {"task.tie_embeddings": False} if characters else {}
+        values |= {"task.input_dropout": 0.0 if characters else 0.2}
+        values |= {"task.decoder.hidden_size": 256, "task.decoder.dropout": 0.2 if characters else 0.3}
+        steps = document.get("train.bptt_steps")
+        if steps is None and document.get("task.direction") != "both":
+            steps = values["train.bptt_steps"] = 64 if characters else 35
+        units = None
+        if data and sample:
+            tokens = share * ((sample.characters if characters else sample.words) + sample.texts)
+            units = tokens / steps if isinstance(steps, int) and steps > 0 else data.examples
+        return values | training_defaults(document, units, batch_size=32 if characters else 20, layers="task.decoder")
 
     @model_validator(mode="before")
     @classmethod

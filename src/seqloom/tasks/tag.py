@@ -13,13 +13,15 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from seqloom import html
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.feature_statistics import RunningSums
+from seqloom.data.preview import DataPreview
 from seqloom.data.readers import tagged
 from seqloom.data.readers.tagged import Column, Sentence, TaggedSequence
 from seqloom.data.readers.text_files import DataError
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.data.text.vocabulary import Labels, Vocabulary, build_vocabulary, labels_problem, vocabulary_from_counts
 from seqloom.insight.attention_maps import all_heads, mean_of_heads, self_attention
 from seqloom.insight.explanation import Explanation, LabelChoice
@@ -103,7 +105,10 @@ class Tag(Task):
     """Assign a label to each word or frame of a sequence."""
 
     input_name: ClassVar[str] = "word or frame"
-    recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.conllu", "task.dev": "dev.conllu"}
+    example_files: ClassVar[tuple[str, str]] = ("train.conllu", "dev.conllu")
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        "task.output": "crf if the labels are spans (B-, I-), otherwise linear"
+    }
     option_fields: ClassVar[Mapping[str, str]] = {"format": "format", "encoding": "encoding"}
 
     name: Literal["tag"] = "tag"
@@ -169,6 +174,16 @@ class Tag(Task):
         0.0, ge=0, lt=1, description="Linear output only: probability mass spread over all labels (0 disables it)."
     )
     learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        if document.get("task.model") == "hmm":
+            return {}
+        values: dict[str, Any] = {}
+        if data:
+            spans = tagged.are_spans(label for example in data.head for label in example.labels or ())
+            values["task.output"] = "crf" if spans else "linear"
+        return values | training_defaults(document, data.examples if data else None)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

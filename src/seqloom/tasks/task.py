@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 from seqloom import tasks
 from seqloom.checkpoint import RunError
-from seqloom.config import ConfigSection, with_changes
+from seqloom.config import ConfigSection, Document, with_changes
 from seqloom.data.batch import Batch
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.preview import DataPreview, preview
 from seqloom.data.readers.text_files import DataError, encoding_problem, resolve
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
@@ -81,8 +83,10 @@ class Task(ConfigSection, ABC):
     An example has a length (``len``, for bucketing) and a ``location`` (file and line, for error messages).
     """
 
-    recommended: ClassVar[Mapping[str, Any]] = {"task.train": "train.txt", "task.dev": "dev.txt"}
-    """Values that ``seqloom init`` writes instead of the defaults, by ``section.key``."""
+    example_files: ClassVar[tuple[str, str]] = ("train.txt", "dev.txt")
+    """Names that ``seqloom init`` writes for the training and the development file."""
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE
+    """How a default depends on the data, by ``section.key``; ``seqloom init`` without data leaves these keys open."""
     sequential: ClassVar[bool] = False  # the order of examples matters: held-out data are the last part
     can_hold_out: ClassVar[bool] = True  # a part of the training data can serve as development data
     option_fields: ClassVar[Mapping[str, str]] = {}
@@ -109,6 +113,19 @@ class Task(ConfigSection, ABC):
         pattern=r"^(\d{1,3}/\d{1,3})?$",
         description='Cross-validation: fold of the training file to hold out, such as "2/5" (empty: none).',
     )
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        """The defaults of the task by ``section.key``, where they differ from those of the sections.
+
+        They may depend on what the document sets and on the training data, if they are known. Every way to configure a
+        task uses them: a file, ``--task`` and ``--data``, ``seqloom init``, and Python.
+        """
+        return training_defaults(document, data.examples if data else None)
+
+    def preview(self, source: Path | Sequence[Any]) -> DataPreview:
+        """A first look at the training data, from which ``defaults`` chooses."""
+        return preview(lambda: self.read(source), source)
 
     learned: ConfigSection | None = Field(None, exclude=True)
     """What ``fit`` learned: vocabularies, scales. Each task narrows the type."""

@@ -12,12 +12,16 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.preview import DataPreview
+from seqloom.data.readers import pixels
 from seqloom.data.readers.pronunciations import first_spellings
 from seqloom.data.readers.recordings import Format, Recording, RecordingReader
 from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.text.detection import TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import UNKNOWN
 from seqloom.decoding.frames.best_path import BestPath
@@ -52,6 +56,10 @@ from seqloom.tasks.task import Loss, PredictionOptions, Predictions, Task, TextE
 
 Metric = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 
+PREVIEWED = 100  # recordings that are read to choose defaults
+NARROW = 12  # features of a frame below which none of them is masked
+SMALL = 500  # recordings that get a smaller model
+
 
 class Learned(ConfigSection):
     """The vocabulary of the transcripts and the statistics of the training recordings."""
@@ -68,22 +76,18 @@ class Transcribe(Task):
     searches: ClassVar[bool] = True
     target_name: ClassVar[str] = "text"
     input_name: ClassVar[str] = "recording"
-    recommended: ClassVar[Mapping[str, Any]] = {
-        "task.train": "train.tsv",
-        "task.dev": "dev.tsv",
-        "task.normalize": "utterance",
-        "task.time_reduction.factor": 3,
-        "task.encoder.hidden_size": 192,
-        "task.encoder.layers": 3,
-        "task.encoder.dropout": 0.2,
-        "task.augment.freq_masks": 2,
-        "task.augment.time_masks": 2,
-        "train.batch_size": 16,
-        "train.learning_rate": 0.002,
-        "train.schedule": "plateau",
-        "train.clip_norm": 1.0,
-        "train.epochs": 60,
-        "train.patience": 8,
+    example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        "task.text.unit": "words if there are few different words, such as digits, otherwise characters",
+        "task.normalize": "utterance; global for pen strokes and images, and for models that can stream",
+        "task.image_encoder.layers": "2 for images of text lines",
+        "task.prenet.layers": "1 for audio and its features, otherwise 0",
+        "task.prenet.window": "5 for audio and its features",
+        "task.time_reduction.factor": "3 for audio and its features, otherwise 1",
+        "task.augment.freq_masks": "2 for audio and its features, otherwise 0",
+        "task.augment.freq_mask_width": "a fifth of the features, at most 8",
+        "task.augment.time_masks": "2 for audio and its features, otherwise 0",
+        "task.encoder.hidden_size": "192, for fewer than 500 recordings 128",
     }
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
@@ -154,6 +158,35 @@ class Transcribe(Task):
         description="Dev metric that selects the best checkpoint; auto: cer, wer or per, depending on the tokens.",
     )
     learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        values: dict[str, Any] = {"task.encoder.dropout": 0.2}
+        if document.get("task.lm.model") or (
+            document.get("task.lexicon") and document.get("task.spelling") != "lexicon"
+        ):
+            values["task.search.name"] = "prefix_beam"
+        if document.get("task.spelling") in ("phones", "lexicon"):
+            values["task.text.unit"] = "words"
+        elif data:
+            texts = TextSample.of(recording.text or "" for recording in data.head)
+            values["task.text.unit"] = "words" if texts.closed_vocabulary else "characters"
+        if document.get("task.encoder.bidirectional") is not False:  # otherwise the model can stream
+            values["task.normalize"] = "utterance"
+        small = data is not None and data.examples < SMALL
+        values["task.encoder.hidden_size"] = 128 if small else 192
+        if not isinstance(document.get("task.encoder.cell"), list):
+            values["task.encoder.layers"] = 2
+        values |= _input_defaults(document, data)
+        return values | training_defaults(
+            document,
+            data.examples if data else None,
+            batch_size=16,
+            updates=3000,
+        )
+
+    def preview(self, source: Path | Sequence[Any]) -> DataPreview:
+        return self._reader().preview(source, limit=PREVIEWED)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -453,3 +486,23 @@ class Transcribe(Task):
             file_name="line.png" if self.image_encoder.layers else example.name,  # the image encoder reads images only
             beam=beam,
         )
+
+
+def _input_defaults(document: Document, data: DataPreview | None) -> dict[str, Any]:
+    """Reduction, prenet, normalisation and augmentation for what the recordings are; without data, for audio."""
+    first = data.head[0] if data and data.head else None
+    if first is not None and Path(first.name).suffix.lower() in pixels.SUFFIXES:
+        return {"task.image_encoder.layers": 2, "task.normalize": "global"}
+    audio = first is None or first.rate > 0
+    width = 0 if first is None or audio else first.values.shape[1]
+    if not audio and width < NARROW:  # pen strokes
+        return {"task.normalize": "global", "task.time_reduction.factor": 1}
+    if audio:
+        features = document.get("task.audio.features") or "log_mel"
+        count = document.get("task.audio.n_mels" if features == "log_mel" else "task.audio.n_mfcc")
+        width = count if isinstance(count, int) else 40 if features == "log_mel" else 13
+    values = {"task.prenet.layers": 1, "task.prenet.window": 5, "task.time_reduction.factor": 3}
+    if width >= NARROW:
+        values |= {"task.augment.freq_masks": 2, "task.augment.freq_mask_width": min(width // 5, 8)}
+        values |= {"task.augment.time_masks": 2}
+    return values

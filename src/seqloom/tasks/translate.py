@@ -12,15 +12,18 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from seqloom.config import ConfigSection
+from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, Padded, pad
 from seqloom.data.dataset_summary import ExampleSummary
+from seqloom.data.preview import DataPreview
 from seqloom.data.readers.parallel import Format, Pair, PairReader
 from seqloom.data.readers.text_files import DataError, lines, resolve
+from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.text.detection import MANY_TEXTS, TextSample
 from seqloom.data.text.tokenizers import TextConfig, Tokenizer
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.searches import TokenSearchConfig
-from seqloom.decoding.tokens.greedy import Greedy
+from seqloom.decoding.tokens.beam import Beam
 from seqloom.decoding.tokens.prefix_tree import PrefixTree
 from seqloom.insight.explanation import Explanation
 from seqloom.insight.gates import LabelledTrace
@@ -95,22 +98,14 @@ class Translate(Task):
     searches: ClassVar[bool] = True
     target_name: ClassVar[str] = "target"
     input_name: ClassVar[str] = "source"
-    recommended: ClassVar[Mapping[str, Any]] = {
-        "task.train": "train.tsv",
-        "task.dev": "dev.tsv",
-        "task.embedding_size": 256,
-        "task.source.min_count": 2,
-        "task.target.min_count": 2,
-        "task.input_dropout": 0.2,
-        "task.encoder.hidden_size": 256,
-        "task.encoder.dropout": 0.2,
-        "task.decoder.hidden_size": 256,
-        "task.decoder.dropout": 0.2,
-        "task.label_smoothing": 0.1,
-        "train.batch_size": 64,
-        "train.learning_rate": 0.001,
-        "train.schedule": "plateau",
-        "train.patience": 5,
+    example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
+    depends_on_data: ClassVar[Mapping[str, str]] = DEPENDS_ON_SIZE | {
+        f"task.{side}.{key}": reason
+        for side in ("source", "target")
+        for key, reason in (
+            ("unit", "characters for single words, subwords for 10,000 sentences or more, otherwise words"),
+            ("min_count", "2 for the words of 10,000 pairs or more, otherwise 1"),
+        )
     }
     option_fields: ClassVar[Mapping[str, str]] = {
         "search": "search",
@@ -142,14 +137,14 @@ class Translate(Task):
         description="Use one vocabulary and one embedding for both sides, tokenised by the settings of task.source.",
     )
     reverse_source: bool = Field(default=False, description="Read the source backwards (Sutskever et al. 2014).")
-    embedding_size: int = Field(128, ge=1, description="Size of the token embeddings.")
+    embedding_size: int = Field(256, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the target embedding matrix as the output matrix, too.")
     pretrained: PretrainedConfig = Field(
         default_factory=PretrainedConfig,
         description="Pretrained vectors of the source, in addition to the learned embedding.",
     )
     word_dropout: float = Field(0.0, ge=0, lt=1, description="Fraction of source tokens replaced by <unk> in training.")
-    input_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the token embeddings.")
+    input_dropout: float = Field(0.2, ge=0, lt=1, description="Dropout on the token embeddings.")
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the encoder."
     )
@@ -168,13 +163,13 @@ class Translate(Task):
         "zero: zeros.",
     )
     label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
+        0.1, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
     )
     scheduled_sampling: ScheduledSampling = Field(
         default_factory=ScheduledSampling,
         description="Scheduled sampling: in training, feed some of the decoder's own tokens back.",
     )
-    search: TokenSearchConfig = Field(default_factory=Greedy, description="Search for the best translation.")
+    search: TokenSearchConfig = Field(default_factory=Beam, description="Search for the best translation.")
     max_length: MaxLength = Field(default_factory=MaxLength, description="Maximum output length.")
     constrain: str = Field("", description="File with the allowed outputs, one per line (empty: no constraint).")
     metric: Metric = Field(
@@ -182,6 +177,25 @@ class Translate(Task):
         description="Dev metric that selects the best checkpoint; auto: bleu, or exact_match for characters.",
     )
     learned: Learned | None = Field(None, exclude=True)
+
+    @classmethod
+    def defaults(cls, document: Document, data: DataPreview | None) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for side in ("source",) if document.get("task.shared_vocab") else ("source", "target"):
+            unit = document.get(f"task.{side}.unit")
+            if unit is None and data:
+                sample = TextSample.of(getattr(pair, side) or "" for pair in data.head)
+                unit = values[f"task.{side}.unit"] = sample.unit(data.examples)
+            if unit in (None, "words"):
+                values[f"task.{side}.min_count"] = 2 if data is None or data.examples >= MANY_TEXTS else 1
+        values |= {"task.encoder.hidden_size": 256, "task.encoder.dropout": 0.3}
+        values |= {"task.decoder.hidden_size": 256, "task.decoder.dropout": 0.3}
+        return values | training_defaults(
+            document,
+            data.examples if data else None,
+            batch_size=64,
+            updates=5000,
+        )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,6 +1,6 @@
 """The `[train]` section of a configuration."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -8,6 +8,13 @@ from seqloom.config import ConfigSection
 from seqloom.training import optimizers
 
 LoggerName = Literal["tensorboard", "mlflow", "wandb"]
+DECAY = {"linear": 0.0, "step": 0.5, "plateau": 0.5}
+"""The default of ``decay`` for the schedules other than cosine."""
+
+
+def _default_decay(values: dict[str, Any]) -> float:
+    """The default of ``decay``, given the fields before it."""
+    return DECAY.get(values.get("schedule", ""), 0.02)
 
 
 class TrainConfig(ConfigSection):
@@ -38,14 +45,15 @@ class TrainConfig(ConfigSection):
     optimizer: optimizers.Name = Field("adam", description="Optimizer.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")
     schedule: Literal["constant", "cosine", "linear", "inverse_root", "step", "plateau"] = Field(
-        "constant", description="Learning rate schedule."
+        "cosine", description="Learning rate schedule."
     )
     warmup: int = Field(0, ge=0, description="Updates of linear warm-up from zero (0: no warm-up).")
     decay: float = Field(
-        0.5,
+        default_factory=_default_decay,
         ge=0,
         le=1,
-        description="step, plateau: factor of each decay; cosine, linear: final fraction of the learning rate.",
+        description="cosine, linear: final fraction of the learning rate (default 0.02 and 0); step, plateau: factor "
+        "of each decay (default 0.5).",
     )
     decay_after_epochs: float = Field(1, ge=0, description="step: epochs before the first decay.")
     plateau_patience: int = Field(
@@ -53,7 +61,7 @@ class TrainConfig(ConfigSection):
     )
     momentum: float = Field(0.0, ge=0, lt=1, description="SGD momentum.")
     weight_decay: float = Field(0.0, ge=0, description="Weight decay; biases and other vectors are exempt.")
-    clip_norm: float = Field(5.0, ge=0, description="Maximum norm of the gradient (0 disables clipping).")
+    clip_norm: float = Field(1.0, ge=0, description="Maximum norm of the gradient (0 disables clipping).")
     evaluate_every: int = Field(0, ge=0, description="Updates between evaluations (0: evaluate after each epoch).")
     patience: int = Field(
         0, ge=0, description="Stop after this many evaluations without improvement (0 disables early stopping)."

@@ -93,13 +93,7 @@ class Training:
         settings = self.settings
         if self.rule.single_pass or settings.updates or settings.tokens or not settings.epochs:
             return None
-        updates = self.rule.updates_in_epochs(settings.epochs)
-        if updates is None and settings.schedule in schedules.NEED_TOTAL_UPDATES and not settings.minutes:
-            raise ValueError(
-                f'train.schedule is "{settings.schedule}", which needs the total number of updates, but the data are '
-                "streamed from a file (train.shuffle_buffer): set train.updates, train.tokens or train.minutes"
-            )
-        return updates
+        return self.rule.updates_in_epochs(settings.epochs)
 
     def _read_clock(self) -> float:
         """The share of train.minutes that has passed, averaged so that all processes agree on it."""
@@ -111,11 +105,19 @@ class Training:
             return 1.0
         settings, done = self.settings, self.rule.updates_done(self.position)
         limits = [float(settings.updates)] if settings.updates else []
-        limits += [float(self._updates_by_epochs)] if self._updates_by_epochs else []
+        by_epochs = self._updates_by_epochs or self._extrapolated_updates()
+        limits += [float(by_epochs)] if by_epochs else []
         by_tokens = self.rule.updates_for_tokens(settings.tokens, self.position) if settings.tokens else None
         limits += [by_tokens] if by_tokens is not None else []
         limits += [done / self.time_fraction] if done and self.time_fraction else []
         return min(limits, default=None)
+
+    def _extrapolated_updates(self) -> float | None:
+        """Updates in all epochs of data that are streamed, as the finished epochs show; None: none is finished."""
+        settings, position = self.settings, self.position
+        if settings.updates or settings.tokens or not settings.epochs or not position.epoch:
+            return None
+        return (position.update - position.batch) / position.epoch * settings.epochs
 
     def learning_rate(self, ahead: int = 0) -> float:
         """The learning rate after ``ahead`` more tokens; 0 where there is nothing to schedule."""
@@ -206,7 +208,7 @@ class Training:
             evaluation=evaluation,
             best=evaluation is not None
             and not math.isnan(evaluation.score)
-            and position.scores[-1] == max(position.scores),
+            and (position.evaluations_since_best() == 0 or max(position.scores) == -math.inf),
             finished=position.finished,
             snapshot=self.snapshot,
             weights=self.weights,

@@ -62,6 +62,7 @@ class Position(NamedTuple):
         return self._replace(summed=0.0, items=0.0, clipped=0, counted=0)
 
     def evaluations_since_best(self) -> int:
+        """Evaluations after the first one with the highest score: a tie is no improvement."""
         if not self.scores:
             return 0
         return len(self.scores) - 1 - max(range(len(self.scores)), key=self.scores.__getitem__)
@@ -92,7 +93,7 @@ class Progress:
     logged: bool  # a log entry ends here
     pending: bool  # an evaluation comes next
     evaluation: Evaluation | None
-    best: bool  # no earlier evaluation had a higher score
+    best: bool  # every earlier evaluation had a lower score
     finished: str  # why training stops here; empty: it continues
     snapshot: Callable[[], Snapshot]  # everything needed to resume from here; call it before the next event
     weights: Callable[[], dict[str, Tensor]]  # the weights that are evaluated; call it before the next event

@@ -10,6 +10,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from seqloom.data.preview import DataPreview, preview
 from seqloom.data.readers import audio_files, feature_files, file_lists, pixels, tables, text_files
 from seqloom.data.readers.audio_files import Audio
 from seqloom.data.readers.file_lists import ContentError
@@ -78,10 +79,21 @@ class RecordingReader:
         if not isinstance(source, Path):
             yield from self._load(list(self._python_values(source)), Path())
             return
-        format_ = self.detect(source)
-        if format_ == "npz":
+        if self.detect(source) == "npz":
             yield from self._npz(source)
             return
+        yield from self._load(*self._references(source))
+
+    def preview(self, source: Source, *, limit: int) -> DataPreview:
+        """The first recordings and the number of all; no other file of a list is opened."""
+        if not isinstance(source, Path) or self.detect(source) == "npz":
+            return preview(lambda: self.read(source), source, limit=limit)
+        references, folder = self._references(source)
+        return DataPreview(tuple(self._load(references[:limit], folder)), len(references))
+
+    def _references(self, source: Path) -> tuple[list[RecordingReference], Path]:
+        """The listed recordings, and the folder that their names are relative to."""
+        format_ = self.detect(source)
         folder = source if format_ == "folder" else source.parent
         readers = {"columns": self._columns, "jsonl": self._jsonl, "sphinx": self._sphinx, "folder": self._folder}
         references = (
@@ -89,7 +101,7 @@ class RecordingReader:
             if format_ == "file"
             else list(readers[format_](source))
         )
-        yield from self._load(references, folder)
+        return references, folder
 
     def read_inputs(self, source: Source) -> Iterator[Recording]:
         """As ``read``, but transcripts are optional, and standard input is a stream of file names, one per line."""

@@ -38,7 +38,7 @@ class Beam(Search):
         description="Prune hypotheses whose log-probability is this much below the best one's (0: no pruning).",
     )
     length_penalty: Literal["none", "length", "gnmt"] = Field(
-        "none", description="Divisor of the log-probability: 1, length^alpha, or ((5 + length) / 6)^alpha."
+        "length", description="Divisor of the log-probability: 1, length^alpha, or ((5 + length) / 6)^alpha."
     )
     alpha: float = Field(
         1.0, ge=0, le=10, description="Exponent of the length penalty; larger values favour longer outputs."
