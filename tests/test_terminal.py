@@ -130,6 +130,36 @@ def test_a_terminal_gets_a_bar_with_the_best_score(monkeypatch: pytest.MonkeyPat
     assert "learning rate" not in shown  # log entries are not printed beside the bar
 
 
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_bar_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with screen_of(monkeypatch) as pieces, terminal.TrainingProgress() as progress:
+        for each_event in (*EVENTS, event(5)):
+            progress(SimpleNamespace(path="/a/long/folder/of/runs/tag", notes=(), warnings=()), each_event)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(pieces).decode())
+    lines = re.split(r"[\r\n]+", shown)
+    assert max(map(len, lines)) <= columns
+    bars = [line for line in lines if "━" in line]
+    assert all(line.startswith("…") and "of/runs/tag " in line for line in bars)
+    assert any("best accuracy 0.75" in line and "epoch 2.50" in line for line in bars)
+    assert not [line for line in bars if line.rstrip().endswith("…")]
+
+
+def test_parts_of_a_line_are_left_out_if_they_do_not_fit() -> None:
+    assert terminal.fit(["epoch 1", "", "a long remark", "x"], 10) == "epoch 1  x"
+    assert terminal.fit(["too long for it"], 3) == "too long for it"
+    assert terminal.fit([], 3) == ""
+
+
+def test_the_metric_that_chooses_the_model_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0, "e": 5.0}
+    with terminal.TrainingProgress() as progress:
+        chosen = event(1, evaluation=SimpleNamespace(metric="e", metrics=metrics), loss=math.nan)
+        progress(SimpleNamespace(path="runs/tag", notes=(), warnings=()), chosen)
+    assert capsys.readouterr().err == "epoch 0.50  update 1  dev: e 5  a 1  b 2  c 3\n"
+
+
 def test_metrics_are_rows_with_their_confidence_intervals() -> None:
     metrics = {"accuracy": 2 / 3, "accuracy_interval": [0.5, 0.8], "examples": 7, "per_label": {"a": {}}, "list": [1]}
     columns, rows = terminal.score_table(metrics, {"accuracy": 0.25}, source="dev")

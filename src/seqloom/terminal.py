@@ -162,6 +162,15 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
+def fit(parts: Sequence[str], width: int) -> str:
+    """As many of the parts as fit on a line, at least the first."""
+    first, *others = [part for part in parts if part] or [""]
+    for part in others:
+        if len(first) + 2 + len(part) <= width:
+            first += f"  {part}"
+    return first
+
+
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[str], None]]:
     """A function to call with the name of each of ``total`` steps when it starts.
@@ -189,7 +198,7 @@ def progress(total: int) -> Iterator[Callable[[str], None]]:
 
 def _is_numeric(cells: Iterator[str]) -> bool:
     try:
-        return bool([float(cell.rstrip("%×")) for cell in cells])
+        return bool([float(cell.rstrip("%×")) for cell in cells if cell])
     except ValueError:
         return False
 
@@ -200,7 +209,8 @@ class TrainingProgress:
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self.bar: Any = None
-        self.best = ""
+        self.best = self.loss = ""
+        self.width, self.status_width = 100, 0  # columns of the terminal, and of it those for the status
         self.started = False
         self.items = 0  # since the last line
         self.since = time.monotonic()  # when the last line was printed
@@ -233,8 +243,11 @@ class TrainingProgress:
         position = f"epoch {event.epoch:.2f}  update {event.update}"
         if event.evaluation is not None:
             metrics = {name: value for name, value in event.evaluation.metrics.items() if isinstance(value, float)}
-            scores = "  ".join(f"{name} {value:.4g}" for name, value in list(metrics.items())[:4])
-            line = f"{position}  dev: {scores}{'  (best)' if event.best else ''}"
+            first = event.evaluation.metric
+            names = [first, *(name for name in metrics if name != first)][:4]
+            best = "  (best)" if event.best else ""
+            scores = [f"{name} {metrics[name]:.4g}" for name in names if name in metrics]
+            line = f"{position}  dev: {fit(scores, self.width - len(position) - len('  dev: ') - len(best))}{best}"
         else:
             seconds, self.since = time.monotonic() - self.since, time.monotonic()
             speed = f"{self.items / max(seconds, 1e-9):,.0f} {event.unit}/s"
@@ -252,24 +265,34 @@ class TrainingProgress:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+            console = Console(stderr=True)
+            self.width = console.width
+            narrow = self.width < 100
+            name = str(run.path)
+            longest = 12 if narrow else 20
+            if len(name) > longest:
+                name = f"…{name[1 - longest :]}"
+            bar_width = 14 if narrow else 18 if self.width < 120 else 26
             self.bar = Progress(
                 TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TimeElapsedColumn(),
+                BarColumn(bar_width=bar_width),
+                *([] if narrow else [TimeElapsedColumn()]),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[status]}", markup=False),
-                console=Console(stderr=True),
+                console=console,
+                transient=True,  # what it shows at the end is in the summary
             )
+            times = " 0:00:00" if narrow else " 0:00:00 0:00:00"
+            self.status_width = self.width - len(name) - bar_width - len(times) - 3
             self.bar.start()
-            self.task = self.bar.add_task(str(run.path), total=event.updates, completed=event.update, status="")
+            self.task = self.bar.add_task(name, total=event.updates, completed=event.update, status="")
         seconds = time.monotonic() - self.since
-        parts = [
-            f"epoch {event.epoch:.2f}",
-            "" if math.isnan(event.loss) else f"loss {format_loss(event.loss)}",
-            f"{self.items / max(seconds, 1e-9):,.0f} {event.unit}/s" if self.items else "",
-            "evaluating" if event.pending else "",
+        if not math.isnan(event.loss):
+            self.loss = f"loss {format_loss(event.loss)}"
+        parts = [  # the most important first
+            "evaluating" if event.pending else f"epoch {event.epoch:.2f}",
+            self.loss,
             f"best {self.best}" if self.best else "",
+            f"{self.items / max(seconds, 1e-9):,.0f} {event.unit}/s" if self.items else "",
         ]
-        self.bar.update(
-            self.task, total=event.updates, completed=event.update, status="  ".join(part for part in parts if part)
-        )
+        self.bar.update(self.task, total=event.updates, completed=event.update, status=fit(parts, self.status_width))
