@@ -102,6 +102,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "warm_start",
     },
     "learning_rate_finder": {"terminal", "insight", "training", "run_config", "workflow"},
+    "sklearn": {"answers", "data", "run", "model", "interactive"},
     "check": {"terminal", "data", "training", "tasks", "run_config", "evaluation", "workflow"},
     "lab": {"layers", "cells"},
     "examples": set(),
@@ -140,6 +141,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "insight",
             "model",
             "interactive",
+            "sklearn",
             "comparison",
             "tuning",
             "explain",
@@ -210,14 +212,15 @@ def test_architecture_document_names_existing_files() -> None:
 
 PUBLIC = {
     "seqloom": """Attention Beam Bidirectional Cell Greedy Layer Recurrent Sample Stack VariationalDropout __version__
-        cells compare explain from_torch insight layers load projection recurrence recurrent resume state sweep testing
-        to_torch train transformer write_npz""",
+        cells compare explain from_torch insight layers load projection recurrence recurrent resume sklearn state sweep
+        testing to_torch train transformer write_npz""",
     "seqloom.cells": "Cell Coupled Elman GRU LSTM LayerNormGRU LayerNormLSTM Peephole RecurrentDropout Zoneout",
     "seqloom.explain": "explain",
     "seqloom.insight": """AttentionMap CapturedAttention Explanation GateTrace attention_lines capture_attention
         draw_attention draw_attention_heads draw_explanation draw_forecast draw_gates draw_learning_curves
         print_explanation trace_gates""",
     "seqloom.layers": "Bidirectional Layer Recurrent Stack VariationalDropout from_torch to_torch",
+    "seqloom.sklearn": "SequenceClassifier SequenceForecaster SequenceTagger",
     "seqloom.state": "Shared apply repeat select where",
     "seqloom.testing": "check_cell check_layer check_task",
 }

@@ -25,7 +25,9 @@ def test_the_navigation_has_every_page_once() -> None:
 
 
 def test_readme_lists_the_pages_of_the_navigation() -> None:
-    listed = set(re.findall(r"\]\(docs/(\w+)\.md\)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    listed = set(
+        re.findall(r"\]\(docs/(?:notebooks/)?(\w+)\.(?:md|ipynb)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    )
     docs = {Path(name).stem for name in pages.page_names() if name.startswith("docs/")}
     assert docs <= listed
 

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from docs.site import notebooks
+
 ROOT = Path(__file__).parent.parent.parent
 
 NAVIGATION: Mapping[str, Mapping[str, str]] = {
@@ -31,6 +33,12 @@ NAVIGATION: Mapping[str, Mapping[str, str]] = {
         "compare": "Compare models",
         "sweep": "Find good settings",
         "custom_cells": "Write a cell",
+        "python": "Use Python and notebooks",
+    },
+    "Notebooks": {
+        "classify_dataframe": "Classify a DataFrame",
+        "forecast_csv": "Forecast a CSV file",
+        "own_cell": "Write your own cell",
     },
     "Reference": {
         "commands": "Commands",
@@ -77,17 +85,23 @@ EXAMPLES = PurePosixPath("src/seqloom/examples")
 def page_names() -> dict[str, str]:
     """All pages: path in the repository, path on the site."""
     docs = (path.name for path in sorted((ROOT / "docs").glob("*.md")))
-    return {f"docs/{name}": name for name in docs if name not in PARTS} | OUTSIDE
+    pages = {f"docs/{name}": name for name in docs if name not in PARTS}
+    return pages | {f"docs/notebooks/{name}.ipynb": f"{name}.md" for name in notebooks.names()} | OUTSIDE
 
 
 def stage(source: Path) -> None:
     """Write pages and pictures into the source folder of the site."""
     source.mkdir(parents=True)
     for name, target in page_names().items():
+        if name.endswith(".ipynb"):
+            continue
         text = (ROOT / name).read_text(encoding="utf-8")
         if name == "README.md":
             text = get_started(text)
         (source / target).write_text(adapt_links(text, name, source), encoding="utf-8")
+    for name in notebooks.names():
+        text = adapt_links(notebooks.page(name, source), f"docs/notebooks/{name}.ipynb", source)
+        (source / f"{name}.md").write_text(text, encoding="utf-8")
     index = adapt_links((ROOT / "docs" / "site" / "index.md").read_text(encoding="utf-8"), "docs/site/index.md", source)
     readme = adapt_links((ROOT / "README.md").read_text(encoding="utf-8"), "README.md", source)
     (source / "index.md").write_text(f"{with_readme(index, readme)}\n{toctrees()}", encoding="utf-8")

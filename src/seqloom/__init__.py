@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seqloom import cells, explain, insight, layers, state, testing
+    from seqloom import cells, explain, insight, layers, sklearn, state, testing
     from seqloom.cells.cell import Cell, projection, recurrence
     from seqloom.comparison.compare import compare
     from seqloom.data.readers.vectors import write_npz
@@ -49,6 +49,7 @@ __all__ = [
     "recurrence",
     "recurrent",
     "resume",
+    "sklearn",
     "state",
     "sweep",
     "testing",
@@ -58,7 +59,7 @@ __all__ = [
     "write_npz",
 ]
 
-_MODULES = {"cells", "explain", "insight", "layers", "state", "testing"}
+_MODULES = {"cells", "explain", "insight", "layers", "sklearn", "state", "testing"}
 
 _DEFINED_IN = {
     "Attention": "seqloom.layers.attention.attention",

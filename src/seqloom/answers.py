@@ -79,7 +79,7 @@ class Answers(list[Any]):
 
     def _cell(self, name: str, text: str, answer: Any) -> str:
         if name == "probability":
-            return html.bar(answer.probability, f"{answer.probability:.1%}")
+            return html.bar(answer.probability, html.percent(answer.probability))
         if name == "prediction" and hasattr(answer, "_repr_html_"):
             content: str = answer._repr_html_()
             return content

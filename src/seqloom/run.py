@@ -26,6 +26,7 @@ FILES = ("config.toml", "learned.json", "env.json")
 
 MAX_LINE_BYTES = 1 << 20  # of metrics.jsonl
 MAX_FILE_BYTES = 1 << 30
+SHOWN_SCORES = 8  # in a notebook
 DETAILS = "details/dev.json"
 SUMMARY = "summary.json"
 CARD = "README.md"
@@ -69,10 +70,18 @@ class Run:
 
     def _repr_html_(self) -> str:
         losses = [row["loss"] for row in self.rows() if isinstance(row.get("loss"), float | int)]
-        scores = html.pairs(self._scores()) if self._scores() else html.remark("not evaluated yet")
+        facts = self.summary()
+        trivial = {
+            name: f"{value:.4g}" for name, value in facts.get("baseline_scores", {}).items() if isinstance(value, float)
+        }
+        rows = [
+            (html.remark(name), html.escape(value), html.remark(trivial.get(name, "")))
+            for name, value in list(self._scores().items())[:SHOWN_SCORES]
+        ]
+        scores = html.table(("", "score", "baseline" if trivial else ""), rows) if rows else ""
         return html.block(
-            html.heading(self.path, self._task()),
-            html.beside(scores, html.curve(losses, label="training loss")),
+            html.heading(self.path, ", ".join(filter(None, (self._task(), facts.get("finished", ""))))),
+            html.beside(scores or html.remark("not evaluated yet"), html.curve(losses, label="training loss")),
             *map(html.remark, self.warnings),
         )
 

@@ -113,6 +113,7 @@ def train(
     vocabulary: VocabularySource = "shared",  # with start_from: that run's, or that of the data, mapped to it
     listeners: Sequence[Listener] = (),
     sources: Sources = FILES_ONLY,
+    plots: bool = True,  # draw learning curves and predictions
 ) -> Run:
     """Train a model in a new run folder."""
     check_installed(config.train.loggers)
@@ -134,7 +135,15 @@ def train(
             notes = (*notes, *warm.load(config.task, module))
         run = _create_once(group, lambda: _create(config, output, notes, sources))
         _run_training(
-            run, config, module, readers=readers, start=None, listeners=listeners, group=group, targets=targets
+            run,
+            config,
+            module,
+            readers=readers,
+            start=None,
+            listeners=listeners,
+            group=group,
+            targets=targets,
+            plots=plots,
         )
     return run
 
@@ -283,6 +292,7 @@ def _run_training(
     listeners: Sequence[Listener],
     group: ProcessGroup,
     targets: TargetCounter | None,  # of a new run
+    plots: bool = True,
 ) -> int:
     """Train to the end; the number of events, which is 0 if the training had already finished."""
     events_seen = 0
@@ -300,7 +310,7 @@ def _run_training(
         if group.is_main:
             run.truncate_rows(rows)
         seconds = float(start.facts["seconds"]) if start else 0.0
-        recorder = RunRecorder(run, config, group, dev=dev, rows=rows, seconds=seconds)
+        recorder = RunRecorder(run, config, group, dev=dev, rows=rows, seconds=seconds, plots=plots)
 
         def evaluate(model: nn.Module) -> Evaluation:
             return _evaluate(run, config, model, dev=dev, group=group, interrupted=interrupted)
@@ -374,8 +384,10 @@ class RunRecorder:
         dev: Sequence[Any],
         rows: int,  # of metrics.jsonl so far
         seconds: float,  # of training before it was resumed
+        plots: bool = True,
     ) -> None:
         self.run, self.config, self.group, self.dev, self.rows = run, config, group, dev, rows
+        self.plots = plots
         self.started = time.monotonic() - seconds
         self.saved = self.drawn = time.monotonic()
 
@@ -397,7 +409,7 @@ class RunRecorder:
         if due or event.pending or event.evaluation or event.finished:
             self.save(event)
         drawing_due = event.finished or (event.evaluation and time.monotonic() - self.drawn > DRAW_SECONDS)
-        if self.group.is_main and drawing_due:
+        if self.group.is_main and self.plots and drawing_due:
             run_plots.draw(self.run, self.config, dev=self.dev if event.finished else ())
             self.drawn = time.monotonic()
         if self.group.is_main and event.finished:

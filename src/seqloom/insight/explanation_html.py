@@ -26,7 +26,7 @@ def _parts(explanation: Explanation) -> Iterator[str]:
         labels = list(explanation.label_probabilities.items())[:SHOWN_LABELS]
         yield html.table(
             ("label", "probability"),
-            [(html.escape(label), html.bar(probability, f"{probability:.1%}")) for label, probability in labels],
+            [(html.escape(label), html.bar(probability, html.percent(probability))) for label, probability in labels],
         )
     if explanation.label_choices:
         yield html.table(
@@ -34,9 +34,9 @@ def _parts(explanation: Explanation) -> Iterator[str]:
             [
                 (
                     *(html.escape(text) for text in (choice.word, choice.label)),
-                    html.bar(choice.probability, f"{choice.probability:.1%}"),
+                    html.bar(choice.probability, html.percent(choice.probability)),
                     html.escape(choice.alternative),
-                    html.remark(f"{choice.alternative_probability:.1%}"),
+                    html.remark(html.percent(choice.alternative_probability)),
                 )
                 for choice in explanation.label_choices
             ],

@@ -69,11 +69,7 @@ class NotebookProgress:
         if event.logged and math.isfinite(event.loss):
             self.losses.append(event.loss)
         if event.evaluation is not None:
-            metrics = {
-                name: value
-                for name, value in event.evaluation.metrics.items()
-                if isinstance(value, float | int) and not isinstance(value, bool)
-            }
+            metrics = {name: value for name, value in event.evaluation.metrics.items() if isinstance(value, float)}
             self.evaluations.append((event.epoch, metrics, event.best))
         if event.evaluation is not None or time.monotonic() - self.shown > UPDATE_SECONDS:
             self.show(self.html())
@@ -82,9 +78,8 @@ class NotebookProgress:
     def html(self, *, stopped: bool = False) -> str:
         """The display as HTML."""
         event = self.event
-        warnings = [html.remark(warning) for warning in self.run.warnings]
         return html.block(
-            *warnings,
+            *map(html.remark, (*self.run.notes, *self.run.warnings)),
             html.heading(self.run.path, self._status(stopped=stopped)),
             "" if event.finished else html.bar(event.update / event.updates if event.updates else 0.0, self._time()),
             html.beside(self._table(), html.curve(self.losses, label="training loss")),
@@ -113,7 +108,7 @@ class NotebookProgress:
     def _table(self) -> str:
         if not self.evaluations:
             return ""
-        names = [name for name in self.evaluations[-1][1] if name != "examples"][:SHOWN_METRICS]
+        names = list(self.evaluations[-1][1])[:SHOWN_METRICS]
         rows = [
             [
                 f"{epoch:.2f}",

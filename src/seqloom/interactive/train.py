@@ -37,6 +37,7 @@ def train(
     vocabulary: VocabularySource = "shared",  # with start_from: that run's, or that of the data, mapped to it
     listeners: Sequence[Listener] = (),
     quiet: bool = False,  # show no progress
+    plots: bool = True,  # draw learning curves and predictions into the run directory
     overrides: Changes = (),  # the same as ``changes``
     **settings: Any,
 ) -> Run:
@@ -60,6 +61,7 @@ def train(
             vocabulary=vocabulary,
             listeners=[display, *listeners],
             sources=sources,
+            plots=plots,
         )
 
 
