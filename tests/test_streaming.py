@@ -81,10 +81,70 @@ def test_a_stream_gives_the_same_transcript_as_the_file(runs: dict[str, Path]) -
     (expected,) = load(runs["stream"]).predict([Audio(samples, 4000)])
     assert expected.text
     result = call("predict", runs["stream"], "-", "--stream", given=sound())
-    assert (result.exit_code, result.stderr, result.stdout) == (0, "", f"{expected.text}\n")
+    note = "note: raw little-endian 16-bit samples, mono, 4000 Hz\n"
+    assert (result.exit_code, result.stderr, result.stdout) == (0, note, f"{expected.text}\n")
     beam = call("predict", runs["stream"], "-", "--stream", "--search", "prefix_beam size=20", given=sound())
     (expected,) = load(runs["stream"], search="prefix_beam size=20").predict([Audio(samples, 4000)])
     assert beam.stdout == f"{expected.text}\n"
+
+
+def test_a_wav_stream_and_raw_samples_of_another_rate(runs: dict[str, Path]) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    samples = np.frombuffer(sound(), "<i2").repeat(2)  # 8000 Hz
+    file = io.BytesIO()
+    soundfile.write(file, np.stack([samples, samples], axis=1), 8000, format="WAV")
+    (expected,) = load(runs["stream"]).predict([Audio(samples, 8000)])
+    result = call("predict", runs["stream"], "--stream", given=file.getvalue())
+    assert (result.exit_code, result.stdout) == (0, f"{expected.text}\n")
+    assert result.stderr == "note: WAV 16-bit samples, 2 channels, averaged, 8000 Hz, resampled to 4000 Hz\n"
+    raw = call("predict", runs["stream"], "--stream", "--rate", 8000, given=samples.tobytes())
+    assert (raw.exit_code, raw.stdout) == (0, f"{expected.text}\n")
+    refused = call("predict", runs["stream"], "--rate", 8000, given="a.wav\n")
+    assert refused.exit_code == 1
+    assert "--rate is the sample rate of raw audio for --stream" in refused.stderr
+
+
+def test_integers_are_scaled_in_a_stream_as_in_a_prediction(runs: dict[str, Path]) -> None:
+    model, samples = load(runs["stream"]), np.frombuffer(sound(), "<i2")
+    (expected,) = model.predict([Audio(samples, 4000)])
+    session = model.open_stream()
+    session.feed(samples[:1000])
+    session.feed(samples[1000:])
+    answer = session.finish()
+    assert answer.text == expected.text
+    assert answer.score == pytest.approx(expected.score, rel=1e-5)
+
+
+def test_several_files_are_answered_with_their_names(runs: dict[str, Path], tmp_path: Path) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    for name, start in (("a.wav", 0), ("b.wav", 400)):
+        soundfile.write(tmp_path / name, np.frombuffer(sound(), "<i2")[start:], 4000)
+    files = [tmp_path / "a.wav", tmp_path / "b.wav"]
+    alone = [call("predict", runs["stream"], file).stdout.strip() for file in files]
+    result = call("predict", runs["stream"], *files)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [f"{file}\t{text}" for file, text in zip(files, alone, strict=True)]
+    lines = call("predict", runs["stream"], *files, "--json").stdout.splitlines()
+    assert [json.loads(line)["file"] for line in lines] == list(map(str, files))
+
+
+def test_the_n_best_are_printed(runs: dict[str, Path]) -> None:
+    run = runs["strokes"]
+    options = ["predict", run, run.parent / "dev-t.jsonl", "--search", "prefix_beam nbest=3"]
+    blocks = call(*options).stdout.split("\n\n")
+    answers = [json.loads(line)["nbest"] for line in call(*options, "--json").stdout.splitlines()]
+    assert len(answers[0]) == 3
+    for block, nbest in zip(blocks, answers, strict=False):
+        assert block.splitlines() == [f"{one['text']}\t{one['score']:.4f}" for one in nbest]
+
+
+def test_words_that_cannot_be_spelt_are_counted_and_named(runs: dict[str, Path], tmp_path: Path) -> None:
+    run = runs["strokes"]
+    (tmp_path / "words.txt").write_text("cab\nzebra\nzoo\na\n")
+    result = call("predict", run, run.parent / "dev-t.jsonl", "--lexicon", tmp_path / "words.txt")
+    assert result.exit_code == 0
+    assert "words.txt: 2 of 4 words cannot be spelt with the tokens of the model" in result.stderr
+    assert "'zebra' ('z', 'e', 'r'), 'zoo' ('z', 'o')" in result.stderr
 
 
 def test_a_stream_commits_within_its_lag(runs: dict[str, Path]) -> None:

@@ -17,6 +17,10 @@ import pytest
 from seqloom import terminal
 
 
+def test_json_is_utf_8() -> None:
+    assert terminal.json_line({"text": "Grüße"}) == '{"text": "Grüße"}'
+
+
 def test_piped_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.table(("cell", "path"), [("lstm", "fused"), ("layer_norm_lstm", "loop: why")])
     assert capsys.readouterr().out == "cell             path\nlstm             fused\nlayer_norm_lstm  loop: why\n"

@@ -27,7 +27,7 @@ from seqloom.models.transcription.streaming import StreamingSession
 from seqloom.run import Name, Run, RunError
 from seqloom.run_config import Config, load_config
 from seqloom.run_summary import load_baseline
-from seqloom.tasks.task import PredictionOptions
+from seqloom.tasks.task import PredictionOptions, Task
 from seqloom.training.snapshots import bad_weights
 
 STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
@@ -42,9 +42,16 @@ SHOWN_DEPTH, SHOWN_PARTS = 2, 20  # of the parts of a model in a notebook
 class Model:
     """A fitted task and its trained module."""
 
-    def __init__(self, config: Config, module: nn.Module, *, baseline: Baseline | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,  # its task is evaluated
+        module: nn.Module,
+        *,
+        baseline: Baseline | None = None,
+        task: Task | None = None,  # that predicts; None: that of the configuration
+    ) -> None:
         self.config, self.baseline = config, baseline
-        self.task = config.task
+        self.task = task or config.task
         self.module = module.eval()
 
     def __repr__(self) -> str:
@@ -184,19 +191,20 @@ def load(
         lm = parse_language_model(lm)
     options = _non_empty(search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
     config = config._replace(task=config.task.with_options(**cast(PredictionOptions, options)))
+    task = config.task if search else config.task.for_prediction()
     module = config.task.build_model()
     snapshot = run.load_best() if checkpoint == "best" else run.load(checkpoint)
     module.load_state_dict(snapshot.model)
     if problem := bad_weights(module):
         raise RunError(f"{run.path}: the weights are too large or not finite, so the model cannot be used ({problem})")
     if not ensemble:
-        return Model(config, module, baseline=load_baseline(run))
+        return Model(config, module, baseline=load_baseline(run), task=task)
     others = [load(other, layer=layer, checkpoint=checkpoint) for other in ensemble]
     for name, other in zip(ensemble, others, strict=True):
         if conflict := config.task.ensemble_conflict(other.task):
             raise ValueError(f"{run.path} and {name} cannot form an ensemble: they {conflict}")
     together = config.task.ensemble([module, *(other.module for other in others)])
-    return Model(config, together, baseline=load_baseline(run))
+    return Model(config, together, baseline=load_baseline(run), task=task)
 
 
 def _parameters(module: nn.Module) -> int:

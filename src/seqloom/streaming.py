@@ -1,19 +1,27 @@
-"""Transcribe raw audio from a stream while it is recorded, and print the text as it becomes final."""
+"""Transcribe audio from a stream while it is recorded, and print the text as it becomes final."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import IO
 
-from seqloom.data.readers.audio_files import pcm
+from seqloom.data.readers.audio_streams import read_stream
 from seqloom.data.readers.text_files import DataError
 from seqloom.model import Model
 from seqloom.terminal import json_line
 
 
-def transcribe_stream(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_json: bool = False) -> Iterator[str]:
+def transcribe_stream(
+    model: Model,
+    stream: IO[bytes],
+    *,
+    rate: int = 0,  # of raw samples, in Hz; 0: that of the model
+    lag: float = 0.0,
+    as_json: bool = False,
+    note: Callable[[str], None] = lambda _: None,  # called with a description of the stream
+) -> Iterator[str]:
     """What to print: pieces of text that join to the transcript, or a line of JSON whenever it has grown.
 
-    The stream holds 16-bit little-endian samples of one channel, at the sample rate of the model.
+    The stream holds a WAV file, or 16-bit little-endian samples of one channel; other rates are resampled.
     Text becomes final ``lag`` seconds after it was spoken; 0: once no further audio can change it.
     """
     session = model.open_stream(lag=lag)
@@ -23,7 +31,7 @@ def transcribe_stream(model: Model, stream: IO[bytes], *, lag: float = 0.0, as_j
         )
     printed, failure = "", None
     try:
-        for samples in pcm(stream):
+        for samples in read_stream(stream, target_rate=session.rate, rate=rate, note=note):
             text = session.feed(samples).text.rstrip("\ufffd")  # an incomplete character of several bytes
             if text != printed:
                 yield json_line({"text": text}) + "\n" if as_json else text[len(printed) :]

@@ -42,14 +42,19 @@ def print_lines(*lines: str) -> None:
         print(line)
 
 
+def print_note(text: str) -> None:
+    """Print a remark to standard error, which leaves standard output to the results."""
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
-    print(json.dumps(json_value(value), indent=2))
+    print(json.dumps(json_value(value), indent=2, ensure_ascii=False))
 
 
 def json_line(value: object) -> str:
     """A value as one line of JSON."""
-    return json.dumps(json_value(value))
+    return json.dumps(json_value(value), ensure_ascii=False)
 
 
 def json_value(value: Any) -> Any:

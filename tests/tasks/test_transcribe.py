@@ -250,6 +250,20 @@ def test_words_are_decoded_from_phones(tmp_path: Path) -> None:
     assert (scores["wer"], scores["per"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
 
 
+def test_users_get_words_where_training_reads_phones(tmp_path: Path) -> None:
+    path = tmp_path / "words.dict"
+    path.write_text("READ  R IY D\nRED  R EH D\n")
+    fields: dict[str, Any] = {"text": {"unit": "words"}, "spelling": "lexicon", "lexicon": str(path)}
+    task = fitted(["READ RED"], **fields)
+    (transcript,) = answer(task.for_prediction(), "R|IY|D|.|R|EH|D|D")
+    assert transcript.text == "READ RED"
+    assert (task.main_metric, task.prediction_notes) == ("per", ())
+    path.unlink()
+    assert task.for_prediction() is task
+    (note,) = task.prediction_notes
+    assert "words.dict; the answers are phones, --lexicon FILE turns them into words" in note
+
+
 def test_infeasible_examples_are_counted_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = config(tmp_path, time_reduction={"factor": 1})
     with terminal.TrainingProgress() as watch:

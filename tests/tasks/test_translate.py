@@ -15,6 +15,7 @@ from seqloom.data.readers.text_files import DataError
 from seqloom.data.text.vocabulary import END
 from seqloom.metrics.text import bleu
 from seqloom.models.decoder import step
+from seqloom.models.generation import Candidate
 from seqloom.run_config import Config
 from seqloom.tasks.translate import Translate, Translation
 
@@ -129,6 +130,38 @@ def test_beam_search_returns_the_n_best_in_order() -> None:
         assert len({candidate.text for candidate in answer.nbest}) == 3
         scores = [candidate.score for candidate in answer.nbest]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_several_answers_are_printed_with_their_scores() -> None:
+    fitted, model, pairs = fit(search={"name": "beam", "size": 4, "nbest": 3})
+    (answer, *_) = fitted.predict(model, fitted.collate(pairs)).answers
+    assert str(answer) == "".join(f"{one.text}\t{one.score:.4f}\n" for one in answer.nbest)
+    fitted, model, pairs = fit()
+    (answer, *_) = fitted.predict(model, fitted.collate(pairs)).answers
+    assert str(answer) == answer.text
+
+
+def test_unknown_source_tokens_come_with_the_answer() -> None:
+    fitted, model, _ = fit()
+    examples = list(fitted.read(["a b", "d a ß d"]))
+    answers = fitted.predict(model, fitted.collate(examples)).answers
+    assert [answer.unknown for answer in answers] == [[], ["d", "ß"]]
+
+
+def test_json_shows_subwords_as_text() -> None:
+    subwords = {"unit": "subwords", "vocab_size": 300}
+    text = "schöne Grüße"
+    for algorithm in ("bpe", "unigram"):
+        fresh = task(target={**subwords, "algorithm": algorithm})
+        fitted = fresh.fit(fresh.read([("a", text)] * 9))
+        assert fitted.learned is not None
+        assert fitted.learned.target is not None
+        tokens = fitted.learned.target.tokens(text)
+        answer = Translation(text, 0.0, tokens, [], [Candidate(text, 0.0, 0.0, tokens, [])], [], [])
+        value = fitted.to_json(answer)
+        assert "".join(value["tokens"]).strip() == text
+        assert value["nbest"][0]["tokens"] == value["tokens"]
+        assert not {"Ġ", "▁"} & set("".join(value["tokens"]))
 
 
 def test_invalid_search_settings() -> None:

@@ -22,6 +22,7 @@ from seqloom.cli.options import (
     Layer,
     Lexicon,
     Overrides,
+    Rate,
     RunFolder,
     Search,
     Stream,
@@ -49,10 +50,14 @@ def main() -> None:
 
 def _load(run: Path, layer: str = "", ensemble: Ensemble = None, **options: Any) -> "Model":
     """The model of a run; ``options`` are further ones of ``seqloom.load``."""
+    from seqloom import terminal
     from seqloom.model import load
     from seqloom.run_config import find_layer
 
-    return load(run, layer=find_layer(layer), ensemble=ensemble or [], **options)
+    model = load(run, layer=find_layer(layer), ensemble=ensemble or [], **options)
+    for note in model.task.prediction_notes:
+        terminal.print_note(note)
+    return model
 
 
 def print_version(requested: bool) -> None:  # noqa: FBT001
@@ -261,7 +266,9 @@ def evaluate(
 @app.command(epilog="Example: echo 'the clouds are in the sky' | seqloom predict runs/tag -")
 def predict(
     run: RunFolder,
-    file: Annotated[str, typer.Argument(help="File with input data; - for standard input.")] = "-",
+    file: Annotated[
+        list[str] | None, typer.Argument(help="Files with input data; - for standard input, the default.")
+    ] = None,
     *,
     file_format: Annotated[
         str, typer.Option("--format", help="Input format, if it differs from that of the training data.")
@@ -279,30 +286,40 @@ def predict(
     ensemble: Ensemble = None,
     stream: Stream = False,
     lag: Lag = 2.0,
+    rate: Rate = 0,
     vectors: Annotated[bool, typer.Option("--vectors", help="Print contextual word vectors.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Sequences per batch.")] = 64,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prediction.")] = False,
 ) -> None:
-    """Predict from a file or from standard input. Standard input is answered line by line."""
+    """Predict from files or from standard input. Standard input is answered line by line.
+
+    With several files, each answer follows the name of its file.
+    """
     from seqloom import terminal
+    from seqloom.cli.predictions import PredictionPrinter, expand_patterns
     from seqloom.streaming import transcribe_stream
 
+    files = expand_patterns(file or ["-"])
     with errors():
         model = _load(run, layer, ensemble, search=search, constrain=constrain, lexicon=lexicon, lm=lm, folder=folder)
+        if rate and not stream:
+            raise ValueError("--rate is the sample rate of raw audio for --stream; files say theirs")
         if stream:
-            if file != "-":
-                raise ValueError(f"--stream reads from standard input: give - instead of {file}")
-            for piece in transcribe_stream(model, sys.stdin.buffer, lag=lag, as_json=as_json):
+            if files != ["-"]:
+                raise ValueError(f"--stream reads from standard input: give - instead of {files[0]}")
+            pieces = transcribe_stream(
+                model, sys.stdin.buffer, rate=rate, lag=lag, as_json=as_json, note=terminal.print_note
+            )
+            for piece in pieces:
                 print(piece, end="", flush=True)
             return
-        if file == "-" and sys.stdin.isatty():
-            batch_size = 1  # interactive: answer each line at once
-        examples = model.read(file, file_format=file_format, encoding=encoding)
-        batches = (model.embed_batches if vectors else model.predict_batches)(examples, batch_size=batch_size)
-        for predictions in batches:
-            for prediction in predictions:
-                print(terminal.json_line(asdict(prediction)) if as_json else prediction)
-            sys.stdout.flush()
+        interactive = files == ["-"] and sys.stdin.isatty()
+        printer = PredictionPrinter(model.task, as_json=as_json, names=len(files) > 1, interactive=interactive)
+        examples = printer.watch((name, model.read(name, file_format=file_format, encoding=encoding)) for name in files)
+        batches = model.embed_batches if vectors else model.predict_batches
+        for predictions in batches(examples, batch_size=1 if interactive else batch_size):
+            printer.print(predictions)
+        printer.finish()
 
 
 @app.command(epilog="Example: seqloom explain runs/translate 'le 14 juillet 1789' --beam")

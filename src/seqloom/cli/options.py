@@ -40,8 +40,10 @@ LanguageModel = Annotated[
 ]
 Folder = Annotated[str, typer.Option(help="Folder or archive with the recordings that the input file lists.")]
 Stream = Annotated[
-    bool, typer.Option("--stream", help="Transcribe raw 16-bit audio from standard input while it is recorded.")
+    bool,
+    typer.Option("--stream", help="Transcribe WAV or raw 16-bit audio from standard input while it is recorded."),
 ]
+Rate = Annotated[int, typer.Option(min=0, help="With --stream: sample rate of raw audio in Hz (0: that of the model).")]
 Lag = Annotated[
     float,
     typer.Option(

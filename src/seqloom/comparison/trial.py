@@ -77,7 +77,7 @@ def run_trial(
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
     model = load(run.path, layer=layer)
-    task = model.task
+    task = model.config.task
     return {
         "seed": config.train.seed,
         "metric": task.main_metric,
@@ -104,7 +104,7 @@ def _training_cost(run: Run, meter: ThroughputMeter) -> dict[str, Any]:
 
 def _predict_dev(model: Model) -> dict[str, Any]:
     """Predict the development data once more: the speed, and bootstrap samples of the metric."""
-    config, task = model.config, model.task
+    config, task = model.config, model.config.task
     dev = list(data_readers(config).dev())
     if not dev:
         empty: dict[str, Any] = {"dev_examples": 0, "dev_digest": "", "predict_items_per_second": None}

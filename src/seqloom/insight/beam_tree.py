@@ -72,7 +72,7 @@ def beam_nodes(record: SearchRecord, encoding: Tokenizer) -> list[BeamNode]:
     """The nodes that a search has recorded for the first row of the batch, parents before their children."""
     nodes = []
     for number, parent, _, token_id, length, log_probability, score, status in record.nodes(0):
-        token = display_token(encoding, encoding.vocabulary.tokens[token_id], token_id) if token_id >= 0 else ""
+        token = display_token(encoding, encoding.vocabulary.tokens[token_id]) if token_id >= 0 else ""
         nodes.append(BeamNode(number, parent, token, length, log_probability, score, status.name.lower()))
     return nodes
 

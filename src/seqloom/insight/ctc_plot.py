@@ -70,7 +70,7 @@ def frame_probabilities(
     vocabulary = encoding.vocabulary
 
     def display(index: int) -> str:
-        return display_token(encoding, vocabulary.tokens[index], index)
+        return display_token(encoding, vocabulary.tokens[index])
 
     most_probable = probabilities.argmax(axis=1).tolist() if probabilities.size else []
     predicted = vocabulary.encode(list(transcript))

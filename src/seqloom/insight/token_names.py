@@ -11,11 +11,9 @@ def show_whitespace(token: str) -> str:
     return token.replace(" ", "␣").replace("\t", "⇥").replace("\n", "⏎")
 
 
-def display_token(encoding: Tokenizer, token: str, index: int) -> str:
+def display_token(encoding: Tokenizer, token: str) -> str:
     """A token as it appears in the text; subword vocabularies store spaces and bytes as other characters."""
-    if encoding.unit != "subwords" or token == END:
-        return token
-    return token.replace("▁", " ") if "▁" in token else encoding.decode([index]) or token
+    return token if token == END else encoding.readable(token)
 
 
 def text_tokens(encoding: Tokenizer, text: str, notes: list[str]) -> list[str]:
@@ -25,7 +23,7 @@ def text_tokens(encoding: Tokenizer, text: str, notes: list[str]) -> list[str]:
     if unknown := [token for token, index in zip(tokens, indices, strict=True) if index == unknown_index]:
         listed = ", ".join(repr(token) for token in dict.fromkeys(unknown))
         notes.append(f"not in the vocabulary, read as {UNKNOWN}: {listed}")
-    return [display_token(encoding, token, index) for token, index in zip(tokens, indices, strict=True)]
+    return [display_token(encoding, token) for token in tokens]
 
 
 def output_tokens(
@@ -35,7 +33,7 @@ def output_tokens(
     """The token generated at each step, and the index that the decoder read before it (the end symbol comes first)."""
     vocabulary = encoding.vocabulary
     indices = vocabulary.encode(candidate.tokens)
-    tokens = [display_token(encoding, token, index) for token, index in zip(candidate.tokens, indices, strict=True)]
+    tokens = [display_token(encoding, token) for token in candidate.tokens]
     ended = len(candidate.log_probabilities) > len(candidate.tokens)
     decoder_inputs = [vocabulary.index(END), *indices]
     return ([*tokens, END], decoder_inputs) if ended else (tokens, decoder_inputs[: len(tokens)])

@@ -34,6 +34,13 @@ class Candidate:
     log_probabilities: list[float]  # of each token, and of the end token if it ended
 
 
+def format_nbest(candidates: Sequence[Any]) -> str:
+    """One text per line; several candidates with their scores, and with an empty line after the last one."""
+    if len(candidates) <= 1:
+        return "".join(candidate.text for candidate in candidates)
+    return "".join(f"{candidate.text}\t{candidate.score:.4f}\n" for candidate in candidates)
+
+
 def nbest_candidates(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Candidate]:
     """The hypotheses of a search as texts."""
     if not hypotheses:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -40,6 +40,7 @@ from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
     SUPPRESSED,
     Candidate,
+    format_nbest,
     generate,
     nbest_candidates,
     start_state,
@@ -48,7 +49,7 @@ from seqloom.models.generation import (
 )
 from seqloom.models.image_encoder import ImageEncoder, ImageEncoderConfig, VectorMemory
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted, with_readable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class CaptionPrediction:
     forced: list[list[bool]]  # whether each of them was the most probable one; both are empty without references
 
     def __str__(self) -> str:
-        return self.text
+        return format_nbest(self.nbest) if len(self.nbest) > 1 else self.text
 
 
 class Captions(NamedTuple):
@@ -333,6 +334,9 @@ class Caption(Task):
             fields = (first.text, first.score, first.tokens, first.log_probabilities, best)
             answers.append(CaptionPrediction(*fields, batch.examples[row].name, targets[row], correct[row]))
         return Predictions(answers)
+
+    def to_json(self, prediction: CaptionPrediction) -> dict[str, Any]:
+        return with_readable_tokens(asdict(prediction), self.fitted.text)
 
     def score(self, predictions: Sequence[CaptionPrediction], examples: Sequence[CaptionedImage]) -> dict[str, Any]:
         """Each hypothesis is compared with all captions of its image."""

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, TypedDict, TypeVar, Unpack, get_args
 
@@ -18,6 +19,7 @@ from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview, preview
 from seqloom.data.readers.text_files import DataError, encoding_problem, resolve
 from seqloom.data.size_defaults import DEPENDS_ON_SIZE, training_defaults
+from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import FrameSearch
 from seqloom.decoding.tokens.sample import Sample
 from seqloom.decoding.tokens.search import Search
@@ -75,6 +77,18 @@ def require_fitted(learned: Learned | None) -> Learned:
     if learned is None:
         raise ValueError("the task is not fitted yet: call fit first")
     return learned
+
+
+def with_readable_tokens(prediction: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
+    """A prediction for JSON, in which the tokens of the best output and of the n-best are text."""
+    readable = [tokenizer.readable(token) for token in prediction["tokens"]]
+    nbest = [
+        {**candidate, "tokens": [tokenizer.readable(token) for token in candidate["tokens"]]}
+        if "tokens" in candidate
+        else candidate
+        for candidate in prediction["nbest"]
+    ]
+    return {**prediction, "tokens": readable, "nbest": nbest}
 
 
 class Task(ConfigSection, ABC):
@@ -246,6 +260,19 @@ class Task(ConfigSection, ABC):
     def input_text(self, example: Any) -> str:  # noqa: ARG002
         """What a table of predictions shows of an example; empty: nothing."""
         return ""
+
+    def for_prediction(self) -> Self:
+        """The task as it answers users, where that differs from the evaluation in training."""
+        return self
+
+    def to_json(self, prediction: Any) -> dict[str, Any]:
+        """A prediction as JSON shows it."""
+        return asdict(prediction)
+
+    @property
+    def prediction_notes(self) -> tuple[str, ...]:
+        """What a user should know before the first prediction, such as words of a lexicon that are never found."""
+        return ()
 
     @abstractmethod
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -52,7 +53,15 @@ from seqloom.models.transcription.streaming import StreamingSession, require_str
 from seqloom.models.transcription.transcriber import TimeReductionConfig, Transcriber, build_transcriber
 from seqloom.models.transcription.transcripts import IncrementalTranscript, Transcription, to_transcription
 from seqloom.tasks.language_model import load_language_model
-from seqloom.tasks.task import Loss, PredictionOptions, Predictions, Task, TextEncoding, require_fitted
+from seqloom.tasks.task import (
+    Loss,
+    PredictionOptions,
+    Predictions,
+    Task,
+    TextEncoding,
+    require_fitted,
+    with_readable_tokens,
+)
 
 Metric = Literal["auto", "cer", "wer", "per", "exact_match", "loss"]
 
@@ -231,7 +240,19 @@ class Transcribe(Task):
     def warnings(self) -> tuple[str, ...]:
         learned = self.fitted
         count = f"{learned.infeasible} of {learned.examples} examples ({learned.infeasible / learned.examples:.2%})"
-        return (f"{count} are infeasible and skipped: too few frames for their transcripts",)
+        return (f"{count} are infeasible and skipped: too few frames for their transcripts", *self._guide.notes)
+
+    @property
+    def prediction_notes(self) -> tuple[str, ...]:
+        if self.spelling == "lexicon" and not self._lexicon_exists():
+            return (f"no such file: {self.lexicon}; the answers are phones, --lexicon FILE turns them into words",)
+        return self._guide.notes
+
+    def _lexicon_exists(self) -> bool:
+        try:
+            return resolve(self.lexicon).is_file()
+        except DataError:
+            return False
 
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Read a file, or Python values: file names, arrays (T, D) or (N,), or tuples of one of these and its text."""
@@ -386,6 +407,15 @@ class Transcribe(Task):
         return to_transcription(
             nbest, self.fitted.text, self._guide.lexicon, frame_duration=self._frame_duration, name=name, loss=loss
         )
+
+    def for_prediction(self) -> Self:
+        """With pronunciations, training reads phones off the best path; users want words, which need a search."""
+        if self.spelling == "lexicon" and isinstance(self.search, BestPath) and self._lexicon_exists():
+            return self.with_options(search=PrefixBeam())
+        return self
+
+    def to_json(self, prediction: Transcription) -> dict[str, Any]:
+        return with_readable_tokens(asdict(prediction), self.fitted.text)
 
     @cached_property
     def _frame_duration(self) -> float:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -41,6 +41,7 @@ from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
     SUPPRESSED,
     Candidate,
+    format_nbest,
     generate,
     nbest_candidates,
     teacher_forced_scores,
@@ -49,7 +50,7 @@ from seqloom.models.generation import (
 from seqloom.models.pretrained.combined import CombinedInput
 from seqloom.models.pretrained.pretrained import PretrainedConfig, PretrainedInputs
 from seqloom.models.scheduled_sampling import ScheduledSampling
-from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted
+from seqloom.tasks.task import Loss, Predictions, Task, TextEncoding, require_fitted, with_readable_tokens
 
 BASELINE_EXAMPLES = 1000  # on which the better baseline is chosen
 MARGIN = 1.5  # maximum length relative to what 99.9 % of the training targets need
@@ -67,8 +68,10 @@ class Translation:
     target: list[float]  # log-probabilities of the reference tokens and the end under teacher forcing
     forced: list[bool]  # whether each of them was the most probable one; both are empty without a reference
 
+    unknown: list[str] = field(default_factory=list)  # tokens of the source that the model does not know
+
     def __str__(self) -> str:
-        return self.text
+        return format_nbest(self.nbest) if len(self.nbest) > 1 else self.text
 
 
 class Learned(ConfigSection):
@@ -289,9 +292,9 @@ class Translate(Task):
             pretrained = learned.vectors.collate(rows, end=True, reverse=self.reverse_source)
             inputs = Padded(cast(Any, CombinedInput(inputs.values, pretrained, inputs.mask)), inputs.mask)
         if any(example.target is None for example in examples):
-            return Batch(inputs, None, 0)
+            return Batch(inputs, None, 0, examples=tuple(examples))
         target = pad([np.array([*self._target_tokenizer.encode(example.target or ""), end]) for example in examples])
-        return Batch(inputs, target, int(target.mask.sum()))
+        return Batch(inputs, target, int(target.mask.sum()), examples=tuple(examples))
 
     def build_model(self) -> EncoderDecoder:
         learned = self.fitted
@@ -333,13 +336,16 @@ class Translate(Task):
         if batch.target is not None:
             forced = teacher_forced_scores(model.decoder, memory, batch.target, end=end)
         answers = []
-        for hypotheses, (target, correct) in zip(nbest, forced, strict=True):
+        unknown = [self.fitted.source.unknown_tokens(example.source) for example in batch.examples]
+        for hypotheses, (target, correct), tokens in zip(nbest, forced, unknown, strict=True):
             candidates = nbest_candidates(hypotheses, self._target_tokenizer)
             best = candidates[0]
-            answers.append(
-                Translation(best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
-            )
+            fields = (best.text, best.score, best.tokens, best.log_probabilities, candidates, target, correct)
+            answers.append(Translation(*fields, tokens))
         return Predictions(answers)
+
+    def to_json(self, prediction: Translation) -> dict[str, Any]:
+        return with_readable_tokens(asdict(prediction), self._target_tokenizer)
 
     @cached_property
     def _constraints(self) -> tuple[PrefixTree, int]:

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from seqloom.data.readers.audio_files import Audio, pcm, read_audio, resample
+from seqloom.data.readers.audio_files import Audio, read_audio, resample, to_samples
 from seqloom.data.readers.text_files import DataError
 
 soundfile = pytest.importorskip("soundfile")
@@ -86,6 +84,45 @@ def test_flac_ogg_and_sphere() -> None:
     np.testing.assert_array_equal(actual.samples, RAMP / np.float32(32768))
 
 
+def test_mp3_aiff_au_caf_and_opus() -> None:
+    tone = (np.sin(np.arange(16000) / 9) * 9000).astype(np.int16)
+    for kind in ("AIFF", "AU", "CAF"):
+        actual = read(encode(tone, kind))
+        assert actual.rate == 16000
+        np.testing.assert_array_equal(actual.samples, tone / np.float32(32768))
+    for data in (encode(tone, "MP3"), encode(tone, "OGG", "OPUS")):
+        actual = read(data)
+        assert actual.rate == 16000
+        assert np.abs(np.fft.rfft(actual.samples[:8000])).argmax() == pytest.approx(8000 / 9 / (2 * np.pi), abs=1)
+    assert error_message(encode(tone, "AIFF")[:-2000]) == "a.wav: truncated: expected 16000 samples, found 15000"
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\0\0\0 ftypM4A \0\0\0\0", "M4A or MP4 (AAC)"),
+        (b"\xff\xf1P\x80", "AAC"),
+        (b"\x1aE\xdf\xa3rest", "WebM or Matroska"),
+        (b"#!AMR\nrest", "AMR"),
+    ],
+)
+def test_unsupported_formats_say_how_to_convert(data: bytes, name: str) -> None:
+    expected = f"{name} audio is not supported by libsndfile; convert the file, for example: ffmpeg -i FILE FILE.wav"
+    assert error_message(data) == f"a.wav: {expected}"
+
+
+def test_old_libsndfile_without_mp3(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode(RAMP, "MP3")
+    monkeypatch.setattr(soundfile, "available_formats", lambda: {"WAV": ""})
+    assert "pip install --upgrade soundfile" in error_message(data)
+
+
+def test_integers_of_arrays_are_scaled() -> None:
+    np.testing.assert_array_equal(to_samples(RAMP), RAMP / np.float32(32768))
+    np.testing.assert_array_equal(to_samples(np.array([-(2**31)], np.int32)), [-1])
+    np.testing.assert_array_equal(to_samples([0.5, -1]), [0.5, -1])
+
+
 def test_more_samples_than_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqloom.data.readers.audio_files.BLOCK", 64)
     np.testing.assert_array_equal(read(wav(RAMP.tobytes())).samples, RAMP / np.float32(32768))
@@ -110,8 +147,8 @@ def test_file_and_archive_member(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "expected a WAV, FLAC, Ogg or SPHERE file, found an empty file"),
-        (b"some text", "expected a WAV, FLAC, Ogg or SPHERE file, found bytes b'some tex'"),
+        (b"", "expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found an empty file"),
+        (b"some text", "expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found bytes b'some tex'"),
         (wav(b""), "no samples"),
         (wav(RAMP.tobytes(), size=0), "no samples"),
         (wav(RAMP.tobytes(), size=4000), "truncated: expected 2000 samples, found 1000"),
@@ -166,31 +203,6 @@ def test_damaged_files_give_audio_or_errors() -> None:
                 assert str(error).startswith("a.wav: ")  # noqa: PT017  either way is right
             else:
                 assert np.isfinite(actual.samples).all()
-
-
-@given(cuts=st.lists(st.integers(0, 200), max_size=6).map(sorted), size=st.integers(1, 40))
-def test_pcm_arrives_in_chunks(cuts: list[int], size: int) -> None:
-    data = RAMP[:100].tobytes()
-    parts = [data[start:stop] for start, stop in zip([0, *cuts], [*cuts, 200], strict=True) if start < stop]
-
-    class Pipe(io.RawIOBase):
-        """Gives what has come, as a pipe does."""
-
-        def read1(self, count: int) -> bytes:
-            actual = parts.pop(0) if parts else b""
-            if len(actual) > count:
-                parts.insert(0, actual[count:])
-            return actual[:count]
-
-    pieces = list(pcm(Pipe(), size=size))  # type: ignore[arg-type]
-    assert all(len(piece) <= size + 1 for piece in pieces)
-    np.testing.assert_array_equal(np.concatenate(pieces), RAMP[:100] / np.float32(32768))
-
-
-def test_incomplete_sample_is_an_error() -> None:
-    with pytest.raises(DataError, match="standard input: the stream ends in the middle of a 16-bit sample"):
-        list(pcm(io.BytesIO(b"abc")))
-    assert list(pcm(io.BytesIO())) == []
 
 
 def test_resample() -> None:

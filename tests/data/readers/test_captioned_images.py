@@ -54,6 +54,12 @@ def pack(path: Path, start: str = "", **more: bytes) -> Path:
     return path
 
 
+def test_a_single_image_needs_no_list(tmp_path: Path) -> None:
+    paint(tmp_path)
+    assert summaries(read(tmp_path / "green.png")) == [("green.png", (), "green")]
+    assert "no image 'grey.png'" in error_message(tmp_path / "grey.png")
+
+
 def test_captions_of_an_image_are_merged(tmp_path: Path) -> None:
     paint(tmp_path)
     file = tmp_path / "train.tsv"

@@ -173,7 +173,7 @@ def test_recordings_are_loaded_lazily(tmp_path: Path) -> None:
     actual = RecordingReader(files=str(archive)).read(tmp_path / "train.tsv")
     assert next(actual).text == "x"
     with pytest.raises(
-        DataError, match=r"train\.tsv:2: file high\.wav in .*: expected a WAV, FLAC, Ogg or SPHERE file"
+        DataError, match=r"train\.tsv:2: file high\.wav in .*: expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file"
     ):
         next(actual)
 

@@ -1,9 +1,8 @@
-"""Audio from files (WAV, FLAC, Ogg, NIST SPHERE; needs soundfile) and from streams of raw PCM samples."""
+"""Audio from files: WAV, FLAC, Ogg, MP3, AIFF, AU, CAF, NIST SPHERE (needs soundfile)."""
 
 import io
 import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -15,12 +14,23 @@ from seqloom.data.readers.text_files import DataError, open_binary
 
 Samples = NDArray[np.float32]
 
-SUFFIXES = (".wav", ".flac", ".sph", ".ogg", ".oga", ".wave")
-MAGIC = (b"RIFF", b"RIFX", b"RF64", b"fLaC", b"NIST_1A", b"OggS")
+SUFFIXES = (
+    *(".wav", ".flac", ".sph", ".ogg", ".oga", ".wave", ".mp3", ".opus", ".aif", ".aiff", ".aifc", ".au", ".snd"),
+    *(".caf", ".m4a", ".aac", ".mp4", ".webm", ".wma", ".amr"),  # the last ones only to say how to convert them
+)
+MAGIC = (b"RIFF", b"RIFX", b"RF64", b"fLaC", b"NIST_1A", b"OggS", b".snd", b"caff")
+UNSUPPORTED = (  # start of the file, format
+    (re.compile(rb"....ftyp", re.DOTALL), "M4A or MP4 (AAC)"),
+    (re.compile(rb"\xff[\xf0\xf1\xf8\xf9]"), "AAC"),
+    (re.compile(rb"\x1aE\xdf\xa3"), "WebM or Matroska"),
+    (re.compile(rb"0&\xb2u"), "Windows Media"),
+    (re.compile(rb"#!AMR"), "AMR"),
+)
+MP3 = re.compile(rb"ID3|\xff[\xe2-\xe7\xf2-\xf7\xfa-\xff]")
+AIFF = re.compile(rb"FORM....AIF[FC]", re.DOTALL)
 MIN_RATE, MAX_RATE = 1000, 1_000_000  # Hz; other values mean a damaged header
 BLOCK = 1 << 16  # samples read at a time: the length in a header is not trusted
 UNKNOWN_LENGTH = 0xFFFFFFFF  # in the header of a WAV file that was written to a pipe
-SCALE = np.float32(1 / 32768)  # 16-bit samples to the range from -1 to 1
 HEADER = 1 << 16  # bytes that are searched for a header
 
 
@@ -46,15 +56,19 @@ def read_audio(source: Path | IO[bytes], *, name: str = "") -> Audio:
 def decode(stream: IO[bytes]) -> Audio:
     """The audio of a whole file."""
     data = stream.read()
-    if not data.startswith(MAGIC):
+    if not data.startswith(MAGIC) and not MP3.match(data) and not AIFF.match(data):
+        if problem := unsupported_format(data):
+            raise ContentError(f"{problem}; convert the file, for example: ffmpeg -i FILE FILE.wav")
         start = f"bytes {data[:8]!r}" if data else "an empty file"
-        raise ContentError(f"expected a WAV, FLAC, Ogg or SPHERE file, found {start}")
+        raise ContentError(f"expected a WAV, FLAC, Ogg, MP3, AIFF or SPHERE file, found {start}")
     announced = _announced_length(data)
     library = _soundfile()
+    if MP3.match(data) and "MP3" not in library.available_formats():
+        raise ContentError("reading MP3 needs a newer libsndfile (1.1): pip install --upgrade soundfile")
     blocks = []
     try:
         with library.SoundFile(io.BytesIO(data)) as file:
-            rate, length = file.samplerate, file.frames
+            rate, length = file.samplerate, 0 if MP3.match(data) else file.frames  # an MP3 only has an estimate
             while len(block := file.read(BLOCK, dtype="float32", always_2d=True)):
                 blocks.append(block.mean(axis=1))
     except (library.SoundFileError, RuntimeError, TypeError, ValueError) as error:
@@ -82,18 +96,20 @@ def check_samples(samples: Samples) -> Samples:
     return samples
 
 
-def pcm(stream: IO[bytes], *, size: int = 1600, name: str = "standard input") -> Iterator[Samples]:
-    """Chunks of raw PCM samples (16 bits, little-endian, mono) as they arrive, at most ``size`` at a time."""
-    read = getattr(stream, "read1", stream.read)  # returns what is available without waiting for more
-    rest = b""
-    while data := read(2 * size):
-        data = rest + data
-        whole = len(data) // 2 * 2
-        rest = data[whole:]
-        if whole:
-            yield np.frombuffer(data[:whole], dtype="<i2").astype(np.float32) * SCALE
-    if rest:
-        raise DataError(name, "the stream ends in the middle of a 16-bit sample")
+def to_samples(values: Any) -> Samples:  # (N,)
+    """Samples of one channel, integers of an array scaled to the range from -1 to 1."""
+    array = np.asarray(values) if hasattr(values, "dtype") else np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.dtype.kind not in "fi":
+        raise ContentError(f"expected samples (N,), found {array.dtype} {array.shape}")
+    scale = 1 / (1 << 8 * array.dtype.itemsize - 1) if array.dtype.kind == "i" else 1
+    with np.errstate(over="ignore"):
+        return (array * np.float64(scale)).astype(np.float32)
+
+
+def unsupported_format(start: bytes) -> str:
+    """Why a file that starts with these bytes cannot be read; empty if it may be."""
+    name = next((name for pattern, name in UNSUPPORTED if pattern.match(start)), "")
+    return f"{name} audio is not supported by libsndfile" if name else ""
 
 
 def resample(samples: Samples, rate: int, target_rate: int) -> Samples:
@@ -113,6 +129,9 @@ def _announced_length(data: bytes) -> int:
     """Samples per channel according to the header, where the library accepts fewer silently; 0: unknown."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         return _wav_length(data)
+    if AIFF.match(data):
+        match = re.search(rb"COMM....(?:..)(....)", data[:HEADER], re.DOTALL)
+        return int(struct.unpack(">I", match[1])[0]) if match else 0
     if data.startswith(b"NIST_1A"):
         match = re.search(rb"\bsample_count -i (\d{1,18})\s", data[:HEADER])
         return int(match[1]) if match else 0

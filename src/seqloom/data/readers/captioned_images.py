@@ -93,7 +93,9 @@ class CaptionedImageReader:
         if not isinstance(source, Path):
             yield from _python_values(source, self)
             return
-        if source.is_dir():
+        if source.suffix.lower() in SUFFIXES:
+            images = [ImageReference(Location(str(source), 1), source.name)]
+        elif source.is_dir():
             names = sorted(path.name for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
             if not names:
                 raise DataError(str(source), "no PNG or JPEG image in the folder")

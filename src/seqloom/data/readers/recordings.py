@@ -221,12 +221,12 @@ class RecordingReader:
     def _read_array(self, value: Any) -> Audio:
         if isinstance(value, Audio):
             audio_files.check_rate(value.rate)
-            return self._resample(Audio(audio_files.check_samples(_to_float(value.samples)), value.rate))
+            return self._resample(Audio(audio_files.check_samples(audio_files.to_samples(value.samples)), value.rate))
         array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=np.float64)
         if array.dtype == np.uint8 and array.ndim > 1:
             return Audio(pixels.line_from_array(array, height=self.height), 0)
         if array.ndim == 1 and self.sample_rate:
-            return Audio(audio_files.check_samples(_to_float(array)), self.sample_rate)
+            return Audio(audio_files.check_samples(audio_files.to_samples(array)), self.sample_rate)
         if array.ndim != 2:
             raise ContentError(f"expected frames (T, D), or samples with their rate, found {array.dtype} {array.shape}")
         return Audio(feature_files.check_frames(array), 0)
@@ -300,22 +300,13 @@ def _npz_recordings(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[t
         try:
             text_files.check_text(location, text or "")
             audio = Audio(
-                audio_files.check_samples(_to_float(span)) if rate else feature_files.check_frames(span), int(rate)
+                audio_files.check_samples(audio_files.to_samples(span)) if rate else feature_files.check_frames(span),
+                int(rate),
             )
         except ContentError as error:
             raise DataError(location, f"recording: {error}") from None
         yield location, text, audio
         start += length
-
-
-def _to_float(values: NDArray[Any]) -> Values:
-    """Samples of one channel, integers scaled to the range from -1 to 1."""
-    values = np.asarray(values)
-    if values.ndim != 1 or values.dtype.kind not in "fi":
-        raise ContentError(f"expected samples (N,), found {values.dtype} {values.shape}")
-    scale = 1 / (1 << 8 * values.dtype.itemsize - 1) if values.dtype.kind == "i" else 1
-    with np.errstate(over="ignore"):
-        return (values * np.float64(scale)).astype(np.float32)
 
 
 def _read_file_ids(path: Path) -> dict[str, str]:

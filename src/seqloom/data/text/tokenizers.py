@@ -135,6 +135,21 @@ class Tokenizer(ConfigSection):
         cased, tokens = text.split() if self.unit == "words" else list(text), self.tokens(text)
         return cased if len(cased) == len(tokens) else tokens  # İ has two characters in lowercase
 
+    def readable(self, token: str) -> str:
+        """A token as it appears in a text; subwords store spaces and bytes as other characters."""
+        if self.unit != "subwords" or token in (*RESERVED, UNKNOWN):
+            return token
+        return token.replace("▁", " ") if "▁" in token else self.decode([self.vocabulary.index(token)]) or token
+
+    def unknown_tokens(self, text: str) -> list[str]:
+        """The tokens of a text that are not in the vocabulary, each once."""
+        if self.unit == "subwords":
+            unknown = self.vocabulary.index(UNKNOWN)
+            pairs = zip(self.tokens(text), self.encode(text), strict=True)
+            return list(dict.fromkeys(token for token, index in pairs if index == unknown))
+        known = self.ids
+        return list(dict.fromkeys(token for token in self.tokens(text) if token not in known))
+
     def encode(self, text: str) -> list[int]:
         if self.unit == "subwords":
             ids = self.from_library

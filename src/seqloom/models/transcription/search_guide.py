@@ -9,7 +9,7 @@ from pydantic import Field
 
 from seqloom.config import ConfigSection, parse_section
 from seqloom.data.readers.pronunciations import Entry, read_pronunciations
-from seqloom.data.readers.text_files import DataError, resolve
+from seqloom.data.readers.text_files import DataError, pluralize, resolve
 from seqloom.data.text.tokenizers import RESERVED, Tokenizer, Unit
 from seqloom.data.text.vocabulary import END
 from seqloom.decoding.frames.frame_search import Guide
@@ -18,6 +18,7 @@ from seqloom.decoding.frames.lexicon import Lexicon
 from seqloom.layers.embedding import UNKNOWN
 from seqloom.models.ngram.arpa import START, UNKNOWN_WORDS, read_arpa, to_arpa_words
 
+SHOWN_WORDS = 5  # in the note about words that cannot be spelt
 MIN_CACHED = 10_000
 """Lexica with more spellings than this are cached in the user's cache folder."""
 
@@ -72,15 +73,17 @@ def build_guide(
     if not (lexicon_file or config.model or config.word_score):
         return None
     lexicon = lm = None
+    notes: tuple[str, ...] = ()
     if lexicon_file:
-        entries = read_pronunciations(resolve(lexicon_file), encoding=file_encoding)
+        entries = list(read_pronunciations(resolve(lexicon_file), encoding=file_encoding))
         lexicon = load_lexicon(entries, tokenizer, name=lexicon_file)
+        notes = tuple(filter(None, [missing_words(entries, lexicon, tokenizer, name=lexicon_file)]))
     if config.model:
         path = resolve(config.model)
         model = load_run(path) if path.is_dir() else path
         names = lexicon.words if lexicon else tokenizer.vocabulary.tokens
         lm = load_language_model(model, names, unit="words" if lexicon else tokenizer.unit, name=config.model)
-    return Guide(lexicon, lm, weight=config.weight, word_score=config.word_score, unk_score=config.unk_score)
+    return Guide(lexicon, lm, config.weight, config.word_score, config.unk_score, notes)
 
 
 def load_lexicon(entries: Iterable[Entry], tokenizer: Tokenizer, *, name: str) -> Lexicon:
@@ -92,15 +95,42 @@ def load_lexicon(entries: Iterable[Entry], tokenizer: Tokenizer, *, name: str) -
     return build(pairs, separator=_separator(tokenizer))
 
 
-def _known_spellings(entries: Iterable[Entry], tokenizer: Tokenizer) -> Iterator[tuple[str, list[int]]]:
-    entries = list(entries)
+def missing_words(entries: Sequence[Entry], lexicon: Lexicon, tokenizer: Tokenizer, *, name: str) -> str:
+    """A sentence about the words that cannot be found, since they contain tokens that the model does not have."""
+    known = set(lexicon.words)
+    missing: dict[str, list[str]] = {}
+    for entry in _searched(entries, tokenizer):
+        if entry.word not in known and entry.word not in missing:
+            text = " ".join(entry.spelling) if tokenizer.unit == "words" and entry.spelling else entry.word
+            missing[entry.word] = tokenizer.unknown_tokens(text) if len(missing) < SHOWN_WORDS else []
+    if not missing:
+        return ""
+    shown = [
+        f"{word!r}" + (f" ({', '.join(map(repr, tokens))})" if tokens else "")
+        for word, tokens in list(missing.items())[:SHOWN_WORDS]
+    ]
+    more = f" and {len(missing) - SHOWN_WORDS:,} more" if len(missing) > SHOWN_WORDS else ""
+    total = len(known) + len(missing)
+    return (
+        f"{name}: {len(missing):,} of {pluralize(total, 'word')} cannot be spelt with the tokens of the model "
+        f"and will not be found: {', '.join(shown)}{more}"
+    )
+
+
+def _searched(entries: Sequence[Entry], tokenizer: Tokenizer) -> Iterator[Entry]:
+    """The entries as the search reads them: in the case of the model, and with spellings only if they are its own."""
     # For a model of letters, a dictionary of phones provides the words, but not their spelling.
     phones = tokenizer.unit != "words" and any(len(symbol) > 1 for entry in entries for symbol in entry.spelling)
     for entry in entries:
         word = entry.word.lower() if tokenizer.lowercase else entry.word
-        for ids in spellings(entry._replace(spelling=()) if phones else entry, tokenizer):
+        yield entry._replace(word=word, spelling=() if phones else entry.spelling)
+
+
+def _known_spellings(entries: Iterable[Entry], tokenizer: Tokenizer) -> Iterator[tuple[str, list[int]]]:
+    for entry in _searched(list(entries), tokenizer):
+        for ids in spellings(entry, tokenizer):
             if ids and UNKNOWN not in ids:
-                yield word, ids
+                yield entry.word, ids
 
 
 def spellings(entry: Entry, tokenizer: Tokenizer) -> list[list[int]]:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from seqloom.data.readers.audio_files import to_samples
 from seqloom.decoding.frames.frame_search import Stream, Transcript
 from seqloom.models.transcription.transcriber import Transcriber
 
@@ -39,7 +40,10 @@ class StreamingSession(Generic[Result]):
         self.state: Any = None
 
     def feed(self, values: ArrayLike) -> Result:  # samples (N,) at ``rate``, or frames (T, frame_size)
-        """Process the next chunk and return what is final: later chunks only append to its text."""
+        """Process the next chunk and return what is final: later chunks only append to its text.
+
+        Samples are between -1 and 1; those of an integer array are scaled, as ``predict`` does.
+        """
         self._feed(values, more=True)
         return self.convert_stable(self.stream.stable())
 
@@ -51,6 +55,8 @@ class StreamingSession(Generic[Result]):
     @torch.no_grad()
     def _feed(self, chunk: ArrayLike, *, more: bool) -> None:
         values = np.asarray(chunk, dtype=np.float32)
+        if not self.frame_size and values.ndim == 1:
+            values = to_samples(chunk)
         shape = (len(values), self.frame_size) if self.frame_size else (values.size,)
         if values.shape != shape:
             expected = f"frames (T, {self.frame_size})" if self.frame_size else "samples (N,)"

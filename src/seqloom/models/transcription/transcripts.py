@@ -8,6 +8,7 @@ from typing import NamedTuple
 from seqloom.data.text.tokenizers import Tokenizer
 from seqloom.decoding.frames.frame_search import Transcript
 from seqloom.decoding.frames.lexicon import Lexicon
+from seqloom.models.generation import format_nbest
 
 WORD_STARTS = ("Ġ", "▁")
 """First character of a subword that starts a word, as written by BPE and unigram models."""
@@ -44,7 +45,7 @@ class Transcription:
     loss: float | None  # -log p of the reference transcript; None: no reference, or an impossible one
 
     def __str__(self) -> str:
-        return self.text
+        return format_nbest(self.nbest) if len(self.nbest) > 1 else self.text
 
 
 class WordTranscript(NamedTuple):

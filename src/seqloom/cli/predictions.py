@@ -1,0 +1,70 @@
+"""Print predictions as they come, with the names of their files and with remarks on standard error."""
+
+import glob
+import os.path
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from seqloom import terminal
+from seqloom.tasks.task import Task
+
+SHOWN = 5  # unknown tokens in a remark
+
+
+class PredictionPrinter:
+    """Prints the answers to the examples that it has watched, in the same order."""
+
+    def __init__(self, task: Task, *, as_json: bool, names: bool, interactive: bool) -> None:
+        self.task, self.as_json, self.names, self.interactive = task, as_json, names, interactive
+        self.sources: deque[str] = deque()  # the file of each example that has no answer yet
+        self.answers = self.affected = 0
+        self.unknown: dict[str, None] = {}
+
+    def watch(self, files: Iterable[tuple[str, Iterable[Any]]]) -> Iterator[Any]:
+        """The examples of all files, given with their names."""
+        for name, examples in files:
+            for example in examples:
+                self.sources.append(name)
+                yield example
+
+    def print(self, predictions: Sequence[Any]) -> None:
+        for prediction in predictions:
+            file = self.sources.popleft()
+            if self.as_json:
+                value = self.task.to_json(prediction)
+                terminal.print_lines(terminal.json_line({"file": file, **value} if self.names else value))
+            else:
+                text = str(prediction)
+                lines = text.split("\n") if self.names else [text]
+                terminal.print_lines(*(f"{file}\t{line}" if self.names and line else line for line in lines))
+            self._count(prediction)
+        sys.stdout.flush()
+
+    def _count(self, prediction: Any) -> None:
+        self.answers += 1
+        if unknown := getattr(prediction, "unknown", []):
+            self.affected += 1
+            self.unknown |= dict.fromkeys(unknown)
+            if self.interactive:
+                terminal.print_note(f"the model does not know {_quote(unknown)}")
+
+    def finish(self) -> None:
+        """Remark on what the model did not know."""
+        if self.affected and not self.interactive:
+            count = "the input contains" if self.answers == 1 else f"{self.affected} of {self.answers} inputs contain"
+            terminal.print_note(f"{count} tokens that the model does not know: {_quote(list(self.unknown))}")
+
+
+def expand_patterns(names: Sequence[str]) -> list[str]:
+    """The names, patterns such as ``*.wav`` replaced by the files that they match, as most shells do."""
+    expanded: list[str] = []
+    for name in names:
+        matches = sorted(glob.glob(name)) if glob.has_magic(name) and not os.path.lexists(name) else []  # noqa: PTH207
+        expanded += matches or [name]
+    return expanded
+
+
+def _quote(tokens: Sequence[str]) -> str:
+    return ", ".join(map(repr, tokens[:SHOWN])) + (f" and {len(tokens) - SHOWN:,} more" if len(tokens) > SHOWN else "")
