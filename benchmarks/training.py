@@ -13,7 +13,7 @@ from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.tagged import Sentence
 from seqloom.data.readers.text_files import Location
 from seqloom.models.character_encoder import CharacterConfig
-from seqloom.models.encoder import RecurrenceConfig
+from seqloom.models.encoder import DecoderConfig
 from seqloom.tasks.language_model import LanguageModel
 from seqloom.tasks.tag import Tag, TaggingEncoder, WordEmbeddingConfig
 from seqloom.tasks.task import Task
@@ -108,7 +108,7 @@ def _without_loop(task: Task, batches: BatchLoader, settings: TrainConfig) -> It
 def language_model(threads: int, *, repetitions: int) -> Iterator[Result]:
     """PTB-medium (Zaremba et al. 2014): 2 × 650, batch 20, 35 steps, 10k words, dropout 0.5."""
     rows, steps, hidden = 20, 35, 650
-    recurrence = RecurrenceConfig(hidden_size=hidden, layers=2, dropout=0.5)
+    recurrence = DecoderConfig(hidden_size=hidden, layers=2, dropout=0.5)
     task = LanguageModel(train="", embedding_size=hidden, tie_embeddings=False, input_dropout=0.5, decoder=recurrence)
     examples = list(task.read(random_sentences(rows * steps * 3, 20, words=WORDS)))
     task = task.fit(task.read([f"w{number}" for number in range(WORDS)]))

@@ -49,7 +49,7 @@ class Search(ConfigSection):
 
 
 class Model(ConfigSection):
-    model: str = "recurrent"
+    model: str = "neural"
     metric: str = ""
     embedding_size: int = 1
     tie_embeddings: bool = Field(default=True)

@@ -1,6 +1,6 @@
 """Templates: a comment for each key, and values that are read back as they are."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
@@ -8,6 +8,7 @@ from pydantic import Field
 from tests.config.sections import Greedy, Limit, Task, Train, configurable_part, tasks
 
 from seqloom.config import ConfigSection, parse, template
+from seqloom.config.schema import Unlisted
 
 TEMPLATE = """\
 # A label for each word.
@@ -62,6 +63,17 @@ def test_a_template_has_a_comment_for_each_key() -> None:
     assert text == TEMPLATE + SEARCH
     built = parse(text, "a.toml").build(task=Task, train=Train)
     assert built == {"task": Task(train="train.conllu"), "train": Train()}
+
+
+def test_unlisted_fields_are_left_out() -> None:
+    class Section(ConfigSection):
+        """A section."""
+
+        shown: int = Field(1, description="Shown.")
+        unlisted: Annotated[int, Unlisted()] = Field(2, description="Not shown.")
+
+    assert template({"s": Section}) == "# A section.\n[s]\nshown = 1  # Shown.\n"
+    assert Section.model_validate({"unlisted": 3}).unlisted == 3
 
 
 def test_values_choose_sections_and_enable_optional_tables() -> None:

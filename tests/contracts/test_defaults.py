@@ -23,7 +23,7 @@ NEEDS: dict[tuple[str, str, str], dict[str, Any]] = {
 REFUSED = {
     ("forecast", "task.encoder.bidirectional", "True"),
     ("language_model", "task.decoder.bidirectional", "True"),
-    *((name, "task.pretrained.replace_own", "True") for name in tasks.names()),  # without pretrained vectors
+    *((name, "task.pretrained.replace_embeddings", "True") for name in tasks.names()),  # without pretrained vectors
 }
 """Choices that a task refuses with a reason."""
 

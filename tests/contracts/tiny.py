@@ -280,7 +280,7 @@ CASES: dict[str, Case] = {
         write_files=_write_bilm("Anna sees New York\nthe Paris\n")
     ),
     "tag, fine-tuned and static vectors": _tag(
-        pretrained={**CONTEXT, **STATIC, "fine_tune": True, "replace_own": True},
+        pretrained={**CONTEXT, **STATIC, "fine_tune": True, "replace_embeddings": True},
         words={"embedding_size": 5, "lowercase": False},
     )._replace(
         write_files=_write_bilm(
@@ -288,7 +288,7 @@ CASES: dict[str, Case] = {
         )
     ),
     "classify": _classify(),
-    "classify, contextual vectors": _classify(pretrained={**CONTEXT, "replace_own": True})._replace(
+    "classify, contextual vectors": _classify(pretrained={**CONTEXT, "replace_embeddings": True})._replace(
         write_files=_write_bilm("it goes up\n")
     ),
     "classify, static vectors": _classify(pretrained=STATIC)._replace(

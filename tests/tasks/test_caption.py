@@ -116,9 +116,9 @@ def test_the_loss_follows_the_chain_rule(fields: dict[str, Any], given: list[Any
     with torch.no_grad():
         answers = fitted.predict(model, batch).answers
     for answer, expected in zip(answers, log_probabilities, strict=True):
-        for values, own in zip(answer.targets, expected, strict=True):
+        for values, own in zip(answer.target_log_probabilities, expected, strict=True):
             assert values == pytest.approx(own, rel=CLOSE, abs=CLOSE)
-        assert [len(hits) for hits in answer.forced] == [len(own) for own in expected]
+        assert [len(hits) for hits in answer.target_correct] == [len(own) for own in expected]
     scores = fitted.score(answers, images)
     assert scores["loss"] == pytest.approx(-total / loss.items, rel=CLOSE)
 

@@ -47,7 +47,7 @@ def score(fitted: LanguageModel, module: nn.Module, texts: Sequence[str]) -> lis
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "recurrent": {},
+    "neural": {},
     "window": {"model": "window", "order": 3},
     "ngram": {"model": "ngram", "order": 3},
     "characters": {"text": {"unit": "characters"}},
@@ -131,7 +131,7 @@ def test_perplexity_of_lines_by_hand() -> None:
     assert scores["unknown"] == 1
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "window"])
+@pytest.mark.parametrize("kind", ["neural", "window"])
 def test_truncated_bptt_reads_the_text_as_one_line(kind: str) -> None:
     fitted = task(model=kind, order=3)
     module = random_model(fitted)
@@ -149,7 +149,7 @@ def test_truncated_bptt_reads_the_text_as_one_line(kind: str) -> None:
     assert alone["bits_per_character"] / alone["loss"] == pytest.approx(scores["bits_per_character"] / scores["loss"])
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "window", "characters"])
+@pytest.mark.parametrize("kind", ["neural", "window", "characters"])
 @pytest.mark.parametrize("steps", [0, 5])
 def test_training_learns_the_text(kind: str, steps: int) -> None:
     torch.manual_seed(1)
@@ -283,5 +283,5 @@ def test_kenlm_reads_the_exported_model(order: int, tmp_path: Path) -> None:
     peer = kenlm.Model(str(tmp_path / "model.arpa"))
     for text, scored in zip(TEXT, score(fitted, random_model(fitted), TEXT), strict=True):
         assert peer.score(text) * math.log(10) == pytest.approx(scored.log_probability, abs=1e-4)
-    with pytest.raises(TypeError, match=r'only n-gram language models can be exported, but task\.model is "recurrent"'):
+    with pytest.raises(TypeError, match=r'only n-gram language models can be exported, but task\.model is "neural"'):
         model(task()).export(tmp_path / "other.arpa")

@@ -108,7 +108,7 @@ def test_a_run_does_not_need_its_arpa_file(run: tuple[Path, Model]) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model": "recurrent"}, 'arpa needs model = "ngram", but model is "recurrent"'),
+        ({"model": "neural"}, 'arpa needs model = "ngram", but model is "neural"'),
         ({"text": {"unit": "subwords"}}, 'arpa needs text.unit = "words" or "characters"'),
     ],
 )

@@ -117,7 +117,7 @@ def test_truncated_bptt_is_refused() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"model": "ngram"}, 'direction = "both" needs model = "recurrent", but model is "ngram"'),
+        ({"model": "ngram"}, 'direction = "both" needs model = "neural", but model is "ngram"'),
         ({**SPELLED, "direction": "forward"}, 'needs direction = "both" and text.unit = "words"'),
         ({**SPELLED, "text": {"unit": "characters"}}, 'but they are "both" and "characters"'),
     ],

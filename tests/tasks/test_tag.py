@@ -28,7 +28,7 @@ SMALL = {
 }
 
 
-KINDS = st.sampled_from(["recurrent", "hmm"])
+KINDS = st.sampled_from(["neural", "hmm"])
 
 
 def task(**fields: Any) -> Tag:
@@ -53,7 +53,7 @@ def fitted(examples: Sequence[Sentence | VectorSequence] = SPANS, **fields: Any)
 
 
 def test_learned_state_survives_json() -> None:
-    for kind in ("recurrent", "hmm"):
+    for kind in ("neural", "hmm"):
         tagger = fitted(model=kind)
         assert tagger.learned is not None
         again = Learned.model_validate_json(tagger.learned.model_dump_json())
@@ -113,7 +113,7 @@ def examples_by_ending(words: Sequence[str]) -> list[Sentence]:
     return [sentence(" ".join(row), " ".join(labels[word[-2:]] for word in row)) for row in rows]
 
 
-@pytest.mark.parametrize(("output", "kind"), [("linear", "recurrent"), ("crf", "recurrent"), ("linear", "hmm")])
+@pytest.mark.parametrize(("output", "kind"), [("linear", "neural"), ("crf", "neural"), ("linear", "hmm")])
 def test_unknown_words_are_tagged_by_their_endings(output: str, kind: str) -> None:
     generator = np.random.default_rng(0)
 

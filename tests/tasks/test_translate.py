@@ -94,7 +94,7 @@ def test_the_loss_follows_the_chain_rule(style: str) -> None:
     with torch.no_grad():
         answers = fitted.predict(model, batch).answers
     for answer, expected in zip(answers, log_probabilities, strict=True):
-        assert answer.target == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
+        assert answer.target_log_probabilities == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
 
 
 def test_greedy_search_takes_the_most_probable_token() -> None:
@@ -116,7 +116,7 @@ def test_greedy_search_takes_the_most_probable_token() -> None:
                 break
         assert answer.tokens == names.decode(token for token in tokens if token != 2)
         assert answer.text == " ".join(answer.tokens)
-        assert answer.target == answer.forced == []
+        assert answer.target_log_probabilities == answer.target_correct == []
         assert answer.score == pytest.approx(math.fsum(answer.log_probabilities))
 
 

@@ -89,7 +89,7 @@ def test_values_to_try_can_be_given_as_overrides() -> None:
         ),
         (
             "task.model = { min = 1, max = 2 }",
-            'sweep.task.model: a range needs a key with numbers; give a list of values, one of: "recurrent", "hmm"',
+            'sweep.task.model: a range needs a key with numbers; give a list of values, one of: "neural", "hmm"',
         ),
         (
             "train.warmup = { min = 0, max = 9, log = true }",

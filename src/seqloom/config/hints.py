@@ -62,7 +62,7 @@ _SYNONYM_TABLE = {  # key, table or task, best first; a dotted name includes its
     "prenet": "front pre_net",
     "pretrained": "vectors pretrained_embeddings pretrained_vectors word_vectors glove",
     "fine_tune": "tune finetune trainable",
-    "replace_own": "alone",
+    "replace_embeddings": "alone replace_own",
     "unknown_dropout": "unknown unk_dropout",
     "label_smoothing": "smoothing label_smoothing_factor smooth_eps",
     "metric": "best_by metric_for_best_model eval_metric monitor early_stopping_metric",

@@ -1,6 +1,7 @@
 """Sections of a configuration: their base class, and the fields, choices and nested sections that they declare."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -40,6 +41,16 @@ class ConfigSection(BaseModel, metaclass=SectionType):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, ser_json_inf_nan="constants"
     )
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Marks a field that templates leave out: ``Annotated[str, Unlisted()]``."""
+
+
+def is_listed(field: FieldInfo) -> bool:
+    """Whether templates show a field."""
+    return not any(isinstance(mark, Unlisted) for mark in field.metadata)
 
 
 def fields(section: type[BaseModel]) -> dict[str, FieldInfo]:

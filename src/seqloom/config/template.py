@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from seqloom.config.hints import nearest
-from seqloom.config.schema import Sections, choices, discriminator, fields, members, nested, tagged
+from seqloom.config.schema import Sections, choices, discriminator, fields, is_listed, members, nested, tagged
 from seqloom.config.toml import dotted, key, literal
 
 COLUMNS = 120
@@ -57,6 +57,8 @@ class _Writer:
         for name, field in fields(section).items():
             here = (*path, name)
             value = self.value(field, here, default=default, absent=absent)
+            if not is_listed(field):
+                continue
             if nested(field.annotation) and (value is None or isinstance(value, BaseModel)):
                 inner.append((field, here, value))
                 continue

@@ -94,7 +94,7 @@ class Explanation:
 
     @property
     def image_attention(self) -> NDArray[np.float64]:  # (T, rows, columns)
-        """Attention over the cells of the image, for each generated word."""
+        """Attention over the regions of the image, for each generated word."""
         if self.attention is None or self.grid is None:
             raise ValueError("this explanation has no attention over an image")
         return np.array(self.attention.weights).reshape(-1, *self.grid)

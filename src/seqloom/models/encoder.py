@@ -4,13 +4,14 @@ import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from seqloom.cells.cell import Cell
 from seqloom.config import ConfigSection
+from seqloom.config.schema import Unlisted
 from seqloom.layers.build import cell_classes, find_cell, recurrent
 from seqloom.layers.convolution import Convolution
 from seqloom.layers.custom import CustomLayer, check_cell_class
@@ -65,8 +66,8 @@ class RecurrenceConfig(ConfigSection):
         description='Options of the cell, such as { activation = "relu" }; of a Transformer: heads, feed_forward, '
         "activation, norm, positions, max_distance, max_positions, context.",
     )
-    custom_layer: str = Field(
-        default="", description="Name of the custom layer or cell passed with --layer (set automatically)."
+    custom_layer: Annotated[str, Unlisted()] = Field(
+        default="", description="Name of the custom layer or cell passed with --layer (set by training)."
     )
     layer_factory: Any = Field(default=None, exclude=True, repr=False)  # not saved: a run names no code to import
 
@@ -112,6 +113,15 @@ class BidirectionalEncoder(RecurrenceConfig):
 
     bidirectional: bool = Field(
         default=True, description="Read in both directions; a Transformer attends to all positions."
+    )
+
+
+class DecoderConfig(RecurrenceConfig):
+    """Recurrent or Transformer layers of a decoder, which reads forwards only."""
+
+    layers: int = Field(default=1, ge=0, description="Number of stacked layers.")
+    bidirectional: Annotated[bool, Unlisted()] = Field(
+        default=False, description="Must be false: a decoder must not see what it predicts."
     )
 
 

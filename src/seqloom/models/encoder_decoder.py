@@ -43,7 +43,8 @@ class AttentionConfig(ConfigSection):
     )
     context: Literal["none", "last", "ends", "mean"] = Field(
         default="none",
-        description="Source vector appended to every decoder input: the last encoder output, both ends, or the mean.",
+        description="Source vector appended to every decoder input. last: the last encoder output; ends: the last "
+        "output of the forward and the first of the backward direction; mean: the mean of all outputs.",
     )
 
     def build(self, query_size: int, key_size: int) -> AttentionMechanism:

@@ -34,7 +34,7 @@ from seqloom.layers.layer import Memory
 from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
 from seqloom.models.baseline import Baseline, most_frequent, quote
-from seqloom.models.encoder import RecurrenceConfig
+from seqloom.models.encoder import DecoderConfig
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
@@ -62,8 +62,8 @@ class CaptionPrediction:
     log_probabilities: list[float]  # one per token, and one for the end token if the hypothesis is finished
     nbest: list[Candidate]  # the n-best list, best first
     image: str  # name of the image
-    targets: list[list[float]]  # per reference: log-probabilities of its tokens and the end under teacher forcing
-    forced: list[list[bool]]  # whether each of them was the most probable one; both are empty without references
+    target_log_probabilities: list[list[float]]  # per reference: of its tokens and the end under teacher forcing
+    target_correct: list[list[bool]]  # whether each was the most probable one; both are empty without references
 
     def __str__(self) -> str:
         return format_nbest(self.nbest) if len(self.nbest) > 1 else self.text
@@ -130,21 +130,21 @@ class Caption(Task):
         default_factory=ImageEncoderConfig, description="Convolutional image encoder."
     )
     image_pooling: Literal["none", "mean"] = Field(
-        "none", description="none: the decoder attends to every image cell; mean: it sees only their mean."
+        "none", description="none: the decoder attends to every image region; mean: it sees only their mean."
     )
     embedding_size: int = Field(256, ge=1, description="Size of the token embeddings.")
     tie_embeddings: bool = Field(default=True, description="Use the embedding matrix as the output matrix, too.")
     input_dropout: float = Field(0.3, ge=0, lt=1, description="Dropout on the token embeddings.")
-    decoder: RecurrenceConfig = Field(
-        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    decoder: DecoderConfig = Field(
+        default_factory=DecoderConfig, description="Decoder: recurrent or Transformer layers."
     )
     attention: AttentionConfig = Field(
-        default_factory=AttentionConfig, description="Attention of the decoder to the cells of the image."
+        default_factory=AttentionConfig, description="Attention of the decoder to the regions of the image."
     )
     bridge: Bridge = Field(
         "linear",
-        description="First state of the decoder: linear: a projection of the mean image cell; copy: that mean; zero: "
-        "zeros.",
+        description="Initial decoder state. linear: a projection of the mean of all image regions; copy: that mean; "
+        "zero: zeros.",
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Probability mass spread over all tokens (0 disables label smoothing)."
@@ -205,7 +205,7 @@ class Caption(Task):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of the image cells that the decoder attends to, stored row by row."""
+        """Rows and columns of the image regions that the decoder attends to, stored row by row."""
         if self.fitted.vector or self.image_pooling == "mean":
             return 1, 1
         side = self.image_encoder.side(self.image_size)
@@ -344,8 +344,8 @@ class Caption(Task):
         hypotheses = [answer.text for answer in predictions]
         bleu, single = _bleu(hypotheses, references), _bleu(hypotheses, references, order=1)
         errors = self._errors(hypotheses, references)
-        values = [value for answer in predictions for target in answer.targets for value in target]
-        correct = [hit for answer in predictions for hits in answer.forced for hit in hits[:-1]]
+        values = [value for answer in predictions for target in answer.target_log_probabilities for value in target]
+        correct = [hit for answer in predictions for hits in answer.target_correct for hit in hits[:-1]]
         return {
             "bleu": bleu.score,
             "bleu_1": single.score,
@@ -378,7 +378,9 @@ class Caption(Task):
     def metric_sums(self, predictions: Sequence[CaptionPrediction], examples: Sequence[CaptionedImage]) -> MetricSums:
         hypotheses, references = [answer.text for answer in predictions], self._references(examples)
         if self.metric == "loss":
-            values = [[value for target in answer.targets for value in target] for answer in predictions]
+            values = [
+                [value for target in answer.target_log_probabilities for value in target] for answer in predictions
+            ]
             return ratio_of_sums([-math.fsum(row) for row in values], [len(row) for row in values])
         if self.metric == "exact_match":
             return ratio_of_sums(~self._errors(hypotheses, references).wrong, [1] * len(examples))
@@ -409,7 +411,7 @@ class Caption(Task):
         )
 
     def explain(self, model: Any, example: CaptionedImage, *, beam: bool = False, heads: bool = False) -> Explanation:
-        """The n-best list, and the attention over the cells of the image."""
+        """The n-best list, and the attention over the regions of the image."""
         height, width = self.grid
         cells = [f"{row + 1},{column + 1}" for row in range(height) for column in range(width)]
         source = DecoderSource(example.name, cells, [], [])

@@ -316,7 +316,9 @@ class Classify(Task):
         if learned.text is not None:
             size = self.embedding_size
             embedding = Embedding(len(learned.text.vocabulary), size, dropout=self.input_dropout)
-            tokens = None if self.pretrained.replace_own else TokenEmbedding(embedding, dropout=self.word_dropout)
+            tokens = (
+                None if self.pretrained.replace_embeddings else TokenEmbedding(embedding, dropout=self.word_dropout)
+            )
             embed, size = self.pretrained.build_embedding(learned.vectors, tokens, size=size)
         else:
             size = len(learned.means)

@@ -37,7 +37,7 @@ from seqloom.metrics.confidence import MetricSums
 from seqloom.models.baseline import Baseline
 from seqloom.models.character_encoder import CharacterConfig, CharacterInput
 from seqloom.models.decoder import Decoder
-from seqloom.models.encoder import TRANSFORMER, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder import TRANSFORMER, DecoderConfig, PrenetConfig, build_stack
 from seqloom.models.generation import generate_text
 from seqloom.models.ngram.arpa import ArpaVocabulary, from_arpa_words, read_words
 from seqloom.models.ngram.ngram_decoder import NGramDecoder
@@ -110,9 +110,9 @@ class LanguageModel(Task):
     option_fields: ClassVar[Mapping[str, str]] = {"encoding": "encoding"}
 
     name: Literal["language_model"] = "language_model"
-    model: Literal["recurrent", "window", "ngram"] = Field(
-        "recurrent",
-        description="recurrent: recurrent or Transformer layers; window: a feed-forward network over the last tokens; "
+    model: Literal["neural", "window", "ngram"] = Field(
+        "neural",
+        description="neural: recurrent or Transformer layers; window: a feed-forward network over the last tokens; "
         "ngram: Kneser-Ney n-gram counts.",
     )
     direction: Literal["forward", "both"] = Field(
@@ -146,8 +146,8 @@ class LanguageModel(Task):
     prenet: PrenetConfig = Field(
         default_factory=PrenetConfig, description="Feed-forward or convolutional layers before the decoder."
     )
-    decoder: RecurrenceConfig = Field(
-        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    decoder: DecoderConfig = Field(
+        default_factory=DecoderConfig, description="Decoder: recurrent or Transformer layers."
     )
     learned: Learned | None = Field(None, exclude=True)
 
@@ -192,8 +192,8 @@ class LanguageModel(Task):
             raise ValueError(f'arpa needs model = "ngram", but model is "{self.model}"')
         if self.arpa and self.text.unit == "subwords":
             raise ValueError('arpa needs text.unit = "words" or "characters": an ARPA file has no subword tokenizer')
-        if self.direction == "both" and self.model != "recurrent":
-            raise ValueError(f'direction = "both" needs model = "recurrent", but model is "{self.model}"')
+        if self.direction == "both" and self.model != "neural":
+            raise ValueError(f'direction = "both" needs model = "neural", but model is "{self.model}"')
         if self.characters.layers and (self.direction != "both" or self.text.unit != "words"):
             raise ValueError(
                 f'characters.layers is {self.characters.layers}, which needs direction = "both" and text.unit = '
@@ -321,7 +321,7 @@ class LanguageModel(Task):
 
     @property
     def custom_layer_field(self) -> str:
-        return "decoder" if self.model == "recurrent" else ""
+        return "decoder" if self.model == "neural" else ""
 
     def generate(self, model: nn.Module, prompt: str, *, length: int, sample: Sample) -> Iterator[str]:
         return generate_text(model, self.tokenizer, prompt, length=length, sample=sample)

@@ -142,9 +142,9 @@ class Tag(Task):
         description='For labels in a separate file: the parts in which the two file names differ, such as ["seq.in", '
         '"seq.out"].',
     )
-    model: Literal["recurrent", "hmm"] = Field(
-        "recurrent",
-        description="recurrent: recurrent or Transformer layers; hmm: a hidden Markov model, a fast baseline.",
+    model: Literal["neural", "hmm"] = Field(
+        "neural",
+        description="neural: recurrent or Transformer layers; hmm: a hidden Markov model, a fast baseline.",
     )
     words: WordEmbeddingConfig = Field(default_factory=WordEmbeddingConfig, description="Word embedding.")
     characters: CharacterConfig = Field(
@@ -313,7 +313,7 @@ class Tag(Task):
 
     def _key(self, word: str) -> str:
         """The form in which a word is looked up in the vocabulary."""
-        return word.lower() if self.words.lowercase and self.model == "recurrent" else word
+        return word.lower() if self.words.lowercase and self.model == "neural" else word
 
     def collate(self, examples: Sequence[TaggedSequence]) -> Batch:
         learned = self.fitted
@@ -383,7 +383,7 @@ class Tag(Task):
         with_characters = self.characters.layers and learned.characters is not None
         embedding = WordEmbedding(
             torch.tensor(learned.counts),
-            0 if self.pretrained.replace_own else learned.size,
+            0 if self.pretrained.replace_embeddings else learned.size,
             characters=CharacterEncoder(len(learned.characters or ()), self.characters) if with_characters else None,
             unknown=self.words.unknown_dropout,
             dropout=self.input_dropout,
@@ -428,7 +428,7 @@ class Tag(Task):
 
     @property
     def custom_layer_field(self) -> str:
-        return "encoder" if self.model == "recurrent" else ""
+        return "encoder" if self.model == "neural" else ""
 
     def score(self, predictions: Sequence[TagPrediction], examples: Sequence[TaggedSequence]) -> dict[str, Any]:
         for example, answer in zip(examples, predictions, strict=True):

@@ -35,7 +35,7 @@ from seqloom.metrics import text as metrics
 from seqloom.metrics.confidence import MetricSums, ratio_of_sums
 from seqloom.models.baseline import Baseline, most_frequent, quote
 from seqloom.models.classifier import TokenEmbedding
-from seqloom.models.encoder import BidirectionalEncoder, Encoder, PrenetConfig, RecurrenceConfig, build_stack
+from seqloom.models.encoder import BidirectionalEncoder, DecoderConfig, Encoder, PrenetConfig, build_stack
 from seqloom.models.encoder_decoder import AttentionConfig, Bridge, EncoderDecoder, build_encoder_decoder
 from seqloom.models.ensemble import Ensemble
 from seqloom.models.generation import (
@@ -65,8 +65,8 @@ class Translation:
     tokens: list[str]
     log_probabilities: list[float]  # one per token, and one for the end token if the hypothesis is finished
     nbest: list[Candidate]  # the n-best list, best first
-    target: list[float]  # log-probabilities of the reference tokens and the end under teacher forcing
-    forced: list[bool]  # whether each of them was the most probable one; both are empty without a reference
+    target_log_probabilities: list[float]  # of the reference tokens and the end under teacher forcing
+    target_correct: list[bool]  # whether each of them was the most probable one; both are empty without a reference
 
     unknown: list[str] = field(default_factory=list)  # tokens of the source that the model does not know
 
@@ -154,15 +154,15 @@ class Translate(Task):
     encoder: BidirectionalEncoder = Field(
         default_factory=BidirectionalEncoder, description="Encoder: recurrent or Transformer layers."
     )
-    decoder: RecurrenceConfig = Field(
-        default_factory=RecurrenceConfig, description="Decoder: recurrent or Transformer layers."
+    decoder: DecoderConfig = Field(
+        default_factory=DecoderConfig, description="Decoder: recurrent or Transformer layers."
     )
     attention: AttentionConfig = Field(
         default_factory=AttentionConfig, description="Attention of the decoder to the source."
     )
     bridge: Bridge = Field(
         "linear",
-        description="First state of the decoder: linear: a projection of the encoder's last state; copy: that state; "
+        description="Initial decoder state. linear: a projection of the encoder's last state; copy: that state; "
         "zero: zeros.",
     )
     label_smoothing: float = Field(
@@ -299,7 +299,7 @@ class Translate(Task):
     def build_model(self) -> EncoderDecoder:
         learned = self.fitted
         embed = Embedding(len(learned.source.vocabulary), self.embedding_size, dropout=self.input_dropout)
-        tokens = None if self.pretrained.replace_own else TokenEmbedding(embed, dropout=self.word_dropout)
+        tokens = None if self.pretrained.replace_embeddings else TokenEmbedding(embed, dropout=self.word_dropout)
         inputs, size = self.pretrained.build_embedding(learned.vectors, tokens, size=self.embedding_size)
         encoder_layer = build_stack(self.prenet, self.encoder, size)
         encoder = Encoder(inputs, encoder_layer, dropout=self.encoder.dropout)
@@ -382,8 +382,8 @@ class Translate(Task):
             [answer.tokens for answer in predictions],
             [self._target_tokenizer.tokens(text) for text in references],
         )
-        values = [value for answer in predictions for value in answer.target]
-        correct = [hit for answer in predictions for hit in answer.forced[:-1]]
+        values = [value for answer in predictions for value in answer.target_log_probabilities]
+        correct = [hit for answer in predictions for hit in answer.target_correct[:-1]]
         forced_accuracy = sum(correct) / max(len(correct), 1)
         return scores | {
             "exact_match": errors.exact_match,
@@ -429,7 +429,7 @@ class Translate(Task):
         if self.main_metric.startswith("bleu"):
             return metrics.bleu(hypotheses, references, lowercase=self.main_metric == "bleu_lower").sums
         if self.main_metric == "loss":
-            values = [answer.target for answer in predictions]
+            values = [answer.target_log_probabilities for answer in predictions]
             return ratio_of_sums([-math.fsum(row) for row in values], [len(row) for row in values])
         errors = self._errors(hypotheses, examples)
         if self.main_metric == "exact_match":

@@ -40,7 +40,7 @@ class TrainConfig(ConfigSection):
         description="Truncated BPTT: time steps per segment; the state is carried over (0: whole sequences).",
     )
     accumulate: int = Field(
-        1, ge=1, description="Parts in which a batch is computed to save memory; the gradient is the same."
+        1, ge=1, description="Split each batch into this many parts to save memory; the gradient is the same."
     )
     optimizer: optimizers.Name = Field("adam", description="Optimizer.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")

@@ -93,7 +93,7 @@ def test_word_vectors_by_spelling_lowercase_or_as_unknown(tmp_path: Path) -> Non
     task = Tag.model_validate(
         {
             "train": "t.conll",
-            "pretrained": {"file": str(path), "extra_words": 1, "replace_own": True},
+            "pretrained": {"file": str(path), "extra_words": 1, "replace_embeddings": True},
             "characters": {"layers": 0},
         }
     )
@@ -116,7 +116,10 @@ def test_word_vectors_of_an_embed_run(tmp_path: Path) -> None:
     run.save("best", _snapshot(module))
     word, other = list(fitted.learned.vocabulary)[:2]
     task = Classify.model_validate(
-        {"train": "t", "pretrained": {"run": str(run.path), "extra_words": 1, "replace_own": True, "fine_tune": True}}
+        {
+            "train": "t",
+            "pretrained": {"run": str(run.path), "extra_words": 1, "replace_embeddings": True, "fine_tune": True},
+        }
     )
     classifier = task.fit(list(task.read([(f"{word} never-seen", "x"), ("never-seen", "y")])))
     combined, inputs = embed(classifier, f"{other} never-seen {word}")
@@ -281,7 +284,7 @@ def test_frames_and_files_without_a_known_word_are_rejected(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (["task.pretrained.replace_own=true"], "there are no pretrained vectors: set run or file"),
+        (["task.pretrained.replace_embeddings=true"], "there are no pretrained vectors: set run or file"),
         (["task.pretrained.file=v.txt", "task.model=hmm"], "which cannot use pretrained vectors"),
         (
             ["task.pretrained.run=runs/language", "train.bptt_steps=10"],

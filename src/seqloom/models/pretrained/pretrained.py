@@ -111,17 +111,17 @@ class PretrainedConfig(ConfigSection):
         default=False, description="Train the pretrained weights as well (false: keep them frozen)."
     )
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the pretrained vectors.")
-    replace_own: bool = Field(
+    replace_embeddings: bool = Field(
         default=False, description="Use the pretrained vectors instead of the task's own token embeddings."
     )
     extra_words: int = Field(
-        50_000, ge=0, description="Words of the file kept in addition to those of the training data, the first ones."
+        50_000, ge=0, description="Words to keep from the top of the file, besides those in the training data."
     )
 
     @model_validator(mode="after")
-    def _check_replace_own(self) -> Self:
-        if self.replace_own and not self:
-            raise ValueError("replace_own is true, but there are no pretrained vectors: set run or file")
+    def _check_replace_embeddings(self) -> Self:
+        if self.replace_embeddings and not self:
+            raise ValueError("replace_embeddings is true, but there are no pretrained vectors: set run or file")
         return self
 
     def __bool__(self) -> bool:
