@@ -344,3 +344,27 @@ def test_labels_that_are_no_classes_are_problems(tmp_path: Path, label: str) -> 
     with pytest.raises(ValueError, match=r"task\.check_labels = false"):
         workflow.train(config, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_the_command_takes_a_task_and_its_data(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("up\thigh above\ndown\tlow below\n" * 6)
+    (tmp_path / "dev.tsv").write_text("up\tabove\nDown\tbelow\n")
+    small = [f"{name}={value}" for name, value in SMALL["classify"].items()]
+    result = CliRunner().invoke(app, ["check", "--task", "classify", "--data", str(tmp_path), *small])
+    assert result.exit_code == 0, result.output
+    assert "1 label not in train, which cannot be predicted: 'Down' (1 times" in result.stdout
+    result = CliRunner().invoke(app, ["check"])
+    assert result.exit_code == 1
+    assert "give a configuration (see seqloom init), or --task and --data" in result.stderr
+
+
+def test_training_shows_the_same_findings(tmp_path: Path) -> None:
+    train = "up\thigh above\ndown\tlow below\nDown\tunder\n" * 6
+    config = configure(tmp_path, "classify", train, "up\thigh above\nsideways\tleft\n", train__updates=1)
+    run = workflow.train(config, output=tmp_path / "run")
+    overlap, unseen, similar = run.warnings
+    assert ("also occurs in train" in overlap, "'sideways'" in unseen) == (True, True)
+    assert similar == "warning: train: labels that differ only in case or whitespace: 'down' (6) and 'Down' (6)"
+    assert {line.removeprefix("warning: ") for line in run.warnings} <= set(check_data(config).warnings)
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert all(log.count(line) == 1 for line in run.warnings)

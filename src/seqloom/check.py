@@ -8,7 +8,14 @@ from typing import Any
 import torch
 
 from seqloom import terminal
-from seqloom.data.dataset_summary import DatasetSummary, SplitSummary, join_names
+from seqloom.data.dataset_summary import (
+    RARE,
+    DatasetSummary,
+    SplitSummary,
+    all_repeated,
+    compare_splits,
+    join_names,
+)
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.text_files import pluralize, resolve
 from seqloom.data.split import Read
@@ -24,7 +31,6 @@ from seqloom.workflow import data_readers, with_detected
 FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, MemoryError, OSError, ImportError)
 """Exceptions that bad data or a bad configuration may raise; they are reported."""
 
-RARE = 5  # labels that occur less often than this are reported
 MANY_UNKNOWN = 0.1  # fraction of unknown tokens from which on it is reported
 MAX_ROWS = 15  # of a histogram
 BAR_WIDTH = 30  # characters of the longest bar
@@ -166,14 +172,8 @@ class _Check:
 
     def _compare(self, train: DatasetSummary, dev: DatasetSummary) -> None:
         """Compare the development data with the training data."""
-        if overlap := dev.contents.describe(train.contents):
-            all_repeated = len(dev.contents.duplicates(train.contents)[0]) == len(dev.contents)
-            text = f"dev: {'all' if all_repeated else 'some'} of its content also occurs in train: {overlap}"
-            (self.problems if all_repeated else self.warnings).append(text)
-        if unseen := [label for label in dev.labels if label not in train.labels]:
-            shown = [f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]})" for label in unseen]
-            count = pluralize(len(unseen), "label")
-            self.warnings.append(f"dev: {count} not in train, which cannot be predicted: {join_names(shown)}")
+        for index, line in enumerate(compare_splits(train, dev)):
+            (self.warnings if index or not all_repeated(train, dev) else self.problems).append(line)
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
             count = pluralize(len(rare), "label")

@@ -76,7 +76,7 @@ def read_document(path: str, overrides: Sequence[str] = (), *, task: str = "", d
     if path:
         return configuration.read(Path(path), overrides)
     if not task or not data:
-        raise ValueError("nothing to train: give a configuration (see seqloom init), or --task and --data")
+        raise ValueError("nothing to train or check: give a configuration (see seqloom init), or --task and --data")
     try:
         tasks.find(task)
     except ValueError as error:

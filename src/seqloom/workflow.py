@@ -21,6 +21,7 @@ import seqloom
 from seqloom import run_plots, terminal
 from seqloom.checkpoint import RunError, Snapshot, write_tensors
 from seqloom.config import with_changes
+from seqloom.data.dataset_summary import DatasetSummary, findings
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY, digest
 from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
@@ -124,7 +125,9 @@ def train(
         config, notes = with_detected(config, sources)
         readers = data_readers(config, sources)
         targets = TargetCounter(config.task.baseline_targets)
-        config = config._replace(task=config.task.fit(targets.watch(readers.train())))
+        summary = _summary(config)
+        config = config._replace(task=config.task.fit(summary.watch(targets.watch(readers.train()))))
+        dev = list(readers.dev())
         if start_from is None:
             module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
         else:
@@ -133,12 +136,14 @@ def train(
             config = config._replace(task=warm.adapt(config.task))
             module = _init_model(config)
             notes = (*notes, *warm.load(config.task, module))
-        run = _create_once(group, lambda: _create(config, output, notes, sources))
+        warnings = (*_findings(summary, dev, config), *config.task.warnings)
+        run = _create_once(group, lambda: _create(config, output, sources, notes=notes, warnings=warnings))
         _run_training(
             run,
             config,
             module,
             readers=readers,
+            dev=dev,
             start=None,
             listeners=listeners,
             group=group,
@@ -146,6 +151,20 @@ def train(
             plots=plots,
         )
     return run
+
+
+def _summary(config: Config) -> DatasetSummary:
+    return DatasetSummary(config.task.summarize_example, target_name=config.task.target_name, keep=1)
+
+
+def _findings(train: DatasetSummary, dev: Sequence[Any], config: Config) -> list[str]:
+    """What may be wrong with the data."""
+    if not dev:
+        return findings(train, None)
+    summary = _summary(config)
+    for example in dev:
+        summary.add(example)
+    return findings(train, summary)
 
 
 def resume(
@@ -210,15 +229,22 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _create(config: Config, output: str | Path | None, notes: tuple[str, ...], sources: Sources) -> Run:
+def _create(
+    config: Config,
+    output: str | Path | None,
+    sources: Sources,
+    *,
+    notes: tuple[str, ...],
+    warnings: tuple[str, ...],
+) -> Run:
     assert config.task.learned is not None  # noqa: S101  the task is fitted
     folder = output or unused_folder(Path("runs", config.name))
     learned = config.task.learned.model_dump_json()
     facts = environment() | {"data": _fingerprints(config, sources)}
     run = Run.create(folder, config=config.text(), learned=learned, environment=facts)
-    for line in (*notes, *config.task.warnings):
+    for line in (*notes, *warnings):
         run.log(line)
-    return replace(run, notes=notes, warnings=config.task.warnings)
+    return replace(run, notes=notes, warnings=warnings)
 
 
 def _fingerprints(config: Config, sources: Sources = FILES_ONLY) -> dict[str, Any]:
@@ -288,6 +314,7 @@ def _run_training(
     module: nn.Module,
     *,
     readers: DataReaders,
+    dev: list[Any] | None = None,  # None: not read yet
     start: Snapshot | None,
     listeners: Sequence[Listener],
     group: ProcessGroup,
@@ -298,7 +325,7 @@ def _run_training(
     events_seen = 0
     with run.lock() if group.is_main else nullcontext(), interruptible() as interrupted:
         torch.manual_seed(config.train.seed + 7919 * group.rank)  # other dropout masks in each process
-        dev = list(readers.dev())
+        dev = list(readers.dev()) if dev is None else dev
         if not dev and (config.task.dev or config.task.dev_fraction or config.task.dev_fold):
             raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
         if targets is not None and group.is_main:

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqloom.data.dataset_summary import ContentIndex, DatasetSummary, LengthSummary
+from seqloom.data.dataset_summary import (
+    ContentIndex,
+    DatasetSummary,
+    LengthSummary,
+    all_repeated,
+    compare_splits,
+    findings,
+)
 from seqloom.data.readers.captioned_images import CaptionedImage
 from seqloom.data.readers.labelled import LabelledSequence
 from seqloom.data.readers.recordings import Recording
@@ -217,3 +224,46 @@ def test_examples_of_a_task_without_a_summary_are_only_counted() -> None:
     actual.add(example)
     assert (actual.examples, actual.elements, len(actual.contents), actual.unlabelled.total) == (2, 4, 0, 0)
     assert list(actual.warnings()) == []
+
+
+def labelled(*pairs: tuple[str, str], file: str = "t") -> DatasetSummary:
+    examples = (
+        LabelledSequence(Location(file, line), text, label, len(text.split()))
+        for line, (label, text) in enumerate(pairs, start=1)
+    )
+    return summarize(CLASSIFY, *examples)
+
+
+def test_labels_that_differ_only_in_case_or_whitespace() -> None:
+    summary = labelled(("spam", "a"), ("Spam", "b"), ("very  bad", "c"), ("Very bad", "d"), ("spam", "e"), ("ham", "f"))
+    assert summary.similar_labels() == [["spam", "Spam"], ["very  bad", "Very bad"]]
+    assert list(summary.warnings()) == [
+        "labels that differ only in case or whitespace: 'spam' (2) and 'Spam' (1), 'very  bad' (1) and 'Very bad' (1)"
+    ]
+
+
+def test_splits_are_compared() -> None:
+    train = labelled(("spam", "a b"), ("ham", "c d"))
+    dev = labelled(("spam", "a b"), ("Spam", "e"), ("news", "f"), file="d")
+    overlap, unseen = compare_splits(train, dev)
+    assert overlap == "dev: some of its content also occurs in train: 1 example (d:1 = t:1)"
+    labels = "'Spam' (1 times, first d:2; train has 'spam'), 'news' (1 times, first d:3)"
+    assert unseen == f"dev: 2 labels not in train, which cannot be predicted: {labels}"
+    assert [all_repeated(train, other) for other in (dev, train, labelled())] == [False, True, False]
+
+
+def test_training_prints_a_few_findings() -> None:
+    train = labelled(("spam", "a b"), ("ham", "c d"), ("ham", "c d"))
+    assert findings(train, None) == []  # a harmless duplicate
+    assert findings(labelled(("spam", "a b"), ("ham", "a b")), None) == [
+        "warning: train: duplicates of earlier examples: 1 example, 1 of them with different labels (t:2 = line 1)"
+    ]
+    many = labelled(*(("spam", f"word {number}") for number in range(200)))
+    few = labelled(*(("spam", f"other {number}") for number in range(200)), ("spam", "word 1"))
+    assert findings(many, few) == []
+    wrong = labelled(("spam", ""), ("Spam", ""), ("a", "x"), ("a", "x y " * 90), ("b", "x"), ("SPAM", "x"))
+    lines = findings(labelled(("a", ""), ("A", "x"), ("A", "x y " * 90), ("a", "x")), wrong)
+    assert len(lines) == 6
+    assert lines[0].startswith("warning: dev: all of its content also occurs in train: ")
+    assert lines[1].startswith("warning: dev: 4 labels not in train, ")
+    assert lines[-1] == "warning: 3 more; seqloom check shows all"

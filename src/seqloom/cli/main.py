@@ -15,6 +15,7 @@ from seqloom.cli.options import (
     ConfigurableCommand,
     Configuration,
     Constrain,
+    DataFiles,
     Ensemble,
     Folder,
     Lag,
@@ -26,6 +27,7 @@ from seqloom.cli.options import (
     RunFolder,
     Search,
     Stream,
+    TaskName,
     errors,
 )
 
@@ -120,9 +122,11 @@ def init(
 
 @app.command(cls=ConfigurableCommand, epilog="Example: seqloom check tagger.toml")
 def check(
-    config: Configuration,
+    config: Configuration = "",
     overrides: Overrides = None,
     *,
+    task: TaskName = "",
+    data: DataFiles = "",
     learning_rate: Annotated[
         bool,
         typer.Option("--learning-rate", help="Suggest a learning rate instead: train briefly with rising ones."),
@@ -139,7 +143,7 @@ def check(
     from seqloom.run_config import Config, read_document
 
     with errors():
-        settings = Config.build(read_document(config, overrides or []))
+        settings = Config.build(read_document(config, overrides or [], task=task, data=data))
         if learning_rate:
             test = find_learning_rate(settings)
             if as_json:
@@ -181,10 +185,8 @@ def train(
             "weights of all tokens that both have."
         ),
     ] = "shared",
-    task: Annotated[str, typer.Option(help="Task, if there is no configuration.", autocompletion=complete_task)] = "",
-    data: Annotated[
-        str, typer.Option(help="Training file, or folder with a train and a dev file, if there is no configuration.")
-    ] = "",
+    task: TaskName = "",
+    data: DataFiles = "",
     layer: Layer = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     as_json: AsJson = False,

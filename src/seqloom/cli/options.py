@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from seqloom.cli.completion import complete_config, complete_override, complete_run
+from seqloom.cli.completion import complete_config, complete_override, complete_run, complete_task
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Configuration = Annotated[
@@ -19,6 +19,10 @@ Configuration = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Changes to the configuration, such as train.epochs=5.", autocompletion=complete_override),
+]
+TaskName = Annotated[str, typer.Option(help="Task, if there is no configuration.", autocompletion=complete_task)]
+DataFiles = Annotated[
+    str, typer.Option(help="Training file, or folder with a train and a dev file, if there is no configuration.")
 ]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a training run.", autocompletion=complete_run)]
 Layer = Annotated[str, typer.Option(help="Custom layer or cell, as module:name.")]

@@ -23,6 +23,9 @@ CHUNK_ELEMENTS = 1 << 18  # elements collated together, padding included
 SAMPLE = 1000  # examples from which the memory of all is estimated
 UNBALANCED = 0.9  # fraction of the most frequent label
 OUTLIER = 10  # times the 95th percentile of lengths
+RARE = 5  # labels that occur less often than this are reported
+MANY_REPEATED = 0.01  # fraction of dev examples in the training data from which on training says so
+MAX_FINDINGS = 6  # lines that training prints about its data
 UNKNOWN_ID = 1
 
 
@@ -245,6 +248,12 @@ class DatasetSummary:
         self._low = self._high = np.zeros(0)
         self._columns: Sequence[str] = ()
 
+    def watch(self, examples: Iterable[Any]) -> Iterator[Any]:
+        """The same examples, added as they pass."""
+        for example in examples:
+            self.add(example)
+            yield example
+
     def add(self, example: Any) -> None:
         length, summary = len(example), self.summarize(example)
         self.lengths[length] += 1
@@ -360,8 +369,8 @@ class DatasetSummary:
             infeasible=self.infeasible.total,
         )
 
-    def warnings(self) -> Iterator[str]:
-        """What may be wrong with the data, in sentences."""
+    def warnings(self, *, brief: bool = False) -> Iterator[str]:
+        """What may be wrong with the data, in sentences; ``brief``: without what is common and mostly harmless."""
         if self.empty:
             yield f"{pluralize(self.empty.total, 'example')} without elements, first {self.empty}"
         for name, side in self.sides.items():
@@ -374,7 +383,7 @@ class DatasetSummary:
             if findings:
                 fraction = findings.total / max(self.examples, 1)
                 yield f"{pluralize(findings.total, 'example')} ({fraction:.1%}) {description}: {findings}"
-        if duplicates := self.contents.describe():
+        if (duplicates := self.contents.describe()) and (not brief or "different" in duplicates):
             yield f"duplicates of earlier examples: {duplicates}"
         if self.lengths:
             lengths, longest = LengthSummary.of(self.lengths), self.longest[0]
@@ -388,10 +397,57 @@ class DatasetSummary:
             yield f"{pluralize(self.invalid_labels.total, 'label')} out of order, first {location}: {reason}"
         if constant := self.constant:
             yield f"{len(constant)} of {pluralize(len(self._low), 'column')} never change: {join_names(constant)}"
+        if groups := self.similar_labels():
+            shown = [" and ".join(f"{label!r} ({self.labels[label]:,})" for label in group) for group in groups]
+            yield f"labels that differ only in case or whitespace: {join_names(shown)}"
         for label, count in self.labels.most_common(1):
             fraction = count / self.labels.total()
             if fraction > UNBALANCED and len(self.labels) > 1:
                 yield f"{fraction:.1%} of all labels are {label!r}: always predicting it gives that accuracy"
+
+    def similar_labels(self) -> list[list[str]]:
+        """Labels that are probably the same one, written differently."""
+        groups: dict[str, list[str]] = {}
+        for label in self.labels:
+            groups.setdefault(_folded(label), []).append(label)
+        return [group for group in groups.values() if len(group) > 1]
+
+
+def compare_splits(train: DatasetSummary, dev: DatasetSummary) -> Iterator[str]:
+    """What may be wrong with the development data, compared with the training data, in sentences."""
+    if overlap := dev.contents.describe(train.contents):
+        share = "all" if all_repeated(train, dev) else "some"
+        yield f"dev: {share} of its content also occurs in train: {overlap}"
+    if unseen := [label for label in dev.labels if label not in train.labels]:
+        similar = {_folded(label): label for label in train.labels}
+        shown = []
+        for label in unseen:
+            near = f"; train has {similar[_folded(label)]!r}" if _folded(label) in similar else ""
+            shown.append(f"{label!r} ({dev.labels[label]:,} times, first {dev.first[label]}{near})")
+        yield f"dev: {pluralize(len(unseen), 'label')} not in train, which cannot be predicted: {join_names(shown)}"
+
+
+def all_repeated(train: DatasetSummary, dev: DatasetSummary) -> bool:
+    """Whether all content of the development data occurs in the training data."""
+    return bool(len(dev.contents)) and len(dev.contents.duplicates(train.contents)[0]) == len(dev.contents)
+
+
+def findings(train: DatasetSummary, dev: DatasetSummary | None) -> list[str]:
+    """The warnings about data that training prints before it starts: a few lines, the most important ones first."""
+    lines: list[str] = []
+    if dev is not None:
+        repeated = len(dev.contents.duplicates(train.contents)[0])
+        few = repeated < MANY_REPEATED * len(dev.contents)
+        lines += [line for line in compare_splits(train, dev) if not (few and "also occurs in train" in line)]
+    for name, summary in (("train", train), ("dev", dev)):
+        lines += [f"{name}: {line}" for line in summary.warnings(brief=True)] if summary is not None else []
+    if len(lines) > MAX_FINDINGS:
+        lines[MAX_FINDINGS - 1 :] = [f"{len(lines) - MAX_FINDINGS + 1} more; seqloom check shows all"]
+    return [f"warning: {line}" for line in lines]
+
+
+def _folded(label: str) -> str:
+    return " ".join(label.split()).casefold()
 
 
 def _hash(content: bytes) -> int:
