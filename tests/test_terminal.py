@@ -171,11 +171,27 @@ def test_metrics_are_rows_with_their_confidence_intervals() -> None:
     assert rows == [["accuracy", "0.66667", "[0.5, 0.8]", "0.25"], ["examples", "7", "", ""]]
     assert terminal.score_table({"loss": 1.5}, {}, source="value") == (["metric", "value"], [["loss", "1.5"]])
     assert [terminal.format_value(value) for value in (1234567.0, 3, "x", [0.5, 1])] == [
-        "1.2346e+06",
+        "1234567",
         "3",
         "x",
         "0.5, 1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "expected"),
+    [
+        (12465830.4, 7, "12465830"),
+        (-12465830.4, 5, "-12465830"),
+        (23.253267, 7, "23.25327"),
+        (99999.6, 5, "100000"),
+        (0.00001234567, 5, "1.2346e-05"),
+        (1e30, 5, "1e+30"),
+        (math.nan, 5, "nan"),
+    ],
+)
+def test_numbers_have_the_digits_that_matter(number: float, digits: int, expected: str) -> None:
+    assert terminal.format_number(number, digits) == expected
 
 
 def test_transcription_errors_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

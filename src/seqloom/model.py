@@ -119,6 +119,23 @@ class Model:
                 answers = self.task.predict(self.module, batch).answers
             yield answers
 
+    def predict_lines(
+        self, examples: Iterable[Any], *, batch_size: int = 64, vectors: bool = False
+    ) -> Iterator[list[Any]]:
+        """The predictions for the lines of standard input, batch by batch; None for an empty line."""
+        line = 0
+        remaining = iter(examples)
+        while batch := list(islice(remaining, batch_size)):
+            filled = [example for example in batch if len(example)]
+            answer = self.embed_batches if vectors else self.predict_batches
+            answers = chain.from_iterable(answer(filled, batch_size=batch_size))
+            results: list[Any] = []
+            for example in batch:
+                results += [None] * (example.location.line - line - 1)  # lines that the reader skipped
+                results.append(next(answers) if len(example) else None)
+                line = example.location.line
+            yield results
+
     def embed(self, source: Any, *, batch_size: int = 64) -> list[Any]:
         """Contextual word vectors of a file or of texts, in order; for bidirectional language models."""
         examples = self.read(self._source(source))
@@ -149,6 +166,7 @@ class Model:
         examples = list(self.task.read(resolve(source) if isinstance(source, str) else as_source(source)))
         if not examples:
             raise ValueError(f"{source if isinstance(source, str | Path) else 'data'}: there are no examples")
+        self.task.check_targets(examples)
         scores = evaluate(config, self.module, examples)
         if self.baseline is not None:
             scores["baseline"] = {"name": self.baseline.name, **self.task.score_baseline(self.baseline, examples)}

@@ -141,7 +141,7 @@ def verdict(summary: RunSummary) -> str:
 
 
 def _number(value: float) -> str:
-    return terminal.format_value(float(f"{value:.4g}"))
+    return terminal.format_number(value, 4)
 
 
 def ending(summary: RunSummary) -> str:

@@ -69,8 +69,14 @@ def json_value(value: Any) -> Any:
 def format_value(value: object) -> str:
     """A value as a table shows it: floats with five significant digits."""
     if isinstance(value, float):
-        return f"{value:.5g}"
+        return format_number(value)
     return ", ".join(map(format_value, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def format_number(value: float, digits: int = 5) -> str:
+    """A number with this many significant digits, and all those before the decimal point: 12465830, not 1.2466e+07."""
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e" in text and 1 <= abs(value) < 1e15 else text
 
 
 def format_loss(loss: float) -> str:
@@ -238,7 +244,7 @@ class TrainingProgress:
         self.items += event.items
         if event.evaluation is not None and event.best:
             metric = event.evaluation.metric
-            self.best = f"{metric} {event.evaluation.metrics[metric]:.4g}"
+            self.best = f"{metric} {format_number(event.evaluation.metrics[metric], 4)}"
         if sys.stderr.isatty():
             self._update_bar(run, event)
         if event.logged or event.evaluation is not None:
@@ -251,7 +257,7 @@ class TrainingProgress:
             first = event.evaluation.metric
             names = [first, *(name for name in metrics if name != first)][:4]
             best = "  (best)" if event.best else ""
-            scores = [f"{name} {metrics[name]:.4g}" for name in names if name in metrics]
+            scores = [f"{name} {format_number(metrics[name], 4)}" for name in names if name in metrics]
             line = f"{position}  dev: {fit(scores, self.width - len(position) - len('  dev: ') - len(best))}{best}"
         else:
             seconds, self.since = time.monotonic() - self.since, time.monotonic()

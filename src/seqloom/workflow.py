@@ -328,6 +328,7 @@ def _run_training(
         dev = list(readers.dev()) if dev is None else dev
         if not dev and (config.task.dev or config.task.dev_fraction or config.task.dev_fold):
             raise ValueError("there are no development examples: set task.dev, or raise task.dev_fraction (0: none)")
+        config.task.check_targets(dev)
         if targets is not None and group.is_main:
             run.write_summary(_facts(config, module, targets, dev))
         batches = batch_loader(config, readers.train, group)
@@ -474,7 +475,11 @@ class RunRecorder:
         self.run.record(row)
         self.rows += 1
         shown = values.get("dev", values)
-        numbers = (f"{name} {value:.6g}" for name, value in shown.items() if isinstance(value, float | int))
+        numbers = (
+            f"{name} {terminal.format_number(value, 6)}"
+            for name, value in shown.items()
+            if isinstance(value, float | int)
+        )
         self.run.log(f"update {event.update}: {'dev ' if 'dev' in values else ''}{', '.join(numbers)}")
 
 

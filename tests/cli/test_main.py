@@ -150,6 +150,48 @@ def tagger(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def classifiers(folder: Path) -> tuple[Path, Path]:
+    """A classifier of texts and one of vectors."""
+    (folder / "texts.csv").write_text("text,label\n" + "so good,yes\nso bad,no\n" * 20)
+    (folder / "numbers.csv").write_text("1,2,3,yes\n3,2,1,no\n" * 20)
+    for name in ("texts", "numbers"):
+        changes = ["task.encoder.hidden_size=4", "train.updates=2"]
+        result = call(
+            "train", *changes, "--task", "classify", "--data", folder / f"{name}.csv", "--output", folder / name
+        )
+        assert result.exit_code == 0, result.output
+    return folder / "texts", folder / "numbers"
+
+
+def test_each_line_of_standard_input_has_an_answer(classifiers: tuple[Path, Path], tagger: Path) -> None:
+    texts, numbers = classifiers
+    for run, line in ((texts, "so good"), (numbers, "1,2,3")):
+        result = call("predict", run, text=f"\n{line}\n\n\n{line}\n")
+        assert result.exit_code == 0, result.output
+        assert [bool(answer) for answer in result.stdout.split("\n")[:5]] == [False, True, False, False, True]
+    for run in (texts, tagger):
+        result = call("predict", run, "--json", text="so bad\n\n")
+        assert [json.loads(line) is None for line in result.stdout.splitlines()] == [False, True]
+
+
+def test_text_for_a_model_of_vectors_is_an_error(classifiers: tuple[Path, Path]) -> None:
+    result = call("predict", classifiers[1], text="abc\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "standard input:1: value 1: expected a number, found 'abc'" in result.stderr
+
+
+def test_an_evaluation_without_a_known_label_fails(classifiers: tuple[Path, Path], folder: Path) -> None:
+    (folder / "other.csv").write_text("text,label\n" + "so good,1\nso bad,0\n" * 3)
+    result = call("evaluate", classifiers[0], folder / "other.csv")
+    assert result.exit_code == 1
+    assert (
+        "other.csv:2: no label occurs in the training data, so that all answers are wrong: found '1', '0'"
+        in result.stderr
+    )
+    assert "known are 'no', 'yes'" in result.stderr
+
+
+@pytest.fixture(scope="module")
 def language_model(folder: Path) -> Path:
     (folder / "lines.txt").write_text("a rose is a rose\n" * 20)
     changes = ["task.decoder.hidden_size=8", "task.embedding_size=8", "train.updates=3", "task.text.unit=characters"]

@@ -410,5 +410,74 @@ def test_missing_columns_and_rows(tmp_path: Path) -> None:
         task(target=("oil",)).fit(task().read([wave()]))
     with pytest.raises(ValueError, match="the task is not fitted"):
         task().build_model()
-    with pytest.raises(DataError, match="expected at least 3 rows to forecast and one before them, found rows 0 to 3"):
+    with pytest.raises(DataError, match=r"3 rows, expected at least task.history \+ task.horizon"):
         list(task().read(write(tmp_path, np.arange(3.0))))
+
+
+def write_years(path: Path, years: range) -> Path:
+    rows = [f"{year},{12465000 + 1000 * (year * 7 % 13)}" for year in years]
+    path.write_text("\n".join(["year,births", *rows]) + "\n")
+    return path
+
+
+def test_the_time_axis_is_named_and_not_forecast(tmp_path: Path) -> None:
+    path = write_years(tmp_path / "x.csv", range(1900, 1960))
+    resolved, notes = task(train=str(path)).resolve(path)
+    assert notes == ("time axis from column 1 'year' (1900 to 1959, step 1), which is neither read nor forecast",)
+    assert resolved.date == "year"
+    assert next(resolved.read(path)).series.names == ("births",)
+    chosen, _ = task(train=str(path), target=("year",)).resolve(path)
+    assert chosen.date == ""
+    assert next(chosen.read(path)).series.names == ("year", "births")
+
+
+def test_forecasts_have_dates_and_the_digits_that_matter(tmp_path: Path) -> None:
+    path = write_years(tmp_path / "x.csv", range(1900, 1960))
+    fitted = task().fit(task().read(path))
+    (window,) = fitted.read_inputs(path)
+    (answer,) = answers(fitted, randomize(fitted.build_model()), [window])
+    assert answer.times == ["1960", "1961", "1962"]
+    assert [line.split(",")[0] for line in str(answer).splitlines()] == answer.times
+    assert all(len(f"{value:.9g}".partition(".")[2]) <= 3 and value > 1e7 for (value,) in answer.values)
+    assert "e" not in str(answer)
+    header, *rows = path.read_text().splitlines()
+    (other,) = fitted.read_inputs(["births", *(row.split(",")[1] for row in rows)])  # without the years
+    (same,) = answers(fitted, randomize(fitted.build_model()), [other])
+    assert (same.values, same.times) == (answer.values, [])
+    assert header == "year,births"
+
+
+def test_a_short_dev_file_takes_its_history_from_the_training_file(tmp_path: Path) -> None:
+    train, dev = write_years(tmp_path / "t.csv", range(1900, 1930)), write_years(tmp_path / "d.csv", range(1930, 1936))
+    chosen = task(train=str(train), dev=str(dev))
+    resolved, (_, short, few) = chosen.resolve(train)
+    assert "the 6 rows of the dev file are fewer than task.history + task.horizon (4 + 3); they continue" in short
+    assert few.startswith("the development data allow only 4 forecasts")
+    windows = list(resolved.read(dev))
+    assert [len(window) for window in windows] == [4] * 4
+    whole = list(task().read(ranged(write_years(tmp_path / "w.csv", range(1900, 1936)), "[30:]")))
+    for actual, expected in zip(windows, whole, strict=True):
+        np.testing.assert_array_equal(actual.history, expected.history)
+        np.testing.assert_array_equal(actual.future(3), expected.future(3))
+
+
+def test_a_short_file_that_continues_nothing_is_refused(tmp_path: Path) -> None:
+    train, dev = write_years(tmp_path / "t.csv", range(1900, 1930)), write_years(tmp_path / "d.csv", range(1931, 1937))
+    with pytest.raises(
+        DataError, match=r"d.csv:2: 6 rows, expected at least .* \(4 \+ 3\): set task.history to at most 2"
+    ):
+        task(train=str(train), dev=str(dev)).resolve(train)
+    with pytest.raises(DataError, match="6 rows, expected at least"):
+        list(task(train=str(train)).read(dev))
+
+
+def test_irregular_and_descending_time_stamps(tmp_path: Path) -> None:
+    rows = [f"2020-01-{day:02},{day % 4}" for day in (*range(1, 9), *range(10, 20))]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["day,load", *rows]))
+    _, notes = task(train=str(path)).resolve(path)
+    assert "irregular time stamps: 1 after a gap (first " in notes[1]
+    assert f"{path}:10)" in notes[1]
+    path.write_text("\n".join(["day,load", *rows[::-1]]))
+    with pytest.raises(DataError, match=r"x\.csv:3: time runs backwards in column 'day'; sort the rows by time"):
+        task(train=str(path)).resolve(path)

@@ -318,8 +318,12 @@ def predict(
         interactive = files == ["-"] and sys.stdin.isatty()
         printer = PredictionPrinter(model.task, as_json=as_json, names=len(files) > 1, interactive=interactive)
         examples = printer.watch((name, model.read(name, file_format=file_format, encoding=encoding)) for name in files)
-        batches = model.embed_batches if vectors else model.predict_batches
-        for predictions in batches(examples, batch_size=1 if interactive else batch_size):
+        size = 1 if interactive else batch_size
+        if files == ["-"] and not file_format and model.task.answers_each_line:
+            batches = model.predict_lines(examples, batch_size=size, vectors=vectors)
+        else:
+            batches = (model.embed_batches if vectors else model.predict_batches)(examples, batch_size=size)
+        for predictions in batches:
             printer.print(predictions)
         printer.finish()
 

@@ -30,8 +30,12 @@ class PredictionPrinter:
                 yield example
 
     def print(self, predictions: Sequence[Any]) -> None:
+        """Print predictions; None is the answer to an empty line of standard input."""
         for prediction in predictions:
-            file = self.sources.popleft()
+            file = self.sources.popleft() if self.sources else "-"
+            if prediction is None:
+                terminal.print_lines("null" if self.as_json else "")
+                continue
             if self.as_json:
                 value = self.task.to_json(prediction)
                 terminal.print_lines(terminal.json_line({"file": file, **value} if self.names else value))

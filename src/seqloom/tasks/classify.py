@@ -398,6 +398,10 @@ class Classify(Task):
         own = {name: getattr(self.fitted, name) for name in ("labels", "weights")}
         return self.model_copy(update={"learned": other.fitted.model_copy(update=own)})
 
+    def check_targets(self, examples: Sequence[LabelledSequence]) -> None:
+        labels = [(example.location, example.label) for example in examples if example.label is not None]
+        self.fitted.labels.check_known(labels)
+
     def metric_sums(self, predictions: Sequence[Classification], examples: Sequence[LabelledSequence]) -> MetricSums:
         pairs = zip(predictions, examples, strict=True)
         return ratio_of_sums([answer.label == example.label for answer, example in pairs], [1] * len(examples))

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -17,7 +17,8 @@ from seqloom.config import ConfigSection, Document
 from seqloom.data.batch import Batch, pad
 from seqloom.data.dataset_summary import ExampleSummary
 from seqloom.data.preview import DataPreview
-from seqloom.data.readers import tables
+from seqloom.data.readers import tables, text_files
+from seqloom.data.readers.memory import IN_MEMORY
 from seqloom.data.readers.series import (
     Numbers,
     Series,
@@ -40,10 +41,14 @@ from seqloom.models.baseline import Baseline
 from seqloom.models.encoder import Encoder, PrenetConfig, RecurrenceConfig, build_stack
 from seqloom.models.forecaster import Forecaster
 from seqloom.tasks.task import Loss, Predictions, Task, require_fitted
+from seqloom.terminal import format_number
 
 MIN_HISTORY, MAX_HISTORY = 8, 64  # time steps that a model reads by default
 MAX_PLOT_STEPS = 200  # time steps in a plot
 MIN_PROBABILITY = 1e-3  # lower bound of the initial probability that a binary feature is 1, and that it is 0
+
+SINGLE_DIGITS = 7  # significant digits of a 32-bit floating-point number
+FEW_FORECASTS = 5  # forecasts on the development data, below which scores say little
 
 LOSS_FUNCTIONS = {"mse": nn.functional.mse_loss, "mae": nn.functional.l1_loss, "huber": nn.functional.smooth_l1_loss}
 
@@ -74,15 +79,22 @@ class ForecastPrediction:
     values: list[list[float]]  # (horizon, targets)
     steps: list[list[list[float]]]  # (T, horizon, targets), the forecast at each row; only for every_step
     truth: list[list[list[float]]]  # (T, horizon, targets), the observed values; empty if unknown
+    times: list[str] = field(default_factory=list)  # (horizon,), time stamps of the values; empty if unknown
 
     def __str__(self) -> str:
-        return "\n".join(",".join(f"{value:.7g}" for value in row) for row in self.values)
+        rows = [",".join(format_number(value, SINGLE_DIGITS) for value in row) for row in self.values]
+        return (
+            "\n".join(f"{time},{row}" for time, row in zip(self.times, rows, strict=True))
+            if self.times
+            else "\n".join(rows)
+        )
 
     def _repr_html_(self) -> str:
         rows = [
-            [html.remark(step), *(f"{value:.6g}" for value in row)] for step, row in enumerate(self.values, start=1)
+            [html.remark(step), *(html.escape(format_number(value, SINGLE_DIGITS)) for value in row)]
+            for step, row in zip(self.times or range(1, len(self.values) + 1), self.values, strict=True)
         ]
-        return html.table(["step", *self.columns], rows, right=range(len(self.columns) + 1))
+        return html.table(["time" if self.times else "step", *self.columns], rows, right=range(len(self.columns) + 1))
 
 
 class Forecast(Task):
@@ -117,10 +129,16 @@ class Forecast(Task):
         (), description='Input columns by name, without a header "1", "2", … (empty: all).'
     )
     target: tuple[str, ...] = Field((), description="Columns to forecast (empty: all input columns).")
-    date: str = Field(
-        "", description="Column with dates, which is not read (empty: the first column if it is not numeric)."
+    date: str | tuple[str, ...] = Field(
+        "auto",
+        description="Column with the dates or times, or several of them such as year and month; it is neither read nor "
+        "forecast (auto: a column that holds dates or times, or counts up; empty: none).",
     )
-    separator: str = Field(",", min_length=1, max_length=1, description="Column separator of a CSV file.")
+    separator: str = Field(
+        "",
+        max_length=1,
+        description="Column separator of a text file (empty: comma, semicolon, tab or |, as the first lines show).",
+    )
     fill_missing: bool = Field(
         default=False, description="Replace missing values by the previous value; false: missing values are errors."
     )
@@ -191,6 +209,76 @@ class Forecast(Task):
             return self.horizon - 1
         return math.ceil((self.horizon - 1) / self.history) if self.history else 0
 
+    def resolve(self, source: Source) -> tuple[Self, tuple[str, ...]]:
+        if self._is_many(source):
+            return self, ()
+        series = self._table(source)
+        axis, notes = series.axis, []
+        changes: dict[str, Any] = {"date": ""}
+        if axis is not None:
+            changes["date"] = axis.names if len(axis.names) > 1 else axis.names[0]
+            notes.append(axis.describe())
+        if series.left_out:
+            changes["columns"] = series.names
+            notes.append(f"columns that number the rows or hold dates are ignored: {', '.join(series.left_out)}")
+        if problem := _irregular(series):
+            notes.append(problem)
+        return self.model_copy(update=changes), (*notes, *self._dev_notes(series))
+
+    def _dev_notes(self, train: Series) -> list[str]:
+        """What has to be known about the development data: where their history is, and that they are few."""
+        if self.output != "last" or (not self.dev and not self.dev_fraction) or self.dev == IN_MEMORY:
+            return []
+        notes = []
+        if self.dev:
+            path = text_files.resolve(self.dev)
+            if self._is_many(path):
+                return []
+            series = self._table(path)
+            if problem := _irregular(series):
+                notes.append(f"dev file: {problem}")
+            rows = series.stop - series.start
+            if self._is_short(series):
+                series = self._with_history(series, path)
+                notes.append(
+                    f"the {rows} rows of the dev file are fewer than task.history + task.horizon "
+                    f"({self.history} + {self.horizon}); they continue the training file, whose end is their history"
+                )
+            count = series.stop - self.horizon - max(series.start, self.history) + 1
+        else:
+            total = train.stop - self.horizon - max(train.start, self.history) + 1
+            count = round(total * self.dev_fraction)
+        if 0 < count < FEW_FORECASTS:
+            forecasts = text_files.pluralize(count, "forecast")
+            notes.append(
+                f"the development data allow only {forecasts}, so that scores and the best checkpoint are uncertain"
+            )
+        return notes
+
+    def _is_short(self, series: Series) -> bool:
+        """Whether a series is too short for a forecast with the whole history."""
+        return self.output == "last" and series.stop < self.history + self.horizon
+
+    def _with_history(self, series: Series, source: Source) -> Series:
+        """A short series with the end of the training file before it, if it is the dev file and continues that."""
+        named = "" not in (self.train, self.dev) and IN_MEMORY not in (self.train, self.dev)
+        files = {name: text_files.resolve(name) for name in (self.train, self.dev)} if named else {}
+        if files and source == files[self.dev] != files[self.train]:
+            train = self._table(files[self.train])
+            at_end = train.stop == len(train.values) and not series.start
+            if at_end and series.axis is not None and train.axis is not None and series.axis.continues(train.axis):
+                longer = series.after(train, self.history)
+                if not self._is_short(longer):
+                    return longer
+        most = series.stop - self.horizon - 1
+        shorter = f"set task.history to at most {most}, or " if most >= 1 and self.learned is None else ""
+        raise DataError(
+            series.location,
+            f"{text_files.pluralize(series.stop, 'row')}, expected at least task.history + task.horizon "
+            f"({self.history} + {self.horizon}): {shorter}put all rows into one file and select a range of it, such as "
+            "series.csv[0.8:1], whose history may lie before it",
+        )
+
     def read(self, source: Source) -> Iterator[Window]:
         for series in self._series(source):
             if self.data_type == "binary" and not np.isin(series.values, (0, 1)).all():
@@ -201,26 +289,41 @@ class Forecast(Task):
             elif self.output == "every_step":
                 yield from consecutive_windows(series, self.history, horizon=self.horizon)
             else:
-                yield from windows(series, self.history, horizon=self.horizon)
+                whole = self._with_history(series, source) if series.lines and self._is_short(series) else series
+                yield from windows(whole, self.history, horizon=self.horizon)
 
     def read_inputs(self, source: Source) -> Iterator[Window]:
         """The end of each series, to forecast what follows."""
         return self.model_copy(update={"last_window_only": True}).read(source)
 
     def _series(self, source: Source) -> Iterator[Series]:
-        columns = self.learned.columns if self.learned else self.columns
+        if self._is_many(source):
+            columns = self.learned.columns if self.learned else self.columns
+            values = source if isinstance(source, Path) else one_series(source)
+            yield from sequences(values, columns=columns, fill=self.fill_missing)
+        else:
+            yield self._table(source)
+
+    def _is_many(self, source: Source) -> bool:
+        """Whether a source holds many series: an .npz or .ts file, or arrays."""
         if isinstance(source, Path):
-            many = split_range(source)[0].name.removesuffix(".gz").endswith((".npz", ".ts"))
-        elif tables.is_table(source):
-            many = False
-        else:
-            values = one_series(source)
-            many = not all(isinstance(line, str) for line in values)
-            source = values
-        if many:
-            yield from sequences(source, columns=columns, fill=self.fill_missing)
-        else:
-            yield table(source, separator=self.separator, columns=columns, date=self.date, fill=self.fill_missing)
+            return split_range(source)[0].name.removesuffix(".gz").endswith((".npz", ".ts"))
+        return not tables.is_table(source) and not all(isinstance(line, str) for line in one_series(source))
+
+    def _table(self, source: Source) -> Series:
+        date: tuple[str, ...] | None = (self.date,) if isinstance(self.date, str) else self.date
+        if date in (("auto",), ("",)):
+            date = None if date == ("auto",) else ()
+        options: dict[str, Any] = {"separator": self.separator, "fill": self.fill_missing}
+        if self.learned is None:
+            series = table(source, columns=self.columns, target=self.target, date=date, **options)
+        else:  # the time axis of another file may have another name, or be missing
+            series = table(source, columns=self.learned.columns, **options)
+        if series.axis is not None and (irregular := series.axis.irregularities()).is_descending:
+            first = irregular.backwards[0]
+            names = " and ".join(map(repr, series.axis.names))
+            raise DataError(series.at(first), f"time runs backwards in column {names}; sort the rows by time")
+        return series
 
     def fit(self, examples: Iterable[Window]) -> Self:
         spans: dict[int, tuple[Series, int, int]] = {}
@@ -275,7 +378,8 @@ class Forecast(Task):
             observed = (window.future(self.horizon, every_step=every_step) for window in examples)
             future = [self._scale(values)[..., targets] for values in observed]
             target = ForecastTarget(pad(future, dtype=np.float32).values, mask)
-        return Batch(inputs, target, int(mask.sum()))
+        future_unknown = not any(window.known for window in examples)
+        return Batch(inputs, target, int(mask.sum()), examples=tuple(examples) if future_unknown else ())
 
     def _scale(self, values: Numbers) -> Numbers:  # (..., D); binary values are not scaled
         if self.data_type == "binary":
@@ -291,6 +395,14 @@ class Forecast(Task):
         values *= np.array(self.fitted.deviations)[targets]
         values += np.array(self.fitted.means)[targets]
         return values
+
+    def _rounded(self, values: Numbers) -> Numbers:  # (..., targets)
+        """Values without the digits that single precision does not determine."""
+        if self.data_type == "binary":
+            return values
+        deviations = np.array(self.fitted.deviations)[self._targets(self.fitted.columns)]
+        decimals = np.maximum(SINGLE_DIGITS - 1 - np.floor(np.log10(deviations)), 0).astype(int)
+        return np.stack([values[..., column].round(count) for column, count in enumerate(decimals.tolist())], axis=-1)
 
     def _features(self, window: Window) -> Numbers:  # (T, 1 or 2, D)
         """The scaled values and their changes from row to row."""
@@ -345,14 +457,21 @@ class Forecast(Task):
         values = self._restore(forecast.double().sigmoid() if self.data_type == "binary" else forecast)
         columns = self.fitted.columns
         names = [columns[target] for target in self._targets(columns)]
+        if batch.examples:  # forecasts that people read
+            values = self._rounded(values)
+        stamps = [window.time_stamps(self.horizon) for window in batch.examples] or [[] for _ in values]
         if self.output == "last":
-            return Predictions([ForecastPrediction(names, row[0].tolist(), [], []) for row in values], state)
+            forecasts = [
+                ForecastPrediction(names, row[0].tolist(), [], [], times)
+                for row, times in zip(values, stamps, strict=True)
+            ]
+            return Predictions(forecasts, state)
         truth = None if batch.target is None else self._restore(batch.target.values)
         answers = []
         for row, length in enumerate(batch.inputs.lengths.tolist()):
             steps = values[row, :length].tolist()
             observed = [] if truth is None else truth[row, :length].tolist()
-            answers.append(ForecastPrediction(names, steps[-1] if steps else [], steps, observed))
+            answers.append(ForecastPrediction(names, steps[-1] if steps else [], steps, observed, stamps[row]))
         return Predictions(answers, state)
 
     def _pairs(
@@ -472,6 +591,10 @@ class Forecast(Task):
         }
 
     @property
+    def answers_each_line(self) -> bool:
+        return False
+
+    @property
     def inputs_are_files(self) -> bool:
         return True
 
@@ -498,3 +621,8 @@ class Forecast(Task):
             forecast = np.array(predictions[0].steps)[-MAX_PLOT_STEPS:, 0]
             baseline = windows[0].history[-MAX_PLOT_STEPS:, columns]
         draw_forecast(observed, forecast, baseline, folder / "forecast.png", names=names)
+
+
+def _irregular(series: Series) -> str:
+    """What is irregular about the time stamps of a series; empty if nothing is."""
+    return "" if series.axis is None else series.axis.irregularities().describe(series.at)

@@ -486,6 +486,15 @@ class Tag(Task):
         own = {name: getattr(self.fitted, name) for name in ("labels", "pairs")}
         return self.model_copy(update={"learned": other.fitted.model_copy(update=own)})
 
+    def check_targets(self, examples: Sequence[TaggedSequence]) -> None:
+        self.fitted.labels.check_known(
+            [(example.location, label) for example in examples for label in example.labels or ()]
+        )
+
+    @property
+    def answers_each_line(self) -> bool:
+        return self.fitted.words is not None
+
     def metric_sums(self, predictions: Sequence[TagPrediction], examples: Sequence[TaggedSequence]) -> MetricSums:
         reference = [example.labels or () for example in examples]
         predicted = [answer.labels for answer in predictions]

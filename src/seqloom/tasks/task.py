@@ -278,6 +278,9 @@ class Task(ConfigSection, ABC):
     def score(self, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
         """Metrics by name; the first ones are numbers that a learning curve can show."""
 
+    def check_targets(self, examples: Sequence[Any]) -> None:
+        """Raise a DataError if no target of the examples occurs in the training data, so that scores mean nothing."""
+
     def metric_sums(self, predictions: Sequence[Any], examples: Sequence[Any]) -> MetricSums | None:  # noqa: ARG002
         """Sums per example from which the main metric is computed, to compare models; None if there are none."""
         return None
@@ -293,6 +296,11 @@ class Task(ConfigSection, ABC):
     def score_baseline(self, baseline: Baseline, examples: Sequence[Any]) -> dict[str, float]:  # noqa: ARG002
         """The main metric of the baseline on examples, and others that it has; empty if it has none."""
         return {}
+
+    @property
+    def answers_each_line(self) -> bool:
+        """Whether each line of standard input is an input, instead of a part of a table or a sequence."""
+        return True
 
     @property
     def custom_layer_field(self) -> str:

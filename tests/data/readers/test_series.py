@@ -87,8 +87,48 @@ def test_columns_without_header_are_numbered() -> None:
 
 def test_numeric_date_column() -> None:
     lines = ["YEAR,SUNACTIVITY", "1700,5", "1701,11"]
-    assert table(lines).names == ("YEAR", "SUNACTIVITY")
-    assert table(lines, date="YEAR").values.tolist() == [[5], [11]]
+    assert table(lines).names == ("SUNACTIVITY",)
+    assert table(lines, date=()).names == ("YEAR", "SUNACTIVITY")
+    assert table(lines, date=("YEAR",)).values.tolist() == [[5], [11]]
+    assert table(lines, columns=("YEAR",)).values.tolist() == [[1700], [1701]]
+    assert table(lines, target=("YEAR",)).names == ("YEAR", "SUNACTIVITY")
+
+
+def test_row_numbers_beside_dates_are_left_out() -> None:
+    series = table(["row;day;load", *(f"{row};{row + 1:02}.03.2020;{row % 3}" for row in range(9))])
+    assert series.names == ("load",)
+    assert series.left_out == ("row",)
+    assert series.axis is not None
+    assert series.axis.names == ("day",)
+
+
+def test_a_single_column_that_counts_is_forecast() -> None:
+    assert table([str(row) for row in range(9)]).values.ravel().tolist() == list(range(9))
+
+
+def test_tables_in_memory_and_json_lines(tmp_path: Path) -> None:
+    columns = {"ds": ["2020-01-31", "2020-02-29", "2020-03-31"], "y": [3, 1, 2]}
+    (tmp_path / "x.jsonl").write_text(
+        "".join(f'{{"ds": "{day}", "y": {y}}}\n' for day, y in zip(*columns.values(), strict=True))
+    )
+    for source in (columns, tmp_path / "x.jsonl"):
+        series = table(source)
+        assert series.names == ("y",)
+        assert series.values.ravel().tolist() == [3, 1, 2]
+        assert series.axis is not None
+        stamps = series.axis.following(2, 2)
+        assert stamps is not None
+        assert series.axis.write(stamps) == ["2020-04-30", "2020-05-31"]
+
+
+def test_a_column_of_names_is_left_out_or_refused() -> None:
+    rows = [f"{day},1.5" for day in ("mon", "tue", "wed")]
+    assert table(["day,load", *rows]).names == ("load",)
+    assert table(["place,load", "rome,1", "rome,2"]).left_out == ("place",)
+    with pytest.raises(
+        DataError, match="'series' repeats 2 names \\('a', 'b'\\): the file seems to hold several series"
+    ):
+        table(["series,load", "a,1", "a,2", "b,3", "b,4"])
 
 
 def test_gzipped_file_with_a_range(tmp_path: Path) -> None:
@@ -110,7 +150,7 @@ def test_missing_values_are_errors_or_filled() -> None:
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        ([], {}, "input:1: expected a CSV file of numbers, found an empty file"),
+        ([], {}, "input:1: expected a table of numbers, found an empty file"),
         (["a,b"], {}, "input:1: no rows"),
         (["day", "monday"], {}, "input:2: no column of numbers"),
         (["a,a", "1,2"], {}, "input:1: duplicate column names"),
@@ -118,7 +158,7 @@ def test_missing_values_are_errors_or_filled() -> None:
         (["a,b", "1,inf"], {}, "input:2: column b: expected a number, found 'inf'"),
         (["a,b", "1,2", "3"], {}, "input:3: expected 2 fields as in the first record, found 1"),
         (["load,b", "1,2"], {"columns": ("laod",)}, "no column 'laod': did you mean load"),
-        (["a,b", "1,2"], {"date": "c"}, "no column 'c': The file has a, b"),
+        (["a,b", "1,2"], {"date": ("c",)}, "no column 'c': The file has a, b"),
     ],
 )
 def test_table_errors_name_the_line(lines: list[str], options: dict[str, object], message: str) -> None:

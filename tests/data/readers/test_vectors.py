@@ -244,3 +244,9 @@ def test_fuzzed_text_raises_only_data_errors(lines: list[str]) -> None:
                 list(read_it(source))
             except DataError as error:
                 assert str(error).startswith("input")  # noqa: PT017  either answer is right, another error is not
+
+
+def test_frames_without_a_row_of_numbers_are_an_error() -> None:
+    with pytest.raises(DataError, match="input:1: expected rows of numbers, found only 'abc'"):
+        list(frames(["abc"]))
+    assert not list(frames([]))

@@ -227,7 +227,7 @@ class LabelledReader:
     def _numbers(self, source: Path) -> Iterator[VectorSequence]:
         options: dict[str, Any] = {"channels": self.channels, "missing": self.missing}
         if source == STANDARD_INPUT:
-            return vectors.csv(source, label=None, separator=self.separator or ",", **options)
+            return vectors.csv(source, label=None, header=False, separator=self.separator or ",", **options)
         if tables.is_binary(source):
             return self._wide(source)
         separator = self._number_separator(source)
@@ -350,9 +350,9 @@ class LabelledReader:
             yield from self._file(file, label)
 
     def _texts(self, source: Path) -> Rows:
-        """Each non-empty line as a text without a label."""
+        """Each line as a text without a label; empty ones only of standard input, where each line has an answer."""
         for location, line in text_files.lines(source, encoding=self.encoding):
-            if line.strip():
+            if line.strip() or source == STANDARD_INPUT:
                 yield location, line.strip(), None
 
     def _first_label(self, label: str) -> str:

@@ -2,18 +2,21 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqloom.data.readers import tables, vectors
-from seqloom.data.readers.text_files import DataError, Location, Source, delimited
+from seqloom.data.readers import tables, text_files, vectors
+from seqloom.data.readers.tables import Record
+from seqloom.data.readers.text_files import DataError, Location, Source
+from seqloom.data.readers.time_axis import TimeAxis, find_time_axis
 
 MISSING = {"", "na", "nan", "n/a", "null", "none", "?"}
 """How files write a missing value, in lowercase."""
@@ -69,9 +72,28 @@ class Series:
     start: int  # first row to forecast
     stop: int  # end of the rows to forecast
     lines: Sequence[int] = ()  # line of each row; empty if the file has no lines
+    axis: TimeAxis | None = None  # time stamp of each row; None: there are none
+    left_out: tuple[str, ...] = ()  # further columns that are not read, since they number the rows or hold dates
 
     def at(self, row: int) -> Location:
         return self.location._replace(line=self.lines[row]) if row < len(self.lines) else self.location
+
+    def after(self, earlier: "Series", rows: int) -> "Series":
+        """The same series with the last rows of an earlier one as its history."""
+        rows = min(rows, earlier.stop)
+        before = earlier.values[earlier.stop - rows : earlier.stop]
+        lines = [*[earlier.at(row).line for row in range(earlier.stop - rows, earlier.stop)], *self.lines]
+        values = np.concatenate([before, self.values])
+        axis = self.axis
+        if (
+            axis is not None
+            and axis.stamps is not None
+            and earlier.axis is not None
+            and earlier.axis.stamps is not None
+        ):
+            stamps = earlier.axis.stamps[earlier.stop - rows : earlier.stop]
+            axis = replace(axis, stamps=np.concatenate([stamps, axis.stamps]))
+        return replace(self, values=values, start=self.start + rows, stop=self.stop + rows, lines=lines, axis=axis)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +111,12 @@ class Window:
     @property
     def location(self) -> Location:
         return self.series.at(self.stop - 1)
+
+    def time_stamps(self, rows: int) -> list[str]:
+        """The time stamps of the rows after the history, as text; empty if they are not known."""
+        axis = self.series.axis
+        stamps = None if axis is None else axis.following(self.stop - 1, rows)
+        return [] if axis is None or stamps is None else axis.write(stamps)
 
     @property
     def history(self) -> Numbers:  # (length, D)
@@ -145,36 +173,130 @@ def _too_short(series: Series, horizon: int) -> DataError:
 
 
 def table(
-    source: Source,
+    source: Any,  # a file, lines of text, or a table in memory
     *,
-    separator: str = ",",
-    columns: Sequence[str] = (),  # names, or numbers from 1 without a header; empty: all
-    date: str = "",  # column to skip; empty: the first one if it is not a number
+    separator: str = "",  # of a text file; empty: as its first lines show
+    columns: Sequence[str] = (),  # names, or numbers from 1 without a header; empty: all but the time axis
+    target: Sequence[str] = (),  # columns that are forecast, so that they are not the time axis
+    date: Sequence[str] | None = None,  # columns of the time axis; None: search; empty: there is none
     fill: bool = False,  # replace a missing value by the previous one
 ) -> Series:
-    """A CSV file of numbers, one row per time step; a first record without numbers is a header."""
+    """A table of numbers, one row per time step; a first record without numbers is a header."""
     path, range_ = split_range(source) if isinstance(source, Path) else (source, Range("input", "", ""))
-    named = not isinstance(source, Path) and tables.is_table(source)
-    records = _named_records(source) if named else delimited(path, separator=separator, header=False)
-    location, first = next(records, (Location(range_.text, 1), []))
+    names, records = _open_table(path, range_.text, separator)
+    first_records = list(islice(records, tables.HEAD))
+    if not first_records:
+        raise DataError(Location(range_.text, 1), "no rows after the header")
+    location = first_records[0][0]
+    _check_columns(location, names, (*columns, *target, *(date or ())))
+    head = [[fields[column] for _, fields in first_records] for column in range(len(names))]
+    taken = (*columns, *target)
+    axis, others = (None, []) if date == () else find_time_axis(names, head, chosen=date or (), taken=taken)
+    # Columns that may be the time axis are kept as text until all rows have been read.
+    kept: dict[int, list[Any]] = {column: [] for column in (*(axis.columns if axis else ()), *others)}
+    if date is None and 0 not in kept and names[0] not in taken and _is_word(head[0][0]):
+        kept[0] = []
+    numbers = {column: name for column, name in enumerate(names) if column not in kept and not columns}
+    numbers |= {names.index(name): name for name in columns}
+    rows: list[list[float]] = []
+    lines: list[int] = []
+    for row_location, fields in chain(first_records, records):
+        rows.append(_row(row_location, fields, rows[-1] if rows else [], columns=numbers, fill=fill))
+        lines.append(row_location.line)
+        for column, texts in kept.items():
+            texts.append(fields[column])
+    if kept:
+        whole = [kept.get(column, []) for column in range(len(names))]
+        free = [name for column, name in enumerate(names) if column not in kept]
+        axis, others = find_time_axis(names, whole, chosen=date or (), taken=(*free, *taken))
+    if not numbers and not kept.keys() - {*(axis.columns if axis else ()), *others}:
+        others = [column for column in others if not tables.is_numeric(kept[column])]  # the only ones to forecast
+    used = {*(axis.columns if axis else ()), *others}
+    left_out = [names[column] for column in others]
+    for column in sorted(kept.keys() - used) if not columns and len(names) > 1 else ():
+        if len(set(map(str, kept[column]))) == 1 and _is_word(kept[column][0]):
+            left_out.append(names[column])
+            continue
+        _refuse_series_names(location, names[column], kept[column])
+        numbers[column] = names[column]
+        rows = _with_column(rows, kept[column], names[column], location._replace(line=0), lines, fill=fill)
+    if not numbers and axis is not None and axis.stamps is not None and not axis.has_dates and not date:
+        numbers, rows, axis, left_out = {axis.columns[0]: axis.names[0]}, axis.stamps[:, None].tolist(), None, []
+    if not numbers:
+        raise DataError(location, "no column of numbers")
+    order = np.argsort(list(numbers)) if not columns else np.arange(len(numbers))
+    selected = np.array(list(numbers.values()), object)[order].tolist()
+    start, stop = range_.rows(len(rows), noun="rows")
+    values = np.array(rows, np.float64)[:, order]
+    return Series(location, values, tuple(selected), start, stop, lines, axis, tuple(left_out))
+
+
+def _open_table(source: Any, file: str, separator: str) -> tuple[list[str], Iterator[Record]]:
+    """The names of the columns (numbers from 1 without a header), and the records."""
+    if isinstance(source, Path) or tables.is_table(source):
+        opened = tables.read_table(source, separator=separator, header=False)
+        names, records = list(opened.names), opened.records
+    else:
+        lines = list(text_files.lines(source))
+        separator = separator or tables.sniff_separator([line for _, line in lines[: tables.SNIFFED_LINES]])
+        names, records = [], tables.split_columns(iter(lines), separator)
+    if names:
+        return names, _checked_widths(records, len(names))
+    location, first = next(records, (Location(file, 1), []))
     if not first:
-        raise DataError(location, "expected a CSV file of numbers, found an empty file")
-    header = named or (all(_number(field) is None for field in first) and not all(map(_is_missing, first)))
-    names = [name.strip() for name in first] if header else [str(number + 1) for number in range(len(first))]
+        raise DataError(location, "expected a table of numbers, found an empty file")
+    if not all(_number(field) is None for field in first) or all(map(_is_missing, first)):
+        return [str(number + 1) for number in range(len(first))], _checked_widths(
+            chain([(location, first)], records), len(first)
+        )
+    names = [str(name).strip() for name in first]
     if len(set(names)) < len(names):
         raise DataError(location, "duplicate column names")
-    if header:
-        location, first = next(records, (location, []))
-    if not first:
+    first_row = next(records, None)
+    if first_row is None:
         raise DataError(location, "no rows after the header")
-    selected = _select_columns(location, names, first, columns=columns, date=date)
-    rows = [_row(location, first, [], columns=selected, fill=fill)]
-    lines = [location.line]
-    for row_location, fields in records:
-        rows.append(_row(row_location, fields, rows[-1], columns=selected, fill=fill))
-        lines.append(row_location.line)
-    start, stop = range_.rows(len(rows), noun="rows")
-    return Series(location, np.array(rows), tuple(selected.values()), start, stop, lines)
+    return names, _checked_widths(chain([first_row], records), len(names))
+
+
+def _checked_widths(records: Iterable[Record], width: int) -> Iterator[Record]:
+    for location, fields in records:
+        if len(fields) != width:
+            raise DataError(location, f"expected {width} fields as in the first record, found {len(fields)}")
+        yield location, fields
+
+
+def _check_columns(location: Location, names: Sequence[str], chosen: Sequence[str]) -> None:
+    for name in chosen:
+        if name not in names:
+            similar = "".join(f"did you mean {other}? " for other in get_close_matches(name, names, n=1))
+            raise DataError(location, f"no column {name!r}: {similar}The file has {', '.join(names)}")
+
+
+def _is_word(field: Any) -> bool:
+    return _number(field) is None and not _is_missing(field)
+
+
+def _refuse_series_names(location: Location, name: str, values: Sequence[Any]) -> None:
+    """Refuse a column that names several series, one below the other."""
+    different = list(dict.fromkeys(map(str, values)))
+    if all(_is_word(value) for value in different) and len(different) < len(values):
+        shown = ", ".join(map(repr, different[:3])) + (", …" if len(different) > 3 else "")
+        raise DataError(
+            location,
+            f"column {name!r} repeats {len(different):,} names ({shown}): the file seems to hold several series "
+            "one below the other; give each series its own file or columns, or set task.columns to leave it out",
+        )
+
+
+def _with_column(
+    rows: list[list[float]], values: Sequence[Any], name: str, location: Location, lines: Sequence[int], *, fill: bool
+) -> list[list[float]]:
+    """The rows with one more column of numbers."""
+    added: list[list[float]] = []
+    for line, value in zip(lines, values, strict=True):
+        at = location._replace(line=line)
+        added.append(_row(at, [value], added[-1] if added else [], columns={0: name}, fill=fill))
+    return [row + extra for row, extra in zip(rows, added, strict=True)]
 
 
 def sequences(source: Source, *, columns: Sequence[str] = (), fill: bool = False) -> Iterator[Series]:
@@ -205,14 +327,6 @@ def one_series(source: Any) -> Any:
     return [np.array(source)] if len(source) and all(isinstance(value, int | float) for value in source) else source
 
 
-def _named_records(source: Any) -> Iterator[tuple[Location, list[str]]]:
-    """The names of the columns of a table in memory, then its rows as texts."""
-    content = tables.read_table(source)
-    yield Location("input", 0), list(content.names)
-    for location, values in content.records:
-        yield location, ["" if tables.is_missing(value) else str(value) for value in values]
-
-
 def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Location, Any]]:
     if not isinstance(source, Path):
         for number, array in enumerate(source, start=1):
@@ -227,33 +341,14 @@ def _arrays(source: Source, *, fill: bool) -> Iterator[tuple[Location, Any]]:
         yield item.location, item.values
 
 
-def _select_columns(
-    location: Location, names: Sequence[str], first: Sequence[str], *, columns: Sequence[str], date: str
-) -> dict[int, str]:
-    """The names of the selected columns by index."""
-    for name in (*columns, *([date] if date else [])):
-        if name not in names:
-            similar = "".join(f"did you mean {other}? " for other in get_close_matches(name, names, n=1))
-            raise DataError(location, f"no column {name!r}: {similar}The file has {', '.join(names)}")
-    if columns:
-        return {names.index(name): name for name in columns}
-    skipped = names.index(date) if date else -1
-    if not date and _number(first[0]) is None and not _is_missing(first[0]):
-        skipped = 0
-    selected = {column: name for column, name in enumerate(names) if column != skipped}
-    if not selected:
-        raise DataError(location, "no column of numbers")
-    return selected
-
-
 def _row(
-    location: Location, fields: Sequence[str], previous: Sequence[float], *, columns: dict[int, str], fill: bool
+    location: Location, fields: Sequence[Any], previous: Sequence[float], *, columns: dict[int, str], fill: bool
 ) -> list[float]:
     row = []
     for index, (column, name) in enumerate(columns.items()):
         value = _number(fields[column])
         if value is None and not _is_missing(fields[column]):
-            raise DataError(location, f"column {name}: expected a number, found {fields[column][:40]!r}")
+            raise DataError(location, f"column {name}: expected a number, found {str(fields[column])[:40]!r}")
         if value is None and not fill:
             raise DataError(location, f"column {name}: missing value; fill_missing = true repeats the previous one")
         if value is None and not previous:
@@ -262,14 +357,14 @@ def _row(
     return row
 
 
-def _number(field: str) -> float | None:
+def _number(field: Any) -> float | None:
     """The finite number in a field, or None."""
     try:
         value = float(field)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return value if math.isfinite(value) else None
 
 
-def _is_missing(field: str) -> bool:
-    return field.strip().lower() in MISSING
+def _is_missing(field: Any) -> bool:
+    return tables.is_missing(field) or (isinstance(field, str) and field.strip().lower() in MISSING)

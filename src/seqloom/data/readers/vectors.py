@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,8 +131,10 @@ def frames(
     missing: Missing = "error",
 ) -> Iterator[VectorSequence]:
     """One element per row, its values and its label; a first row without numbers is a header."""
-    records = enumerate(_records(source, separator))
-    rows = (record for position, record in records if position or not _is_header(record[1], label, identity))
+    rows = _records(source, separator)
+    header = next(rows, None)
+    if header is not None and not (header[1] and _is_header(header[1], label, identity)):
+        rows, header = chain([header], rows), None
     width = 0
     number = 0
 
@@ -143,9 +145,11 @@ def frames(
             return None
         return number if identity is None else row[1][_column(row[0], identity, row[1])]
 
+    empty = True
     for key, group in groupby(rows, sequence_of):
         if key is None:
             continue
+        empty = False
         elements = [_element(location, fields, label, identity) for location, fields in group]
         for location, values, name in elements:
             if len(values) != (width := width or len(values)):
@@ -156,6 +160,9 @@ def frames(
         names = tuple(name for _, _, name in elements if name is not None) or None
         values = fill_missing(location, np.stack([values for _, values, _ in elements]), missing, step=1)
         yield VectorSequence(location, values, labels=names)
+    if empty and header is not None:
+        shown = ",".join(header[1])[:40]
+        raise DataError(header[0], f"expected rows of numbers, found only {shown!r}")
 
 
 def _element(

@@ -93,6 +93,19 @@ class Labels(ConfigSection):
             raise self.unseen_error(name, location)
         return index
 
+    def check_known(self, labels: Sequence[tuple[Location, str]]) -> None:
+        """Raise a DataError if none of the labels is one of these."""
+        if not labels or any(name in self.ids for _, name in labels):
+            return
+        unseen = list(dict.fromkeys(name[:40] for _, name in labels))
+        new, known = (
+            ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "") for names in (unseen, self.names)
+        )
+        raise DataError(
+            labels[0][0],
+            f"no label occurs in the training data, so that all answers are wrong: found {new}; known are {known}",
+        )
+
     def unseen_error(self, name: str, location: Location | str) -> DataError:
         similar = difflib.get_close_matches(name[:100], self.names, n=1)
         hint = f"did you mean {similar[0]!r}?" if similar else f"known labels: {', '.join(self.names[:20])}"

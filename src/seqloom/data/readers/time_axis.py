@@ -1,0 +1,472 @@
+"""The time axis of a table: columns of dates, Unix times, years or row numbers, and the time stamps that follow."""
+
+import re
+from calendar import monthrange
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqloom.data.readers import column_names
+from seqloom.data.readers.tables import as_number, is_missing
+
+Dates = NDArray[np.datetime64]  # (T,), in microseconds
+Stamps = NDArray[Any]  # dates or numbers
+
+DAY = 86_400_000_000  # microseconds
+DATE_FORMATS = (
+    *("%Y-%m", "%Y/%m/%d", "%Y/%m", "%Y.%m.%d", "%Y %b %d", "%Y-%b-%d", "%Y-%b"),
+    *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y", "%m/%Y", "%d.%m.%y"),
+    *("%b-%d-%Y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%d-%b-%y"),
+    *("%b %Y", "%b-%Y", "%B %Y", "%b-%y", "%Y %b", "%Y-%jT", "%a %b %d %Y"),
+)
+CLOCK_FORMATS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %H.%M.%S", " %H")
+QUARTER = re.compile(r"(?:(\d{4})[\s-]*[Qq]([1-4])|[Qq]([1-4])[\s/-]*(\d{4}))")
+UNIX_UNITS = ((1e8, 4.2e9, 1e6), (1e11, 4.2e12, 1e3), (1e14, 4.2e15, 1.0), (1e17, 4.2e18, 1e-3))
+"""Smallest and largest value of seconds, milli-, micro- and nanoseconds, and the microseconds of one of them."""
+USUAL_NAMES = {
+    *column_names.TIME,
+    *("year", "yr", "years", "month", "week", "day", "hour", "quarter", "period", "ds", "epoch", "unix", "obs"),
+    *("row", "no", "nr", "number", "id", "unnamed:_0", "", "datum", "zeit", "decimal_year", "decimal_date", "ts"),
+}
+"""Names of columns that hold a time or number the rows."""
+PARTS = {
+    "year": ("year", "yr", "yyyy"),
+    "quarter": ("quarter", "qtr", "q"),
+    "month": ("month", "mon", "mo", "mm"),
+    "day": ("day", "dd", "dom", "mday"),
+    "hour": ("hour", "hr", "hh"),
+    "minute": ("minute", "min"),
+    "second": ("second", "sec"),
+}
+"""Names of columns that hold a part of a date."""
+MOSTLY = 0.95  # share of the steps that go forwards in a column with the name of a time
+GAPS = 0.98  # share of equal steps in row numbers with a few gaps
+
+
+class Step(NamedTuple):
+    """The distance between two time stamps."""
+
+    amount: float  # months, microseconds, or units of a numeric axis
+    unit: str  # "months", "weekdays", "time" or "numbers"
+
+    def __str__(self) -> str:
+        if self.unit == "weekdays":
+            return "Monday to Friday"
+        if self.unit == "months":
+            return next(
+                _count(self.amount / size, noun)
+                for size, noun in ((12, "year"), (3, "quarter"), (1, "month"))
+                if self.amount % size == 0
+            )
+        if self.unit == "numbers":
+            return f"step {self.amount:.6g}"
+        sizes = ((7 * DAY, "week"), (DAY, "day"), (DAY / 24, "hour"), (DAY / 1440, "minute"), (1e6, "second"))
+        size, noun = next(((size, noun) for size, noun in sizes if self.amount % size == 0), (1e6, "second"))
+        return _count(self.amount / size, noun)
+
+
+def _count(number: float, noun: str) -> str:
+    return f"every {noun}" if number == 1 else f"every {number:g} {noun}s"
+
+
+@dataclass(frozen=True, eq=False)
+class TimeAxis:
+    """The time stamp of each row."""
+
+    columns: tuple[int, ...]
+    names: tuple[str, ...]  # of the columns
+    stamps: Stamps | None  # None: names of rows, which are neither dates nor numbers
+    step: Step | None  # None: not known
+    decimals: int = 0  # of a numeric axis
+
+    @property
+    def has_dates(self) -> bool:
+        return self.stamps is not None and self.stamps.dtype.kind == "M"
+
+    def following(self, row: int, count: int) -> Stamps | None:
+        """The time stamps after a row; None if the step is not known."""
+        if self.stamps is None or self.step is None or not self.step.amount:
+            return None
+        last, steps = self.stamps[row], np.arange(1, count + 1)
+        if self.step.unit == "numbers":
+            return np.asarray(last + self.step.amount * steps, np.float64)
+        if self.step.unit == "months":
+            month_ends = _are_month_ends(self.stamps[max(row - 12, 0) : row + 1])
+            return _months_after(last, (steps * int(self.step.amount)).tolist(), month_ends=month_ends)
+        if self.step.unit == "weekdays":
+            days = np.busday_offset(last.astype("M8[D]"), steps, roll="backward")
+            return np.asarray(days.astype("M8[us]") + (last - last.astype("M8[D]")))
+        return np.asarray(last + (self.step.amount * steps).astype("m8[us]"))
+
+    def write(self, stamps: Stamps) -> list[str]:
+        """Time stamps as text: ISO 8601 as far as needed, or numbers as in the file."""
+        if stamps.dtype.kind != "M":
+            return [f"{stamp:.{self.decimals}f}" for stamp in stamps]
+        assert self.stamps is not None  # noqa: S101  there are dates
+        both = np.concatenate([self.stamps, stamps])
+        if self.step is not None and self.step.unit == "months" and (_days(both) == 1).all():
+            unit = "M"
+        elif (both == both.astype("M8[D]")).all():
+            unit = "D"
+        else:
+            unit = next((unit for unit in ("m", "s") if (both == both.astype(f"M8[{unit}]")).all()), "us")
+        return [text.replace("T", " ") for text in np.datetime_as_string(stamps.astype(f"M8[{unit}]"), unit=unit)]  # type: ignore[call-overload]
+
+    def describe(self) -> str:
+        """``time axis from column 1 'year' (1700 to 1920, step 1), which is neither read nor forecast``."""
+        shown = " and ".join(
+            f"column {index + 1}" + (f" {name!r}" if name != str(index + 1) else "")
+            for index, name in zip(self.columns, self.names, strict=True)
+        )
+        about = ""
+        if self.stamps is not None and len(self.stamps):
+            first, last = self.write(self.stamps[[0, -1]])
+            about = f" ({first} to {last}{'' if self.step is None else f', {self.step}'})"
+        return f"time axis from {shown}{about}, which is neither read nor forecast"
+
+    def continues(self, other: "TimeAxis") -> bool:
+        """Whether the first time stamp is the one that follows the last of another axis."""
+        if self.stamps is None or not len(self.stamps) or other.stamps is None or not len(other.stamps):
+            return False
+        following = other.following(len(other.stamps) - 1, 1)
+        if following is None or following.dtype.kind != self.stamps.dtype.kind:
+            return False
+        if following.dtype.kind == "M":
+            return bool(following[0] == self.stamps[0])
+        assert other.step is not None  # noqa: S101  otherwise nothing follows
+        return bool(abs(following[0] - self.stamps[0]) < 0.15 * other.step.amount)
+
+    def irregularities(self) -> "Irregularities":
+        """Steps of the axis that are unlike the others."""
+        if self.stamps is None or self.step is None or len(self.stamps) < 3:
+            return Irregularities(0, [], [], [])
+        repeated = np.flatnonzero(self.stamps[1:] == self.stamps[:-1]) + 1
+        backwards = np.flatnonzero(self.stamps[1:] < self.stamps[:-1]) + 1
+        expected = _regular(self.stamps, self.step, self.decimals)
+        gaps = np.flatnonzero(~expected & (self.stamps[1:] > self.stamps[:-1])) + 1
+        return Irregularities(len(self.stamps) - 1, repeated.tolist(), backwards.tolist(), gaps.tolist())
+
+
+class Irregularities(NamedTuple):
+    """Rows whose time stamp does not follow that of the row before as usual."""
+
+    steps: int
+    repeated: list[int]
+    backwards: list[int]
+    gaps: list[int]
+
+    @property
+    def is_descending(self) -> bool:
+        return 2 * len(self.backwards) > self.steps
+
+    def describe(self, line: Callable[[int], object]) -> str:
+        """One sentence, with the place of the first row of each kind; empty if all steps are equal."""
+        kinds = (("repeated", self.repeated), ("out of order", self.backwards), ("after a gap", self.gaps))
+        parts = [f"{len(rows):,} {name} (first {line(rows[0])})" for name, rows in kinds if rows]
+        if not parts:
+            return ""
+        return f"irregular time stamps: {', '.join(parts)}; forecasts count rows, not time"
+
+
+def find_time_axis(
+    names: Sequence[str],
+    columns: Sequence[Sequence[Any]],  # the values of each column, in the order of the rows
+    *,
+    chosen: Sequence[str] = (),  # names of the columns that are the axis; empty: search
+    taken: Iterable[str] = (),  # names of columns that are read, so that they cannot be the axis
+) -> tuple[TimeAxis | None, list[int]]:
+    """The time axis, and further columns that only number the rows or hold dates."""
+    if chosen:
+        indices = tuple(names.index(name) for name in chosen)
+        return _axis(indices, names, columns, certain=True) or _names_axis(indices, names), []
+    free = [index for index in range(len(names)) if names[index] not in set(taken)]
+    joined = _date_parts(names, free)
+    axis = _axis(joined, names, columns, certain=True) if len(joined) > 1 else None
+    used = set(axis.columns) if axis else set()
+    candidates = [
+        candidate
+        for index in free
+        if index not in used and (candidate := _axis((index,), names, columns, certain=False)) is not None
+    ]
+    if axis is None and candidates:
+        axis = min(candidates, key=lambda candidate: not candidate.has_dates)
+    others = [candidate.columns[0] for candidate in candidates if candidate is not axis]
+    if axis is None and 0 in free and _name_rows(columns[0]):
+        axis = _names_axis((0,), names)
+    return axis, others
+
+
+def _names_axis(indices: tuple[int, ...], names: Sequence[str]) -> TimeAxis:
+    return TimeAxis(indices, tuple(names[index] for index in indices), None, None)
+
+
+def _name_rows(values: Sequence[Any]) -> bool:
+    """Whether a column names each row: texts, all of them different."""
+    texts = [str(value) for value in values if as_number(value) is None]
+    return bool(texts) and len(texts) == len(values) == len(set(texts))
+
+
+def _date_parts(names: Sequence[str], free: Sequence[int]) -> tuple[int, ...]:
+    """The columns that are a date together: year and quarter or month …, or date and time."""
+    normal = {column_names.normalize(names[index]): index for index in reversed(free)}
+    parts = {part: next((normal[name] for name in known if name in normal), None) for part, known in PARTS.items()}
+    if parts["year"] is not None and (parts["month"] is not None or parts["quarter"] is not None):
+        if parts["month"] is not None:
+            parts["quarter"] = None
+        return tuple(index for index in parts.values() if index is not None)
+    if "date" in normal and "time" in normal:
+        return normal["date"], normal["time"]
+    return ()
+
+
+def _axis(
+    indices: tuple[int, ...], names: Sequence[str], columns: Sequence[Sequence[Any]], *, certain: bool
+) -> TimeAxis | None:
+    chosen_names = tuple(names[index] for index in indices)
+    if len(indices) > 1:
+        stamps: Stamps | None = _joined_dates(chosen_names, [columns[index] for index in indices])
+        decimals = 0
+    else:
+        values = columns[indices[0]]
+        if not values or any(map(is_missing, values)):
+            return None
+        stamps, decimals = _parse(values, names[indices[0]], certain=certain)
+    if stamps is None:
+        return None
+    return TimeAxis(indices, chosen_names, stamps, _infer_step(stamps, decimals), decimals)
+
+
+def _parse(values: Sequence[Any], name: str, *, certain: bool) -> tuple[Stamps | None, int]:
+    """The time stamps of a column, and the decimals of numbers; None if it is not a time axis."""
+    numbers = [as_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return parse_dates(values), 0
+    array = np.array(numbers, np.float64)
+    if not np.isfinite(array).all():
+        return None, 0
+    decimals = max((_decimals(value) for value in values), default=0)
+    compact = _compact_dates(array) if not decimals else None
+    if compact is not None:
+        return compact, 0
+    usual = certain or _is_usual(name)
+    if not certain and not _counts_up(array, usual=usual):
+        return None, 0
+    for smallest, largest, unit in UNIX_UNITS:
+        if array.min() >= smallest and array.max() <= largest:
+            step = float(np.median(np.diff(array))) if len(array) > 1 else 0.0
+            if usual or step * unit % 60e6 == 0:
+                return (array * unit).astype("M8[us]"), 0
+    return array, decimals
+
+
+def _is_usual(name: str) -> bool:
+    normal = column_names.normalize(name)
+    return normal in USUAL_NAMES or bool({normal.rpartition("_")[2], normal.partition("_")[0]} & {"time", "date"})
+
+
+def _decimals(value: Any) -> int:
+    text = value.strip() if isinstance(value, str) else f"{value:.9g}" if isinstance(value, float) else ""
+    digits = text.partition(".")[2] if "e" not in text.lower() else ""
+    return len(digits.rstrip("0")) if not isinstance(value, str) else len(digits)
+
+
+def _counts_up(array: NDArray[np.float64], *, usual: bool) -> bool:
+    """Whether numbers only count up: evenly, or almost always if the column has the name of a time."""
+    steps = np.diff(array)
+    if not len(steps) or steps.max() <= 0:
+        return False
+    if usual:
+        return bool((steps >= 0).mean() >= MOSTLY)
+    if len(steps) < 2 or steps.min() <= 0:
+        return False
+    median = float(np.median(steps))
+    if np.abs(steps - median).max() <= 1e-9 * max(np.abs(array).max(), 1.0):
+        return True
+    if _is_decimal_year(array):
+        even = array[0] + np.arange(len(array)) * (array[-1] - array[0]) / len(steps)
+        return bool(np.abs(array - even).max() < 0.02)
+    whole = bool((array == np.round(array)).all())
+    return whole and len(steps) >= 50 and bool((steps == median).mean() >= GAPS)
+
+
+def _is_decimal_year(array: NDArray[np.float64]) -> bool:
+    return bool(array.min() > 1000 and array.max() < 2300 and (array != np.round(array)).any())
+
+
+def _compact_dates(array: NDArray[np.float64]) -> Dates | None:
+    """19580329, 195803 (months without a gap), 195803290130, and the same with seconds."""
+    texts = {len(str(int(number))) for number in array[[0, -1]]}
+    if len(texts) != 1 or array.min() <= 0 or (array != np.round(array)).any():
+        return None
+    (width,) = texts
+    formats = {8: "%Y%m%d", 6: "%Y%m", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+    if width not in formats or not 1500 <= int(str(int(array[0]))[:4]) <= 2200:
+        return None
+    dates = _with_format([str(int(number)) for number in array], formats[width])
+    if dates is None or not 1500 <= int(str(dates[-1])[:4]) <= 2200:
+        return None
+    forwards = len(dates) < 2 or bool((dates[1:] >= dates[:-1]).mean() >= 0.5) or bool((dates[1:] < dates[:-1]).all())
+    if width == 6:
+        months = dates.astype("M8[M]").astype(np.int64)
+        return dates if len(dates) > 2 and len(set(np.diff(months).tolist())) == 1 and months[1] > months[0] else None
+    return dates if forwards else None
+
+
+def parse_dates(values: Sequence[Any]) -> Dates | None:
+    """Dates and times from texts or Python objects; None if a value is none."""
+    if not values:
+        return None
+    if isinstance(values[0], date):
+        try:
+            return np.array([_naive(value) for value in values], "M8[us]")
+        except (AttributeError, TypeError, ValueError):
+            return None
+    if isinstance(values[0], np.datetime64):
+        return np.array(values).astype("M8[us]")
+    if not all(isinstance(value, str) for value in values):
+        return None
+    texts = [value.strip() for value in values]
+    try:
+        return np.array([_naive(datetime.fromisoformat(text)) for text in texts], "M8[us]")
+    except ValueError:
+        pass
+    if all(QUARTER.fullmatch(text) for text in texts[:3]):
+        matches = [QUARTER.fullmatch(text) for text in texts]
+        if all(matches):
+            parts = [(match[1] or match[4], match[2] or match[3]) for match in matches if match]
+            return np.array([f"{year}-{3 * int(quarter) - 2:02}" for year, quarter in parts], "M8[us]")
+    parsed = [dates for format_ in _fitting_formats(texts) if (dates := _with_format(texts, format_)) is not None]
+    # Of 03/04/2020 as March or April, the one whose dates are in order.
+    return max(parsed, key=_order) if parsed else None
+
+
+def _order(dates: Dates) -> tuple[float, float]:
+    steps = np.diff(dates).astype(np.int64)
+    return (float((steps > 0).mean()), -float(len(set(steps.tolist())))) if len(steps) else (0.0, 0.0)
+
+
+def _naive(value: Any) -> Any:
+    """A date or time without a time zone, in UTC."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
+
+
+def _fitting_formats(texts: Sequence[str]) -> Iterator[str]:
+    """The formats of the first texts."""
+    probe = texts[:3]
+    for format_ in DATE_FORMATS:
+        for clock in CLOCK_FORMATS:
+            if _with_format(probe, format_ + clock) is not None:
+                yield format_ + clock
+
+
+def _with_format(texts: Sequence[str], format_: str) -> Dates | None:
+    try:
+        return np.array([datetime.strptime(text, format_) for text in texts], "M8[us]")  # noqa: DTZ007  no time zone
+    except ValueError:
+        return None
+
+
+def _joined_dates(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> Dates | None:
+    """Dates from columns for year, quarter or month, day …, or for date and time."""
+    normal = [column_names.normalize(name) for name in names]
+    if normal == ["date", "time"]:
+        return parse_dates([f"{day} {time}".strip() for day, time in zip(*columns, strict=True)])
+    fields: dict[str, list[int]] = {}
+    for name, column in zip(normal, columns, strict=True):
+        part = next((part for part, known in PARTS.items() if name in known), None)
+        numbers = [as_number(value) for value in column]
+        if part is None or not all(number is not None and number == number // 1 for number in numbers):
+            return None
+        fields[part] = [int(number) for number in numbers if number is not None]
+    if "year" not in fields:
+        return None
+    if "quarter" in fields:
+        fields["month"] = [3 * quarter - 2 for quarter in fields.pop("quarter")]
+    parts = [fields.get(part, [1] * len(columns[0])) for part in ("year", "month", "day")]
+    parts += [fields.get(part, [0] * len(columns[0])) for part in ("hour", "minute", "second")]
+    try:
+        return np.array([datetime(*row) for row in zip(*parts, strict=True)], "M8[us]")  # noqa: DTZ001
+    except ValueError:
+        return None
+
+
+def _days(dates: Dates) -> NDArray[np.int64]:
+    """The day of the month of each date."""
+    days: NDArray[np.int64] = (dates.astype("M8[D]") - dates.astype("M8[M]")).astype(np.int64) + 1
+    return days
+
+
+def _months(dates: Dates) -> NDArray[np.int64]:
+    return dates.astype("M8[M]").astype(np.int64)
+
+
+def _are_month_ends(dates: Dates) -> bool:
+    return bool((_days(dates + np.timedelta64(1, "D")) == 1).all())
+
+
+def _months_after(start: np.datetime64, months: Sequence[int], *, month_ends: bool) -> Dates:
+    """The same day of later months, or their last days."""
+    first = start.astype("M8[D]").astype(object)
+    clock = start - start.astype("M8[D]")
+    days = []
+    for count in months:
+        year, month = divmod(first.year * 12 + first.month - 1 + count, 12)
+        last = monthrange(year, month + 1)[1]
+        days.append(f"{year:04}-{month + 1:02}-{last if month_ends else min(first.day, last):02}")
+    return np.asarray(np.array(days, "M8[us]") + clock)
+
+
+def _infer_step(stamps: Stamps, decimals: int) -> Step | None:
+    """The most frequent step, as far as there is one."""
+    if len(stamps) < 2:
+        return None
+    if stamps.dtype.kind != "M":
+        steps = np.diff(stamps)
+        forwards = steps[steps > 0] if (steps > 0).any() else np.abs(steps)
+        even = float(stamps[-1] - stamps[0]) / len(steps)
+        median = float(np.median(forwards))
+        close = decimals and abs(even - median) < 0.1 * median  # 2008.25, 2008.33, 2008.42: twelve a year
+        return Step(_nice(even) if close else median, "numbers")
+    steps = np.abs(np.diff(stamps).astype(np.int64))
+    same_day = len(set(_days(stamps).tolist())) == 1 or _are_month_ends(stamps)
+    if same_day and float(np.median(steps)) >= 28 * DAY:
+        months = np.abs(np.diff(_months(stamps)))
+        return Step(float(_mode(months[months > 0] if (months > 0).any() else months)), "months")
+    amount = _mode(steps[steps > 0] if (steps > 0).any() else steps)
+    if amount == DAY and len(stamps) > 5:
+        weekdays = np.is_busday(stamps.astype("M8[D]"))
+        if weekdays.all() and (stamps[-1] - stamps[0]) >= np.timedelta64(7, "D"):
+            return Step(1.0, "weekdays")
+    return Step(float(amount), "time")
+
+
+def _nice(step: float) -> float:
+    """The part of a year that is close to a step, such as 1/12."""
+    parts = (1 / 365.25, 1 / 52, 1 / 24, 1 / 12, 1 / 4, 1 / 2)
+    return next((part for part in parts if abs(part - step) < 0.02 * part), step)
+
+
+def _mode(values: NDArray[np.int64]) -> int:
+    unique, counts = np.unique(values, return_counts=True)
+    return int(unique[counts.argmax()])
+
+
+def _regular(stamps: Stamps, step: Step, decimals: int) -> NDArray[np.bool_]:
+    """Whether each time stamp but the first is one step after the previous one."""
+    if step.unit == "numbers":
+        tolerance = 0.15 * step.amount if decimals else 1e-6 * step.amount
+        regular: NDArray[np.bool_] = np.abs(np.diff(stamps) - step.amount) <= tolerance
+        return regular
+    if step.unit == "months":
+        return np.asarray(np.diff(_months(stamps)) == step.amount)
+    if step.unit == "weekdays":
+        days = stamps.astype("M8[D]")
+        return np.asarray([np.busday_count(before, after) == 1 for before, after in pairwise(days)], np.bool_)
+    return np.asarray(np.diff(stamps).astype(np.int64) == step.amount)
