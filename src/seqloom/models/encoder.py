@@ -60,7 +60,9 @@ class RecurrenceConfig(ConfigSection):
     zoneout: float = Field(
         default=0.0, ge=0, lt=1, description="Zoneout: probability that a state value keeps its previous value."
     )
-    recurrent_dropout: float = Field(default=0.0, ge=0, lt=1, description="Dropout inside the recurrence.")
+    recurrent_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="Dropout on the previous hidden state, with the same mask at every step."
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description='Options of the cell, such as { activation = "relu" }; of a Transformer: heads, feed_forward, '
