@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "loggers": {"checkpoint", "run", "training"},
     "run_config": {"config", "run", "data", "layers", "training", "models", "tasks"},
-    "evaluation": {"data", "training", "run_config"},
+    "evaluation": {"data", "metrics", "training", "tasks", "run_config"},
     "run_summary": {"config", "data", "metrics", "models", "terminal", "run", "run_config"},
     "warm_start": {"config", "run", "data", "training", "tasks", "run_config"},
     "model": {

@@ -40,3 +40,16 @@ def test_scores_are_separated_from_details() -> None:
     many = {f"group {number}": 0.5 for number in range(5000)}
     kept, rest = split_details(many)
     assert (len(kept), len(rest)) == (1000, 4000)
+
+
+@pytest.mark.parametrize("name", ["language_model", "forecast", "classify"])
+def test_the_main_metric_has_a_confidence_interval(name: str, tmp_path: Path) -> None:
+    run = workflow.train(build(CASES[name], tmp_path, updates=2), output=tmp_path / "run")
+    model = load(run.path)
+    readers = workflow.data_readers(model.config)
+    examples = [*readers.train(), *readers.dev()]
+    scores = evaluate(model.config, model.module, examples)
+    low, high = scores[f"{model.task.main_metric}_interval"]
+    assert low < scores[model.task.main_metric] < high
+    few = evaluate(model.config, model.module, examples[:3])
+    assert name not in ("language_model", "forecast") or f"{model.task.main_metric}_interval" not in few

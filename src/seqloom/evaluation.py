@@ -1,5 +1,6 @@
 """Predictions and scores of a model on examples that are in memory."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -8,9 +9,14 @@ import torch
 from torch import nn
 
 from seqloom.data.loading import BatchLoader
+from seqloom.metrics.confidence import RESAMPLES, bootstrap, quantiles
 from seqloom.run_config import Config
+from seqloom.tasks.task import Task
 from seqloom.training.distributed import SINGLE, ProcessGroup
 
+MIN_RESAMPLED = 10
+"""Examples, or blocks of examples that overlap, from which on a confidence interval is computed."""
+FEW_ROWS = 20_000  # more rows are resampled less often
 MAX_SCORES, MAX_SCORE_LENGTH = 1000, 300  # so that a row of metrics.jsonl stays short
 MIN_BPTT_STEPS = 100
 """Minimum length of a chunk where sequences are joined (truncated BPTT) and only predicted."""
@@ -26,8 +32,23 @@ def evaluate(
 ) -> dict[str, Any]:
     """The scores of a model on examples; each process predicts its share."""
     predictions = predict_all(config, module, examples, group=group, before_batch=before_batch)
-    scores: dict[str, Any] = group.broadcast(lambda: config.task.score(predictions, examples))
+    scores: dict[str, Any] = group.broadcast(lambda: _score(config.task, predictions, examples))
     return scores
+
+
+def _score(task: Task, predictions: Sequence[Any], examples: Sequence[Any]) -> dict[str, Any]:
+    """The scores of a task; a main metric without a confidence interval gets one by the bootstrap."""
+    scores = task.score(predictions, examples)
+    name = f"{task.main_metric}_interval"
+    sums = None if name in scores else task.metric_sums(predictions, examples)
+    if sums is None:
+        return scores
+    blocks = sums.in_blocks(max(task.gap + 1, 1))
+    if len(blocks.rows) < MIN_RESAMPLED:
+        return scores
+    resamples = RESAMPLES if len(blocks.rows) <= FEW_ROWS else RESAMPLES // 5
+    interval = quantiles(bootstrap(blocks, resamples=resamples))
+    return {**scores, name: list(interval)} if all(map(math.isfinite, interval)) else scores
 
 
 def split_details(metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

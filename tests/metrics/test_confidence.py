@@ -1,5 +1,7 @@
 """Confidence intervals against SciPy and against resampling example by example."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from seqloom.metrics.confidence import (
     cross_validated_test,
     mean_of_sums,
     paired_difference,
+    quantiles,
     ratio_of_sums,
     t_tail,
     wilson_interval,
@@ -113,3 +116,19 @@ def test_the_corrected_test_over_folds() -> None:
     assert cross_validated_test([0.0, 0.0]).p_value == 1
     with pytest.raises(ValueError, match="at least 2 folds, got 1"):
         cross_validated_test([0.1])
+
+
+def test_blocks_are_sums_of_consecutive_rows() -> None:
+    sums = ratio_of_sums(np.arange(5), np.ones(5))
+    blocks = sums.in_blocks(2)
+    np.testing.assert_array_equal(blocks.rows, [[1, 2], [5, 2], [4, 1]])
+    assert blocks.whole == sums.whole == 2
+    assert sums.in_blocks(1) is sums
+
+
+def test_overlapping_examples_get_a_wider_interval() -> None:
+    """Rows that are repeated ten times carry as little information as one of them."""
+    values = np.random.default_rng(1).normal(size=100).repeat(10)
+    sums = ratio_of_sums(values, np.ones(1000))
+    narrow, wide = (np.ptp(quantiles(bootstrap(each))) for each in (sums, sums.in_blocks(10)))
+    assert wide == pytest.approx(narrow * math.sqrt(10), rel=0.15)  # resampling noise of 1,000 samples

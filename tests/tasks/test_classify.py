@@ -17,7 +17,7 @@ from seqloom.data.readers.labelled import LabelledSequence
 from seqloom.data.readers.text_files import DataError
 from seqloom.models.classifier import GaussianNoise, TokenEmbedding
 from seqloom.models.pooling import POOLINGS
-from seqloom.tasks.classify import Classification, Classify, Learned
+from seqloom.tasks.classify import Classification, Classify, LabelProbabilities, Learned
 
 SMALL = {"encoder": {"hidden_size": 6, "bidirectional": True}, "embedding_size": 5}
 TEXTS = [("a b c", "x"), ("b a", "y"), ("c", "x"), ("c c a b", "z"), ("b b", "y"), ("a", "x")]
@@ -344,3 +344,12 @@ def test_few_or_recurring_labels_are_accepted() -> None:
         [("a", "x")],
     ):
         assert fitted(data)[0].learned is not None
+
+
+def test_probabilities_are_a_compact_mapping() -> None:
+    probabilities = LabelProbabilities({"x": 0, "y": 1}, np.array([0.25, 0.75]))
+    assert probabilities == {"x": 0.25, "y": 0.75}
+    assert (probabilities["y"], list(probabilities), len(probabilities)) == (0.75, ["x", "y"], 2)
+    assert repr(probabilities) == "{'x': 0.25, 'y': 0.75}"
+    answer = Classification("y", 0.75, probabilities)
+    assert json.loads(json.dumps(dataclasses.asdict(answer)))["probabilities"] == {"x": 0.25, "y": 0.75}

@@ -23,6 +23,13 @@ class MetricSums(NamedTuple):
     rows: NDArray[np.float64]  # (N, S), the summands of each example
     value: Callable[[NDArray[np.float64]], float]  # the metric, given their sum (S,)
 
+    def in_blocks(self, size: int) -> "MetricSums":
+        """The same with the sums of consecutive examples, which may overlap, as one row (Künsch 1989)."""
+        if size <= 1 or not len(self.rows):
+            return self
+        starts = np.arange(0, len(self.rows), size)
+        return MetricSums(np.add.reduceat(self.rows, starts, axis=0), self.value)
+
     @property
     def whole(self) -> float:
         """The metric over all examples."""

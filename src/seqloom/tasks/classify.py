@@ -56,13 +56,38 @@ class Learned(ConfigSection):
     deviations: tuple[float, ...] = ()
 
 
+class LabelProbabilities(Mapping[str, float]):
+    """The probability of each label in little memory: thousands of labels for thousands of examples fit."""
+
+    __slots__ = ("_ids", "_row")
+
+    def __init__(self, ids: dict[str, int], row: NDArray[np.float64]) -> None:
+        self._ids, self._row = ids, row  # ids are shared by all examples
+
+    def __getitem__(self, label: str) -> float:
+        return float(self._row[self._ids[label]])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __deepcopy__(self, memo: object) -> dict[str, float]:
+        """A plain dictionary, which ``asdict`` takes for JSON."""
+        return dict(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Classification:
     """The most probable label."""
 
     label: Any  # a text, or as task.label_type says
     probability: float
-    probabilities: dict[Any, float]  # probability of every label
+    probabilities: Mapping[Any, float]  # probability of every label
 
     def __str__(self) -> str:
         return f"{self.label}\t{self.probability:.4f}"
@@ -338,12 +363,11 @@ class Classify(Task):
         return Loss((weights * losses).sum(), batch.items)
 
     def predict(self, model: nn.Module, batch: Batch) -> Predictions:
-        names = self.fitted.labels.names
-        rows = model(*batch.inputs).double().softmax(dim=1).tolist()
+        labels = self.fitted.labels
+        rows = model(*batch.inputs).detach().double().softmax(dim=1).cpu().numpy()
         answers = []
         for row in rows:
-            probabilities = dict(zip(names, row, strict=True))
-            label = max(probabilities, key=probabilities.__getitem__)
+            probabilities, label = LabelProbabilities(labels.ids, row.copy()), labels.names[int(row.argmax())]
             answers.append(Classification(label, probabilities[label], probabilities))
         return Predictions(answers)
 
