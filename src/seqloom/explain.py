@@ -61,6 +61,7 @@ def explain(
     heads: bool = False,  # keep the attention of every layer and head
 ) -> Explanation:
     """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
+    _check_model(model)
     task = model.task
     if beam and not task.searches:
         raise ValueError(f"the task {task.name} does not use a search: there is no beam to show")
@@ -71,6 +72,7 @@ def explain(
 
 def traces(model: Model, source: Any) -> list[LabelledTrace]:
     """Gates and states of each recurrent layer while an input is predicted, with the names of the time steps."""
+    _check_model(model)
     with torch.no_grad():
         return model.task.trace_gates(model.module, _example(model, source))
 
@@ -82,6 +84,13 @@ def _example(model: Model, source: Any) -> Any:
     return next(iter(model.task.read_inputs([source])))
 
 
+def _check_model(model: object) -> None:
+    if not isinstance(model, Model):
+        raise TypeError(f"expected a model, as seqloom.load(run) returns it, found a {type(model).__name__}")
+
+
 def _check_not_empty(source: Any) -> None:
+    if not hasattr(source, "__len__"):
+        raise TypeError(f"expected a text or an array to explain, found a {type(source).__name__}")
     if not len(source.strip() if isinstance(source, str) else source):
         raise ValueError("the input is empty: there is nothing to explain")

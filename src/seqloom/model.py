@@ -201,6 +201,8 @@ def load(
     folder: str = "",  # folder or archive of the recordings that a list names
 ) -> Model:
     """The model of a run, by its best or its last checkpoint; options replace what the configuration says."""
+    if not isinstance(path, str | Path | Run):
+        raise TypeError(f"expected a run or its path, found a {type(path).__name__}")
     run = path if isinstance(path, Run) else Run.open(path)
     config = load_config(run, layer=layer)
     if search and isinstance(search, str):

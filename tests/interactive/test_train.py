@@ -251,6 +251,19 @@ def test_a_text_is_not_taken_for_a_file_nor_a_file_for_a_text() -> None:
         model.predict(None)
 
 
+def test_models_and_runs_are_not_confused() -> None:
+    run = train(data=FRAME)
+    with pytest.raises(TypeError, match=r"expected a model, as seqloom.load\(run\) returns it, found a Run"):
+        seqloom.explain.explain(run, "good film")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a text or an array to explain, found a int"):
+        seqloom.explain.explain(seqloom.load(run), 3)
+    for function in (seqloom.load, seqloom.resume):
+        with pytest.raises(TypeError, match="expected a run or its path, found a DataFrame"):
+            function(FRAME)
+    with pytest.raises(ValueError, match=r"input:1: expected numbers \(T, D\), found the single number 3"):
+        seqloom.load(run).predict([3])
+
+
 def test_sections_report_wrong_arguments_in_our_words() -> None:
     with pytest.raises(ValueError, match=r"^Beam: size: expected a number greater than or equal to 1, got 0$"):
         seqloom.Beam(size=0)

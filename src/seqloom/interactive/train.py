@@ -75,6 +75,8 @@ def resume(
     quiet: bool = False,  # show no progress
 ) -> Run:
     """Resume an interrupted run, bit for bit as if it had never stopped, or continue a finished one."""
+    if not isinstance(run, str | Path | Run):
+        raise TypeError(f"expected a run or its path, found {_describe(run)}")
     path = run.path if isinstance(run, Run) else Path(run)
     data, dev = _split(data, dev)
     sources = Sources(*(None if given is None else memory.as_source(given) for given in (data, dev)))

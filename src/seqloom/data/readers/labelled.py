@@ -479,7 +479,8 @@ def _python_values(values: Sequence[Any]) -> Rows:
             raise DataError(location, f"expected a string or numbers (T, D), found {type(content).__name__}") from None
         array = array[:, np.newaxis] if array.ndim == 1 else array
         if array.ndim != 2:
-            raise DataError(location, f"expected numbers (T, D), found shape {array.shape}")
+            shape = f"shape {array.shape}" if array.ndim else f"the single number {content}"
+            raise DataError(location, f"expected numbers (T, D), found {shape}")
         yield location, vectors.fill_missing(location, array, "error"), label
 
 
