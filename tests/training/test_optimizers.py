@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqloom.training.optimizers import Name, build, total_norm
+from seqloom.training.optimizers import OptimizerName, build, total_norm
 
 RATE, DECAY, MOMENTUM = 0.1, 0.3, 0.9
 BETAS, EPSILON = (0.9, 0.999), 1e-8
@@ -32,8 +32,8 @@ def by_hand(name: str, weights: Tensor, gradients: list[Tensor], *, decay: float
     return weights
 
 
-@pytest.mark.parametrize("name", get_args(Name))
-def test_updates_match_the_equations_and_vectors_have_no_weight_decay(name: Name) -> None:
+@pytest.mark.parametrize("name", get_args(OptimizerName))
+def test_updates_match_the_equations_and_vectors_have_no_weight_decay(name: OptimizerName) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4)).double()
     for parameter in model.parameters():

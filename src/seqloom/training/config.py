@@ -42,7 +42,7 @@ class TrainConfig(ConfigSection):
     accumulate: int = Field(
         1, ge=1, description="Split each batch into this many parts to save memory; the gradient is the same."
     )
-    optimizer: optimizers.Name = Field("adam", description="Optimizer.")
+    optimizer: optimizers.OptimizerName = Field("adam", description="Optimizer.")
     learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate.")
     schedule: Literal["constant", "cosine", "linear", "inverse_root", "step", "plateau"] = Field(
         "cosine", description="Learning rate schedule."

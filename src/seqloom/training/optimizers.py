@@ -6,18 +6,18 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-Name = Literal["adam", "adamw", "sgd"]
+OptimizerName = Literal["adam", "adamw", "sgd"]
 
 
 def build(
-    name: Name,
+    name: OptimizerName,
     model: nn.Module,
     *,
     learning_rate: float,
     weight_decay: float,
     momentum: float,  # SGD only; Adam and AdamW keep their default betas
 ) -> Optimizer:
-    """An optimizer of all trainable parameters; weight decay exempts vectors, that is, biases and norms."""
+    """An optimizer of all trainable parameters, without weight decay for vectors (biases, normalisation gains)."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [parameter for parameter in trained if parameter.dim() > 1], "weight_decay": weight_decay},

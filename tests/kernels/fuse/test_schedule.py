@@ -51,7 +51,9 @@ def test_each_location_is_stored_exactly_once() -> None:
                     end += size
             width = {location: sum(size for _, size in spans) for location, spans in filled.items()}
             if schedule is not result.backward:
-                assert [width["next", index] for index in range(len(result.traced.state))] == [*result.traced.state]
+                assert [width["next", index] for index in range(len(result.traced.state_widths))] == [
+                    *result.traced.state_widths
+                ]
             assert width.get(("temporary", ""), 0) == schedule.temporary_width
 
 

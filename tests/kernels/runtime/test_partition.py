@@ -17,9 +17,9 @@ def test_each_row_is_in_one_part_and_active_for_its_length(
     assert partition.lengths.tolist() == [lengths[row] for row in partition.order]
     assert partition.first_time.tolist() == [lengths[row] - 1 if reverse else 0 for row in partition.order]
     assert partition.padded == any(length < steps for length in lengths)
-    ends = [*partition.part_slots[1:].tolist(), len(lengths)]
+    ends = [*partition.part_starts[1:].tolist(), len(lengths)]
     sizes = []
-    for part, (begin, end) in enumerate(zip(partition.part_slots.tolist(), ends, strict=True)):
+    for part, (begin, end) in enumerate(zip(partition.part_starts.tolist(), ends, strict=True)):
         own = [lengths[row] for row in partition.order[begin:end]]
         sizes.append(len(own))
         assert own == sorted(own, reverse=True)
@@ -35,7 +35,7 @@ def test_each_row_is_in_one_part_and_active_for_its_length(
 def test_without_lengths_all_rows_are_full(parts: int, reverse: bool) -> None:
     actual = Partition.create(4, 5, None, reverse=reverse, parts=parts)
     expected = Partition.create(4, 5, torch.full((5,), 4), reverse=reverse, parts=parts)
-    for name in ("lengths", "part_slots", "active", "active_before", "first_time"):
+    for name in ("lengths", "part_starts", "active", "active_before", "first_time"):
         np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
     assert not actual.padded
     assert not expected.padded
@@ -52,9 +52,9 @@ def test_parts_have_about_the_same_work() -> None:
     [(100, 32, 1, 128, 4), (100, 32, 2, 128, 8), (3, 32, 1, 128, 3), (100, 1, 1, 128, 100), (100, 300, 1, 128, 1)],
 )
 def test_the_number_of_steps_in_a_chunk(steps: int, batch: int, parts: int, rows: int, expected: int) -> None:
-    assert Partition.create(steps, batch, None, reverse=False, parts=parts).chunk(rows) == expected
+    assert Partition.create(steps, batch, None, reverse=False, parts=parts).steps_per_chunk(rows) == expected
 
 
 def test_chunks_of_empty_batches_and_sequences() -> None:
-    assert Partition.create(0, 3, None, reverse=False, parts=1).chunk(128) == 1
-    assert Partition.create(5, 0, None, reverse=False, parts=1).chunk(128) == 5
+    assert Partition.create(0, 3, None, reverse=False, parts=1).steps_per_chunk(128) == 1
+    assert Partition.create(5, 0, None, reverse=False, parts=1).steps_per_chunk(128) == 5

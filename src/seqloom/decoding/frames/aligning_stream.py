@@ -15,7 +15,7 @@ from seqloom.kernels.ctc.viterbi import align_graph, build_graph
 Doubles = npt.NDArray[np.float64]
 Span = tuple[int, int]
 Spellings = list[list[list[int]]]
-"""The spellings of each word; without a lexicon, one spelling for each run of tokens."""
+"""The spellings of each word; without a lexicon, one spelling for each piece, that is, sequence of tokens."""
 
 
 class UnalignedTranscript(NamedTuple):
@@ -33,22 +33,21 @@ class CommonPrefix(NamedTuple):
 
     new: UnalignedTranscript  # the part not committed yet; its scores are those of the best hypothesis
     rest: Spellings  # of the best hypothesis, after the prefix
-    node: int  # where the prefix ends
+    node: int  # of the prefix tree, where the prefix ends
 
 
 class Alignment(NamedTuple):
-    """The most probable path through words, or through runs of tokens."""
+    """The most probable path through words or pieces."""
 
     tokens: list[int]
     frames: list[Span]  # of each token
-    bounds: list[int]  # number of tokens before each word, and up to the end of the last
+    bounds: list[int]  # index of each word's first token, then the number of tokens
 
 
 class AligningStream(Stream):
     """A stream that keeps its frames, since tokens are aligned to them at the end.
 
-    All frames are needed: where the most probable path of the whole recording has its first tokens depends on the last
-    frames, even when these tokens are already certain.
+    Later frames can move the boundaries of earlier tokens, even of certain ones, so all frames are kept.
     """
 
     def __init__(self, *, vocab_size: int, blank: int, nbest: int, separator: int | None = None) -> None:
@@ -63,7 +62,7 @@ class AligningStream(Stream):
         """Extend the hypotheses by some frames."""
 
     @abstractmethod
-    def ranked(self, count: int) -> list[UnalignedTranscript]:
+    def best_hypotheses(self, count: int) -> list[UnalignedTranscript]:
         """The best hypotheses as if the recording ended here."""
 
     @abstractmethod
@@ -96,6 +95,7 @@ class AligningStream(Stream):
         return self._transcripts(self.nbest)
 
     def stable(self) -> Transcript:
+        """What is certain so far; it is committed."""
         prefix = self.common_prefix()
         if prefix.new.spellings:
             self._commit(prefix)
@@ -104,7 +104,7 @@ class AligningStream(Stream):
     def _commit(self, prefix: CommonPrefix) -> None:
         """Align the new part after what is committed; if the frames are too few for that, commit it later."""
         new, rest, node = prefix
-        last = [self.tokens[-1:]]  # a blank may be needed after it
+        last = [self.tokens[-1:]]  # a blank must separate it from an equal next token
         alignment = self._align([last, *new.spellings, *rest], first=self.frames[-1][1] if self.frames else 0)
         if alignment is not None:
             start, *ends = alignment.bounds[1 : 2 + len(new.spellings)]
@@ -126,7 +126,7 @@ class AligningStream(Stream):
 
     def _transcripts(self, count: int) -> list[Transcript]:
         transcripts = []
-        for hypothesis in self.ranked(count):
+        for hypothesis in self.best_hypotheses(count):
             alignment = self._align(hypothesis.spellings, optional_end=self.separator is not None)
             assert alignment is not None  # noqa: S101  the search has found a path
             spans = self._word_spans(hypothesis.words, alignment)

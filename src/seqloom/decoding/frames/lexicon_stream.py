@@ -48,7 +48,7 @@ class LexiconStream(LMStream):
             if self.neural_lm is not None:
                 self.neural_lm.renumber(histories.lm_states[live], live)
 
-    def ranked(self, count: int) -> list[UnalignedTranscript]:
+    def best_hypotheses(self, count: int) -> list[UnalignedTranscript]:
         # An ending is a live hypothesis with the word that it completes, or with none between two words.
         buffer = np.empty((2, self.limits.size * (1 + self.lexicon_tree.max_homographs)), np.int32)
         separator = -1 if self.lexicon.separator is None else self.lexicon.separator

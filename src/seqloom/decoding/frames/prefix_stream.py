@@ -30,7 +30,7 @@ class PrefixStream(LMStream):
             if self.neural_lm is not None:
                 self.neural_lm.renumber(tree.lm_states[live], live)
 
-    def ranked(self, count: int) -> list[UnalignedTranscript]:
+    def best_hypotheses(self, count: int) -> list[UnalignedTranscript]:
         nodes, totals, tree = self.live(), self.beam.live.total, self.beam.tree
         endings = np.zeros(len(nodes)) if self.scorer.end < 0 else kernel.end_log_probs(self.beam, self.scorer)
         language = tree.lm_log_probs[nodes] + endings

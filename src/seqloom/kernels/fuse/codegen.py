@@ -40,7 +40,7 @@ class ScanBuilder:
         }
         self.scratch = self.builder.add(self.values["scratch"], self.builder.mul(part, self.values["scratch_bytes"]))
         self.sums = self.emitter.load_integer(self.values["sums"], part)
-        self.slot = self.emitter.load_integer(self.values["part_slots"], part)
+        self.slot = self.emitter.load_integer(self.values["part_starts"], part)
         first_count = self.builder.mul(part, self.builder.add(self.values["steps"], integer(1)))
         self._active = self._integers("active", first_count)
         self._active_before = self._integers("active_before", first_count)
@@ -55,8 +55,8 @@ class ScanBuilder:
     def _sizes(self) -> set[int]:
         """All numbers of vectors, panels and columns that a team splits."""
         lanes, real = self.layout.lanes, self.emitter.real
-        sizes = {self.layout.sums_size // lanes, gemm.panel_count(real, self.plan.traced.projected)}
-        sizes |= {gemm.panel_count(real, self.plan.input_size), self.plan.traced.projected}
+        sizes = {self.layout.sums_size // lanes, gemm.panel_count(real, self.plan.traced.projected_width)}
+        sizes |= {gemm.panel_count(real, self.plan.input_size), self.plan.traced.projected_width}
         for stage in self.schedule.stages:
             sizes |= {loop.width // lanes for _, loop in stage.loops}
         for product in self.plan.traced.products:
@@ -142,7 +142,12 @@ class ScanBuilder:
                 self._copy_chunk(start, stop, "x", "input", out=False)
             if self.plan.linear and not backward:
                 self._multiply(
-                    "input", ("input", ""), self.plan.input_size, ("projected", ""), self.plan.traced.projected, rows
+                    "input",
+                    ("input", ""),
+                    self.plan.input_size,
+                    ("projected", ""),
+                    self.plan.traced.projected_width,
+                    rows,
                 )
             with emitter.loop(start, stop) as index:
                 self._step(builder.sub(builder.sub(builder.add(start, stop), integer(1)), index) if backward else index)
@@ -151,7 +156,7 @@ class ScanBuilder:
         if backward:
             self._parity = builder.and_(steps, integer(1))
             with emitter.if_then(self._is_first), emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
-                for index, size in enumerate(self.plan.traced.state):
+                for index, size in enumerate(self.plan.traced.state_widths):
                     target = self.argument_row(f"initial_gradient {index}", self.batch_row(row), size)
                     self.copy(self.state(index, row, written=False), target, size)
         emitter.finish()
@@ -164,7 +169,7 @@ class ScanBuilder:
                 emitter.store(emitter.splat(0.0), emitter.address(self.sums, index))
         else:
             with emitter.if_then(self._is_first), emitter.loop(0, emitter.load_integer(self._active, 0)) as row:
-                for index, size in enumerate(self.plan.traced.state):
+                for index, size in enumerate(self.plan.traced.state_widths):
                     source = self.argument_row(f"initial {index}", self.batch_row(row), size)
                     self.copy(source, self.scratch_row(("state0", index), row), size)
         self._barrier()
@@ -248,7 +253,9 @@ class ScanBuilder:
         if self.plan.linear:
             with emitter.if_then(builder.icmp_signed("!=", self.values["x_gradient"], integer(0))):
                 block: Block = ("input_gradient", "")
-                self._multiply("input", ("factor", 0), self.plan.traced.projected, block, self.plan.input_size, rows)
+                self._multiply(
+                    "input", ("factor", 0), self.plan.traced.projected_width, block, self.plan.input_size, rows
+                )
                 self._copy_chunk(start, stop, "x_gradient", "input_gradient", out=True)
 
     def _step(self, step: Value) -> None:
@@ -262,7 +269,7 @@ class ScanBuilder:
             after = emitter.load_integer(self._active, builder.add(step, integer(1)))
             with emitter.if_then(builder.icmp_signed("<", after, active)):
                 with emitter.if_then(self._is_first), emitter.loop(after, active) as row:
-                    for index, size in enumerate(self.plan.traced.state):
+                    for index, size in enumerate(self.plan.traced.state_widths):
                         source = self.argument_row(f"final_gradient {index}", self.batch_row(row), size)
                         self.copy(source, self.state(index, row, written=False), size)
                 self._barrier()
@@ -309,6 +316,6 @@ class ScanBuilder:
         length = self.emitter.load_integer(self.values["lengths"], self.builder.add(self.slot, row))
         done = self.builder.add(self.step, integer(1))
         with self.emitter.if_then(self.builder.icmp_signed("==", done, length)):
-            for index, size in enumerate(self.plan.traced.state):
+            for index, size in enumerate(self.plan.traced.state_widths):
                 target = self.argument_row(f"final {index}", self.batch_row(row), size)
                 self.copy(self.state(index, row, written=True), target, size)

@@ -130,7 +130,7 @@ class RowLoops:
             case "projected" if linear:
                 return scan.scratch_row((kind, name), scan.chunk_row(self.row))
             case "projected" | "projected_gradient":
-                return scan.argument_row(kind, self.position, traced.projected)
+                return scan.argument_row(kind, self.position, traced.projected_width)
             case "parameter":
                 return scan.values[f"parameter {name}"]
             case "column":
@@ -142,7 +142,7 @@ class RowLoops:
             case "state" if not backward:
                 return scan.state(int(name), self.row, written=False)
             case "state":
-                size = traced.state[int(name)]
+                size = traced.state_widths[int(name)]
                 distance = self.builder.mul(scan.values["batch"], scan.values["direction"])
                 earlier = scan.argument_row(f"sequence {name}", self.builder.sub(self.position, distance), size)
                 is_first = self.builder.icmp_signed("==", scan.step, integer(0))
@@ -150,9 +150,9 @@ class RowLoops:
                     is_first, scan.argument_row(f"initial {name}", self.batch_row, size), earlier
                 )
             case "sequence":
-                return scan.argument_row(f"sequence {name}", self.position, traced.state[int(name)])
+                return scan.argument_row(f"sequence {name}", self.position, traced.state_widths[int(name)])
             case "out_gradient":
-                return scan.argument_row(kind, self.position, traced.state[0])
+                return scan.argument_row(kind, self.position, traced.state_widths[0])
         return scan.argument_row("saved", self.position, scan.plan.saved_width)
 
     def _read(self, node: ExpressionNode, base: Value, index: Value | int | None, lanes: int | None) -> Value:

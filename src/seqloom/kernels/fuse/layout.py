@@ -13,7 +13,7 @@ COMMON_ARGUMENTS = (
     "order",
     "first_time",
     "lengths",
-    "part_slots",
+    "part_starts",
     "active",
     "active_before",
     "scratch",
@@ -28,7 +28,7 @@ INPUT_ARGUMENTS = ("x", "x_time", "x_row")
 
 def arguments(plan: Plan, kind: str) -> tuple[str, ...]:
     """The names of a kernel's arguments in order; ``kind`` is forward, training or backward."""
-    states = range(len(plan.traced.state))
+    states = range(len(plan.traced.state_widths))
     backward = kind == "backward"
     names = [*COMMON_ARGUMENTS, *[f"packed {index}" for index in products(plan, kind)]]
     names += [f"parameter {name}" for name in plan.traced.parameter_gradient]
@@ -75,7 +75,7 @@ class ScratchLayout:
                 self.sums_size += stride * deferred.left.size
                 self.packed_size = max(self.packed_size, stride)
         for parity in (0, 1):
-            for index, size in enumerate(traced.state):
+            for index, size in enumerate(traced.state_widths):
                 self._add_row((f"state{parity}", index), size)
         for index in products(plan, kind):
             if unchanged_state(traced, index) is None and index not in plan.operands:
@@ -86,7 +86,7 @@ class ScratchLayout:
         self._add_row(("temporary", ""), schedule.temporary_width)
         if plan.linear:
             self._add_step(("input", ""), plan.input_size)
-            padded = traced.projected if kind != "backward" else plan.input_size
+            padded = traced.projected_width if kind != "backward" else plan.input_size
             name = "projected" if kind != "backward" else "input_gradient"
             self._add_step((name, ""), gemm.panel_width(real) * gemm.panel_count(real, padded))
         if kind == "backward":

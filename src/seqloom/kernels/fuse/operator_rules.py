@@ -72,6 +72,7 @@ class OperatorCall:
         return BatchRows(tuple(row), symbol.uniform)
 
     def _linear(self, operation: str, symbols: Sequence[Symbol]) -> Symbol:
+        """An operation on sums over the batch, which must be linear in them."""
         sums = [isinstance(symbol, BatchSum) for symbol in symbols]
         linear = (
             (operation in ("add", "sub") and all(sums))
@@ -236,8 +237,9 @@ def _cat(call: OperatorCall, tensors: Sequence[Tensor], dimension: int = 0) -> S
 @register("unsqueeze", "squeeze", "view", "_unsafe_view", "reshape")
 def _view(call: OperatorCall, x: Tensor, *_: Any) -> Symbol:
     symbol = call.symbol(x)
-    inside = isinstance(symbol, BatchRows) and not symbol.uniform and x.shape[:1] == call.result.shape[:1]
-    if not inside and [size for size in x.shape if size > 1] != [size for size in call.result.shape if size > 1]:
+    keeps_batch_rows = isinstance(symbol, BatchRows) and not symbol.uniform and x.shape[:1] == call.result.shape[:1]
+    sizes, viewed = ([size for size in shape if size > 1] for shape in (x.shape, call.result.shape))
+    if not keeps_batch_rows and sizes != viewed:
         raise Unfusable(f"a tensor of shape {tuple(x.shape)} viewed as {tuple(call.result.shape)}")
     return symbol
 
@@ -249,7 +251,7 @@ def _expand(call: OperatorCall, x: Tensor, *_: Any, **__: Any) -> Symbol:
     return BatchRows(call.broadcast(symbol, call.result.shape[-1]), uniform=symbol.uniform)
 
 
-def _sum(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "sum") -> Symbol:
+def _reduce(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "sum") -> Symbol:
     symbol = call.symbol(x)
     if x.dim() > 2:
         raise Unfusable(f"a sum in a tensor of shape {tuple(x.shape)}")
@@ -275,17 +277,17 @@ def _sum(call: OperatorCall, x: Tensor, dimensions: Any, *, operation: str = "su
 
 @register("sum")
 def _sum_rule(call: OperatorCall, x: Tensor, dimensions: Any = None, keepdim: bool = False, **_: Any) -> Symbol:
-    return _sum(call, x, dimensions)
+    return _reduce(call, x, dimensions)
 
 
 @register("amax")
 def _amax(call: OperatorCall, x: Tensor, dimensions: Any = (), keepdim: bool = False) -> Symbol:
-    return _sum(call, x, dimensions or None, operation="amax")
+    return _reduce(call, x, dimensions or None, operation="amax")
 
 
 @register("mean")
 def _mean(call: OperatorCall, x: Tensor, dimensions: Any = None, keepdim: bool = False, **_: Any) -> Symbol:
-    return call.apply("mul", _sum(call, x, dimensions), call.result.numel() / x.numel())
+    return call.apply("mul", _reduce(call, x, dimensions), call.result.numel() / x.numel())
 
 
 @register(

@@ -66,7 +66,8 @@ class Plan:
         """A text that is equal for two plans only if they lead to the same code; the cache key."""
         traced = self.traced
         text = [
-            f"{traced.projected} {traced.state} {self.saved_width} {self.factors} {self.vector_gradient_width}",
+            f"{traced.projected_width} {traced.state_widths} {self.saved_width}",
+            f"{self.factors} {self.vector_gradient_width}",
             f"{self.deferred} {self.operands} {self.linear} {self.input_size}",
         ]
         text += [f"{product.matrix} {product.transposed} {product.size}" for product in traced.products]
@@ -127,10 +128,10 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
         product = traced.products[index]
         traced.products[index] = product._replace(operand=substituted(product.operand))
     zero = graph.constant(0)
-    factors = _Factors(graph, substituted(traced.projected_gradient or (Segment(zero, traced.projected),)))
+    factors = _Factors(graph, substituted(traced.projected_gradient or (Segment(zero, traced.projected_width),)))
     gradients: list[tuple[MemoryLocation, Segment]] = []
     for index, gradient in enumerate(traced.state_gradient):
-        row = substituted(gradient or (Segment(zero, traced.state[index]),))
+        row = substituted(gradient or (Segment(zero, traced.state_widths[index]),))
         gradients += [
             (MemoryLocation("state_gradient", index, offset), segment) for offset, segment in with_offsets(row)
         ]
@@ -152,7 +153,7 @@ def plan(traced: TracedStep, *, linear: str | None = None, input_size: int = 0, 
             ]
             vector_gradient_width += row_width(row)
     if linear:
-        sides = Factor(0, 0, traced.projected), Factor("input", 0, input_size)
+        sides = Factor(0, 0, traced.projected_width), Factor("input", 0, input_size)
         deferred.append(_defer(linear, *sides, narrow))
     known = {index: factors.find(traced.products[index].operand) for index in backward_products}
     stored = {index: factor for index, factor in known.items() if factor is not None}

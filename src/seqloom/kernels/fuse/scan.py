@@ -88,7 +88,7 @@ class FusedScan:
         self.real = real
         self.names = tuple(plan.traced.parameter_gradient)
         sizes = sum(plan.traced.products[index].size for index in plan.forward_products)
-        self._multiplications = sizes * max(plan.traced.state)  # of one row at one step
+        self._multiplications = sizes * max(plan.traced.state_widths)  # of one row at one step
         self._kernels: dict[str, Kernel] = {}
         self._packed: dict[str, PackedCache] = {}
 
@@ -153,10 +153,10 @@ class FusedScan:
             tensor.clone() if partition.padded or not partition.steps else torch.empty_like(tensor)
             for tensor in initial
         ]
-        out = _sequence(x, partition, traced.state[0])
+        out = _sequence(x, partition, traced.state_widths[0])
         kept = []
         if kind == "training":
-            kept = [allocate(x, *shape, size) for size in (*traced.state[1:], self.plan.saved_width)]
+            kept = [allocate(x, *shape, size) for size in (*traced.state_widths[1:], self.plan.saved_width)]
         tensors = {"sequence 0": out, "saved": kept[-1]} if kept else {"sequence 0": out}
         tensors |= _enumerated("sequence", kept[:-1], start=1)
         tensors |= _enumerated("initial", initial) | _enumerated("final", final)
@@ -173,7 +173,7 @@ class FusedScan:
         *,
         needs_x_gradient: bool,  # the gradient of x
     ) -> tuple[Tensor | None, list[Tensor], list[Tensor | None]]:
-        count = len(self.plan.traced.state)
+        count = len(self.plan.traced.state_widths)
         initial, sequences, saved = kept[:count], kept[count : 2 * count], kept[2 * count]
         out_gradient, *final_gradient = [gradient.contiguous() for gradient in gradients]
         initial_gradient = [gradient.clone() for gradient in final_gradient]
@@ -215,7 +215,7 @@ class FusedScan:
         """Call a kernel; the backward one returns the gradients of the parameters."""
         kernel = self.kernel(kind)
         layout = kernel.layout
-        chunk = partition.chunk(CHUNK_ROWS[kind])
+        chunk = partition.steps_per_chunk(CHUNK_ROWS[kind])
         size = layout.size(partition.max_rows, chunk)
         barrier_counter = ctypes.c_int64(0)
         table = _ArgumentTable(kernel.positions)
@@ -332,7 +332,7 @@ def _enumerated(name: str, tensors: list[Tensor], start: int = 0) -> dict[str, T
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, fused: FusedScan, partition: Partition, x: Tensor, *tensors: Tensor) -> Any:
-        count = len(fused.plan.traced.state)
+        count = len(fused.plan.traced.state_widths)
         state, weights = tensors[:count], list(tensors[count:])
         out, final, kept = fused.forward("training", partition, x, state, weights)
         ctx.fused, ctx.partition = fused, partition
@@ -344,9 +344,9 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         fused: FusedScan = ctx.fused
         x, *rest = ctx.saved_tensors
-        count = 2 * len(fused.plan.traced.state) + 1
+        count = 2 * len(fused.plan.traced.state_widths) + 1
         if not fused.plan.linear:
-            x = x.new_empty(*x.shape[:2], fused.plan.traced.projected)
+            x = x.new_empty(*x.shape[:2], fused.plan.traced.projected_width)
         needs_x_gradient = ctx.needs_input_grad[2]
         x_gradient, state, parameters = fused.backward(
             ctx.partition, x, rest[:count], rest[count:], gradients, needs_x_gradient=needs_x_gradient

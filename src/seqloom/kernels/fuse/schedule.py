@@ -54,7 +54,7 @@ def unchanged_state(traced: TracedStep, index: int) -> int | None:
     """The state that a product reads unchanged, or None if its operand is computed."""
     operand = traced.products[index].operand
     node = operand[0].node
-    if len(operand) == 1 and node.operation == "state" and node.width == traced.state[int(node.source[0])]:
+    if len(operand) == 1 and node.operation == "state" and node.width == traced.state_widths[int(node.source[0])]:
         return int(node.source[0])
     return None
 

@@ -64,8 +64,8 @@ class TracedStep:
     """A step and its gradient as expressions over inputs, parameters, states and matrix products."""
 
     graph: Graph
-    projected: int
-    state: tuple[int, ...]
+    projected_width: int
+    state_widths: tuple[int, ...]
     products: list[Product] = field(default_factory=list)
     next_state: tuple[Row, ...] = ()
     projected_gradient: Row | None = None

@@ -27,7 +27,7 @@ from seqloom.kernels.fuse.symbols import (
     Unfusable,
 )
 
-ROWS = 3
+ROWS = 3  # batch size of the traced call
 
 StepFunction = Callable[[Mapping[str, Tensor], Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
 """(parameters, projected (B, P), state of (B, n)) → next state."""
@@ -36,44 +36,43 @@ StepFunction = Callable[[Mapping[str, Tensor], Tensor, tuple[Tensor, ...]], tupl
 def trace(
     step: StepFunction,
     parameters: Mapping[str, Tensor],
-    projected: int,
-    state: tuple[int, ...],
+    projected_width: int,
+    state_widths: tuple[int, ...],
 ) -> TracedStep:
     """Trace ``step`` and its gradient for the given widths."""
     like = next(iter(parameters.values()))
-    traced = TracedStep(Graph(), projected, state)
+    traced = TracedStep(Graph(), projected_width, state_widths)
 
     def sample(size: int) -> Tensor:
         return torch.rand(ROWS, size, dtype=like.dtype, device=like.device).requires_grad_()
 
-    random = torch.random.get_rng_state()
+    rng_state = torch.random.get_rng_state()
     try:
         with torch.inference_mode(mode=False), torch.enable_grad():
-            inputs = sample(projected)
-            states = tuple(sample(size) for size in state)
+            inputs = sample(projected_width)
+            states = tuple(sample(size) for size in state_widths)
             copies = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
             recorder = _Recorder(traced)
-            recorder.define(
-                inputs, BatchRows((Segment(traced.graph.leaf("projected", "", width=projected), projected),))
-            )
+            node = traced.graph.leaf("projected", "", width=projected_width)
+            recorder.define(inputs, BatchRows((Segment(node, projected_width),)))
             for index, tensor in enumerate(states):
-                node = traced.graph.leaf("state", index, width=state[index])
-                recorder.define(tensor, BatchRows((Segment(node, state[index]),)))
+                node = traced.graph.leaf("state", index, width=state_widths[index])
+                recorder.define(tensor, BatchRows((Segment(node, state_widths[index]),)))
             for name, tensor in copies.items():
                 recorder.define(tensor, _parameter(traced.graph, name, tensor))
-            cotangents = tuple(torch.rand_like(tensor) for tensor in states)
+            cotangents = tuple(torch.rand_like(tensor) for tensor in states)  # gradients of the next state
             for index, tensor in enumerate(cotangents):
-                node = traced.graph.leaf("cotangent", index, width=state[index])
-                recorder.define(tensor, BatchRows((Segment(node, state[index]),)))
+                node = traced.graph.leaf("cotangent", index, width=state_widths[index])
+                recorder.define(tensor, BatchRows((Segment(node, state_widths[index]),)))
             with recorder:
                 next_state = step(copies, inputs, states)
-                for tensor, size in zip(next_state, state, strict=True):
+                for tensor, size in zip(next_state, state_widths, strict=True):
                     if tensor.shape != (ROWS, size):
                         raise Unfusable(f"a state of width {size} becomes one of shape {tuple(tensor.shape)}")
                 traced.next_state = tuple(recorder.row(tensor) for tensor in next_state)
                 _differentiate(recorder, next_state, inputs, states, copies, cotangents)
     finally:
-        torch.random.set_rng_state(random)
+        torch.random.set_rng_state(rng_state)
     return traced
 
 

@@ -22,13 +22,13 @@ class Partition:
     batch: int
     parts: int
     members: int  # threads that work on one part together
-    direction: int  # 1, or -1 backwards in time
+    direction: int  # 1: forwards, -1: backwards in time
     padded: bool  # whether any row is shorter than ``steps``
     order: Integers  # (B,) row of the batch in each slot
     first_time: Integers  # (B,) time of each slot's first step
     lengths: Integers  # (B,) steps of each slot
-    part_slots: Integers  # (parts,) first slot of each part
-    active: Integers  # (parts, steps + 1) rows that are active at each step, finally 0
+    part_starts: Integers  # (parts,) first slot of each part
+    active: Integers  # (parts, steps + 1) rows that are active at each step; 0 after the last
     active_before: Integers  # (parts, steps + 1) sum of ``active`` over the steps before
     max_rows: int  # rows of the largest part
 
@@ -45,9 +45,9 @@ class Partition:
     def compute(
         cls, steps: int, batch: int, lengths: Tensor | None, *, reverse: bool, parts: int, members: int
     ) -> "Partition":
-        """``create`` without a cache."""
+        """The same without the cache that ``create`` uses for rows of equal length."""
         counts = [len(range(part, batch, parts)) for part in range(parts)]
-        part_slots = np.cumsum([0, *counts[:-1]], dtype=np.int64)
+        part_starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
         active = np.zeros((parts, steps + 1), dtype=np.int64)
         if lengths is None:
             order = np.arange(batch, dtype=np.int64)
@@ -58,7 +58,7 @@ class Partition:
             ranked = np.argsort(-given, kind="stable").astype(np.int64)
             order = np.concatenate([ranked[part::parts] for part in range(parts)])
             sizes = given[order]
-            for part, (slot, count) in enumerate(zip(part_slots, counts, strict=True)):
+            for part, (slot, count) in enumerate(zip(part_starts, counts, strict=True)):
                 shortest_first = sizes[slot : slot + count][::-1]
                 active[part] = count - np.searchsorted(shortest_first, np.arange(steps + 1), side="right")
         active_before = np.zeros_like(active)
@@ -73,7 +73,7 @@ class Partition:
             order=order,
             first_time=sizes - 1 if reverse else np.zeros_like(sizes),
             lengths=sizes,
-            part_slots=part_slots,
+            part_starts=part_starts,
             active=active,
             active_before=active_before,
             max_rows=max(counts, default=0),
@@ -84,14 +84,14 @@ class Partition:
         """Whether there is no step or no row."""
         return not self.steps or not self.batch
 
-    def chunk(self, rows: int) -> int:
+    def steps_per_chunk(self, rows: int) -> int:
         """The number of steps that have about ``rows`` rows together."""
         return max(1, min(self.steps, rows // max(1, self.max_rows)))
 
     @cached_property
     def arguments(self) -> dict[str, int]:
         """The arguments of a kernel that describe the partition: numbers, and addresses of arrays."""
-        arrays = ("order", "first_time", "lengths", "part_slots", "active", "active_before")
+        arrays = ("order", "first_time", "lengths", "part_starts", "active", "active_before")
         numbers = ("batch", "direction", "steps", "max_rows")
         return {name: getattr(self, name) for name in numbers} | {
             name: getattr(self, name).ctypes.data for name in arrays

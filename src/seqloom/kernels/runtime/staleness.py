@@ -75,7 +75,7 @@ def active_transform() -> str | None:
 class ModuleSnapshot:
     """A module's children, some of its attributes, and its parameters, to be compared with what they are later.
 
-    For parameters that were ``copied`` the version counts, for others only the address. A module with forward hooks
+    ``copied`` parameters must keep their version, others only their address. A module with forward hooks
     never matches. A change through ``parameter.data`` is not noticed: torch does not count it.
     """
 

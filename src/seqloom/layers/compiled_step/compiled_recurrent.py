@@ -190,7 +190,7 @@ class _CellStep:
         copied += parameters.values()
         self._fields = tuple(
             (self._kernel.positions[f"initial {index}"], self._kernel.positions[f"final {index}"], size)
-            for index, size in enumerate(fused.plan.traced.state)
+            for index, size in enumerate(fused.plan.traced.state_widths)
         )
         self._free_calls: list[_KernelCall] = []
 
