@@ -12,6 +12,7 @@ from seqloom import config as configuration
 from seqloom import tasks
 from seqloom.config import ConfigError, Document
 from seqloom.config.toml import one_of
+from seqloom.data.readers import audio_files
 from seqloom.data.readers.text_files import STANDARD_INPUT, resolve
 from seqloom.layers.custom import describe_error
 from seqloom.models.encoder import LayerFactory
@@ -119,6 +120,11 @@ def _training_file(document: Document) -> Path | None:
     return None if path == STANDARD_INPUT else path
 
 
+def _makes_data(path: Path) -> bool:
+    """Whether a file shows that its folder is one set of data."""
+    return path.stem in ("labels", "metadata") or path.name == "wav.scp" or path.suffix.lower() in audio_files.SUFFIXES
+
+
 def find_data_files(data: str) -> dict[str, str]:
     """The training and the development file of a folder, by their names; a file or folder of labels is for training."""
     folder = resolve(data)
@@ -131,8 +137,8 @@ def find_data_files(data: str) -> dict[str, str]:
             raise ValueError(f"{data}: several files could be {key}: {', '.join(names)}; write a configuration")
         if names:
             files[key] = str(Path(data, names[0]))
-    if not files and any(path.is_dir() or path.stem == "labels" for path in folder.glob("[!.]*")):
-        return {"task.train": data}  # one folder per label, or recordings with a table of labels
+    if not files and any(path.is_dir() or _makes_data(path) for path in folder.glob("[!.]*")):
+        return {"task.train": data}  # one folder per label, or recordings with or without a table of labels
     if "task.train" not in files:
         raise ValueError(f"{data}: no file has 'train' in its name; give the file itself, or write a configuration")
     return files

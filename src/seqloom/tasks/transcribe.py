@@ -110,17 +110,20 @@ class Transcribe(Task):
     name: Literal["transcribe"] = "transcribe"
     format: Format = Field(
         "auto",
-        description="File format: columns (TSV, CSV: file name and text), jsonl, sphinx (TEXT (file)), folder (a .txt "
-        "file next to each recording), npz, file (one recording); auto: by suffix and first line.",
+        description="File format: columns (TSV, CSV: file name and text), jsonl, sphinx (TEXT (file)), kaldi "
+        "(wav.scp and text), folder (a .txt file next to each recording), npz, file (one recording); auto: by suffix "
+        "and first line.",
     )
     encoding: TextEncoding = Field("utf-8", description="Text encoding of the files, such as utf-8, latin-1, cp1252.")
-    separator: str = Field("", description="Column separator (empty: a comma in .csv files, otherwise a tab).")
+    separator: str = Field("", description="Column separator (empty: as the first lines show).")
     file_column: int | str = Field(
         "",
-        description="Column with the file names: index from 0, or name in the header or JSON object "
-        '(empty: 0, in JSON "file").',
+        description="Column with the file names: name in the header or JSON object, or index from 0 (empty: by name, "
+        "or else the first).",
     )
-    text_column: int | str = Field("", description='Column with the texts: index or name (empty: 1, in JSON "text").')
+    text_column: int | str = Field(
+        "", description="Column with the texts: name or index (empty: by name, or else the second)."
+    )
     folder: str = Field(
         "", description="Folder or tar archive of the recordings (empty: the folder of the file that lists them)."
     )
@@ -257,6 +260,10 @@ class Transcribe(Task):
     def read(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         """Read a file, or Python values: file names, arrays (T, D) or (N,), or tuples of one of these and its text."""
         return self._reader().read(source)
+
+    def resolve(self, source: Path | Sequence[Any]) -> tuple[Self, tuple[str, ...]]:
+        settings, note = self._reader().inspect(source)
+        return self.model_copy(update=settings), (note,) if note else ()
 
     def read_inputs(self, source: Path | Sequence[Any]) -> Iterator[Recording]:
         return self._reader().read_inputs(source)

@@ -73,6 +73,56 @@ def test_list_of_files_and_transcripts(tmp_path: Path) -> None:
     assert transcripts(read(table)) == [("low", None), ("high", None)]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("list.txt", "low.wav call me\nhigh.wav no, no\n"),
+        ("list.txt", "file text\nlow.wav call me\nhigh.wav no, no\n"),
+        ("list.txt", "low call me\nhigh no, no\n"),
+        ("list.txt", "low.wav|call me\nhigh.wav|no, no\n"),
+        ("list.csv", 'file,text\nlow.wav,call me\nhigh.wav,"no, no"\n'),
+        ("list.csv", "sentence;path;up_votes\ncall me;low.wav;2\nno, no;high.wav;0\n"),
+        ("list.tsv", "client_id\tpath\tsentence\n7\tlow.wav\tcall me\n7\thigh.wav\tno, no\n"),
+        ("list.lst", "low.wav\tcall me\nhigh.wav\tno, no\n"),
+        (
+            "list.json",
+            '[{"audio_filepath": "low.wav", "text": "call me"}, {"audio_filepath": "high.wav", "text": "no, no"}]',
+        ),
+        (
+            "list.jsonl",
+            '{"path": "low.wav", "transcription": "call me"}\n{"path": "high.wav", "transcription": "no, no"}\n',
+        ),
+    ],
+)
+def test_lists_as_people_have_them(tmp_path: Path, name: str, text: str) -> None:
+    for pitch in ("low", "high"):
+        (tmp_path / f"{pitch}.wav").write_bytes(tone(pitch))
+    (tmp_path / name).write_text(text)
+    recordings = list(RecordingReader().read(tmp_path / name))
+    assert [each.text for each in recordings] == ["call me", "no, no"]
+    assert [Path(each.name).stem for each in recordings] == ["low", "high"]
+
+
+def test_columns_are_named_and_unclear_ones_explained(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("client_id\tpath\tsentence\n7\tlow.wav\tcall me\n")
+    settings, note = RecordingReader().inspect(tmp_path / "a.tsv")
+    assert settings == {"file_column": "path", "text_column": "sentence"}
+    assert note == "file name from column 2 'path', text from column 3 'sentence'"
+    (tmp_path / "b.csv").write_text("low.wav\nhigh.wav\n")
+    with pytest.raises(DataError, match="expected a column with the file name and a column with the text, found only"):
+        RecordingReader().inspect(tmp_path / "b.csv")
+
+
+def test_a_folder_with_a_list_and_a_table_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "low.wav").write_bytes(tone("low"))
+    (tmp_path / "metadata.csv").write_text("file_name,transcription\nlow.wav,call me\n")
+    (recording,) = RecordingReader().read(tmp_path)
+    assert (recording.name, recording.text) == ("low.wav", "call me")
+    table = {"audio": [str(tmp_path / "low.wav")], "transcript": ["call me"]}
+    (recording,) = RecordingReader().read(table)  # type: ignore[arg-type]
+    assert recording.text == "call me"
+
+
 def test_other_columns_and_json(tmp_path: Path) -> None:
     play(tmp_path / "sounds")
     table = tmp_path / "train.csv"

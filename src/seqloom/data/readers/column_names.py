@@ -20,7 +20,11 @@ TARGET = (
     *("target", "tgt", "trg", "output", "answer", "response", "reply", "translation", "pronunciation", "summary"),
     *("highlights", "completion", "label"),
 )
-FILE = ("file", "filename", "file_name", "path", "image", "audio", "recording")
+FILE = (
+    *("file", "filename", "file_name", "path", "image", "audio", "recording", "audio_filepath", "filepath"),
+    "wav_filename",
+)
+TRANSCRIPT = ("text", "transcript", "transcription", "sentence", "utterance", "label", "words", "normalized_text")
 CAPTION = ("caption", "captions", "text", "description", "sentence", "comment")
 GROUP = (
     *(
@@ -52,7 +56,11 @@ LANGUAGES = {
 OTHER = {"split", "author", "url", "source", "lemma", "phonemes", "translation", "name", "unnamed: 0"}
 
 ALL = {
-    *(name for names in (TEXT, LABEL, WORD, WORD_LABEL, SOURCE, TARGET, FILE, CAPTION, GROUP, TIME) for name in names),
+    *(
+        name
+        for names in (TEXT, LABEL, WORD, WORD_LABEL, SOURCE, TARGET, FILE, CAPTION, TRANSCRIPT, GROUP, TIME)
+        for name in names
+    ),
     *LANGUAGES,
     *OTHER,
 } - {"y", "t", "pos", "la", "it", "he", "no", "is"}

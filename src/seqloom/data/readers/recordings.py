@@ -1,9 +1,10 @@
 """Audio, features, pen strokes and images of text lines with their transcripts."""
 
+import os.path
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -11,14 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seqloom.data.preview import DataPreview, preview
-from seqloom.data.readers import audio_files, feature_files, file_lists, pixels, tables, text_files
+from seqloom.data.readers import audio_files, column_names, feature_files, file_lists, kaldi, pixels, tables, text_files
 from seqloom.data.readers.audio_files import Audio
+from seqloom.data.readers.columns import Role
 from seqloom.data.readers.file_lists import ContentError
 from seqloom.data.readers.npz import read_arrays
 from seqloom.data.readers.parallel import PairReader
 from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, Location, Source, enclosing_archive
 
-Format = Literal["auto", "columns", "jsonl", "sphinx", "folder", "npz", "file"]
+Format = Literal["auto", "columns", "jsonl", "sphinx", "kaldi", "folder", "npz", "file"]
 Values = NDArray[np.float32]
 SUFFIXES = audio_files.SUFFIXES + feature_files.SUFFIXES + pixels.SUFFIXES
 FORMATS: dict[str, Format] = {
@@ -31,7 +33,10 @@ FORMATS: dict[str, Format] = {
     ".transcription": "sphinx",
 }
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-FILE_KEYS = ("file", "audio", "image")  # JSON keys of a file name
+FILE_KEYS = ("file", "audio", "image", *column_names.FILE)  # JSON keys of a file name
+METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")  # lists in a folder of recordings
+FILE = Role("file_column", "file name", column_names.FILE)
+TEXT = Role("text_column", "text", column_names.TRANSCRIPT)
 VALUE_KEYS = ("strokes", "values")  # JSON keys of the numbers of a sequence
 SPHINX = re.compile(r"\s*(?P<text>.*?)\s*\((?P<name>[^()\s]+)\)\s*")
 SENTENCE = re.compile(r"^<s>\s*|\s*</s>$")
@@ -58,6 +63,8 @@ class RecordingReference(NamedTuple):
     name: str
     text: str | None
     values: Audio | None = None  # instead of a file
+    span: tuple[float, float] = (0.0, -1.0)  # the part of an audio file, in seconds; a negative end: the whole rest
+    file: str = ""  # if it differs from the name
 
 
 @dataclass(frozen=True)
@@ -91,11 +98,29 @@ class RecordingReader:
         references, folder = self._references(source)
         return DataPreview(tuple(self._load(references[:limit], folder)), len(references))
 
+    def inspect(self, source: Source) -> tuple[dict[str, int | str], str]:
+        """The columns of a list, as configuration, and a sentence about them; both may be empty."""
+        if isinstance(source, Path):
+            source = _metadata(source) or source
+            if self.detect(source) != "columns" or self._separator(source) == " ":
+                return {}, ""
+        elif not tables.is_table(source):
+            return {}, ""
+        return self._rows(source).inspect(source)
+
     def _references(self, source: Path) -> tuple[list[RecordingReference], Path]:
         """The listed recordings, and the folder that their names are relative to."""
         format_ = self.detect(source)
-        folder = source if format_ == "folder" else source.parent
-        readers = {"columns": self._columns, "jsonl": self._jsonl, "sphinx": self._sphinx, "folder": self._folder}
+        if format_ == "folder" and (metadata := _metadata(source)):
+            return self._references(metadata)
+        folder = source if format_ == "folder" or (format_ == "kaldi" and source.is_dir()) else source.parent
+        readers = {
+            "columns": self._columns,
+            "jsonl": self._jsonl,
+            "sphinx": self._sphinx,
+            "kaldi": self._kaldi,
+            "folder": self._folder,
+        }
         references = (
             [RecordingReference(Location(str(source), 1), source.name, None)]
             if format_ == "file"
@@ -117,6 +142,8 @@ class RecordingReader:
         suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
         if self.format != "auto":
             return "file" if FORMATS.get(suffix) == "file" and path.is_file() else self.format
+        if kaldi.is_kaldi(path):
+            return "kaldi"
         if path.is_dir() or path.name.lower().endswith(ARCHIVES):
             return "folder"
         if suffix in FORMATS:
@@ -126,24 +153,63 @@ class RecordingReader:
         first = next((line for _, line in islice(text_files.lines(path, encoding=self.encoding), 1)), "")
         if first.startswith("{"):
             return "jsonl"
+        if first.startswith("[{"):
+            return "columns"
         return "sphinx" if SPHINX.fullmatch(first) and not self.separator and "\t" not in first else "columns"
 
-    def _columns(self, path: Path) -> Iterator[RecordingReference]:
-        rows = PairReader(
-            "columns",
-            encoding=self.encoding,
-            separator=self.separator,
-            source_column=self.file_column,
-            target_column=self.text_column,
-        )
-        for pair in rows.read(path):
+    def _columns(self, source: Source) -> Iterator[RecordingReference]:
+        if isinstance(source, Path) and self._separator(source) == " ":
+            yield from self._words(source)
+            return
+        for pair in self._rows(source).read(source):
             if pair.source:
                 yield RecordingReference(pair.location, pair.source, pair.target)
 
+    def _rows(self, source: Source) -> PairReader:
+        return PairReader(
+            "columns",
+            encoding=self.encoding,
+            separator=self._separator(source) if isinstance(source, Path) else "",
+            source_column=self.file_column,
+            target_column=self.text_column,
+            roles=(FILE, TEXT),
+        )
+
+    def _separator(self, path: Path) -> str:
+        """The configured separator, or else the one that follows the file name on the first lines; empty: unclear."""
+        if self.separator or tables.suffix(path) in tables.SUFFIXES or path == STANDARD_INPUT:
+            return self.separator
+        first = [line for _, line in islice(text_files.lines(path, encoding=self.encoding), 2)]
+        if any("\t" in line for line in first):
+            return "\t"
+        for separator in (*tables.SEPARATORS, " "):
+            fields = [line.strip().split(None if separator == " " else separator, 1) for line in first]
+            if all(len(each) == 2 for each in fields) and fields and self._names_file(path.parent, fields[-1][0]):
+                return separator
+        return ""
+
+    def _names_file(self, folder: Path, name: str) -> bool:
+        """Whether a field looks like the name of a recording, or is one with a suffix."""
+        name = name.strip().strip('"')
+        if Path(name).suffix.lower() in SUFFIXES:
+            return True
+        return any(os.path.isfile(folder / f"{name}{suffix}") for suffix in SUFFIXES)  # noqa: PTH113
+
+    def _words(self, path: Path) -> Iterator[RecordingReference]:
+        """Lines of a file name, a space and the text; a header may precede them."""
+        for location, line in text_files.lines(path, encoding=self.encoding):
+            name, *text = line.split(maxsplit=1)[:2] or [""]
+            header = location.line == 1 and column_names.normalize(name) in column_names.FILE
+            if name and not (header and text and column_names.normalize(text[0]) in column_names.TRANSCRIPT):
+                yield RecordingReference(location, name, text[0].strip() if text else None)
+
     def _jsonl(self, path: Path) -> Iterator[RecordingReference]:
-        keys = (str(self.file_column),) if self.file_column else FILE_KEYS
-        text_key = str(self.text_column or "text")
+        keys = (self.file_column,) if self.file_column and isinstance(self.file_column, str) else FILE_KEYS
+        text_keys = (
+            (self.text_column,) if self.text_column and isinstance(self.text_column, str) else column_names.TRANSCRIPT
+        )
         for location, value in text_files.jsonl(path, encoding=self.encoding):
+            text_key = next((key for key in text_keys if key in value), text_keys[0])
             text = value.get(text_key)
             if text is not None and not isinstance(text, str):
                 raise DataError(location, f"{text_key!r}: expected a string, found {type(text).__name__}")
@@ -153,7 +219,7 @@ class RecordingReader:
                 continue
             name = next((value[key] for key in keys if key in value), None)
             if not isinstance(name, str) or not name:
-                expected = f"a file name as {' or '.join(map(repr, keys))}, or 'strokes'"
+                expected = f"a file name as {' or '.join(map(repr, keys[:3]))}, or 'strokes'"
                 raise DataError(location, f"expected {expected}, found {', '.join(map(repr, value))[:80] or 'no key'}")
             yield RecordingReference(location, name, text)
 
@@ -169,6 +235,10 @@ class RecordingReader:
                 raise DataError(location, f"expected a text and its file name in parentheses, found {line[:60]!r}")
             name = match["name"]
             yield RecordingReference(location, file_ids.get(name, name), SENTENCE.sub("", match["text"]).strip())
+
+    def _kaldi(self, path: Path) -> Iterator[RecordingReference]:
+        for each in kaldi.read_kaldi(path, encoding=self.encoding):
+            yield RecordingReference(each.location, each.name, each.text, None, (each.start, each.end), each.file)
 
     def _folder(self, path: Path) -> Iterator[RecordingReference]:
         """Every file of a folder and its subfolders; its text is in the .txt file of the same name."""
@@ -190,11 +260,15 @@ class RecordingReader:
             yield Recording(location, "", values, rate, text)
 
     def _load(self, references: Sequence[RecordingReference], folder: Path) -> Iterator[Recording]:
-        names = [(reference.location, reference.name) for reference in references if reference.values is None]
+        # Successive parts of one file are cut from what is read once.
+        groups = [list(group) for _, group in groupby(references, key=_group_key)]
+        names = [(group[0].location, _file_name(group[0])) for group in groups if group[0].values is None]
         loaded = file_lists.load(names, self._decode, folder=folder, files=self.files, suffixes=SUFFIXES)
-        for reference in references:
-            values, rate = next(loaded) if reference.values is None else reference.values
-            yield Recording(reference.location, reference.name, values, rate, reference.text)
+        for group in groups:
+            values, rate = next(loaded) if group[0].values is None else group[0].values
+            for reference in group:
+                part = _cut(reference, values, rate)
+                yield Recording(reference.location, reference.name, part, rate, reference.text)
 
     def _decode(self, stream: IO[bytes], name: str) -> Audio:
         """The samples of a file, or its frames with rate 0."""
@@ -234,7 +308,8 @@ class RecordingReader:
     def _python_values(self, values: Sequence[Any]) -> Iterator[RecordingReference]:
         """Python values: file names, arrays, Audio objects, or tuples of these with a transcript."""
         if tables.is_table(values):
-            raise DataError("input", "expected a list of paths or arrays, or of pairs with a text, found a table")
+            yield from self._columns(values)
+            return
         if isinstance(values, str):
             raise DataError("input", "expected a list of paths or arrays, found a single string")
         for number, value in enumerate(values, start=1):
@@ -307,6 +382,36 @@ def _npz_recordings(file: str, arrays: Mapping[str, NDArray[Any]]) -> Iterator[t
             raise DataError(location, f"recording: {error}") from None
         yield location, text, audio
         start += length
+
+
+def _metadata(folder: Path) -> Path | None:
+    """The list in a folder of recordings, if it has one."""
+    if not folder.is_dir():
+        return None
+    return next((folder / name for name in METADATA if (folder / name).is_file()), None)
+
+
+def _file_name(reference: RecordingReference) -> str:
+    return reference.file or reference.name
+
+
+def _group_key(reference: RecordingReference) -> Any:
+    """Equal for parts of one file that follow each other; otherwise the location."""
+    return reference.location if reference.values is not None or not reference.file else reference.file
+
+
+def _cut(reference: RecordingReference, values: Values, rate: int) -> Values:
+    start, end = reference.span
+    if not start and end < 0:
+        return values
+    if not rate:
+        raise DataError(reference.location, "only audio can be cut by seconds, but the file holds frames")
+    part = values[round(start * rate) : round(end * rate) if end >= 0 else None]
+    if not len(part):
+        raise DataError(
+            reference.location, f"the recording ends after {len(values) / rate:g} s, but the part starts at {start:g} s"
+        )
+    return part
 
 
 def _read_file_ids(path: Path) -> dict[str, str]:
