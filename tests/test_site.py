@@ -45,6 +45,17 @@ def test_links_become_links_of_the_site(tmp_path: Path) -> None:
     assert (tmp_path / "files/src/seqloom/run.py").is_file()
 
 
+def test_all_pages_are_staged_with_the_notebooks(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    pages.stage(source)
+    assert {path.name for path in source.glob("*.md")} == {*pages.page_names().values(), "index.md"}
+    notebook = (source / "own_cell.md").read_text(encoding="utf-8")
+    assert "(compare.md)" in notebook
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", notebook)
+    assert pictures
+    assert all((source / picture).is_file() for picture in pictures)
+
+
 def test_get_started_is_the_practical_part_of_readme() -> None:
     readme = "# Name\n\nTry it.\n\n## Train\nfirst\n## Why Seqloom\nbest\n## Documentation\nlist\n## Install\nlast\n"
     assert pages.get_started(readme) == "# Get started\n\nTry it.\n\n## Train\nfirst\n## Install\nlast\n"

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ def cells(name: str) -> list[dict[str, Any]]:
     return [{**cell, "source": "".join(cell["source"])} for cell in content["cells"]]
 
 
-def page(name: str, pictures: Path) -> str:
-    """A notebook as Markdown; its pictures are written into a folder beside the page."""
+def page(name: str, pictures: Path, *, adapt: Callable[[str], str] = str) -> str:
+    """A notebook as Markdown, its text adapted; its pictures are written into a folder beside the page."""
     parts = []
     for number, cell in enumerate(cells(name)):
         if cell["cell_type"] == "markdown":
-            parts.append(cell["source"])
+            parts.append(adapt(cell["source"]))
             continue
         parts.append(f"```python\n{cell['source']}\n```")
         for index, output in enumerate(cell["outputs"]):

@@ -4,6 +4,7 @@ import posixpath
 import re
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from docs.site import notebooks
@@ -100,7 +101,8 @@ def stage(source: Path) -> None:
             text = get_started(text)
         (source / target).write_text(adapt_links(text, name, source), encoding="utf-8")
     for name in notebooks.names():
-        text = adapt_links(notebooks.page(name, source), f"docs/notebooks/{name}.ipynb", source)
+        adapt = partial(adapt_links, page=f"docs/notebooks/{name}.ipynb", source=source)
+        text = notebooks.page(name, source, adapt=adapt)
         (source / f"{name}.md").write_text(text, encoding="utf-8")
     index = adapt_links((ROOT / "docs" / "site" / "index.md").read_text(encoding="utf-8"), "docs/site/index.md", source)
     readme = adapt_links((ROOT / "README.md").read_text(encoding="utf-8"), "README.md", source)
