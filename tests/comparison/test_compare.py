@@ -21,7 +21,7 @@ from seqloom.run_config import Config
 VARIANTS = ["task.model=ngram", "base", "task.decoder.cell=gru"]
 
 
-def run_and_store(config: Config, folder: Path, *, layer: CustomLayer | None = None) -> dict[str, Any]:
+def run_and_store(config: Config, folder: Path, *, layer: CustomLayer | None = None, **_: object) -> dict[str, Any]:
     """A trial in this process; its results are written beside its folder."""
     results = trial.run_trial(config, folder, layer=layer and layer.factory)
     trial.write_json(trial.results_path(folder), results)
@@ -176,6 +176,18 @@ def test_variants_may_be_mappings_and_layers(config: Path, tmp_path: Path) -> No
     ]
     assert rows[0]["mean"] == rows[2]["mean"] != rows[1]["mean"]
     assert 'custom_layer = "GRU"' in Run.open(tmp_path / "out" / "layer=seqloom.cells_GRU" / "seed-1").config
+
+
+def test_warnings_about_the_same_data_are_shown_once(config: Path, tmp_path: Path) -> None:
+    shown: list[object] = []
+
+    def watched(config: Config, folder: Path, *, show_warnings: bool, **_: object) -> dict[str, Any]:
+        shown.append(show_warnings)
+        return run_and_store(config, folder)
+
+    names = ["base", "task.decoder.cell=gru", f"task.dev={tmp_path / 'train.txt'}"]
+    run(config, tmp_path / "out", names, run_trial=watched)
+    assert shown == [True, False, False, False, True, False]
 
 
 def test_learning_curves_of_all_variants_are_drawn_together(config: Path, tmp_path: Path) -> None:

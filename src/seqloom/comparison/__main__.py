@@ -1,6 +1,6 @@
 """``python -m seqloom.comparison FOLDER``: run one trial; started by ``subprocess_trial``. Exits with 130 on Ctrl-C.
 
-Options: ``--brief``, and ``--layer=module:name`` for a custom layer.
+Options: ``--brief``, ``--no-warnings``, and ``--layer=module:name`` for a custom layer.
 """
 
 import _thread
@@ -14,12 +14,13 @@ def main() -> None:
     """Read a configuration from standard input, train it in a folder and write the results beside the folder."""
     try:
         layers = [option.removeprefix("--layer=") for option in sys.argv[2:] if option.startswith("--layer=")]
-        _run(Path(sys.argv[1]), brief="--brief" in sys.argv, layer="".join(layers))
+        options = {"brief": "--brief" in sys.argv, "show_warnings": "--no-warnings" not in sys.argv}
+        _run(Path(sys.argv[1]), layer="".join(layers), **options)
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _run(folder: Path, *, brief: bool, layer: str) -> None:
+def _run(folder: Path, *, layer: str, brief: bool, show_warnings: bool) -> None:
     # Imported here, because importing torch takes long enough for a Ctrl-C to arrive meanwhile.
     from seqloom import terminal
     from seqloom.comparison import trial
@@ -36,7 +37,8 @@ def _run(folder: Path, *, brief: bool, layer: str) -> None:
             config = Config.build(parse(text, "configuration"), defaults=False)
 
             def show(run: Run, event: Progress) -> None:
-                progress(replace(run, notes=()), event)  # the parent process has printed them once for all trials
+                # The parent process has printed the notes once for all trials.
+                progress(replace(run, notes=(), warnings=run.warnings if show_warnings else ()), event)
 
             results = trial.run_trial(config, folder, [show], layer=custom_layer, brief=brief)
     except Interrupted:

@@ -23,7 +23,7 @@ from seqloom.terminal import json_value
 from seqloom.workflow import changed_file, environment, unused_folder, with_detected
 
 RunTrial = Callable[..., dict[str, Any]]
-"""Trains a configuration in a folder, given the option ``layer``, and returns its results."""
+"""Trains a configuration in a folder, with the options of ``run_trial_in_subprocess``, and returns its results."""
 
 OUTPUT = Path("runs/compare")
 """The default output folder; if it exists, runs/compare-2 and so on."""
@@ -65,6 +65,7 @@ def compare(
         for run_config in variant.configs:
             _check_existing_run(run_config, _run_folder(output, variant, run_config))
     trials: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in all_variants}
+    shown: set[tuple[str, str]] = set()  # data about which warnings have been shown
     position, total = 0, sum(len(variant.configs) for variant in all_variants)
     for variant in all_variants:
         counted: set[str] = set()  # folds that need no other seed
@@ -79,7 +80,9 @@ def compare(
             if results is None:
                 report(f"run {position} of {total}: {variant.name}, {trial_name(trial)}")
                 try:
-                    results = run_trial(run_config, folder, layer=variant.layer)
+                    data = (run_config.task.train, run_config.task.dev)
+                    results = run_trial(run_config, folder, layer=variant.layer, show_warnings=data not in shown)
+                    shown.add(data)
                 except Interrupted:
                     raise Interrupted(output) from None
                 if "error" in results:

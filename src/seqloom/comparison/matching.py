@@ -50,6 +50,8 @@ def _match(variant: Variant, reference: str, target: int) -> Variant:
     width = _nearest_width(fitted, target)
     task = fitted.with_width(width)
     changed = {field: getattr(task, field).hidden_size for field in fitted.widths}
+    if changed == fitted.widths:
+        return variant
     configs = tuple(
         config._replace(
             task=config.task.model_copy(

@@ -28,6 +28,7 @@ def run_trial_in_subprocess(
     folder: Path,
     *,
     layer: CustomLayer | None = None,
+    show_warnings: bool = True,  # about the data; False: an earlier trial has shown them
     watch: Callable[[], bool] = lambda: False,  # called again and again; True stops the trial once it has saved
     brief: bool = False,  # print nothing, and do not predict the development data once more
 ) -> dict[str, Any]:
@@ -41,7 +42,8 @@ def run_trial_in_subprocess(
     sources = str(Path(seqloom.__file__).parent.parent)
     own_path = sys.path if layer else []  # where this process has imported the layer from
     path = os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH", ""), *own_path]))
-    options = ["--brief"] * brief + [f"--layer={layer.name}" for layer in (layer,) if layer]
+    options = ["--brief"] * brief + ["--no-warnings"] * (not show_warnings)
+    options += [f"--layer={layer.name}" for layer in (layer,) if layer]
     command = [sys.executable, "-P", "-m", "seqloom.comparison", str(folder), *options]
     # The trial gets its own process group: Ctrl-C reaches only this process, which forwards it exactly once.
     # Standard input stays open as long as this process lives: its end stops the trial.
