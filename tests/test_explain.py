@@ -54,7 +54,7 @@ def test_explaining_changes_nothing(name: str, tmp_path: Path) -> None:
         if isinstance(question, str) and not question:
             continue
         (answer,) = model.predict([question])
-        result = explain(model, question, beam=model.task.searches, heads=True)
+        result = explain(model, question, beam=model.task.uses_search, heads=True)
         if not any("the beam shown" in note for note in result.notes):
             assert asdict(result.prediction) == asdict(answer)
         json.dumps(result.data())

@@ -63,7 +63,7 @@ def explain(
     """The prediction for one input and what led to it. Later predictions of the model are not changed by it."""
     _check_model(model)
     task = model.task
-    if beam and not task.searches:
+    if beam and not task.uses_search:
         raise ValueError(f"the task {task.name} does not use a search: there is no beam to show")
     with torch.no_grad():
         explanation = task.explain(model.module, _example(model, source), beam=beam, heads=heads)

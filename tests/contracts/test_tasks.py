@@ -150,7 +150,7 @@ def test_explanations_are_data(fitted: Fitted, tmp_path: Path) -> None:
     """Every task explains a prediction as JSON data, and plots predictions only into the given folder."""
     task, example = fitted.config.task, fitted.case.examples[0]
     with torch.no_grad():
-        explanation = task.explain(fitted.case.module, example, beam=task.searches, heads=True)
+        explanation = task.explain(fitted.case.module, example, beam=task.uses_search, heads=True)
     assert explanation.task == task.name
     json.dumps(explanation.data())
     tokens = task.input_tokens(example)

@@ -83,8 +83,8 @@ class Learned(ConfigSection):
     text: Tokenizer
     mean: tuple[float, ...]  # one per colour channel or vector component
     deviation: tuple[float, ...]
-    vector: int  # size of the vectors; 0: the inputs are images
-    longest: int  # tokens of a caption, 99.9th percentile
+    vector_size: int  # 0: the inputs are images
+    length_limit: int  # tokens of a caption, 99.9th percentile
 
 
 Metric = Literal["bleu", "bleu_1", "exact_match", "loss"]
@@ -93,7 +93,7 @@ Metric = Literal["bleu", "bleu_1", "exact_match", "loss"]
 class Caption(Task):
     """Describe images, or vectors of image features, in sentences."""
 
-    searches: ClassVar[bool] = True
+    uses_search: ClassVar[bool] = True
     target_name: ClassVar[str] = "caption"
     input_name: ClassVar[str] = "image"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")
@@ -206,7 +206,7 @@ class Caption(Task):
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the image regions that the decoder attends to, stored row by row."""
-        if self.fitted.vector or self.image_pooling == "mean":
+        if self.fitted.vector_size or self.image_pooling == "mean":
             return 1, 1
         side = self.image_encoder.side(self.image_size)
         return side, side
@@ -246,8 +246,8 @@ class Caption(Task):
             text=text,
             mean=statistics.means(),
             deviation=statistics.deviations(),
-            vector=shape[0] if len(shape) == 1 else 0,
-            longest=math.ceil(np.quantile([len(text.encode(caption)) for caption in captions], 0.999)),
+            vector_size=shape[0] if len(shape) == 1 else 0,
+            length_limit=math.ceil(np.quantile([len(text.encode(caption)) for caption in captions], 0.999)),
         )
         return self.model_copy(update={"learned": learned})
 
@@ -266,7 +266,7 @@ class Caption(Task):
 
     def collate(self, examples: Sequence[CaptionedImage]) -> Batch:
         learned = self.fitted
-        shape = (learned.vector,) if learned.vector else (self.image_size, self.image_size, 3)
+        shape = (learned.vector_size,) if learned.vector_size else (self.image_size, self.image_size, 3)
         for example in examples:
             if example.image.shape != shape:
                 raise DataError(
@@ -287,8 +287,8 @@ class Caption(Task):
     def build_model(self) -> EncoderDecoder:
         learned = self.fitted
         encoder: VectorMemory | ImageEncoder
-        if learned.vector:
-            encoder = VectorMemory(learned.vector, self.decoder.hidden_size, dropout=self.image_encoder.dropout)
+        if learned.vector_size:
+            encoder = VectorMemory(learned.vector_size, self.decoder.hidden_size, dropout=self.image_encoder.dropout)
         else:
             encoder = ImageEncoder(self.image_encoder, self.image_size, mean=self.image_pooling == "mean")
         embed = Embedding(len(learned.text.vocabulary), self.embedding_size, dropout=self.input_dropout)
@@ -317,8 +317,8 @@ class Caption(Task):
         learned = self.fitted
         end = learned.text.vocabulary.index(END)
         memory: Memory = model.encoder(*batch.inputs)
-        longest = self.max_length or learned.longest
-        nbest = generate(model.decoder, memory, self.search, end=end, lengths=longest + 1, suppress=SUPPRESSED)
+        length_limit = self.max_length or learned.length_limit
+        nbest = generate(model.decoder, memory, self.search, end=end, lengths=length_limit + 1, suppress=SUPPRESSED)
         targets: list[list[list[float]]] = [[] for _ in nbest]
         correct: list[list[list[bool]]] = [[] for _ in nbest]
         if batch.target is not None:

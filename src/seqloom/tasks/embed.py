@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import math
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from seqloom.metrics.regression import spearman
 from seqloom.models.word2vec import OneHot, Word2Vec, WordVectorModel
 from seqloom.tasks.task import Predictions, Task, TextEncoding, require_fitted
 
-FIRST = 2  # id of the first word in a batch: 0 is padding, 1 an unknown word
+FIRST_WORD_ID = 2  # id of the first word in a batch: 0 is padding, 1 an unknown word
 
 EPOCHS = (5, 25)
 WORDS = 25_000_000
@@ -40,7 +41,7 @@ WORDS = 25_000_000
 class QuestionInputs(NamedTuple):
     """A batch of questions."""
 
-    words: Tensor  # (B, T), ids from FIRST on
+    words: Tensor  # (B, T), ids from FIRST_WORD_ID on
     signs: Tensor  # (B, T), 1: add the word, -1: subtract it
     mask: Tensor  # (B, T), True where real
 
@@ -220,9 +221,9 @@ class Embed(Task):
     def collate(self, examples: Sequence[Any]) -> Batch:
         find = self.fitted.vocabulary.find
         rows = [
-            [find(word) + FIRST for word in example.words]
+            [find(word) + FIRST_WORD_ID for word in example.words]
             if isinstance(example, Question)
-            else [find(word) + FIRST for word in example.data.decode().split()]
+            else [find(word) + FIRST_WORD_ID for word in example.data.decode().split()]
             for example in examples
         ]
         words: Padded = pad([np.array(row, np.int64) for row in rows])
@@ -253,9 +254,9 @@ class Embed(Task):
     def predict(self, model: WordVectorModel, batch: Batch) -> Predictions:  # type: ignore[override]
         """Answer all questions with one matrix product."""
         words, signs, mask = batch.inputs
-        known = (mask & (words >= FIRST) & (words < self._word_limit + FIRST)) | ~mask
+        known = (mask & (words >= FIRST_WORD_ID) & (words < self._word_limit + FIRST_WORD_ID)) | ~mask
         answerable = known.all(dim=1) & mask.any(dim=1)
-        ids, weights = (words - FIRST).clamp(0, self._word_limit - 1), (signs * mask).float()
+        ids, weights = (words - FIRST_WORD_ID).clamp(0, self._word_limit - 1), (signs * mask).float()
         questions = batch.examples
         for row, question in enumerate(questions):
             if isinstance(question, Passage):
@@ -280,7 +281,8 @@ class Embed(Task):
             elif row in position:
                 index = position[row]
                 names = [self.fitted.vocabulary[number] for number in nearest[index].tolist()]
-                kept = [(name, value) for name, value in zip(names, best[index].tolist(), strict=True) if value > -2]
+                pairs = zip(names, best[index].tolist(), strict=True)
+                kept = [(name, value) for name, value in pairs if value > -math.inf]  # without the question's words
                 answers.append(Answer(question.kind, [name for name, _ in kept], [value for _, value in kept]))
             else:
                 values = cosines[row, : len(question)].tolist()

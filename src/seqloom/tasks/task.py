@@ -310,7 +310,7 @@ class Task(ConfigSection, ABC):
     # Explaining and drawing. The defaults show what any task has; each task overrides what it can explain further.
     # Callers switch gradients off.
 
-    searches: ClassVar[bool] = False
+    uses_search: ClassVar[bool] = False
     """Whether predictions come from a search, which ``explain`` can show as a tree."""
     explained_together: ClassVar[bool] = False
     """Whether ``explain_together`` explains all inputs at once instead of one by one."""

@@ -82,7 +82,7 @@ class Learned(ConfigSection):
 class Transcribe(Task):
     """Transcribe speech, handwriting or pen strokes to text (CTC)."""
 
-    searches: ClassVar[bool] = True
+    uses_search: ClassVar[bool] = True
     target_name: ClassVar[str] = "text"
     input_name: ClassVar[str] = "recording"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")

@@ -98,7 +98,7 @@ Metric = Literal["auto", "bleu", "bleu_lower", "chrf", "exact_match", "token_err
 class Translate(Task):
     """Translate sequences into other sequences: sentences, pronunciations, commands."""
 
-    searches: ClassVar[bool] = True
+    uses_search: ClassVar[bool] = True
     target_name: ClassVar[str] = "target"
     input_name: ClassVar[str] = "source"
     example_files: ClassVar[tuple[str, str]] = ("train.tsv", "dev.tsv")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.rendezvous import rendezvous
 
-from seqloom.training.network import set_interface
+from seqloom.training.network_interface import set_interface
 
 TIMEOUT = timedelta(minutes=30)
 """How long a process waits for the others, which may be evaluating."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from seqloom.training import network
+from seqloom.training import network_interface
 
 
 class DictStore(dict[str, bytes]):
@@ -25,8 +25,8 @@ CARDS = {"127.0.0.1": "lo", "::1": "lo", "10.0.0.1": "eth0", "192.168.7.4": "wla
 
 @pytest.fixture(autouse=True)
 def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(network.INTERFACE, raising=False)
-    monkeypatch.setattr(network, "addresses", lambda: CARDS)
+    monkeypatch.delenv(network_interface.INTERFACE, raising=False)
+    monkeypatch.setattr(network_interface, "addresses", lambda: CARDS)
 
 
 def choose(
@@ -35,9 +35,9 @@ def choose(
     """The choice of rank 0, where the route to the master is this and other ranks reach the master at ``others``."""
     store = DictStore()
     for rank, address in (others or {}).items():
-        store.set(network._key(rank), address)
-    monkeypatch.setattr(network, "route", lambda *_: (source, reached))
-    return network.choose_interface(store, rank=0, size=1 + len(others or {}), master="first", port=29500)
+        store.set(network_interface._key(rank), address)
+    monkeypatch.setattr(network_interface, "route", lambda *_: (source, reached))
+    return network_interface.choose_interface(store, rank=0, size=1 + len(others or {}), master="first", port=29500)
 
 
 def test_the_interface_with_the_route_to_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,21 +62,21 @@ def test_an_address_of_another_machine_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_choice_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(network.INTERFACE, "ib0")
-    monkeypatch.setattr(network, "route", lambda *_: ("10.0.0.1", "10.0.0.2"))
+    monkeypatch.setenv(network_interface.INTERFACE, "ib0")
+    monkeypatch.setattr(network_interface, "route", lambda *_: ("10.0.0.1", "10.0.0.2"))
     store = DictStore()
-    network.set_interface(store, rank=0, size=1, master="first", port=29500)
-    assert os.environ[network.INTERFACE] == "ib0"
-    assert store.get(network._key(0)) == b"10.0.0.2"  # others may need it all the same
+    network_interface.set_interface(store, rank=0, size=1, master="first", port=29500)
+    assert os.environ[network_interface.INTERFACE] == "ib0"
+    assert store.get(network_interface._key(0)) == b"10.0.0.2"  # others may need it all the same
 
 
 def test_addresses_that_cannot_be_listed_leave_the_choice_to_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "addresses", dict)
+    monkeypatch.setattr(network_interface, "addresses", dict)
     assert choose(monkeypatch, "10.0.0.1", "10.0.0.2") == ""
 
 
 def test_a_route_has_addresses_of_both_ends() -> None:
-    assert network.route("127.0.0.1", 29500) == ("127.0.0.1", "127.0.0.1")
+    assert network_interface.route("127.0.0.1", 29500) == ("127.0.0.1", "127.0.0.1")
 
 
 def test_an_unknown_master_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,12 +85,12 @@ def test_an_unknown_master_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", unreachable)
     with pytest.raises(ValueError, match=r"no route to 127\.0\.0\.1 \(MASTER_ADDR\): network is unreachable"):
-        network.route("127.0.0.1", 29500)
+        network_interface.route("127.0.0.1", 29500)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not list its interfaces this way")
 def test_every_address_of_this_machine_has_its_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    interfaces = network.addresses()
+    interfaces = network_interface.addresses()
     assert interfaces["127.0.0.1"] in {"lo", "lo0"}
     assert set(interfaces.values()) <= {name for _, name in socket.if_nameindex()}
