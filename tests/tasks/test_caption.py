@@ -80,7 +80,7 @@ def test_collate_scales_images_and_encodes_captions() -> None:
     everything = np.concatenate([picture.image.reshape(-1, 3) for picture in images]).astype(float)
     assert learned.mean == pytest.approx(everything.mean(axis=0).tolist())
     assert learned.deviation == pytest.approx(everything.std(axis=0).tolist())
-    assert (learned.vector, learned.longest) == (0, 3)
+    assert (learned.vector_size, learned.length_limit) == (0, 3)
     batch = fitted.collate(images)
     values = batch.inputs.values.numpy()
     assert (values.shape, values.dtype, bool(batch.inputs.mask.all())) == ((3, 8, 8, 3), np.float32, True)
@@ -170,7 +170,7 @@ def test_grid_of_pooled_images_and_vectors() -> None:
     fitted, model, images = fit(VECTORS)
     assert fitted.grid == (1, 1)
     assert fitted.learned is not None
-    assert fitted.learned.vector == 3
+    assert fitted.learned.vector_size == 3
     assert fitted.learned.deviation == pytest.approx((2, 1, 1))  # the last number never changes
     assert fitted.collate(images).inputs.values.tolist() == [[[-1, -1, 0]], [[1, 1, 0]]]
     assert model.encoder.size == 6

@@ -1,5 +1,6 @@
 """Word vectors learned from plain text (word2vec): neighbours, analogies, similarity (Mikolov et al. 2013)."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-import math
 import numpy as np
 import torch
 from numpy.typing import NDArray
