@@ -103,7 +103,11 @@ def test_commands_are_quoted_and_fit_the_state(summary: RunSummary) -> None:
     assert quoted["evaluate"] == "seqloom evaluate 'my runs/a' TEST_FILE"
     assert quoted["continue"] == "seqloom train --resume 'my runs/a'"
     assert commands(replace(summary, dev="", train="(in memory)"))["predict"].endswith(" FILE")
-    assert "continue" not in commands(replace(summary, finished="10 updates done"))
+    for finished, change in (("10 updates done", "train.updates=20"), ("0.5 minutes elapsed", "train.minutes=1")):
+        assert commands(replace(summary, finished=finished))["continue"].endswith(f" {change}")
+    assert commands(replace(summary, finished="4000000 updates done"))["continue"].endswith("=8000000")
+    assert "continue" not in commands(replace(summary, resumable=False))
+    assert "continue" not in commands(replace(summary, finished="no improvement in 3 evaluations"))
 
 
 def test_durations_are_for_people() -> None:

@@ -399,8 +399,9 @@ def test_a_custom_layer_is_refused_by_a_task_without_layers(tmp_path: Path) -> N
 
 
 def test_a_finished_run_continues_as_if_it_had_never_stopped(tmp_path: Path) -> None:
-    whole = workflow.train(settings(tmp_path, "classify", updates=12, evaluate_every=6), output=tmp_path / "whole")
-    part = workflow.train(settings(tmp_path, "classify", updates=6, evaluate_every=6), output=tmp_path / "part")
+    constant = {"schedule": "constant", "evaluate_every": 6}
+    whole = workflow.train(settings(tmp_path, "classify", updates=12, **constant), output=tmp_path / "whole")
+    part = workflow.train(settings(tmp_path, "classify", updates=6, **constant), output=tmp_path / "part")
     again = workflow.resume(part.path, ["train.updates=12"])
     assert again.summary()["finished"] == "12 updates done"
     assert differences(outcome(whole.path), outcome(part.path)) == []

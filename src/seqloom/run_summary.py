@@ -1,6 +1,7 @@
 """What a run was trained on, how it ended, how good it is: printed after training and by ``info``; the model card."""
 
 import math
+import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from seqloom.run import Run, RunError
 from seqloom.run_config import Config
 
 PICTURES = ("results.png", "confusion.png", "forecast.png")
+LIMIT = re.compile(r"(?P<value>[\d.]+) (?P<name>epochs|updates|tokens|minutes) ")  # that has ended a training
 INTENDED_USE = (
     "Not stated yet: replace this paragraph. The model has seen the data above and nothing else. "
     "Its scores hold for data like the development data only. It has not been tested for bias or misuse."
@@ -45,6 +47,7 @@ class RunSummary:
     baseline: str  # name; empty: there is none
     baseline_scores: dict[str, float]
     settings: dict[str, Any]  # that differ from their defaults
+    resumable: bool  # the last checkpoint is there
     inputs_are_files: bool
     generates: bool
     pictures: list[str]
@@ -93,6 +96,7 @@ def summarize(run: Run, config: Config) -> RunSummary:
         baseline=baseline.name if baseline is not None else "",
         baseline_scores=facts.get("baseline_scores", {}),
         settings=changed_settings(config),
+        resumable=bool(last) and not (position.get("finished") and config.train.keep == "best"),
         inputs_are_files=task.inputs_are_files,
         generates=getattr(task, "direction", "") == "forward",
         pictures=[name for name in PICTURES if (run.path / name).is_file()],
@@ -174,9 +178,12 @@ def commands(summary: RunSummary) -> dict[str, str]:
     }
     if summary.generates:
         result = {"generate": f"seqloom generate {run}", **result}
-    if summary.finished.endswith(" epochs done"):
-        epochs = 2 * int(summary.finished.split()[0])
-        result["continue"] = f"seqloom train --resume {run} train.epochs={epochs}"
+    if not summary.resumable:
+        return result
+    if limit := LIMIT.match(summary.finished):
+        doubled = 2 * float(limit["value"])
+        value = int(doubled) if doubled.is_integer() else doubled
+        result["continue"] = f"seqloom train --resume {run} train.{limit['name']}={value}"
     elif not summary.finished:
         result["continue"] = f"seqloom train --resume {run}"
     return result

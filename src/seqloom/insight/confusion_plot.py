@@ -48,7 +48,7 @@ def draw_confusion(
     *,
     title: str = "",
 ) -> "Figure":
-    """Draw the counts, shaded by their share of each true label."""
+    """Draw the counts, shaded by their share of each true label, or of the largest count if only errors are known."""
     from matplotlib.figure import Figure
 
     names, counts = confusion_matrix(confusions, scores)
@@ -56,7 +56,8 @@ def draw_confusion(
     size = max(3.6, 0.32 * len(names) + 2.4)
     figure = Figure(figsize=(size, size * 0.92), layout="constrained")
     axes = figure.add_subplot()
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    totals = counts.sum(axis=1, keepdims=True) if scores else counts.max(initial=0)
+    shares = counts / np.maximum(totals, 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     shown = [escape_dollars(name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…") for name in names]
     axes.set_xticks(range(len(names)), shown, rotation=90 if len(names) > 4 else 0, fontsize=8, color=SLATE)
@@ -64,10 +65,10 @@ def draw_confusion(
     axes.set_xlabel("predicted", color=SLATE)
     axes.set_ylabel("true label", color=SLATE)
     heading = title or "Confusion matrix"
+    if not scores:
+        heading += ", errors only"
     if len(names) < total:
         heading += f": {len(names)} of {total:,} labels, those confused most often"
-    elif not scores:
-        heading += ": errors only"
     axes.set_title(escape_dollars(heading), loc="left", fontsize=10, fontweight="bold", color=BLACK, wrap=True)
     axes.spines[:].set_color(FRAME)
     for row, column in np.argwhere(counts):
