@@ -483,3 +483,17 @@ def test_links_are_not_written_through(made: Run, tmp_path: Path, name: str) -> 
         with pytest.raises(RunError, match=re.escape(name)):
             action()
     assert json.loads((tmp_path / "precious").read_text()) == {"precious": True}
+
+
+def test_a_run_shows_its_scores_and_not_its_files(made: Run) -> None:
+    assert repr(made) == f"<Run {made.path}: tag>"
+    assert "not evaluated yet" in made._repr_html_()
+    metrics = {"accuracy": 0.75, "accuracy_interval": [0.5, 0.9], "examples": 1200, "per_label": {}}
+    made.save("best", Snapshot({"weight": torch.zeros(2)}, {}, {"metrics": metrics}))
+    for loss in (2.0, 1.0):
+        made.record({"update": 1, "epoch": 1, "loss": loss})
+    made.write_summary({"baseline_scores": {"accuracy": 0.5}, "finished": "2 epochs done"})
+    assert repr(made) == f"<Run {made.path}: tag, accuracy 0.75 [0.5, 0.9], examples 1,200>"
+    page = made._repr_html_()
+    for part in ("0.75 [0.5, 0.9]", "baseline", "0.5", "2 epochs done", "training loss: 2 → 1"):
+        assert part in page

@@ -180,12 +180,17 @@ def commands(summary: RunSummary) -> dict[str, str]:
         result = {"generate": f"seqloom generate {run}", **result}
     if not summary.resumable:
         return result
+    more = ""
     if limit := LIMIT.match(summary.finished):
         doubled = 2 * float(limit["value"])
-        value = int(doubled) if doubled.is_integer() else doubled
-        result["continue"] = f"seqloom train --resume {run} train.{limit['name']}={value}"
-    elif not summary.finished:
-        result["continue"] = f"seqloom train --resume {run}"
+        more = f"train.{limit['name']}={int(doubled) if doubled.is_integer() else doubled}"
+    if IN_MEMORY in (summary.train, summary.dev):  # only Python has the data
+        data = "data=…, dev=…" if summary.dev == IN_MEMORY else "data=…"
+        resume = f"seqloom.resume({summary.path!r}{f', {more!r}' if more else ''}, {data})"
+    else:
+        resume = f"seqloom train --resume {run} {more}".rstrip()
+    if more or not summary.finished:
+        result["continue"] = resume
     return result
 
 

@@ -223,7 +223,8 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "missing label": (None, {"task": "classify", "data": [("a b", 1), ("b c", float("nan"))]}, "input:2: no label"),
     "no such device": (None, {"task": "classify", "data": FRAME, "device": "gpu"}, "does not have; expected cpu"),
     "no column of text": (None, {"task": "language_model", "data": {"a": [1], "b": [2]}}, "name it, text=…"),
-    "a table of sound": (None, {"task": "transcribe", "data": {"a": [1]}}, "found a table"),
+    "a table of sound": (None, {"task": "transcribe", "data": {"a": [1]}}, "expected a column with the file name"),
+    "a table of images": (None, {"task": "caption", "data": {"a": [1]}}, "found a table"),
 }
 
 
@@ -249,6 +250,22 @@ def test_a_text_is_not_taken_for_a_file_nor_a_file_for_a_text() -> None:
     assert len(model.predict("reviews.txt")) == 2
     with pytest.raises(ValueError, match="expected a path, a data frame"):
         model.predict(None)
+
+
+def test_a_run_on_data_in_memory_says_how_to_continue_it() -> None:
+    run = train(data=FRAME, dev=FRAME[:4], output="run")
+    card = (run.path / "README.md").read_text(encoding="utf-8")
+    assert "seqloom.resume('run', 'train.epochs=2', data=…, dev=…)" in card
+    assert "--resume" not in card
+
+
+def test_a_model_shows_its_parts() -> None:
+    model = seqloom.load(train(data=FRAME))
+    count = sum(parameter.numel() for parameter in model.module.parameters())
+    assert repr(model) == f"<Model: task classify, parameters {count:,}, labels 1, 5>"
+    page = model._repr_html_()
+    for part in ("encoder.layer", f"{count:,}", "1, 5"):
+        assert part in page
 
 
 def test_models_and_runs_are_not_confused() -> None:

@@ -143,7 +143,7 @@ class Classify(Task):
         default="error", description="Missing values: error stops, hold repeats the previous value."
     )
     label_type: LabelType = Field(
-        default="text", description="Type of the labels in predictions; detected if the labels are Python values."
+        default="text", description="Type of the labels that Python gets; detected if the labels are Python values."
     )
     check_labels: bool = Field(
         default=True,

@@ -1,0 +1,42 @@
+"""Explanations in a notebook."""
+
+import re
+
+from seqloom.insight.explanation import AttentionMap, Explanation, LabelChoice, TokenValues
+
+
+def text(explanation: Explanation) -> str:
+    return re.sub(r"<[^>]*>", " ", explanation._repr_html_())
+
+
+def test_a_classification_shows_words_and_probabilities() -> None:
+    explanation = Explanation(
+        task="classify",
+        source="a <b> film",
+        prediction=None,
+        title="good, 75.0%",
+        token_values=TokenValues("pooling weight", ["a", "<b>", "film"], [0.0, 0.5, 0.25], 0.0),
+        label_probabilities={"good": 0.75, "bad": 0.25},
+        notes=["a note"],
+    )
+    page = explanation._repr_html_()
+    for part in ("good, 75.0%", "&lt;b&gt;", "pooling weight", "75.0%", "25.0%", "a note"):
+        assert part in page
+    assert page.count("<b>") == 1  # the title, not the word
+    assert repr(explanation) == "<Explanation: classify, good, 75.0%>"
+
+
+def test_tags_show_their_alternatives() -> None:
+    choices = [LabelChoice("film", "NOUN", 0.9, "VERB", 0.1)]
+    shown = text(Explanation(task="tag", source="film", prediction=None, label_choices=choices)).split()
+    assert shown[-5:] == ["film", "NOUN", "90.0%", "VERB", "10.0%"]
+
+
+def test_attention_is_a_table_unless_it_is_too_large() -> None:
+    def page(size: int) -> str:
+        names = [f"w{index}" for index in range(size)]
+        attention = AttentionMap("attention", names, names, [[1 / size] * size] * size)
+        return Explanation(task="translate", source="x", prediction="y", attention=attention)._repr_html_()
+
+    assert page(3).count('title="0.333"') == 9
+    assert "title=" not in page(60)
