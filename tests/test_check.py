@@ -214,7 +214,23 @@ def test_printed_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert ["examples", "4", "2"] in [line.split() for line in shown]
     assert ["4-7", "1", "0", "##########"] in [line.split() for line in shown]
     assert ["X", "8", "2", "#" * 30] in [line.split() for line in shown]
-    assert shown[-1] == "No problems found."
+    assert shown[-1] == "5 warnings, no problems found."
+
+
+def test_data_that_have_nothing_in_common_are_a_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = check_data(configure(tmp_path, "tag", TRAIN, "q V\nr W\n"))
+    unseen, unknown = report.problems
+    assert unseen.startswith("dev: 2 labels not in train, which cannot be predicted: ")
+    assert unknown == "dev: 100.0% of the tokens are unknown: they do not occur in train"
+    print_report(report)
+    assert capsys.readouterr().out.splitlines()[-1].endswith(", 2 problems found.")
+
+
+def test_a_file_without_empty_lines_is_reported(tmp_path: Path) -> None:
+    report = check_data(configure(tmp_path, "tag", "a X\nb Y\n" * 501, DEV))
+    expected = "train: all 1,002 labels belong to one example; is there an empty line after each sentence?"
+    assert expected in report.warnings
+    assert not any("belong to one example" in line for line in report.warnings if line.startswith("dev"))
 
 
 def test_long_histograms_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,7 +259,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert json.loads(good.stdout)["splits"]["dev"]["labels"] == {"X": 2, "Y": 2, "Z": 1}
     bad = CliRunner().invoke(app, ["check", path, "task.encoder.layers=0"])
     assert bad.exit_code == 1
-    assert bad.stdout.splitlines()[-1] == "1 problem found."
+    assert bad.stdout.splitlines()[-1] == "5 warnings, 1 problem found."
 
 
 def test_pairs_counted_by_hand(tmp_path: Path) -> None:

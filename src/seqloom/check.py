@@ -172,17 +172,22 @@ class _Check:
 
     def _compare(self, train: DatasetSummary, dev: DatasetSummary) -> None:
         """Compare the development data with the training data."""
-        for index, line in enumerate(compare_splits(train, dev)):
-            (self.warnings if index or not all_repeated(train, dev) else self.problems).append(line)
+        for line in compare_splits(train, dev):
+            repeated = "also occurs in train" in line
+            certain = all_repeated(train, dev) if repeated else train.labels.keys().isdisjoint(dev.labels)
+            (self.problems if certain else self.warnings).append(line)
         if rare := [label for label, times in train.labels.items() if times < RARE]:
             shown = [f"{label!r} ({train.labels[label]}, first {train.first[label]})" for label in rare]
             count = pluralize(len(rare), "label")
             self.warnings.append(f"train: {count} occurring fewer than {RARE} times: {join_names(shown)}")
         for name in [name for name in dev.sides if name in train.sides]:
-            self.warnings += dev.sides[name].compare(train.sides[name])
+            lines = list(dev.sides[name].compare(train.sides[name]))
+            (self.problems if dev.sides[name].unknown_fraction == 1 else self.warnings).extend(lines)
         share = dev.unknown_fraction or 0.0
         if share > MANY_UNKNOWN and not dev.sides:
-            self.warnings.append(f"dev: {share:.1%} of the tokens are unknown: they do not occur in train")
+            (self.problems if share == 1 else self.warnings).append(
+                f"dev: {share:.1%} of the tokens are unknown: they do not occur in train"
+            )
         task = self.config.task
         if share and not train.unknown and hasattr(task, "text") and not getattr(task, "word_dropout", 0):
             self.warnings.append(
@@ -266,9 +271,9 @@ def print_report(report: Report) -> None:
     terminal.print_lines("")
     terminal.print_lines(*(f"warning: {warning}" for warning in report.warnings))
     terminal.print_lines(*(f"problem: {problem}" for problem in report.problems))
-    terminal.print_lines(
-        f"{pluralize(len(report.problems), 'problem')} found." if report.problems else "No problems found."
-    )
+    problems = pluralize(len(report.problems), "problem") if report.problems else "no problems"
+    warnings = [pluralize(len(report.warnings), "warning")] if report.warnings else []
+    terminal.print_lines(f"{', '.join([*warnings, problems]).capitalize()} found.")
 
 
 SPLIT_ROWS = {

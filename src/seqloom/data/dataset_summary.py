@@ -23,6 +23,7 @@ CHUNK_ELEMENTS = 1 << 18  # elements collated together, padding included
 SAMPLE = 1000  # examples from which the memory of all is estimated
 UNBALANCED = 0.9  # fraction of the most frequent label
 OUTLIER = 10  # times the 95th percentile of lengths
+LONG_SENTENCE = 1000  # labels in a single example from which on it is reported
 RARE = 5  # labels that occur less often than this are reported
 MANY_REPEATED = 0.01  # fraction of dev examples in the training data from which on training says so
 MAX_FINDINGS = 6  # lines that training prints about its data
@@ -383,6 +384,8 @@ class DatasetSummary:
             if findings:
                 fraction = findings.total / max(self.examples, 1)
                 yield f"{pluralize(findings.total, 'example')} ({fraction:.1%}) {description}: {findings}"
+        if self.examples == 1 and self.labels.total() == self.elements > LONG_SENTENCE:
+            yield f"all {self.elements:,} labels belong to one example; is there an empty line after each sentence?"
         if (duplicates := self.contents.describe()) and (not brief or "different" in duplicates):
             yield f"duplicates of earlier examples: {duplicates}"
         if self.lengths:
