@@ -11,7 +11,7 @@ from torch import nn
 
 from seqloom import html
 from seqloom.answers import INPUT_LENGTH, Answers
-from seqloom.data.batch import Batch
+from seqloom.data.batch import Batch, split_by_padding
 from seqloom.data.readers.memory import as_source
 from seqloom.data.readers.text_files import DataError, resolve
 from seqloom.decoding.frames.frame_search import FrameSearch
@@ -28,6 +28,7 @@ from seqloom.run import Name, Run, RunError
 from seqloom.run_config import Config, load_config
 from seqloom.run_summary import load_baseline
 from seqloom.tasks.task import PredictionOptions, Task
+from seqloom.training.memory import check_memory
 from seqloom.training.snapshots import bad_weights
 
 STANDARD_INPUT = {"format": "auto", "encoding": "utf-8"}
@@ -149,8 +150,9 @@ class Model:
             yield vectors
 
     def _batches(self, examples: Iterable[Any], batch_size: int) -> Iterator[Batch]:
-        remaining = iter(examples)
-        while batch := list(islice(remaining, batch_size)):
+        for batch in split_by_padding(examples, batch_size):
+            longest = max(batch, key=len)
+            check_memory(self.module, longest, steps=self.task.steps(longest), training=False)
             yield self.task.collate(batch)
 
     def evaluate(

@@ -176,7 +176,7 @@ def load_config(run: Run, *, layer: LayerFactory | None = None) -> Config:
     return config._replace(task=config.task.with_learned(run))
 
 
-FIXED = ("optimizer", "seed", "batch_size", "batch_tokens", "bptt_steps", "accumulate", "shuffle_buffer")
+FIXED = ("optimizer", "seed", "batch_size", "batch_tokens", "max_length", "bptt_steps", "accumulate", "shuffle_buffer")
 """Settings of [train] on which the position in the data and the state of the optimizer depend."""
 
 

@@ -24,7 +24,7 @@ from seqloom.config import with_changes
 from seqloom.data.dataset_summary import DatasetSummary, findings
 from seqloom.data.loading import BatchLoader
 from seqloom.data.readers.memory import IN_MEMORY, digest
-from seqloom.data.readers.text_files import STANDARD_INPUT, fingerprint, resolve
+from seqloom.data.readers.text_files import STANDARD_INPUT, DataError, fingerprint, resolve
 from seqloom.data.split import Read, hold_out, hold_out_fold
 from seqloom.evaluation import evaluate, split_details
 from seqloom.interrupt import Interrupted, interruptible
@@ -36,7 +36,9 @@ from seqloom.run_config import Config, load_config, resume_changes
 from seqloom.run_summary import model_card, summarize
 from seqloom.training import engine, schedules
 from seqloom.training.distributed import ProcessGroup, process_group
+from seqloom.training.memory import LongestExamples, check_memory
 from seqloom.training.progress import Evaluation, Progress
+from seqloom.training.self_trained import SelfTrained
 from seqloom.training.snapshots import flatten_state
 from seqloom.warm_start import VocabularySource, WarmStart
 
@@ -78,7 +80,12 @@ def data_readers(config: Config, sources: Sources = FILES_ONLY) -> DataReaders:
     def reader(source: Any) -> Read:
         return lambda: task.read(source)
 
-    train = reader(sources.training_source(config))
+    limit = config.train.max_length
+    read_train = reader(sources.training_source(config))
+
+    def train() -> Iterator[Any]:
+        return (example for example in read_train() if not limit or len(example) <= limit)
+
     if task.dev:
         return DataReaders(train, reader(sources.dev_source(config)))
     if task.fold:
@@ -123,10 +130,12 @@ def train(
         if output:
             refuse_existing(output)
         config, notes = with_detected(config, sources)
+        notes = (*notes, *_skipped(config, sources))
         readers = data_readers(config, sources)
         targets = TargetCounter(config.task.baseline_targets)
         summary = _summary(config)
-        config = config._replace(task=config.task.fit(summary.watch(targets.watch(readers.train()))))
+        longest = LongestExamples(rows=max(config.train.batch_size // config.train.accumulate, 1))
+        config = config._replace(task=config.task.fit(summary.watch(longest.watch(targets.watch(readers.train())))))
         dev = list(readers.dev())
         if start_from is None:
             module = _init_model(config)  # before the directory: a model that cannot be built leaves no run behind
@@ -136,6 +145,7 @@ def train(
             config = config._replace(task=warm.adapt(config.task))
             module = _init_model(config)
             notes = (*notes, *warm.load(config.task, module))
+        _check_memory(config, module, longest, dev)
         warnings = (*_findings(summary, dev, config), *config.task.warnings)
         run = _create_once(group, lambda: _create(config, output, sources, notes=notes, warnings=warnings))
         _run_training(
@@ -151,6 +161,38 @@ def train(
             plots=plots,
         )
     return run
+
+
+def _skipped(config: Config, sources: Sources) -> tuple[str, ...]:
+    """A note about the training examples that are longer than train.max_length."""
+    limit = config.train.max_length
+    source = sources.training_source(config)
+    if not limit or (isinstance(source, Path) and source == STANDARD_INPUT):
+        return ()
+    first, skipped, total = None, 0, 0
+    for example in config.task.read(source):
+        total += 1
+        if len(example) > limit:
+            first, skipped = first or example.location, skipped + 1
+    if not skipped:
+        return ()
+    if skipped == total:
+        raise DataError(config.task.train, f"all {total:,} examples are longer than train.max_length = {limit:,}")
+    return (f"{first}: {skipped:,} of {total:,} examples are longer than {limit:,} (train.max_length) and skipped",)
+
+
+def _check_memory(config: Config, module: nn.Module, train: LongestExamples, dev: Sequence[Any]) -> None:
+    """DataError with the place of the longest example if its batch cannot fit into memory."""
+    if config.train.device != "cpu" or config.train.bptt_steps or isinstance(module, SelfTrained):
+        return
+    steps = config.task.steps
+    if train.longest is not None:
+        rows = 1 if config.train.batch_tokens else train.batch_rows()
+        for count in sorted({1, rows}):
+            check_memory(module, train.longest, steps=steps(train.longest), rows=count, training=True)
+    if dev:
+        longest = max(dev, key=len)
+        check_memory(module, longest, steps=steps(longest), training=False)
 
 
 def _summary(config: Config) -> DatasetSummary:

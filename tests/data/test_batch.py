@@ -1,5 +1,6 @@
 """Padded batches preserve their sequences."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from seqloom.data.batch import Batch, Padded, pad
+from seqloom.data.batch import Batch, Padded, pad, split_by_padding
 
 
 @given(rows=st.lists(st.lists(st.integers(-9, 9), max_size=6), min_size=1, max_size=6), fill=st.sampled_from([0, -1]))
@@ -49,3 +50,24 @@ def test_to_moves_all_tensors() -> None:
     bare = Batch(inputs, None, 0).to("cpu")
     assert bare.target is bare.state is None
     assert torch.equal(bare.inputs.words, inputs.words)
+
+
+def test_one_long_sequence_does_not_make_its_batch_long() -> None:
+    lengths = [20] * 40 + [400_000] + [20] * 40
+    groups = list(split_by_padding([range(length) for length in lengths], 64))
+    assert [len(row) for group in groups for row in group] == lengths  # in order
+    assert max(len(group) * max(map(len, group)) for group in groups) <= 3 * 400_000
+    assert [len(group) for group in split_by_padding([range(20)] * 100, 64)] == [64, 36]
+
+
+def test_a_full_group_does_not_wait_for_the_next_example() -> None:
+    taken: list[int] = []
+
+    def examples() -> Iterator[range]:
+        for number in range(3):
+            taken.append(number)
+            yield range(1)
+
+    groups = split_by_padding(examples(), 1)
+    next(groups)
+    assert taken == [0]

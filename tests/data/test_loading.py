@@ -218,3 +218,11 @@ def test_streamed_tracks_cover_all_data(lengths: list[int], form: dict[str, Any]
     assert sorted(actual) == sorted(stream(lengths))
     assert starts == -(-len(lengths) // 4)  # each buffer starts new sequences
     assert loaded.count(0) is None
+
+
+def test_batches_with_one_long_example_are_counted_and_small() -> None:
+    loader = batches([2] * 30 + [700_000] + [2] * 30, batch_size=16)
+    made = numbers(loader, 0)
+    assert loader.count(0) == len(made)
+    assert sorted(number for parts in made for part in parts for number in part) == list(range(61))
+    assert next(len(part) for parts in made for part in parts if 30 in part) <= 3

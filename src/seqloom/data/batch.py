@@ -1,7 +1,7 @@
 """Padded sequences and batches of examples."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from seqloom.state import apply
+
+Example = TypeVar("Example", bound=Sized)
 
 
 class Padded(NamedTuple):
@@ -37,6 +39,33 @@ class Batch(NamedTuple):
             return None if part is None else apply(lambda tensor: tensor.to(device), part)
 
         return self._replace(inputs=move(self.inputs), target=move(self.target), state=move(self.state))
+
+
+MAX_WASTE = 3
+"""Padded size of a batch relative to its elements, above which it is divided."""
+SMALL = 1 << 20  # padded elements of a batch that is never divided
+
+
+def split_by_padding(examples: Iterable[Example], rows: int) -> Iterator[list[Example]]:
+    """The examples in order, at most ``rows`` at a time, and fewer where most of their batch would be padding.
+
+    One input of 400,000 words does not make a batch of 32 that are all as long.
+    """
+    group: list[Example] = []
+    longest = total = 0
+    for example in examples:
+        length = max(len(example), 1)
+        padded = max(longest, length) * (len(group) + 1)
+        if group and padded > SMALL and padded > MAX_WASTE * (total + length):
+            yield group
+            group, longest, total = [], 0, 0
+        group.append(example)
+        longest, total = max(longest, length), total + length
+        if len(group) == rows:  # at once: the next example may be a line that is still being typed
+            yield group
+            group, longest, total = [], 0, 0
+    if group:
+        yield group
 
 
 def pad(sequences: Sequence[ArrayLike], *, fill: float = 0, dtype: Any = None) -> Padded:

@@ -6,13 +6,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seqloom.data.batch import Batch
+from seqloom.data.batch import SMALL, Batch, split_by_padding
 from seqloom.state import apply
 
 BUCKET_BATCHES = 50
@@ -59,7 +59,7 @@ class BatchLoader:
         buffer = self._cache["buffer"]
         if self.bptt_steps:
             return -(-self._tracks(buffer)[1] // self.bptt_steps)
-        if not self.batch_tokens:
+        if not self.batch_tokens and self._longest(buffer) * self.batch_size <= SMALL:
             return -(-len(buffer) // self.batch_size)
         if ("count", number) not in self._cache:
             self._cache["count", number] = len(self._plan(buffer, number, 0))
@@ -113,7 +113,10 @@ class BatchLoader:
 
     def _cut(self, buffer: Sequence[Any], order: list[int]) -> list[list[int]]:
         if not self.batch_tokens:
-            return [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+            if max((len(buffer[row]) for row in order), default=0) * self.batch_size <= SMALL:
+                return [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+            rows = (_Row(row, len(buffer[row])) for row in order)
+            return [[row.number for row in group] for group in split_by_padding(rows, self.batch_size)]
         batches: list[list[int]] = []
         longest = 0
         for row in order:
@@ -123,6 +126,12 @@ class BatchLoader:
                 longest = max(len(buffer[row]), 1)
             batches[-1].append(row)
         return batches
+
+    def _longest(self, buffer: Sequence[Any]) -> int:
+        if "longest" not in self._cache:
+            self._cache["longest"] = max(map(len, buffer), default=0)
+        longest: int = self._cache["longest"]
+        return longest
 
     def _chunks(self, skip: int) -> Iterator[Callable[[], list[Batch]]]:
         for buffer in self._buffers():
@@ -138,8 +147,8 @@ class BatchLoader:
             cached: tuple[Any, int, Tensor] = self._cache["tracks"]
             return cached
         chunks = []
-        for start in range(0, len(buffer), CONCATENATION_CHUNK):
-            batch = self.collate(buffer[start : start + CONCATENATION_CHUNK])
+        for group in split_by_padding(buffer, CONCATENATION_CHUNK):
+            batch = self.collate(group)
             mask = batch.inputs.mask
             apply(partial(_check_steps, mask=mask), (batch.inputs, batch.target))
             chunks.append(apply(lambda tensor, mask=mask: tensor[mask], (batch.inputs, batch.target)))
@@ -157,6 +166,16 @@ class BatchLoader:
         if "buffer" in self._cache:
             self._cache["tracks"] = tracks
         return tracks
+
+
+class _Row(NamedTuple):
+    """The number of an example in the buffer, with the length of the example."""
+
+    number: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
 
 
 def _check_steps(tensor: Tensor, *, mask: Tensor) -> Tensor:

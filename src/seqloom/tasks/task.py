@@ -229,6 +229,10 @@ class Task(ConfigSection, ABC):
         """What ``seqloom check`` counts in an example besides its length: content, labels, columns of numbers."""
         return ExampleSummary()
 
+    def steps(self, example: Any) -> int:
+        """The time steps that the fitted model computes for an example."""
+        return len(example)
+
     def infeasible(self, example: Any) -> str:  # noqa: ARG002
         """Why the fitted task cannot learn from an example, so that training skips it; empty if it can."""
         return ""

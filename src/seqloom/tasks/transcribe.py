@@ -331,6 +331,10 @@ class Transcribe(Task):
     def _spellings(self) -> dict[str, tuple[str, ...]]:
         return first_spellings(resolve(self.lexicon), encoding=self.encoding)
 
+    def steps(self, example: Recording) -> int:
+        features = self._spectrum.length(len(example)) if self._spectrum else len(example)
+        return self.time_reduction.frames(features)
+
     def infeasible(self, example: Recording) -> str:
         return "" if example.text is None else self.too_short(len(example), self._target(example))
 

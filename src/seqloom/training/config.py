@@ -34,6 +34,11 @@ class TrainConfig(ConfigSection):
     batch_tokens: int = Field(
         0, ge=0, description="Tokens per update, padding included, instead of a number of sequences (0: not used)."
     )
+    max_length: int = Field(
+        0,
+        ge=0,
+        description="Skip training examples that are longer than this many tokens, frames or samples (0: no limit).",
+    )
     bptt_steps: int = Field(
         0,
         ge=0,
